@@ -1,0 +1,2 @@
+//! The bimetal command line.
+fn main() {}

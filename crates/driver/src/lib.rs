@@ -1,0 +1,1 @@
+//! The production loop: one thread, one io_uring, sockets and devices alike.

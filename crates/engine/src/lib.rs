@@ -1,0 +1,1 @@
+//! The tiered volume: a sans-I/O state machine.

@@ -1,0 +1,1 @@
+//! The NBD wire protocol, sans-I/O.

@@ -1,0 +1,1 @@
+//! Exports of a volume and the life of a serving process.

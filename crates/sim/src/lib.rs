@@ -1,0 +1,1 @@
+//! Simulated devices, torture and the model that checks the promise.
