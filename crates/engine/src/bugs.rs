@@ -1,0 +1,72 @@
+//! Planted bugs: each removes or reverses one line that serves a rule, so that a test can prove
+//! that the torture finds it. Compiled only with the feature `planted-bugs`, and off even there
+//! until a test sets one for the current thread.
+
+/// A bug to plant.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Bug {
+    /// FLUSH is answered before the devices were flushed.
+    FlushAnsweredEarly,
+    /// FUA is treated as a plain write.
+    FuaIgnored,
+    /// A slot is reused before the record that freed it is durable.
+    FreedBeforeDurable,
+    /// A record shows blocks before their data was flushed.
+    RecordBeforeData,
+    /// A landed copy is not superseded by a newer one in recovery.
+    LandedNotSuperseded,
+    /// A group is accepted without its checksums.
+    TornGroupAccepted,
+    /// A group of an earlier use of the segment is accepted.
+    StaleGroupAccepted,
+    /// A write goes in place while a landed copy lives.
+    InPlaceWhileLanded,
+    /// The checksum of a block is not verified.
+    ChecksumNotVerified,
+    /// A discard is forgotten in recovery.
+    DiscardResurrected,
+    /// Blocks of a reused slot that were never written are shown.
+    UnwrittenShown,
+    /// A superseded landed copy is freed while its successor is unflushed.
+    SupersededFreedEarly,
+    /// The checkpoint header is written before its pages are durable.
+    HeaderBeforePages,
+    /// A moving chunk is written in place.
+    InPlaceWhileMoving,
+    /// A move ends landed blocks that came after its copy.
+    MoveEndsLaterLandings,
+    /// A discard during a move is forgotten by the record that ends the move.
+    MoveForgetsDiscard,
+    /// The checkpoint claims records that are not yet applied to the map.
+    CheckpointAheadOfMap,
+    /// Writes are not ordered by block locks.
+    LocksIgnored,
+}
+
+#[cfg(feature = "planted-bugs")]
+mod switch {
+    use super::Bug;
+    use std::cell::Cell;
+    thread_local! { static PLANTED: Cell<Option<Bug>> = const { Cell::new(None) }; }
+
+    /// Plants a bug for this thread, or removes it.
+    pub fn plant(bug: Option<Bug>) {
+        PLANTED.set(bug);
+    }
+
+    /// Whether this bug is planted on this thread.
+    pub fn planted(bug: Bug) -> bool {
+        PLANTED.get() == Some(bug)
+    }
+}
+
+#[cfg(not(feature = "planted-bugs"))]
+mod switch {
+    /// Never: the switch is not compiled in.
+    #[inline(always)]
+    pub fn planted(_: super::Bug) -> bool {
+        false
+    }
+}
+
+pub use switch::*;

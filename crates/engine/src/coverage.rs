@@ -1,0 +1,79 @@
+//! Stages of operations, named, so that a simulator can say at which of them it hit the engine.
+
+macro_rules! stages {
+    ($($(#[$doc:meta])* $name:ident = $text:literal),* $(,)?) => {
+        /// A stage of an operation: where it stands when a crash or an error comes.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
+        #[repr(u8)]
+        pub enum Stage { $($(#[$doc])* $name),* }
+        impl Stage {
+            /// All stages, in order.
+            pub const ALL: &'static [Stage] = &[$(Stage::$name),*];
+            /// The stage's name: operation, colon, stage.
+            pub fn name(self) -> &'static str { match self { $(Stage::$name => $text),* } }
+        }
+    };
+}
+
+stages! {
+    /// A read waits for its data.
+    ReadData = "read: data",
+    /// A read waits for a page of checksums.
+    ReadChecksums = "read: checksums",
+    /// A partial write fetches the rest of its blocks.
+    WriteFill = "write: fill",
+    /// An in-place write on the fast tier.
+    WriteInPlace = "write: in place",
+    /// A first write into blocks not yet shown.
+    WriteFresh = "write: fresh",
+    /// A landing write waits for its log group.
+    WriteLand = "write: land",
+    /// A whole chunk goes to a fresh slow slot.
+    WriteStream = "write: stream",
+    /// A discard waits for its log group.
+    Discard = "discard: log",
+    /// A commit flushes the devices whose data it will show.
+    CommitFlushData = "commit: flush data",
+    /// A commit waits for its records in the log.
+    CommitAppend = "commit: append",
+    /// A commit flushes the fast device.
+    CommitFlushLog = "commit: flush log",
+    /// A move waits for writes in flight to the old home.
+    MoveQuiesce = "move: quiesce",
+    /// A move reads its source.
+    MoveRead = "move: read",
+    /// A move writes its destination.
+    MoveWrite = "move: write",
+    /// A move flushes its destination.
+    MoveFlushData = "move: flush data",
+    /// A move waits for its records in the log.
+    MoveAppend = "move: append",
+    /// A move flushes the log.
+    MoveFlushLog = "move: flush log",
+    /// A checkpoint writes map pages.
+    CheckpointMap = "checkpoint: map pages",
+    /// A checkpoint folds checksums into their pages.
+    CheckpointFold = "checkpoint: fold checksums",
+    /// A checkpoint writes its root (page bitmap, checksum list).
+    CheckpointRoot = "checkpoint: root",
+    /// A checkpoint waits for the log and flushes the pages.
+    CheckpointFlushPages = "checkpoint: flush pages",
+    /// A checkpoint writes its header.
+    CheckpointHeader = "checkpoint: header",
+    /// A checkpoint flushes its header.
+    CheckpointFlushHeader = "checkpoint: flush header",
+    /// A sealed segment's index is being written.
+    SealIndex = "log: seal index",
+    /// A shutdown waits for its last writes.
+    Shutdown = "shutdown: superblocks",
+    /// Opening flushes the devices.
+    OpenFlush = "open: flush",
+    /// Opening reads superblocks.
+    OpenSuperblocks = "open: superblocks",
+    /// Opening reads the checkpoint.
+    OpenCheckpoint = "open: checkpoint",
+    /// Opening replays the log.
+    OpenReplay = "open: replay",
+    /// Opening raises the generation.
+    OpenRaise = "open: raise generation",
+}

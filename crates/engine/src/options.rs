@@ -1,0 +1,279 @@
+//! What a volume is made and opened with, and what it says about itself.
+
+use crate::units::{Nanos, Tier};
+
+/// One device of a volume, in tier order.
+#[derive(Clone, Debug)]
+pub struct DeviceInfo {
+    /// How to name it in messages: its path.
+    pub name: String,
+    /// Its size, bytes.
+    pub size_bytes: u64,
+}
+
+/// How to lay out a new volume.
+#[derive(Clone, Debug)]
+pub struct CreateOptions {
+    /// The volume's identity (random).
+    pub volume_id: [u8; 16],
+    /// Bytes per chunk: a power of two, 64 KiB to 4 MiB.
+    pub chunk_bytes: u32,
+    /// Bytes of the landing zone; `None` is 4 GiB, or an eighth of the fast tier where that is less.
+    pub landing_bytes: Option<u64>,
+    /// Bytes per area of the fast tier (log segment); `None` chooses by the size of the landing zone.
+    pub area_bytes: Option<u32>,
+    /// Seconds since 1970, recorded.
+    pub created_unix_s: u64,
+}
+
+/// How to run a volume.
+#[derive(Clone, Debug)]
+pub struct OpenOptions {
+    /// The volume these devices must belong to; `None` accepts any.
+    pub volume_id: Option<[u8; 16]>,
+    /// Limits and timings.
+    pub tuning: Tuning,
+}
+
+/// Limits and timings. The defaults serve real devices; the simulator varies them.
+#[derive(Clone, Debug)]
+pub struct Tuning {
+    /// Acknowledged but unflushed client data on the slow tier at most, bytes.
+    pub slow_unflushed_bytes: u64,
+    /// Chunks at most whose first writes wait to be shown by a commit.
+    pub pending_chunks: usize,
+    /// A commit comes by itself after this long, ns.
+    pub commit_interval_ns: u64,
+    /// Quiet for this long is idle, ns.
+    pub idle_after_ns: u64,
+    /// Chunks in one background batch.
+    pub batch_chunks: usize,
+    /// Background I/Os in flight at most.
+    pub background_depth: usize,
+    /// When busy, background moves take at most one part in this many of the time.
+    pub busy_share: u32,
+    /// Recent checksums kept as a list before they are folded into pages, entries.
+    pub recent_checksums: usize,
+    /// Checksum pages cached.
+    pub checksum_cache_pages: usize,
+    /// Touches (at most one per [`Tuning::touch_ns`]) that make a slow chunk rise.
+    pub promote_touches: u32,
+    /// Touches of one chunk within this long count once, ns.
+    pub touch_ns: u64,
+    /// A write of at most this many bytes into new blocks lands if flushes are frequent.
+    pub small_write_bytes: u32,
+    /// Log groups in flight at most.
+    pub groups_in_flight: usize,
+}
+
+impl Default for Tuning {
+    fn default() -> Self {
+        Tuning {
+            slow_unflushed_bytes: 64 << 20,
+            pending_chunks: 4096,
+            commit_interval_ns: Nanos::SECOND,
+            idle_after_ns: Nanos::SECOND / 2,
+            batch_chunks: 256,
+            background_depth: 32,
+            busy_share: 10,
+            recent_checksums: 256 << 10,
+            checksum_cache_pages: 2048,
+            promote_touches: 3,
+            touch_ns: Nanos::SECOND,
+            small_write_bytes: 32 << 10,
+            groups_in_flight: 4,
+        }
+    }
+}
+
+/// Something worth telling the user, with device and address where there is one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// One sentence.
+    pub message: String,
+}
+
+/// One tier in [`Status`].
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TierStatus {
+    /// The device's name.
+    pub device: String,
+    /// Bytes of slots on it.
+    pub size_bytes: u64,
+    /// Bytes of slots in use.
+    pub used_bytes: u64,
+    /// Client bytes read from it (landed blocks count for the fast tier).
+    pub read_bytes: u64,
+    /// Client bytes written to it (landing counts for the fast tier).
+    pub written_bytes: u64,
+    /// Bytes the engine wrote to the device in all.
+    pub device_written_bytes: u64,
+    /// Flushes sent to the device.
+    pub flushes: u64,
+}
+
+/// The volume at a glance.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Status {
+    /// The volume's identity.
+    pub volume_id: [u8; 16],
+    /// `open`, `read-only` or `stopping`.
+    pub state: &'static str,
+    /// Size that clients see, bytes.
+    pub size_bytes: u64,
+    /// Bytes per chunk.
+    pub chunk_bytes: u32,
+    /// By tier, fastest first.
+    pub tiers: Vec<TierStatus>,
+    /// Bytes of the landing zone.
+    pub landing_size_bytes: u64,
+    /// Bytes of segments in use.
+    pub landing_used_bytes: u64,
+    /// Bytes of blocks whose newest copy is landed.
+    pub landed_bytes: u64,
+    /// Bytes appended to the log, headers included.
+    pub log_written_bytes: u64,
+    /// Client payload bytes appended to the log.
+    pub log_payload_bytes: u64,
+    /// Chunks moved up since open.
+    pub promoted_chunks: u64,
+    /// Chunks moved down since open.
+    pub demoted_chunks: u64,
+    /// Landed blocks merged into their homes since open.
+    pub destaged_blocks: u64,
+    /// When the last promotion ended, on the driver's clock.
+    pub last_promotion: Option<Nanos>,
+    /// Checkpoints completed since open.
+    pub checkpoints: u64,
+    /// Client flushes answered since open.
+    pub client_flushes: u64,
+    /// Bytes of RAM held by the engine's tables and caches.
+    pub ram_bytes: u64,
+}
+
+/// Why a volume cannot be made or opened. Each sentence names the device.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OpenError {
+    /// A device is too small for its part.
+    #[error("{device} is too small: it has {have_bytes} bytes and needs at least {need_bytes}")]
+    TooSmall {
+        /// The device's name.
+        device: String,
+        /// Its size.
+        have_bytes: u64,
+        /// The least that would do.
+        need_bytes: u64,
+    },
+    /// An option has no valid value.
+    #[error("{what}")]
+    BadOption {
+        /// One sentence.
+        what: String,
+    },
+    /// No superblock of ours.
+    #[error("{device} is not a Bimetal device (no valid superblock was found)")]
+    NotOurs {
+        /// The device's name.
+        device: String,
+    },
+    /// The device belongs to another volume.
+    #[error("{device} belongs to another Bimetal volume ({found})")]
+    OtherVolume {
+        /// The device's name.
+        device: String,
+        /// The volume it names.
+        found: String,
+    },
+    /// The device is another tier of this volume.
+    #[error("{device} is tier {found} of this volume, not tier {expected}: the devices are swapped")]
+    Swapped {
+        /// The device's name.
+        device: String,
+        /// What its superblock says.
+        found: u8,
+        /// Where it was given.
+        expected: u8,
+    },
+    /// The devices were last used in different openings.
+    #[error(
+        "{device} is of another generation ({found}, the volume is at {expected}): it was restored from an old copy"
+    )]
+    OtherGeneration {
+        /// The device's name.
+        device: String,
+        /// Its generation.
+        found: u64,
+        /// The other device's generation.
+        expected: u64,
+    },
+    /// The device was written by a newer release.
+    #[error("{device} has format {found}, newer than {known}, the newest this program knows")]
+    NewerFormat {
+        /// The device's name.
+        device: String,
+        /// Its format.
+        found: u32,
+        /// Ours.
+        known: u32,
+    },
+    /// The device became smaller.
+    #[error("{device} has shrunk: it has {have_bytes} bytes and the volume needs {need_bytes}")]
+    Shrunk {
+        /// The device's name.
+        device: String,
+        /// Its size now.
+        have_bytes: u64,
+        /// What the volume uses.
+        need_bytes: u64,
+    },
+    /// Metadata that was durable cannot be read back.
+    #[error("{device} is corrupt at byte {offset}: {what}")]
+    Corrupt {
+        /// The device's name.
+        device: String,
+        /// Where.
+        offset: u64,
+        /// What was expected there.
+        what: String,
+    },
+    /// The device failed.
+    #[error("{device} failed at byte {offset}: device error {errno}")]
+    Device {
+        /// The device's name.
+        device: String,
+        /// Where.
+        offset: u64,
+        /// The operating system's error number.
+        errno: i32,
+    },
+    /// The limits do not suffice.
+    #[error("{what}")]
+    Memory {
+        /// One sentence.
+        what: String,
+    },
+}
+
+/// One thing that [`crate::check`] found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// The device.
+    pub device: Tier,
+    /// Byte offset on it.
+    pub offset: u64,
+    /// One sentence.
+    pub what: String,
+}
+
+/// The result of an offline check.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CheckReport {
+    /// What is wrong; empty when clean.
+    pub findings: Vec<Finding>,
+    /// Chunks with a home.
+    pub chunks: u64,
+    /// Landed blocks.
+    pub landed_blocks: u64,
+    /// Blocks whose checksum was verified.
+    pub verified_blocks: u64,
+}
