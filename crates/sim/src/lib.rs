@@ -1,1 +1,4 @@
 //! Simulated devices, torture and the model that checks the promise.
+pub mod arena;
+pub mod disk;
+pub mod rng;
