@@ -1,4 +1,5 @@
 //! Simulated devices, torture and the model that checks the promise.
 pub mod arena;
 pub mod disk;
+pub mod model;
 pub mod rng;
