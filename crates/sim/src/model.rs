@@ -182,6 +182,11 @@ impl Model {
         self.begin(0, start, end.max(start), fua)
     }
 
+    /// The number that a write's data carries; zero for zeroing.
+    pub fn write_number(&self, handle: WriteHandle) -> u32 {
+        self.ops[handle.0 as usize].write
+    }
+
     fn begin(&mut self, write: u32, start: u64, end: u64, fua: bool) -> WriteHandle {
         let begin = self.now();
         let op = self.ops.len() as u32;
