@@ -354,7 +354,16 @@ impl Disk {
         self.bad.insert(sector);
     }
 
-    /// A page that was written at some time, for a bad sector to hurt.
+    /// Flips a bit in a page: reads succeed and are wrong.
+    pub fn rot(&mut self, page: u64, rng: &mut Rng) {
+        let mut data = [0; PAGE_BYTES];
+        let index = page as usize;
+        self.store.read(self.pages[index].current, self.salt, page, &mut data);
+        data[rng.below(PAGE_BYTES as u64) as usize] ^= 1 << rng.below(8);
+        self.store.write(&mut self.pages[index].current, &data, ALL_SECTORS, self.salt, page);
+    }
+
+    /// A page that was written at some time, for damage to hurt.
     pub fn written_page(&self, rng: &mut Rng) -> Option<u64> {
         let start = rng.below(self.pages.len() as u64) as usize;
         let around = (start..self.pages.len()).chain(0..start);

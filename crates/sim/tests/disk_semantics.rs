@@ -213,3 +213,12 @@ fn discards_leave_old_zeros_or_garbage() {
     disk.power_cut(CutStyle::LoseAll, &mut rng);
     assert_eq!(sectors(&disk, 1), [7; 8]);
 }
+
+#[test]
+fn rot_flips_one_bit() {
+    let (mut disk, mut rng) = disk();
+    write(&mut disk, 1, 1, 7);
+    disk.rot(1, &mut rng);
+    let flipped: u32 = read(&disk, 1).iter().map(|b| (b ^ 7).count_ones()).sum();
+    assert_eq!(flipped, 1);
+}

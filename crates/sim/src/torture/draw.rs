@@ -31,7 +31,7 @@ pub fn plan(seed: u64) -> Plan {
             meta: if tight { 512 << 10 } else { 2 << 20 },
         },
         poison_all: rng.one_in(8),
-        latent: rng.one_in(40),
+        latent: rng.one_in(16),
         size_bytes: 0,
         lives: Vec::new(),
     }

@@ -101,7 +101,7 @@ pub struct Life {
     pub points: u32,
     /// How it dies; `None` is an orderly stop.
     pub death: Option<Death>,
-    /// Sectors that go bad with it.
+    /// Pages that are damaged with it: a bad sector, or a flipped bit.
     pub bad_sectors: u32,
     /// Check offline afterwards.
     pub check: bool,
@@ -120,7 +120,7 @@ pub struct Plan {
     pub arena: ArenaSizes,
     /// Whether all memory is poisoned, or the first bytes of each sector.
     pub poison_all: bool,
-    /// Whether sectors may go bad.
+    /// Whether devices are damaged: sectors go bad, bits rot.
     pub latent: bool,
     /// The volume's size; zero until the first opening.
     pub size_bytes: u64,
@@ -179,7 +179,7 @@ impl fmt::Display for Life {
             None => writeln!(f, "orderly stop")?,
         }
         if self.bad_sectors > 0 {
-            writeln!(f, "  {} sectors go bad", self.bad_sectors)?;
+            writeln!(f, "  {} pages are damaged", self.bad_sectors)?;
         }
         if self.check {
             writeln!(f, "  check")?;

@@ -565,13 +565,19 @@ impl<'a> Run<'a> {
         self.begin_life();
     }
 
+    /// Damages what was written: sectors go bad anywhere, and bits rot on the slow tier, whose data
+    /// has checksums.
     fn spoil(&mut self, count: u32) {
         for _ in 0..count {
             let device = self.rng.below(2) as usize;
             let disk = &mut self.world.disks[device];
-            if let Some(page) = disk.written_page(&mut self.rng) {
+            let Some(page) = disk.written_page(&mut self.rng) else { continue };
+            self.damaged = true;
+            if device == 1 && self.rng.one_in(2) {
+                disk.rot(page, &mut self.rng);
+                self.stats.count("bit-rot");
+            } else {
                 disk.add_bad_sector(page * 8 + self.rng.below(8));
-                self.damaged = true;
                 self.stats.count("bad-sector");
             }
         }
