@@ -120,7 +120,7 @@ pub struct Engine<A> {
     pub(crate) out: VecDeque<Action>,
     pub(crate) tokens: Tokens,
     pub(crate) flushers: [Flusher; 2],
-    pub(crate) flushed_already: VecDeque<Waiter>,
+    pub(crate) flushed_already: VecDeque<(Waiter, bool)>,
     pub(crate) log: Log,
     pub(crate) requests: Slab<InRequest>,
     pub(crate) request_queue: VecDeque<u32>,
@@ -140,6 +140,8 @@ pub struct Engine<A> {
     pub(crate) stats: Stats,
     pub(crate) events: VecDeque<Event>,
     pub(crate) read_only: bool,
+    /// A flush of the fast device failed: slots that no record shows may hold what was there before.
+    pub(crate) unshown_lost: bool,
     pub(crate) last_client: Nanos,
     pub(crate) leaving_since: Option<Nanos>,
     pub(crate) granted: Vec<u32>,
