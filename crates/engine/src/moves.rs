@@ -116,6 +116,11 @@ impl Mover {
         self.batches.is_empty()
     }
 
+    /// Changes with every stage of every batch.
+    pub fn steps(&self) -> impl PartialEq + use<> {
+        [self.stage(0), self.stage(1)]
+    }
+
     /// Whether a batch of this kind is in flight.
     pub fn is_busy(&self, frees_zone: bool) -> bool {
         self.batches.iter().any(|(_, b)| b.frees_zone == frees_zone)
