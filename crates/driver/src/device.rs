@@ -4,6 +4,7 @@ use rustix::fs::{FlockOperation, Mode, OFlags, SeekFrom, flock, fstat, ftruncate
 use rustix::io::Errno;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// Why a device cannot be opened. Each sentence names it.
 #[derive(Debug, thiserror::Error)]
@@ -62,11 +63,7 @@ impl BlockFile {
             }
             Err(error) => return Err(open_error(path, error)),
         };
-        match flock(&fd, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {}
-            Err(Errno::WOULDBLOCK) => return Err(DeviceOpenError::InUse { path: path.into() }),
-            Err(error) => return Err(system(path, "lock", error)),
-        }
+        lock(path, &fd)?;
         let size_bytes = size_of(path, &fd)?;
         Ok(BlockFile { path: path.into(), fd, size_bytes, direct, punch: true })
     }
@@ -112,22 +109,22 @@ impl BlockFile {
     pub(crate) fn cannot_punch(&mut self) {
         self.punch = false;
     }
+}
 
-    /// Reads the first bytes through an aligned buffer; to tell what a file holds before overwriting it.
-    pub fn read_start(path: &Path, len: usize) -> Result<Vec<u8>, DeviceOpenError> {
-        use std::io::Read as _;
-        let file = std::fs::File::open(path).map_err(|source| DeviceOpenError::System {
-            path: path.into(),
-            what: "open",
-            source,
-        })?;
-        let mut bytes = Vec::with_capacity(len);
-        file.take(len as u64).read_to_end(&mut bytes).map_err(|source| DeviceOpenError::System {
-            path: path.into(),
-            what: "read",
-            source,
-        })?;
-        Ok(bytes)
+/// How long to wait for a lock: a process that was just killed holds it until its last I/O has ended.
+const LOCK_PATIENCE: Duration = Duration::from_secs(2);
+
+fn lock(path: &Path, fd: &OwnedFd) -> Result<(), DeviceOpenError> {
+    let start = Instant::now();
+    loop {
+        match flock(fd, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(()),
+            Err(Errno::WOULDBLOCK | Errno::INTR) if start.elapsed() < LOCK_PATIENCE => {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            Err(Errno::WOULDBLOCK) => return Err(DeviceOpenError::InUse { path: path.into() }),
+            Err(error) => return Err(system(path, "lock", error)),
+        }
     }
 }
 

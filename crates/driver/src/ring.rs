@@ -8,7 +8,7 @@ use crate::memory::Region;
 use bimetal_engine::arena::Buf;
 use io_uring::{IoUring, opcode, squeue, types};
 use std::io;
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd, RawFd};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -52,6 +52,8 @@ struct Slot {
 
 struct Op {
     tag: u64,
+    /// Its result is a new descriptor.
+    accept: bool,
     slot: Option<Box<Slot>>,
 }
 
@@ -66,6 +68,8 @@ pub struct Ring {
     /// Boxed, because the kernel knows a message header by its address.
     #[allow(clippy::vec_box)]
     free_slots: Vec<Box<Slot>>,
+    /// Connections not yet asked for.
+    accepted: Vec<OwnedFd>,
     spin: SpinGovernor,
 }
 
@@ -91,6 +95,7 @@ impl Ring {
             ops: Vec::with_capacity(MAX_IN_FLIGHT),
             free_ops: Vec::with_capacity(MAX_IN_FLIGHT),
             free_slots: Vec::new(),
+            accepted: Vec::new(),
             spin: SpinGovernor::default(),
         })
     }
@@ -167,6 +172,12 @@ impl Ring {
         self.push(entry, tag, None);
     }
 
+    /// The connection that a completed accept brought; `None` when it failed.
+    pub fn take_accepted(&mut self, result: i32) -> Option<OwnedFd> {
+        let place = self.accepted.iter().position(|fd| fd.as_raw_fd() == result)?;
+        Some(self.accepted.swap_remove(place))
+    }
+
     /// Waits until a descriptor is readable.
     pub fn poll_in(&mut self, fd: RawFd, tag: u64) {
         self.push(opcode::PollAdd::new(types::Fd(fd), libc::POLLIN as u32).build(), tag, None);
@@ -224,7 +235,8 @@ impl Ring {
     }
 
     fn push(&mut self, entry: squeue::Entry, tag: u64, slot: Option<Box<Slot>>) {
-        let op = Some(Op { tag, slot });
+        let accept = entry.get_opcode() == u32::from(opcode::Accept::CODE);
+        let op = Some(Op { tag, accept, slot });
         let place = match self.free_ops.pop() {
             Some(place) => {
                 self.ops[place as usize] = op;
@@ -319,13 +331,17 @@ impl Ring {
 
     /// Takes the completions that are there.
     pub fn completions(&mut self, out: &mut Vec<Completion>) {
-        let Ring { uring, ops, free_ops, free_slots, .. } = self;
+        let Ring { uring, ops, free_ops, free_slots, accepted, .. } = self;
         for entry in uring.completion() {
             let place = entry.user_data();
             let op = ops.get_mut(place as usize).and_then(Option::take);
             let Some(op) = op else { continue };
             free_ops.push(place as u32);
             free_slots.extend(op.slot);
+            if op.accept && entry.result() >= 0 {
+                // SAFETY: what a successful accept returns is a new descriptor that nobody else owns.
+                accepted.push(unsafe { OwnedFd::from_raw_fd(entry.result()) });
+            }
             out.push(Completion { tag: op.tag, result: entry.result() });
         }
     }

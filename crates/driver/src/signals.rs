@@ -32,6 +32,13 @@ impl StopSignals {
         Ok(StopSignals { fd: unsafe { OwnedFd::from_raw_fd(fd) } })
     }
 
+    /// Takes the signal that came, so that only another one makes the descriptor readable again.
+    pub fn acknowledge(&self) {
+        let mut info = [0u8; size_of::<libc::signalfd_siginfo>()];
+        // Nothing to read is as good.
+        let _ = rustix::io::read(&self.fd, &mut info);
+    }
+
     /// To be watched with [`crate::Ring::poll_in`].
     pub fn raw_fd(&self) -> RawFd {
         self.fd.as_raw_fd()
