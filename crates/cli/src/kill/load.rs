@@ -117,14 +117,14 @@ impl Worker {
         self.next_write += 1;
         let kind = self.rng.below(100);
         if kind < 4 {
-            let horizon = cookie;
+            let beside = flights.iter().map(|other| other.cookie).collect();
             return Some(InFlight {
                 cookie,
                 command: Command::Flush,
                 fua: false,
                 first: 0,
                 count: 0,
-                horizon,
+                beside,
             });
         }
         let (command, aligned) = match kind {
