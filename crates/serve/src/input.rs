@@ -2,8 +2,8 @@
 
 use crate::connection::{Connection, Incoming, LARGE_WRITE_BYTES, Phase};
 use crate::requests::Pending;
+use crate::served::Served;
 use crate::server::Server;
-use bimetal_engine::Machine as _;
 use bimetal_engine::action::{Request as EngineRequest, RequestKind};
 use bimetal_engine::arena::{Arena as _, Buf, Pool};
 use bimetal_engine::units::BLOCK_BYTES;
@@ -20,7 +20,7 @@ enum Step {
     Blocked(bool),
 }
 
-impl Server {
+impl<V: Served> Server<V> {
     /// Goes through what a connection has received as far as that goes now.
     pub(crate) fn advance(&mut self, place: usize) {
         loop {

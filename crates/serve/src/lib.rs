@@ -10,10 +10,12 @@ mod control;
 mod input;
 mod listen;
 mod requests;
+pub mod served;
 pub mod server;
 pub mod status;
 
 pub use control::live_status;
 pub use listen::ListenError;
+pub use served::Served;
 pub use server::{ServeError, Server, ServerOptions};
 pub use status::{StatusDoc, VolumeName};

@@ -4,14 +4,14 @@ use crate::connection::{Connection, MAX_CLIENT_BYTES, MAX_CLIENT_REQUESTS};
 use crate::control;
 use crate::listen::{ListenError, Listener};
 use crate::requests::{ConnId, Requests};
+use crate::served::Served;
 use crate::status::{StatusDoc, VolumeName};
 use bimetal_driver::driver::FIRST_FREE_TAG;
 use bimetal_driver::ring::Mem;
 use bimetal_driver::signals::StopSignals;
-use bimetal_driver::{Completion, Driver, Memory, RealArena};
+use bimetal_driver::{Completion, Driver, Memory};
 use bimetal_engine::action::{RequestError, RequestId};
 use bimetal_engine::arena::Arena as _;
-use bimetal_engine::{Engine, Machine as _};
 use bimetal_nbd::{Export, Exports, Handshake};
 use std::collections::VecDeque;
 use std::io;
@@ -76,8 +76,8 @@ pub struct ServerOptions {
 }
 
 /// A volume, its clients, and the one thread that serves them.
-pub struct Server {
-    pub(crate) engine: Engine<RealArena>,
+pub struct Server<V> {
+    pub(crate) engine: V,
     driver: Driver,
     options: ServerOptions,
     exports: Arc<Exports>,
@@ -105,14 +105,14 @@ pub struct Server {
     buffer_bytes: u64,
 }
 
-impl Server {
+impl<V: Served> Server<V> {
     /// Takes the sockets. Clients can connect from here on; they are answered once [`Server::run`] runs.
     pub fn new(
-        engine: Engine<RealArena>,
+        engine: V,
         mut driver: Driver,
         buffer_bytes: u64,
         options: ServerOptions,
-    ) -> Result<Server, ServeError> {
+    ) -> Result<Self, ServeError> {
         let exports = Exports::new(vec![Export {
             name: String::new(),
             description: format!("Bimetal volume {}", options.volume.0),
