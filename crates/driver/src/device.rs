@@ -1,6 +1,6 @@
 //! Opening the files and block devices that hold a volume.
 
-use rustix::fs::{FlockOperation, Mode, OFlags, SeekFrom, flock, fstat, ftruncate, open, seek};
+use rustix::fs::{FlockOperation, Mode, OFlags, SeekFrom, flock, fstat, fstatfs, ftruncate, open, seek};
 use rustix::io::Errno;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
@@ -46,6 +46,7 @@ pub struct BlockFile {
     fd: OwnedFd,
     size_bytes: u64,
     direct: bool,
+    in_memory: bool,
     punch: bool,
 }
 
@@ -65,7 +66,10 @@ impl BlockFile {
         };
         lock(path, &fd)?;
         let size_bytes = size_of(path, &fd)?;
-        Ok(BlockFile { path: path.into(), fd, size_bytes, direct, punch: true })
+        /// `TMPFS_MAGIC`
+        const TMPFS: i64 = 0x0102_1994;
+        let in_memory = fstatfs(&fd).is_ok_and(|fs| fs.f_type == TMPFS);
+        Ok(BlockFile { path: path.into(), fd, size_bytes, direct, in_memory, punch: true })
     }
 
     /// Creates a sparse file of `size_bytes` bytes. One that exists is left as it is unless it is empty or
@@ -93,6 +97,11 @@ impl BlockFile {
     /// Whether I/O goes past the page cache.
     pub fn is_direct(&self) -> bool {
         self.direct
+    }
+
+    /// Whether its file system keeps it in memory, so that I/O on it does not wait.
+    pub(crate) fn is_in_memory(&self) -> bool {
+        self.in_memory
     }
 
     /// For submissions.

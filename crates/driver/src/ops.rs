@@ -148,11 +148,17 @@ impl DeviceOp {
 fn submit(op: &DeviceOp, place: u32, ring: &mut Ring, devices: &[BlockFile]) {
     let device = &devices[op.device];
     let (fd, tag) = (device.raw_fd(), u64::from(place));
+    let now = device.is_in_memory();
     match op.kind {
         Kind::Read => {
             let buf = op.bufs.first().copied().unwrap_or(Buf { start: 0, len: 0 });
-            ring.read(fd, op.offset, buf, tag);
+            match now {
+                true => ring.read_now(fd, op.offset, buf, tag),
+                false => ring.read(fd, op.offset, buf, tag),
+            }
         }
+        Kind::Write { dsync } if now => ring.write_now(fd, op.offset, &op.bufs, dsync, tag),
+        Kind::Flush if now => ring.flush_now(fd, tag),
         Kind::Write { dsync } => ring.write(fd, op.offset, &op.bufs, dsync, tag),
         Kind::Flush => ring.flush(fd, tag),
         Kind::Discard { len } if device.can_punch() => ring.punch(fd, op.offset, len, tag),

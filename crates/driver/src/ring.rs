@@ -68,6 +68,8 @@ pub struct Ring {
     /// Boxed, because the kernel knows a message header by its address.
     #[allow(clippy::vec_box)]
     free_slots: Vec<Box<Slot>>,
+    /// Completions of what was done at once.
+    ready: Vec<Completion>,
     /// Connections not yet asked for.
     accepted: Vec<OwnedFd>,
     spin: SpinGovernor,
@@ -95,6 +97,7 @@ impl Ring {
             ops: Vec::with_capacity(MAX_IN_FLIGHT),
             free_ops: Vec::with_capacity(MAX_IN_FLIGHT),
             free_slots: Vec::new(),
+            ready: Vec::new(),
             accepted: Vec::new(),
             spin: SpinGovernor::default(),
         })
@@ -146,6 +149,48 @@ impl Ring {
         let (list, count) = (slot.iovecs.as_ptr(), slot.iovecs.len() as u32);
         let entry = opcode::Writev::new(fd, list, count).offset(offset).rw_flags(flags).build();
         self.push(entry, tag, Some(slot));
+    }
+
+    /// As [`Ring::read`], done before this returns; the completion still comes with the others.
+    ///
+    /// For files in memory: io_uring hands their I/O to a worker thread, which costs more than the copy.
+    pub fn read_now(&mut self, fd: RawFd, offset: u64, buf: Buf, tag: u64) {
+        let address = self.regions[ARENA].address(buf);
+        // SAFETY: `address` checks that the range is inside the arena, which `regions` keeps mapped.
+        let done = unsafe { libc::pread(fd, address.cast(), buf.len as usize, offset as i64) };
+        self.done_now(done as i64, tag);
+    }
+
+    /// As [`Ring::write`], done before this returns.
+    pub fn write_now(&mut self, fd: RawFd, offset: u64, bufs: &[Buf], dsync: bool, tag: u64) {
+        let flags = if dsync { libc::RWF_DSYNC } else { 0 };
+        let slot = self.slot(bufs.iter().map(|&buf| Mem { region: ARENA, buf }));
+        let (list, count) = (slot.iovecs.as_ptr(), slot.iovecs.len() as i32);
+        // SAFETY: the list is in `slot`, which lives until the call is over, and names ranges of the arena.
+        let done = unsafe { libc::pwritev2(fd, list, count, offset as i64, flags) };
+        self.done_now(done as i64, tag);
+        self.free_slots.push(slot);
+    }
+
+    /// As [`Ring::flush`], done before this returns.
+    pub fn flush_now(&mut self, fd: RawFd, tag: u64) {
+        // SAFETY: no memory is involved.
+        let done = unsafe { libc::fdatasync(fd) };
+        self.done_now(i64::from(done), tag);
+    }
+
+    /// Keeps the result of a system call until completions are asked for. At once after the call.
+    fn done_now(&mut self, done: i64, tag: u64) {
+        let result = match done {
+            done if done < 0 => -io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO),
+            done => i32::try_from(done).unwrap_or(i32::MAX),
+        };
+        self.ready.push(Completion { tag, result });
+    }
+
+    /// Whether completions can be had without asking the kernel.
+    pub fn has_ready(&self) -> bool {
+        !self.ready.is_empty()
     }
 
     /// Makes completed writes to a file durable.
@@ -298,7 +343,7 @@ impl Ring {
     /// Submits what is queued and waits for at least one completion, at most until `timeout`;
     /// `None` waits as long as it takes, zero does not wait.
     pub fn submit_and_wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
-        if timeout == Some(Duration::ZERO) {
+        if timeout == Some(Duration::ZERO) || self.has_ready() {
             return self.enter(0, None);
         }
         let Some(budget) = self.spin.budget() else {
@@ -331,6 +376,7 @@ impl Ring {
 
     /// Takes the completions that are there.
     pub fn completions(&mut self, out: &mut Vec<Completion>) {
+        out.append(&mut self.ready);
         let Ring { uring, ops, free_ops, free_slots, accepted, .. } = self;
         for entry in uring.completion() {
             let place = entry.user_data();

@@ -162,6 +162,10 @@ impl<V: Served> Server<V> {
         let (mut replies, mut events) = (Vec::new(), Vec::new());
         loop {
             self.driver.pump(&mut self.engine, |id, result| replies.push((id, result)));
+            while self.driver.ring.has_ready() {
+                self.driver.harvest(&mut self.engine, |completion| events.push(completion));
+                self.driver.pump(&mut self.engine, |id, result| replies.push((id, result)));
+            }
             for (id, result) in replies.drain(..) {
                 self.answer(id, result);
             }
