@@ -12,6 +12,10 @@ use std::time::Duration;
 
 /// Device operations in flight at most; beyond it actions wait in the machine.
 const MAX_DEVICE_OPS: usize = 4096;
+/// One part in this many of what is in flight is waited for together.
+const GATHER_PART: usize = 4;
+/// Completions waited for together at most.
+const MAX_GATHER: usize = 16;
 /// Tags from here on are free for whoever owns the sockets; smaller ones are the driver's.
 pub const FIRST_FREE_TAG: u64 = 1 << 32;
 
@@ -81,7 +85,9 @@ impl Driver {
             (Some(until), Some(limit)) => Some(until.min(limit)),
             (until, limit) => until.or(limit),
         };
-        self.ring.submit_and_wait(timeout)
+        // Where many operations are in flight, their completions trickle in; take them a few at a time.
+        let batch = (self.ops.len() / GATHER_PART).min(MAX_GATHER) as u32;
+        self.ring.submit_and_wait(timeout, batch)
     }
 
     /// Gives the devices' completions to the machine and the others to `other`.

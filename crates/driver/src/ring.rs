@@ -20,6 +20,9 @@ const CQ_ENTRIES: u32 = 8192;
 pub const MAX_IN_FLIGHT: usize = 6144;
 /// Parts of one vectored send or write at most: half of the kernel's limit.
 pub const MAX_PARTS: usize = 512;
+/// How long a batch of completions is waited for: far less than the devices take that make batches, and
+/// several times what a wake-up costs.
+const GATHER_MICROS: u32 = 30;
 /// `IORING_ENTER_GETEVENTS`: run deferred work and collect completions.
 const GETEVENTS: u32 = 1;
 
@@ -63,6 +66,8 @@ pub struct Ring {
     regions: Vec<Rc<Region>>,
     /// Whether the arena is registered, so that fixed operations work.
     fixed: bool,
+    /// Whether the kernel can wait for several completions for a limited time.
+    can_gather: bool,
     ops: Vec<Option<Op>>,
     free_ops: Vec<u32>,
     /// Boxed, because the kernel knows a message header by its address.
@@ -91,6 +96,7 @@ impl Ring {
         // A failure (a low limit of locked memory) costs speed only.
         let fixed = unsafe { uring.submitter().register_buffers(&[iovec]) }.is_ok();
         Ok(Ring {
+            can_gather: uring.params().is_feature_min_timeout(),
             uring,
             regions: vec![arena.clone()],
             fixed,
@@ -326,14 +332,15 @@ impl Ring {
                 unsafe { submitter.enter::<libc::sigset_t>(queued, want, GETEVENTS, None) }
             }
         };
-        match result {
-            Ok(_) => Ok(()),
-            Err(error) => match error.raw_os_error() {
-                // The timeout came, a signal came, or completions must be collected first: not failures.
-                Some(libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN) => Ok(()),
-                _ => Err(error),
-            },
-        }
+        harmless(result)
+    }
+
+    /// Waits for `batch` completions, or after [`GATHER_MICROS`] for one.
+    fn gather(&self, timeout: Option<Duration>, batch: u32) -> io::Result<()> {
+        let timeout = timeout.unwrap_or(Duration::from_secs(3600));
+        let time = types::Timespec::new().sec(timeout.as_secs()).nsec(timeout.subsec_nanos());
+        let args = types::SubmitArgs::new().timespec(&time).min_wait_usec(GATHER_MICROS);
+        harmless(self.uring.submitter().submit_with_args(batch as usize, &args))
     }
 
     fn has_completions(&mut self) -> bool {
@@ -342,9 +349,15 @@ impl Ring {
 
     /// Submits what is queued and waits for at least one completion, at most until `timeout`;
     /// `None` waits as long as it takes, zero does not wait.
-    pub fn submit_and_wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+    ///
+    /// With `batch` above 1 it is worth a moment to get that many at once: each wake-up costs more than a
+    /// completion.
+    pub fn submit_and_wait(&mut self, timeout: Option<Duration>, batch: u32) -> io::Result<()> {
         if timeout == Some(Duration::ZERO) || self.has_ready() {
             return self.enter(0, None);
+        }
+        if batch > 1 && self.can_gather {
+            return self.gather(timeout, batch);
         }
         let Some(budget) = self.spin.budget() else {
             return self.enter(1, timeout);
@@ -403,6 +416,18 @@ impl Drop for Ring {
             std::mem::forget(region);
         }
         std::mem::forget(std::mem::take(&mut self.ops));
+    }
+}
+
+/// The result of an enter, less what is no failure: the timeout came, a signal came, or completions must be
+/// collected first.
+fn harmless(result: io::Result<usize>) -> io::Result<()> {
+    match result {
+        Ok(_) => Ok(()),
+        Err(error) => match error.raw_os_error() {
+            Some(libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN) => Ok(()),
+            _ => Err(error),
+        },
     }
 }
 
