@@ -1,123 +1,307 @@
-//! The engine's face: requests in, actions out.
+//! The engine: a single owner of the volume's state, without threads, clock or I/O.
+//!
+//! The loop of [`Machine::next_action`]: hand out what is queued; when the queue is empty, let each
+//! kind of operation take its next steps (`pump`), and hand out what that queued.
 
-use crate::action::{Action, DeviceError, Machine, Request, Token};
+use crate::action::{Action, DeviceError, Machine, Request, RequestError, RequestKind, Token};
+use crate::action::{MAX_PAYLOAD_BYTES, MAX_REQUESTS};
 use crate::arena::Arena;
+use crate::checkpoint::Checkpoint;
+use crate::commit::Commit;
 use crate::coverage::Stage;
-use crate::options::{CheckReport, CreateOptions, DeviceInfo, Event, OpenError, OpenOptions, Status};
-use crate::units::Nanos;
+use crate::flush::{Flusher, Waiter};
+use crate::format::superblock::Superblock;
+use crate::gate::Gate;
+use crate::locks::Locks;
+use crate::log::Log;
+use crate::moves::Mover;
+use crate::options::{Event, Tuning};
+use crate::pending::Pending;
+use crate::piece::Piece;
+use crate::policy::Policy;
+use crate::requests::{InRequest, MAX_PIECES};
+use crate::shutdown::Shutdown;
+use crate::slab::Slab;
+use crate::slots::Slots;
+use crate::state::State;
+use crate::stats::Stats;
+use crate::streams::Streams;
+use crate::sumload::SumLoads;
+use crate::units::*;
+use std::collections::VecDeque;
+
+/// Who waits for a device's answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Owner {
+    /// A piece of a request.
+    Piece(u32),
+    /// A log group, by its number.
+    Group(Seq),
+    /// The index of a segment.
+    Index(crate::zone::Place),
+    /// A flush.
+    Flush(Tier),
+    /// An I/O of a batch of moves.
+    Batch {
+        /// The batch.
+        batch: u32,
+        /// Which of its I/Os.
+        io: u32,
+    },
+    /// A write of the checkpoint.
+    Checkpoint(u32),
+    /// A page of checksums.
+    SumPage(u32),
+    /// A slot whose space is given back.
+    Trim(Home),
+    /// A superblock.
+    Shutdown,
+}
+
+/// Tokens in flight and whose they are.
+pub struct Tokens {
+    slab: Slab<(u32, Owner)>,
+    generation: u32,
+}
+
+/// Device I/Os in flight at most: far beyond what any queue gains from.
+const MAX_TOKENS: usize = 1 << 16;
+
+impl Tokens {
+    pub(crate) fn new() -> Tokens {
+        Tokens { slab: Slab::new(MAX_TOKENS), generation: 0 }
+    }
+
+    pub(crate) fn issue(&mut self, owner: Owner) -> Token {
+        self.generation = self.generation.wrapping_add(1);
+        let index = self.slab.insert((self.generation, owner));
+        Token(u64::from(self.generation) << 32 | u64::from(index))
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.slab.is_empty()
+    }
+
+    fn owner(&self, token: Token) -> Option<Owner> {
+        let (generation, owner) = self.slab.get(token.0 as u32)?;
+        (u64::from(*generation) == token.0 >> 32).then_some(*owner)
+    }
+
+    fn redeem(&mut self, token: Token) -> Owner {
+        let owner = self.owner(token).expect("a completion answers a token in flight, once");
+        self.slab.remove(token.0 as u32);
+        owner
+    }
+}
+
+/// What the next pump should look at; set where work arises, cleared where it is done.
+#[derive(Default)]
+pub struct Wanted {
+    /// A commit without a client's flush.
+    pub commit: bool,
+    /// A checkpoint.
+    pub checkpoint: bool,
+    /// Something was freed: blocked pieces may go on.
+    pub wake: bool,
+}
 
 /// A volume at work.
 pub struct Engine<A> {
-    arena: A,
+    pub(crate) arena: A,
+    pub(crate) now: Nanos,
+    pub(crate) names: [String; 2],
+    pub(crate) superblock: Superblock,
+    pub(crate) tuning: Tuning,
+    pub(crate) state: State,
+    pub(crate) slots: [Slots; 2],
+    pub(crate) gate: Gate,
+    pub(crate) out: VecDeque<Action>,
+    pub(crate) tokens: Tokens,
+    pub(crate) flushers: [Flusher; 2],
+    pub(crate) flushed_already: VecDeque<Waiter>,
+    pub(crate) log: Log,
+    pub(crate) requests: Slab<InRequest>,
+    pub(crate) request_queue: VecDeque<u32>,
+    pub(crate) pieces: Slab<Piece>,
+    pub(crate) blocked: VecDeque<u32>,
+    pub(crate) locks: Locks,
+    pub(crate) pending: Pending,
+    pub(crate) commit: Commit,
+    pub(crate) mover: Mover,
+    pub(crate) policy: Box<dyn Policy>,
+    /// Of reads, of writes.
+    pub(crate) streams: [Streams; 2],
+    pub(crate) sum_loads: SumLoads,
+    pub(crate) checkpoint: Checkpoint,
+    pub(crate) shutdown: Shutdown,
+    pub(crate) wanted: Wanted,
+    pub(crate) stats: Stats,
+    pub(crate) events: VecDeque<Event>,
+    pub(crate) read_only: bool,
+    pub(crate) last_client: Nanos,
+    pub(crate) leaving_since: Option<Nanos>,
+    pub(crate) granted: Vec<u32>,
+    pub(crate) index_bufs: Vec<(crate::zone::Place, crate::arena::Buf)>,
+    pub(crate) home_writers: crate::write::HomeWriters,
 }
+
+/// Events kept until they are taken; older ones give way.
+const MAX_EVENTS: usize = 256;
 
 impl<A: Arena> Engine<A> {
     /// Whether another request may be handed in; when not, wait for replies.
     pub fn has_room(&self) -> bool {
-        false
+        self.requests.len() < MAX_REQUESTS
     }
+
     /// A client's request. Only while [`Engine::has_room`].
-    pub fn on_request(&mut self, _now: Nanos, _request: Request) {}
+    pub fn on_request(&mut self, now: Nanos, request: Request) {
+        self.tick(now);
+        self.last_client = self.now;
+        let volume = self.size_bytes();
+        let end = request.offset.checked_add(request.len);
+        let payload = matches!(request.kind, RequestKind::Read | RequestKind::Write { .. });
+        let changes = !matches!(request.kind, RequestKind::Read);
+        let refused = if end.is_none_or(|end| end > volume) || payload && request.len > MAX_PAYLOAD_BYTES {
+            Some(RequestError::Invalid)
+        } else if self.shutdown.began() {
+            Some(RequestError::ShuttingDown)
+        } else if changes && self.read_only {
+            Some(RequestError::ReadOnly)
+        } else {
+            None
+        };
+        match refused {
+            Some(error) => self.reply(request.id, Err(error)),
+            None => self.admit(request),
+        }
+    }
+
     /// Size that clients see, bytes: a multiple of the chunk size.
     pub fn size_bytes(&self) -> u64 {
-        0
+        self.state.geo.volume_bytes()
     }
-    /// Takes no new requests, finishes what is in flight, commits, checkpoints and marks the volume clean.
-    pub fn begin_shutdown(&mut self, _now: Nanos) {}
-    /// Whether the shutdown has ended: nothing is in flight any more.
-    pub fn is_stopped(&self) -> bool {
-        true
-    }
-    /// The volume at a glance.
-    pub fn status(&self) -> Status {
-        Status::default()
-    }
+
     /// What is worth telling the user since the last call (a bounded list).
     pub fn take_events(&mut self) -> Vec<Event> {
-        Vec::new()
+        self.events.drain(..).collect()
     }
-    /// Calls `f` with the stage of each operation in flight.
-    pub fn stages_in_flight(&self, _f: &mut dyn FnMut(Stage)) {}
-    /// The stage of the operation that waits for this token.
-    pub fn stage_of(&self, _token: Token) -> Option<Stage> {
-        None
-    }
+
     /// Gives the arena back.
     pub fn into_arena(self) -> A {
         self.arena
+    }
+
+    pub(crate) fn event(&mut self, message: String) {
+        if self.events.len() == MAX_EVENTS {
+            self.events.pop_front();
+        }
+        self.events.push_back(Event { message });
+    }
+
+    /// Time never runs backwards for the engine.
+    fn tick(&mut self, now: Nanos) {
+        self.now = self.now.max(now);
+    }
+
+    pub(crate) fn fail_volume(&mut self, message: String) {
+        self.event(message);
+        self.read_only = true;
+        self.fail_waiting_writes();
+    }
+
+    fn pump(&mut self) {
+        // Each step may enable a later or an earlier one; two rounds settle all but the rare chains,
+        // and the driver calls again until nothing is queued.
+        for _ in 0..2 {
+            self.pump_requests();
+            self.pump_commit();
+            self.pump_log();
+            self.pump_moves();
+            self.pump_checkpoint();
+            self.pump_shutdown();
+            self.pump_flushes();
+            if !self.out.is_empty() {
+                break;
+            }
+        }
+    }
+
+    /// Calls `f` with the stage of each operation in flight.
+    pub fn stages_in_flight(&self, f: &mut dyn FnMut(Stage)) {
+        self.pieces.iter().for_each(|(_, p)| p.stage.into_iter().for_each(&mut *f));
+        self.commit.coverage().into_iter().for_each(&mut *f);
+        self.mover.coverage(&mut *f);
+        self.checkpoint.coverage().into_iter().for_each(&mut *f);
+        if self.log.sealing > 0 {
+            f(Stage::SealIndex);
+        }
+        self.shutdown.coverage().into_iter().for_each(&mut *f);
+    }
+
+    /// The stage of the operation that waits for this token.
+    pub fn stage_of(&self, token: Token) -> Option<Stage> {
+        match self.tokens.owner(token)? {
+            Owner::Piece(p) => self.pieces.get(p)?.stage,
+            Owner::Group(seq) => self.group_coverage(seq),
+            Owner::Index(_) => Some(Stage::SealIndex),
+            Owner::Flush(tier) => match self.flush_waiter(tier)? {
+                Waiter::Commit => self.commit.coverage(),
+                Waiter::Batch(batch) => self.mover.stage(batch),
+                Waiter::Checkpoint => self.checkpoint.coverage(),
+                Waiter::Shutdown => Some(Stage::Shutdown),
+            },
+            Owner::Batch { batch, .. } => self.mover.stage(batch),
+            Owner::Checkpoint(_) => self.checkpoint.coverage(),
+            Owner::SumPage(page) => self.sum_load_coverage(page),
+            Owner::Trim(_) => None,
+            Owner::Shutdown => Some(Stage::Shutdown),
+        }
     }
 }
 
 impl<A: Arena> Machine for Engine<A> {
     type Arena = A;
-    fn next_action(&mut self, _now: Nanos) -> Option<Action> {
-        None
+
+    fn next_action(&mut self, now: Nanos) -> Option<Action> {
+        self.tick(now);
+        if self.out.is_empty() {
+            self.pump();
+        }
+        self.out.pop_front()
     }
-    fn on_completion(&mut self, _now: Nanos, _token: Token, _result: Result<(), DeviceError>) {}
+
+    fn on_completion(&mut self, now: Nanos, token: Token, result: Result<(), DeviceError>) {
+        self.tick(now);
+        let ok = result.is_ok();
+        match self.tokens.redeem(token) {
+            Owner::Piece(piece) => self.piece_io_done(piece, ok),
+            Owner::Group(seq) => self.group_done(seq, ok),
+            Owner::Index(place) => self.index_done(place),
+            Owner::Flush(tier) => self.flush_done(tier, ok),
+            Owner::Batch { batch, io } => self.batch_io_done(batch, io, ok),
+            Owner::Checkpoint(io) => self.checkpoint_io_done(io, ok),
+            Owner::SumPage(page) => self.sum_page_loaded(page, ok),
+            Owner::Trim(home) => self.on_trimmed(home),
+            Owner::Shutdown => self.shutdown_io_done(ok),
+        }
+    }
+
     fn deadline(&self) -> Option<Nanos> {
-        None
+        let times = [self.commit_deadline(), self.move_deadline(), self.checkpoint.deadline()];
+        times.into_iter().flatten().min()
     }
-    fn on_timer(&mut self, _now: Nanos) {}
+
+    fn on_timer(&mut self, now: Nanos) {
+        self.tick(now);
+        self.commit_timer();
+    }
+
     fn with_arena<R>(&mut self, f: impl FnOnce(&mut A) -> R) -> R {
         f(&mut self.arena)
     }
 }
 
-/// Work around the engine (create, open, check) that wants I/O and ends with a `T`.
-pub struct Task<A, T> {
-    arena: A,
-    result: Option<T>,
-}
-
-impl<A: Arena, T> Task<A, T> {
-    /// The result, once: `Some` when the task has ended. Call after each [`Machine::next_action`] that gave `None`.
-    pub fn take_result(&mut self) -> Option<T> {
-        self.result.take()
-    }
-    /// The stage it is in.
-    pub fn stage(&self) -> Option<Stage> {
-        None
-    }
-}
-
-impl<A: Arena, T> Machine for Task<A, T> {
-    type Arena = A;
-    fn next_action(&mut self, _now: Nanos) -> Option<Action> {
-        None
-    }
-    fn on_completion(&mut self, _now: Nanos, _token: Token, _result: Result<(), DeviceError>) {}
-    fn deadline(&self) -> Option<Nanos> {
-        None
-    }
-    fn on_timer(&mut self, _now: Nanos) {}
-    fn with_arena<R>(&mut self, f: impl FnOnce(&mut A) -> R) -> R {
-        f(&mut self.arena)
-    }
-}
-
-/// Lays out a new volume on the devices (in tier order), overwriting what they hold.
-pub fn create<A: Arena>(
-    arena: A,
-    _devices: Vec<DeviceInfo>,
-    _options: CreateOptions,
-) -> Task<A, Result<(), OpenError>> {
-    Task { arena, result: None }
-}
-
-/// Opens (and recovers) a volume.
-pub fn open<A: Arena>(
-    arena: A,
-    _devices: Vec<DeviceInfo>,
-    _options: OpenOptions,
-) -> Task<A, Result<Engine<A>, OpenError>> {
-    Task { arena, result: None }
-}
-
-/// Checks a volume that is not open, writing nothing: structure, and the checksum of every block that has one.
-pub fn check<A: Arena>(
-    arena: A,
-    _devices: Vec<DeviceInfo>,
-    _options: OpenOptions,
-) -> Task<A, Result<CheckReport, OpenError>> {
-    Task { arena, result: None }
+pub(crate) fn new_slabs() -> (Slab<InRequest>, Slab<Piece>) {
+    (Slab::new(MAX_REQUESTS), Slab::new(MAX_PIECES))
 }

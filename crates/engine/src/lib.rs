@@ -1,11 +1,56 @@
 //! The tiered volume: a sans-I/O state machine.
+//!
+//! Requests come in, actions go out, completions come back; see [`Machine`] and [`Engine`]. The way
+//! of a request through the files: [`action`] → `requests` (cut into pieces) → `locks` → `piece` →
+//! `read`, or `write` (choose the path) → `pending` or `log` → `commit` (flush, record, show) → `gate`
+//! (free, show, reply). In the background `plan` and `policy` choose, `moves` carries out, and
+//! `checkpoint` lets the log's tail go. Around it: `create`, `open` (`recovery`, `replay`), `check`.
+
 pub mod action;
 pub mod arena;
 pub mod bugs;
+mod check;
+mod checkpoint;
+mod commit;
 pub mod coverage;
+mod create;
 mod engine;
+mod flush;
+pub mod format;
+mod gate;
+mod hash;
+mod landed;
+mod locks;
+mod log;
+mod map;
+pub mod mask;
+mod moves;
+mod open;
 pub mod options;
+mod pending;
+mod piece;
+mod plan;
+pub mod policy;
+mod read;
+mod recovery;
+mod replay;
+mod requests;
+mod shutdown;
+mod slab;
+mod slots;
+mod state;
+mod stats;
+mod streams;
+mod sumload;
+mod sums;
+mod task;
 pub mod units;
+mod write;
+mod zone;
 
 pub use action::Machine;
-pub use engine::{Engine, Task, check, create, open};
+pub use check::check;
+pub use create::create;
+pub use engine::Engine;
+pub use open::open;
+pub use task::Task;

@@ -1,0 +1,475 @@
+//! The checkpoint: writes what changed in the map and the checksums, so that the log's tail can go.
+//!
+//! It is fuzzy: pages are written while the log goes on, each as it stands when it is its turn, and
+//! recovery replays the log from before the first of them. Three things make that safe: records say
+//! what holds, not what changed; pages hold only what the log (perhaps not yet durably) says; and the
+//! header is written only after a flush that covers pages and log alike.
+
+use crate::action::{Action, BufList, Class};
+use crate::arena::{Arena, Buf, Pool};
+use crate::bugs::{Bug, planted};
+use crate::coverage::Stage;
+use crate::engine::{Engine, Owner};
+use crate::flush::Waiter;
+use crate::format::geometry::{Geometry, HEADERS_AT};
+use crate::format::header::CheckpointHeader;
+use crate::format::page::{self, LIST_ENTRY_BYTES, PAGE_PAYLOAD, PageKind};
+use crate::sumload::SumWaiter;
+use crate::units::*;
+use crate::zone::Place;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum CheckpointStage {
+    #[default]
+    Idle,
+    Map,
+    Fold,
+    Root,
+    FlushPages,
+    Header,
+    FlushHeader,
+}
+
+/// Pause after a checkpoint that failed, ns.
+const RETRY_NS: u64 = Nanos::SECOND;
+/// Checkpoints that fail in a row before the volume goes read-only.
+const MAX_FAILURES: u32 = 3;
+
+/// The checkpoint that is running, and what the last one left.
+pub struct Checkpoint {
+    stage: CheckpointStage,
+    /// Number of the newest durable checkpoint.
+    pub number: u64,
+    /// Where each page lies: 0 nowhere, 1 and 2 its two places.
+    places: Vec<u8>,
+    moved: Vec<(u32, u8)>,
+    applied: Seq,
+    cursor: u32,
+    list_cursor: u64,
+    list_written: u32,
+    folding: bool,
+    fold_waits: bool,
+    folded: Vec<(u64, u32)>,
+    root_block: u32,
+    tail: Option<Place>,
+    log_upto: Seq,
+    flushing: bool,
+    bufs: Vec<Option<Buf>>,
+    in_flight: u32,
+    failed: bool,
+    failures: u32,
+    retry_at: Option<Nanos>,
+    /// The tail that a durable header names.
+    pub header: CheckpointHeader,
+}
+
+impl Checkpoint {
+    /// After opening with this header and these places.
+    pub fn new(header: CheckpointHeader, places: Vec<u8>) -> Checkpoint {
+        Checkpoint {
+            stage: CheckpointStage::Idle,
+            number: header.number,
+            places,
+            moved: Vec::new(),
+            applied: Seq(0),
+            cursor: 0,
+            list_cursor: 0,
+            list_written: 0,
+            folding: false,
+            fold_waits: false,
+            folded: Vec::new(),
+            root_block: 0,
+            tail: None,
+            log_upto: Seq(0),
+            flushing: false,
+            bufs: Vec::new(),
+            in_flight: 0,
+            failed: false,
+            failures: 0,
+            retry_at: None,
+            header,
+        }
+    }
+
+    /// Which of its two places holds a page; none when it was never written.
+    pub fn place(&self, page: u32) -> Option<u8> {
+        self.places[page as usize].checked_sub(1)
+    }
+
+    /// Whether none is running.
+    pub fn is_idle(&self) -> bool {
+        self.stage == CheckpointStage::Idle
+    }
+
+    /// When to try again.
+    pub fn deadline(&self) -> Option<Nanos> {
+        self.retry_at
+    }
+
+    /// Bytes of RAM.
+    pub fn ram_bytes(&self) -> u64 {
+        self.places.len() as u64
+    }
+
+    /// Its stage, for coverage.
+    pub fn coverage(&self) -> Option<Stage> {
+        match self.stage {
+            CheckpointStage::Idle => None,
+            CheckpointStage::Map => Some(Stage::CheckpointMap),
+            CheckpointStage::Fold => Some(Stage::CheckpointFold),
+            CheckpointStage::Root => Some(Stage::CheckpointRoot),
+            CheckpointStage::FlushPages => Some(Stage::CheckpointFlushPages),
+            CheckpointStage::Header => Some(Stage::CheckpointHeader),
+            CheckpointStage::FlushHeader => Some(Stage::CheckpointFlushHeader),
+        }
+    }
+}
+
+/// Page places, two bits each.
+pub fn pack_places(places: &[u8]) -> Vec<u8> {
+    places.chunks(4).map(|c| c.iter().enumerate().fold(0, |byte, (i, p)| byte | p << (2 * i))).collect()
+}
+
+/// The reverse of [`pack_places`]; none when an entry is no place.
+pub fn unpack_places(bytes: &[u8], pages: u32) -> Option<Vec<u8>> {
+    let all = bytes.iter().flat_map(|b| (0..4).map(move |i| b >> (2 * i) & 3));
+    let places: Vec<u8> = all.take(pages as usize).collect();
+    (places.len() == pages as usize && places.iter().all(|p| *p <= 2)).then_some(places)
+}
+
+/// Blocks of the root that the places take.
+pub fn places_blocks(geo: &Geometry) -> u32 {
+    geo.pages().div_ceil(4).div_ceil(PAGE_PAYLOAD as u32)
+}
+
+const ENTRIES_PER_BLOCK: u32 = (PAGE_PAYLOAD / LIST_ENTRY_BYTES) as u32;
+
+impl<A: Arena> Engine<A> {
+    pub(crate) fn pump_checkpoint(&mut self) {
+        if self.checkpoint.retry_at.is_some_and(|at| at <= self.now) {
+            self.checkpoint.retry_at = None;
+            self.wanted.checkpoint = true;
+        }
+        if self.checkpoint.stage == CheckpointStage::Idle {
+            let may = self.wanted.checkpoint && !self.read_only && self.checkpoint.retry_at.is_none();
+            if !may {
+                return;
+            }
+            self.wanted.checkpoint = false;
+            self.start_checkpoint();
+        }
+        self.step_checkpoint();
+    }
+
+    fn start_checkpoint(&mut self) {
+        let unapplied = [self.commit.unapplied(), self.mover.unapplied()].into_iter().flatten().min();
+        let recorded = unapplied.map_or(self.log.applied, |first| Seq(first.0 - 1));
+        let c = &mut self.checkpoint;
+        // Records of commits and moves reach the map only when they are durable: the checkpoint must
+        // not claim those that are under way.
+        c.applied = if planted(Bug::CheckpointAheadOfMap) {
+            self.log.applied
+        } else {
+            recorded.min(self.log.applied)
+        };
+        c.stage = CheckpointStage::Map;
+        (c.cursor, c.failed, c.tail, c.flushing) = (0, false, None, false);
+        c.moved.clear();
+        c.folded.clear();
+        c.folding = self.state.sums.recent() * 4 > self.state.sums.limit || self.shutdown.began();
+    }
+
+    fn step_checkpoint(&mut self) {
+        loop {
+            let before = self.checkpoint.stage;
+            if self.checkpoint.failed
+                && self.checkpoint.in_flight == 0
+                && !self.checkpoint.fold_waits
+                && !self.checkpoint.flushing
+            {
+                return self.abort_checkpoint();
+            }
+            match before {
+                CheckpointStage::Idle => return,
+                CheckpointStage::Map => self.step_map(),
+                CheckpointStage::Fold => self.step_fold(),
+                CheckpointStage::Root => self.step_root(),
+                CheckpointStage::FlushPages => self.step_flush_pages(),
+                CheckpointStage::Header | CheckpointStage::FlushHeader => return,
+            }
+            if self.checkpoint.stage == before {
+                return;
+            }
+        }
+    }
+
+    fn may_write(&self) -> bool {
+        !self.checkpoint.failed && (self.checkpoint.in_flight as usize) < self.tuning.background_depth
+    }
+
+    fn write_page(&mut self, number: u32, kind: PageKind, payload: &[u8], buf: Buf) {
+        // From nowhere to the first place, then to and fro: the place in force is never written.
+        let place = if self.checkpoint.places[number as usize] == 1 { 2 } else { 1 };
+        let volume = &self.superblock.volume;
+        let next = self.checkpoint.number + 1;
+        page::encode(self.arena.bytes_mut(buf), kind, volume, u64::from(number), next, payload);
+        self.checkpoint.moved.push((number, place));
+        let offset = self.state.geo.page_at(number, place - 1);
+        self.write_checkpoint(offset, buf);
+    }
+
+    fn write_checkpoint(&mut self, offset: u64, buf: Buf) {
+        let c = &mut self.checkpoint;
+        let io = match c.bufs.iter().position(Option::is_none) {
+            Some(i) => i,
+            None => {
+                c.bufs.push(None);
+                c.bufs.len() - 1
+            }
+        };
+        c.bufs[io] = Some(buf);
+        c.in_flight += 1;
+        self.stats.device_written[0] += u64::from(buf.len);
+        let token = self.tokens.issue(Owner::Checkpoint(io as u32));
+        let bufs = BufList::from_elem(buf, 1);
+        self.out.push_back(Action::Write {
+            device: FAST,
+            offset,
+            bufs,
+            fua: false,
+            token,
+            class: Class::Background,
+        });
+    }
+
+    pub(crate) fn checkpoint_io_done(&mut self, io: u32, ok: bool) {
+        self.flushers[0].dirty = true;
+        let c = &mut self.checkpoint;
+        let buf = c.bufs[io as usize].take().expect("a write that ended has its buffer");
+        c.in_flight -= 1;
+        c.failed |= !ok;
+        self.arena.free(buf);
+        if self.checkpoint.stage == CheckpointStage::Header && !self.checkpoint.failed {
+            self.checkpoint.stage = CheckpointStage::FlushHeader;
+            self.checkpoint.flushing = true;
+            self.request_flush(FAST, Waiter::Checkpoint);
+        }
+    }
+
+    fn step_map(&mut self) {
+        while self.may_write()
+            && let Some(page) = self.state.map.next_dirty(self.checkpoint.cursor)
+        {
+            let Some(buf) = self.arena.alloc(Pool::Meta, BLOCK_BYTES) else { return };
+            let payload = self.state.map.take_page(page);
+            self.checkpoint.cursor = page + 1;
+            self.write_page(page, PageKind::Map, &payload, buf);
+        }
+        let done = self.state.map.next_dirty(self.checkpoint.cursor).is_none();
+        if done && self.checkpoint.in_flight == 0 && !self.checkpoint.failed {
+            self.checkpoint.stage = CheckpointStage::Fold;
+            self.checkpoint.cursor = 0;
+        }
+    }
+
+    fn step_fold(&mut self) {
+        while self.checkpoint.folding && self.may_write() && !self.checkpoint.fold_waits {
+            let Some(page) = self.state.sums.next_recent_page(self.checkpoint.cursor) else {
+                self.checkpoint.folding = false;
+                break;
+            };
+            let Some(buf) = self.arena.alloc(Pool::Meta, BLOCK_BYTES) else { return };
+            match self.state.sums.fold(page, &mut self.checkpoint.folded) {
+                Some(payload) => {
+                    self.checkpoint.cursor = page + 1;
+                    let number = self.state.geo.map_pages + page;
+                    self.write_page(number, PageKind::Sums, &payload, buf);
+                }
+                None => {
+                    self.arena.free(buf);
+                    self.checkpoint.fold_waits = true;
+                    self.want_sum_page(page, SumWaiter::Checkpoint);
+                }
+            }
+        }
+        if !self.checkpoint.folding && self.checkpoint.in_flight == 0 && !self.checkpoint.failed {
+            let c = &mut self.checkpoint;
+            c.stage = CheckpointStage::Root;
+            (c.root_block, c.list_cursor, c.list_written) = (0, 0, 0);
+        }
+    }
+
+    pub(crate) fn checkpoint_page_arrived(&mut self, ok: bool) {
+        self.checkpoint.fold_waits = false;
+        self.checkpoint.failed |= !ok;
+    }
+
+    fn step_root(&mut self) {
+        let places_blocks = places_blocks(&self.state.geo);
+        while self.may_write() && self.checkpoint.root_block != u32::MAX {
+            let Some(buf) = self.arena.alloc(Pool::Meta, BLOCK_BYTES) else { return };
+            let block = self.checkpoint.root_block;
+            let payload = if block < places_blocks { self.root_places(block) } else { self.root_list() };
+            if payload.is_empty() {
+                self.arena.free(buf);
+                self.checkpoint.header.root_blocks = block;
+                self.checkpoint.root_block = u32::MAX;
+                break;
+            }
+            assert!(block < self.state.geo.root_blocks, "the root fits its place");
+            let next = self.checkpoint.number + 1;
+            let volume = &self.superblock.volume;
+            let bytes = self.arena.bytes_mut(buf);
+            page::encode(bytes, PageKind::Root, volume, u64::from(block), next, &payload);
+            let at = self.state.geo.roots_at[(next % 2) as usize] + u64::from(block) * u64::from(BLOCK_BYTES);
+            self.checkpoint.root_block = block + 1;
+            self.write_checkpoint(at, buf);
+        }
+        if self.checkpoint.root_block == u32::MAX && self.checkpoint.in_flight == 0 && !self.checkpoint.failed
+        {
+            self.root_written();
+        }
+    }
+
+    fn root_places(&mut self, block: u32) -> Vec<u8> {
+        let per_block = PAGE_PAYLOAD * 4;
+        let from = block as usize * per_block;
+        let to = (from + per_block).min(self.checkpoint.places.len());
+        let mut places = self.checkpoint.places[from..to].to_vec();
+        for (page, place) in &self.checkpoint.moved {
+            if let Some(p) = (*page as usize).checked_sub(from).and_then(|i| places.get_mut(i)) {
+                *p = *place;
+            }
+        }
+        pack_places(&places)
+    }
+
+    fn root_list(&mut self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(PAGE_PAYLOAD);
+        let room = (self.state.geo.list_entries - self.checkpoint.list_written).min(ENTRIES_PER_BLOCK);
+        for (index, sum) in self.state.sums.list(self.checkpoint.list_cursor).take(room as usize) {
+            out.extend_from_slice(&index.to_le_bytes());
+            out.extend_from_slice(&sum.to_le_bytes());
+            self.checkpoint.list_cursor = index + 1;
+            self.checkpoint.list_written += 1;
+        }
+        let left = self.state.sums.list(self.checkpoint.list_cursor).next().is_some();
+        assert!(!left || room == ENTRIES_PER_BLOCK, "the list of recent checksums fits its place");
+        out
+    }
+
+    /// Everything is written. The tail is chosen now, before the flush that will make durable whatever
+    /// superseded the landed blocks that were in the segments it leaves behind.
+    fn root_written(&mut self) {
+        self.choose_tail();
+        self.checkpoint.log_upto = self.log.appended();
+        self.checkpoint.stage = CheckpointStage::FlushPages;
+    }
+
+    fn choose_tail(&mut self) {
+        let zone = &self.state.zone;
+        let current = self.log.current();
+        let applied = self.checkpoint.applied;
+        let needed = |p: &Place| {
+            let s = zone.get(*p);
+            let last = s.index.as_ref().map_or(s.last, |i| i.last.max(s.last));
+            *p == current || s.live > 0 || last > applied
+        };
+        self.checkpoint.tail = zone.chain.iter().copied().find(needed);
+    }
+
+    fn step_flush_pages(&mut self) {
+        if self.checkpoint.flushing || self.log.applied < self.checkpoint.log_upto {
+            // Discards show in pages from the moment they are appended: their groups must be complete.
+            return;
+        }
+        self.checkpoint.flushing = true;
+        if planted(Bug::HeaderBeforePages) {
+            return self.checkpoint_flushed(true);
+        }
+        self.request_flush(FAST, Waiter::Checkpoint);
+    }
+
+    pub(crate) fn checkpoint_flushed(&mut self, ok: bool) {
+        self.checkpoint.flushing = false;
+        self.checkpoint.failed |= !ok;
+        if self.checkpoint.failed {
+            return;
+        }
+        match self.checkpoint.stage {
+            CheckpointStage::FlushPages => self.write_header(),
+            CheckpointStage::FlushHeader => self.publish(),
+            other => unreachable!("no flush is awaited in stage {other:?}"),
+        }
+    }
+
+    fn write_header(&mut self) {
+        self.checkpoint.stage = CheckpointStage::Header;
+        if planted(Bug::SupersededFreedEarly) {
+            // What superseded the last landed blocks of a segment may have come after the flush.
+            self.choose_tail();
+        }
+        let tail = self.checkpoint.tail.expect("the current segment is always needed");
+        let segment = self.state.zone.get(tail);
+        let c = &mut self.checkpoint;
+        let number = c.number + 1;
+        c.header = CheckpointHeader {
+            number,
+            generation: self.superblock.generation,
+            applied: c.applied,
+            durable: self.log.durable,
+            tail_area: self.state.zone.area(tail),
+            tail_ordinal: segment.ordinal,
+            tail_first: segment.first,
+            list_entries: c.list_written,
+            root_blocks: c.header.root_blocks,
+        };
+        let Some(buf) = self.arena.alloc(Pool::Meta, BLOCK_BYTES) else {
+            self.checkpoint.failed = true;
+            return;
+        };
+        self.checkpoint.header.encode(self.arena.bytes_mut(buf), &self.superblock.volume);
+        self.write_checkpoint(HEADERS_AT + number % 2 * u64::from(BLOCK_BYTES), buf);
+    }
+
+    /// The header is durable: pages are where it says, and what the log holds before its tail is free.
+    fn publish(&mut self) {
+        let c = &mut self.checkpoint;
+        c.number += 1;
+        for (page, place) in c.moved.drain(..) {
+            c.places[page as usize] = place;
+        }
+        self.state.sums.forget(&std::mem::take(&mut c.folded));
+        (c.stage, c.failures) = (CheckpointStage::Idle, 0);
+        let tail = c.tail.expect("a published checkpoint has its tail");
+        self.state.zone.drop_before(tail);
+        self.stats.checkpoints += 1;
+        self.wanted.wake = true;
+        let recent = self.state.sums.recent() * 2 > self.state.sums.limit;
+        self.wanted.checkpoint |= recent;
+    }
+
+    fn abort_checkpoint(&mut self) {
+        let c = &mut self.checkpoint;
+        // A header that failed may be on the device all the same: what it names must stay as it is.
+        let fatal = matches!(c.stage, CheckpointStage::Header | CheckpointStage::FlushHeader);
+        c.stage = CheckpointStage::Idle;
+        c.failures += 1;
+        let moved = std::mem::take(&mut c.moved);
+        for (page, _) in moved {
+            if page < self.state.geo.map_pages {
+                self.state.map.redirty(page);
+            }
+        }
+        self.checkpoint.folded.clear();
+        let name = self.names[0].clone();
+        self.event(format!("{name}: a checkpoint failed"));
+        if fatal || self.checkpoint.failures >= MAX_FAILURES {
+            self.fail_volume(format!(
+                "{name}: checkpoints fail: the volume is read-only until it is opened again"
+            ));
+        } else {
+            self.checkpoint.retry_at = Some(self.now.after(RETRY_NS));
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! Device flushes: at most one in flight per device; waiters share.
+
+use crate::action::Action;
+use crate::arena::Arena;
+use crate::engine::{Engine, Owner};
+use crate::units::*;
+use smallvec::SmallVec;
+
+/// Who waits for a flush.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Waiter {
+    /// The commit.
+    Commit,
+    /// A batch of moves.
+    Batch(u32),
+    /// The checkpoint.
+    Checkpoint,
+    /// The shutdown.
+    Shutdown,
+}
+
+/// Flushes of one device.
+#[derive(Default)]
+pub struct Flusher {
+    /// Some write completed since the last flush was submitted.
+    pub dirty: bool,
+    waiting: SmallVec<[Waiter; 4]>,
+    in_flight: Option<InFlight>,
+    /// Flushes submitted.
+    pub count: u64,
+}
+
+struct InFlight {
+    waiters: SmallVec<[Waiter; 4]>,
+    covered: Seq,
+}
+
+impl<A: Arena> Engine<A> {
+    /// Calls the waiter back when every write that has completed on the device by now is durable.
+    pub(crate) fn request_flush(&mut self, tier: Tier, waiter: Waiter) {
+        let flusher = &mut self.flushers[usize::from(tier.0)];
+        if flusher.dirty || !flusher.waiting.is_empty() {
+            flusher.waiting.push(waiter);
+        } else if let Some(flight) = &mut flusher.in_flight {
+            // It was submitted after the last write completed, so it covers that too.
+            flight.waiters.push(waiter);
+        } else {
+            self.flushed_already.push_back(waiter);
+        }
+    }
+
+    /// Submits flushes that are wanted; calls those back that needed none.
+    pub(crate) fn pump_flushes(&mut self) {
+        while let Some(waiter) = self.flushed_already.pop_front() {
+            self.on_flushed(waiter, true);
+        }
+        for tier in [SLOW, FAST] {
+            let covered = self.log.applied;
+            let flusher = &mut self.flushers[usize::from(tier.0)];
+            if flusher.in_flight.is_some() || flusher.waiting.is_empty() {
+                continue;
+            }
+            flusher.dirty = false;
+            flusher.count += 1;
+            flusher.in_flight = Some(InFlight { waiters: std::mem::take(&mut flusher.waiting), covered });
+            let token = self.tokens.issue(Owner::Flush(tier));
+            self.out.push_back(Action::Flush { device: tier, token });
+        }
+    }
+
+    /// A flush has ended.
+    pub(crate) fn flush_done(&mut self, tier: Tier, ok: bool) {
+        let flusher = &mut self.flushers[usize::from(tier.0)];
+        let flight = flusher.in_flight.take().expect("a flush that ended was in flight");
+        if ok && tier == FAST {
+            self.log_is_durable(flight.covered);
+            self.release_slots();
+        }
+        if !ok {
+            let name = &self.names[usize::from(tier.0)];
+            self.fail_volume(format!(
+                "a flush of {name} failed: the volume is read-only until it is opened again"
+            ));
+        }
+        for waiter in flight.waiters {
+            self.on_flushed(waiter, ok);
+        }
+    }
+
+    /// The first to wait for a flush, for coverage.
+    pub(crate) fn flush_waiter(&self, tier: Tier) -> Option<Waiter> {
+        self.flushers[usize::from(tier.0)].in_flight.as_ref().and_then(|f| f.waiters.first().copied())
+    }
+}

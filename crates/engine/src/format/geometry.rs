@@ -1,0 +1,223 @@
+//! Where things lie on the devices: computed once when a volume is created, then recorded.
+
+use super::page::{self, PAGE_PAYLOAD};
+use crate::options::{CreateOptions, DeviceInfo, OpenError};
+use crate::units::*;
+
+const BLOCK: u64 = BLOCK_BYTES as u64;
+/// The landing zone unless told otherwise, bytes.
+const DEFAULT_LANDING_BYTES: u64 = 4 << 30;
+/// Areas of the landing zone at least: the oldest, the current one and its successor, two in reserve
+/// so that freeing can always be recorded, and some for the load.
+pub const MIN_ZONE_AREAS: u32 = 8;
+/// Recent checksums that a checkpoint can carry at most, entries (12 bytes each).
+const MAX_LIST_ENTRIES: u32 = 256 << 10;
+/// Fast slots held back so that a full volume can still move things.
+const FAST_SLOTS_HELD: u32 = 2;
+/// One slow slot in this many is held back.
+const SLOW_SHARE_HELD: u32 = 100;
+/// Slow slots held back at least.
+const SLOW_SLOTS_HELD_MIN: u32 = 2;
+
+/// The layout of a volume. Offsets are bytes on the device.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Geometry {
+    /// Bytes per chunk.
+    pub chunk_bytes: u32,
+    /// Bytes per area.
+    pub area_bytes: u32,
+    /// Chunks of the volume.
+    pub chunks: u32,
+    /// Bytes used on each device, superblocks included.
+    pub device_bytes: [u64; 2],
+    /// The two roots of the checkpoint.
+    pub roots_at: [u64; 2],
+    /// Blocks of each root.
+    pub root_blocks: u32,
+    /// Entries of the checksum list that a root has room for.
+    pub list_entries: u32,
+    /// The map table (two places per page).
+    pub map_at: u64,
+    /// Pages of the map table.
+    pub map_pages: u32,
+    /// The checksum table of the slow tier (two places per page).
+    pub sums_at: u64,
+    /// Pages of the checksum table.
+    pub sum_pages: u32,
+    /// The first area.
+    pub areas_at: u64,
+    /// Areas on the fast tier.
+    pub areas: u32,
+    /// The first area of the landing zone; those before it hold slots.
+    pub zone_first: Area,
+    /// The slow tier's slot owners (reserved).
+    pub owners_at: u64,
+    /// The slow copy of the map (reserved).
+    pub slow_map_at: u64,
+    /// The first slot of the slow tier.
+    pub slow_slots_at: u64,
+    /// Slots of the slow tier.
+    pub slow_slots: u32,
+}
+
+/// Where each device's first checkpoint header lies; the second follows it.
+pub const HEADERS_AT: u64 = BLOCK;
+const FIXED_BLOCKS: u64 = 4;
+
+impl Geometry {
+    /// Blocks per chunk.
+    pub fn blocks_per_chunk(&self) -> u32 {
+        self.chunk_bytes / BLOCK_BYTES
+    }
+    /// Blocks per area.
+    pub fn area_blocks(&self) -> u32 {
+        self.area_bytes / BLOCK_BYTES
+    }
+    /// 32-bit words of a block mask as stored.
+    pub fn mask_words(&self) -> usize {
+        self.blocks_per_chunk().div_ceil(32) as usize
+    }
+    /// Size that clients see, bytes.
+    pub fn volume_bytes(&self) -> u64 {
+        u64::from(self.chunks) * u64::from(self.chunk_bytes)
+    }
+    /// Areas of the landing zone.
+    pub fn zone_areas(&self) -> u32 {
+        self.areas - self.zone_first.0
+    }
+    /// Slots of a tier.
+    pub fn slots(&self, tier: Tier) -> u32 {
+        if tier == FAST { self.zone_first.0 * (self.area_bytes / self.chunk_bytes) } else { self.slow_slots }
+    }
+    /// Byte offset of a slot on its device.
+    pub fn slot_at(&self, home: Home) -> u64 {
+        let base = if home.tier == FAST { self.areas_at } else { self.slow_slots_at };
+        base + u64::from(home.slot.0) * u64::from(self.chunk_bytes)
+    }
+    /// Byte offset of an area on the fast device.
+    pub fn area_at(&self, area: Area) -> u64 {
+        self.areas_at + u64::from(area.0) * u64::from(self.area_bytes)
+    }
+    /// Byte offset of one of the two places of a page. Map pages come first, checksum pages after them.
+    pub fn page_at(&self, page: u32, place: u8) -> u64 {
+        let (base, page) =
+            if page < self.map_pages { (self.map_at, page) } else { (self.sums_at, page - self.map_pages) };
+        base + (u64::from(page) * 2 + u64::from(place)) * BLOCK
+    }
+    /// Pages of both tables.
+    pub fn pages(&self) -> u32 {
+        self.map_pages + self.sum_pages
+    }
+    /// Byte offset of the second superblock.
+    pub fn second_superblock_at(&self, tier: Tier) -> u64 {
+        self.device_bytes[usize::from(tier.0)] - BLOCK
+    }
+
+    /// Lays out a new volume. Errors name the device or the option.
+    pub fn plan(devices: &[DeviceInfo], options: &CreateOptions) -> Result<Geometry, OpenError> {
+        let bad = |what: String| Err(OpenError::BadOption { what });
+        let chunk = options.chunk_bytes;
+        if !chunk.is_power_of_two() || !(MIN_CHUNK_BYTES..=MAX_CHUNK_BYTES).contains(&chunk) {
+            return bad(format!("chunk size {chunk} is not a power of two between 64K and 4M"));
+        }
+        if devices.len() != 2 {
+            return bad(format!("a volume has two devices, {} were given", devices.len()));
+        }
+        let sizes = [devices[0].size_bytes & !(BLOCK - 1), devices[1].size_bytes & !(BLOCK - 1)];
+        let landing = options.landing_bytes.unwrap_or(DEFAULT_LANDING_BYTES.min(sizes[0] / 8));
+        let area = match options.area_bytes {
+            Some(a) if !a.is_power_of_two() || a < chunk.max(128 << 10) || a > 4 << 20 => {
+                return bad(format!(
+                    "area size {a} is not a power of two from the chunk size (at least 128K) to 4M"
+                ));
+            }
+            Some(a) => a,
+            None => default_area(landing, chunk),
+        };
+        let zone_areas =
+            u32::try_from(landing.div_ceil(u64::from(area))).unwrap_or(u32::MAX).max(MIN_ZONE_AREAS);
+        let mut g =
+            Geometry { chunk_bytes: chunk, area_bytes: area, device_bytes: sizes, ..Geometry::default() };
+        g.plan_slow(&devices[1])?;
+        g.plan_fast(&devices[0], zone_areas)?;
+        Ok(g)
+    }
+
+    fn plan_slow(&mut self, device: &DeviceInfo) -> Result<(), OpenError> {
+        let chunk = u64::from(self.chunk_bytes);
+        let need = 8 * chunk + 64 * BLOCK;
+        let too_small = || OpenError::TooSmall {
+            device: device.name.clone(),
+            have_bytes: device.size_bytes,
+            need_bytes: need,
+        };
+        if self.device_bytes[1] < need {
+            return Err(too_small());
+        }
+        let most = (self.device_bytes[1] / chunk).min(u64::from(u32::MAX / 2));
+        self.owners_at = FIXED_BLOCKS * BLOCK;
+        self.slow_map_at = self.owners_at + blocks_for(most * 32) * BLOCK;
+        // The map covers the fast tier's chunks too; its slow copy is sized for twice the slow slots.
+        let map_copy = blocks_for(2 * most * page::map_entry_bytes(self.mask_words()) as u64);
+        self.slow_slots_at = (self.slow_map_at + map_copy * BLOCK).next_multiple_of(chunk);
+        let end = self.device_bytes[1] - BLOCK;
+        let slots = end.checked_sub(self.slow_slots_at).ok_or_else(too_small)? / chunk;
+        self.slow_slots = slots.min(most) as u32;
+        if self.slow_slots < 4 {
+            return Err(too_small());
+        }
+        Ok(())
+    }
+
+    fn plan_fast(&mut self, device: &DeviceInfo, zone_areas: u32) -> Result<(), OpenError> {
+        let area = u64::from(self.area_bytes);
+        let per_area = self.area_bytes / self.chunk_bytes;
+        let most_fast =
+            (self.device_bytes[0] / u64::from(self.chunk_bytes)).min(u64::from(u32::MAX / 4)) as u32;
+        let most_chunks = self.slow_slots.saturating_add(most_fast);
+        let per_page = page::map_entries_per_page(self.mask_words());
+        self.map_pages = most_chunks.div_ceil(per_page);
+        let sums = u64::from(self.slow_slots) * u64::from(self.blocks_per_chunk());
+        self.sum_pages = sums.div_ceil(page::SUMS_PER_PAGE) as u32;
+        let least = 1024.max(8 * self.blocks_per_chunk());
+        self.list_entries = (sums / 16).clamp(u64::from(least), u64::from(MAX_LIST_ENTRIES)) as u32;
+        let root_bytes = u64::from(self.pages()).div_ceil(4)
+            + u64::from(self.list_entries) * page::LIST_ENTRY_BYTES as u64;
+        self.root_blocks = root_bytes.div_ceil(PAGE_PAYLOAD as u64) as u32 + 1;
+        self.roots_at = [FIXED_BLOCKS * BLOCK, (FIXED_BLOCKS + u64::from(self.root_blocks)) * BLOCK];
+        self.map_at = self.roots_at[1] + u64::from(self.root_blocks) * BLOCK;
+        self.sums_at = self.map_at + u64::from(self.map_pages) * 2 * BLOCK;
+        let end = self.device_bytes[0].saturating_sub(BLOCK);
+        let metadata_end = self.sums_at + u64::from(self.sum_pages) * 2 * BLOCK;
+        self.areas_at = metadata_end.next_multiple_of(area.min(1 << 20));
+        let areas = end.saturating_sub(self.areas_at) / area;
+        let slot_areas_min = (FAST_SLOTS_HELD + 2).div_ceil(per_area);
+        let need_areas = u64::from(zone_areas) + u64::from(slot_areas_min);
+        if areas < need_areas {
+            return Err(OpenError::TooSmall {
+                device: device.name.clone(),
+                have_bytes: device.size_bytes,
+                need_bytes: self.areas_at + need_areas * area + BLOCK,
+            });
+        }
+        self.areas = areas.min(u64::from(u32::MAX / 4 / per_area)) as u32;
+        self.zone_first = Area(self.areas - zone_areas);
+        let held = FAST_SLOTS_HELD + (self.slow_slots / SLOW_SHARE_HELD).max(SLOW_SLOTS_HELD_MIN);
+        self.chunks = self.slots(FAST) + self.slow_slots - held;
+        Ok(())
+    }
+}
+
+fn blocks_for(bytes: u64) -> u64 {
+    bytes.div_ceil(BLOCK)
+}
+
+/// 4 MiB segments are long enough to amortise their index; small zones get smaller ones, so that
+/// the oldest eighth is at least two of them.
+fn default_area(landing: u64, chunk: u32) -> u32 {
+    let mut area = 4 << 20;
+    while area > chunk.max(128 << 10) && u64::from(area) * 16 > landing {
+        area /= 2;
+    }
+    area.max(chunk)
+}

@@ -1,0 +1,65 @@
+//! Checkpoint headers: two blocks written in turn; the valid one with the higher number counts.
+
+use super::Id;
+use super::codec::{Get, Put, seal, unseal};
+use crate::units::*;
+
+const MAGIC: &[u8; 8] = b"BMTLckpt";
+
+/// A checkpoint: which root, and where the log begins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CheckpointHeader {
+    /// Consecutive; its lowest bit says which header block and which root.
+    pub number: u64,
+    /// The opening that wrote it.
+    pub generation: Generation,
+    /// The map holds every record up to here.
+    pub applied: Seq,
+    /// Known durable when it was written.
+    pub durable: Seq,
+    /// The oldest segment that recovery needs.
+    pub tail_area: Area,
+    /// That segment's ordinal.
+    pub tail_ordinal: u64,
+    /// Its first group.
+    pub tail_first: Seq,
+    /// Entries of the checksum list in the root.
+    pub list_entries: u32,
+    /// Blocks of the root that were written.
+    pub root_blocks: u32,
+}
+
+impl CheckpointHeader {
+    /// Writes it into a block.
+    pub fn encode(&self, block: &mut [u8], volume: &Id) {
+        let mut body = Vec::with_capacity(128);
+        let mut put = Put(&mut body);
+        put.bytes(volume).u64(self.number).u64(self.generation.0).u64(self.applied.0).u64(self.durable.0);
+        put.u32(self.tail_area.0).u32(0).u64(self.tail_ordinal).u64(self.tail_first.0);
+        put.u32(self.list_entries).u32(self.root_blocks);
+        seal(block, MAGIC, &body);
+    }
+
+    /// Reads a block that lay in header place `place` (0 or 1).
+    pub fn decode(block: &[u8], volume: &Id, place: u64) -> Option<CheckpointHeader> {
+        let mut get = Get(unseal(block, MAGIC)?);
+        if get.id()? != *volume {
+            return None;
+        }
+        let mut header = CheckpointHeader {
+            number: get.u64()?,
+            generation: Generation(get.u64()?),
+            applied: Seq(get.u64()?),
+            durable: Seq(get.u64()?),
+            tail_area: Area(get.u32()?),
+            tail_ordinal: 0,
+            tail_first: Seq(0),
+            list_entries: 0,
+            root_blocks: 0,
+        };
+        get.u32()?;
+        (header.tail_ordinal, header.tail_first) = (get.u64()?, Seq(get.u64()?));
+        (header.list_entries, header.root_blocks) = (get.u32()?, get.u32()?);
+        (header.number % 2 == place).then_some(header)
+    }
+}

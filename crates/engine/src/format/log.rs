@@ -1,0 +1,376 @@
+//! The log: segment headers, groups of records, and the index that ends a sealed segment.
+
+use super::Id;
+use super::codec::{Get, Put, SEAL_BYTES, seal, sealed_blocks, unseal};
+use super::page::{pack_home, unpack_home};
+use crate::mask::BlockMask;
+use crate::units::*;
+
+const SEGMENT_MAGIC: &[u8; 8] = b"BMTLsegm";
+const GROUP_MAGIC: &[u8; 8] = b"BMTLgrup";
+const INDEX_MAGIC: &[u8; 8] = b"BMTLindx";
+
+/// The first block of a segment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SegmentHeader {
+    /// Where it lies.
+    pub area: Area,
+    /// Its place in the chain.
+    pub ordinal: u64,
+    /// The opening that began it.
+    pub epoch: Generation,
+    /// Its first group; the segment before it ends with the group before this one.
+    pub first: Seq,
+    /// Known durable when it was begun.
+    pub durable: Seq,
+    /// Where the chain goes on.
+    pub successor: Area,
+}
+
+impl SegmentHeader {
+    /// Writes it into a block.
+    pub fn encode(&self, block: &mut [u8], volume: &Id) {
+        let mut body = Vec::with_capacity(64);
+        let mut put = Put(&mut body);
+        put.bytes(volume).u64(self.ordinal).u64(self.epoch.0).u64(self.first.0).u64(self.durable.0);
+        put.u32(self.area.0).u32(self.successor.0);
+        seal(block, SEGMENT_MAGIC, &body);
+    }
+
+    /// Reads the first block of `area`.
+    pub fn decode(block: &[u8], volume: &Id, area: Area) -> Option<SegmentHeader> {
+        let mut get = Get(unseal(block, SEGMENT_MAGIC)?);
+        if get.id()? != *volume {
+            return None;
+        }
+        let (ordinal, epoch) = (get.u64()?, Generation(get.u64()?));
+        let (first, durable) = (Seq(get.u64()?), Seq(get.u64()?));
+        let (own, successor) = (Area(get.u32()?), Area(get.u32()?));
+        (own == area).then_some(SegmentHeader { area, ordinal, epoch, first, durable, successor })
+    }
+}
+
+/// What a group says of itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct GroupHeader {
+    /// The segment it belongs to.
+    pub ordinal: u64,
+    /// The opening that wrote it.
+    pub epoch: Generation,
+    /// Its number.
+    pub seq: Seq,
+    /// Every group up to here was durable when this one was written.
+    pub durable: Seq,
+    /// The newest checkpoint that was durable when this one was written.
+    pub checkpoint: u64,
+    /// Its first block in the area.
+    pub offset: u32,
+    /// Blocks of payload behind the header.
+    pub payload_blocks: u32,
+}
+
+const GROUP_HEAD_BYTES: usize = ID_BYTES + 8 * 5 + 8;
+const ID_BYTES: usize = super::ID_BYTES;
+
+/// Blocks of a group's header when its records take this many bytes.
+pub fn group_header_blocks(record_bytes: usize) -> u32 {
+    sealed_blocks(GROUP_HEAD_BYTES + record_bytes)
+}
+
+impl GroupHeader {
+    /// Writes header and records into `blocks`.
+    pub fn encode(&self, blocks: &mut [u8], volume: &Id, records: &[u8]) {
+        let mut body = Vec::with_capacity(GROUP_HEAD_BYTES + records.len());
+        let mut put = Put(&mut body);
+        put.bytes(volume).u64(self.ordinal).u64(self.epoch.0).u64(self.seq.0).u64(self.durable.0);
+        put.u64(self.checkpoint).u32(self.offset).u32(self.payload_blocks).bytes(records);
+        seal(blocks, GROUP_MAGIC, &body);
+    }
+
+    /// Reads the group at `bytes`; gives the header, its records, and its length in blocks, header included.
+    pub fn decode<'a>(bytes: &'a [u8], volume: &Id) -> Option<(GroupHeader, &'a [u8], u32)> {
+        let body = unseal(bytes, GROUP_MAGIC)?;
+        let mut get = Get(body);
+        if get.id()? != *volume {
+            return None;
+        }
+        let header = GroupHeader {
+            ordinal: get.u64()?,
+            epoch: Generation(get.u64()?),
+            seq: Seq(get.u64()?),
+            durable: Seq(get.u64()?),
+            checkpoint: get.u64()?,
+            offset: get.u32()?,
+            payload_blocks: get.u32()?,
+        };
+        let blocks = sealed_blocks(body.len());
+        Some((header, get.0, blocks.checked_add(header.payload_blocks)?))
+    }
+}
+
+/// A record that gives a chunk its home.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct HomeRecord {
+    /// The chunk.
+    pub chunk: Chunk,
+    /// Its home from now on; `None` when it has no block left.
+    pub home: Option<Home>,
+    /// Landed blocks of the chunk before this position are ended: the home holds them.
+    pub ends: LogPos,
+    /// All blocks that the home holds.
+    pub valid: BlockMask,
+    /// Blocks whose checksums follow (the home is on the slow tier).
+    pub summed: BlockMask,
+    /// Their checksums, ascending by block.
+    pub sums: Vec<u32>,
+}
+
+/// What the log says happened.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Record {
+    /// Neighbouring blocks landed; their payload follows the header, in the order of the records.
+    Data {
+        /// The first block.
+        block: Block,
+        /// Their checksums.
+        sums: Vec<u32>,
+        /// The newest copy could not be read: the block is an error until written again.
+        bad: bool,
+    },
+    /// A chunk has a home.
+    Home(HomeRecord),
+    /// Blocks read zeros.
+    Discard {
+        /// The first block.
+        block: Block,
+        /// How many, within one chunk.
+        count: u32,
+    },
+}
+
+const DATA: u8 = 1;
+const HOME: u8 = 2;
+const DISCARD: u8 = 3;
+const FLAG_BAD: u8 = 1;
+const RECORD_HEAD_BYTES: usize = 16;
+
+/// Bytes of a data record for `count` blocks.
+pub fn data_record_bytes(count: u32) -> usize {
+    RECORD_HEAD_BYTES + 4 * count as usize
+}
+
+/// Bytes of a home record.
+pub fn home_record_bytes(mask_words: usize, sums: u32) -> usize {
+    RECORD_HEAD_BYTES + 16 + 8 * mask_words + 4 * sums as usize
+}
+
+/// Bytes of a discard record.
+pub const DISCARD_RECORD_BYTES: usize = RECORD_HEAD_BYTES;
+
+impl Record {
+    /// Appends the record's bytes.
+    pub fn encode(&self, out: &mut Vec<u8>, mask_words: usize) {
+        match self {
+            Record::Data { block, sums, bad } => put_data(out, *block, sums, *bad),
+            Record::Discard { block, count } => {
+                Put(out).u8(DISCARD).u8(0).u16(0).u32(*count).u64(block.0);
+            }
+            Record::Home(r) => {
+                let mut put = Put(out);
+                put.u8(HOME).u8(0).u16(0).u32(r.sums.len() as u32).u64(u64::from(r.chunk.0));
+                put.u64(pack_home(r.home)).u64(r.ends.0);
+                (0..mask_words).for_each(|i| {
+                    put.u32(r.valid.word(i));
+                });
+                (0..mask_words).for_each(|i| {
+                    put.u32(r.summed.word(i));
+                });
+                r.sums.iter().for_each(|s| {
+                    put.u32(*s);
+                });
+            }
+        }
+    }
+
+    /// Reads the next record; `None` when the bytes are not a record.
+    pub fn decode(get: &mut Get<'_>, mask_words: usize) -> Option<Record> {
+        let (kind, flags, _) = (get.u8()?, get.u8()?, get.u16()?);
+        let (count, key) = (get.u32()?, get.u64()?);
+        match kind {
+            DATA => {
+                Some(Record::Data { block: Block(key), sums: words(get, count)?, bad: flags & FLAG_BAD != 0 })
+            }
+            DISCARD => Some(Record::Discard { block: Block(key), count }),
+            HOME => {
+                let (home, ends) = (unpack_home(get.u64()?)?, LogPos(get.u64()?));
+                let valid = BlockMask::from_words(words(get, mask_words as u32)?.into_iter());
+                let summed = BlockMask::from_words(words(get, mask_words as u32)?.into_iter());
+                let sums = words(get, count)?;
+                let chunk = Chunk(u32::try_from(key).ok()?);
+                (summed.count() == count).then_some(Record::Home(HomeRecord {
+                    chunk,
+                    home,
+                    ends,
+                    valid,
+                    summed,
+                    sums,
+                }))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Appends a data record without building one.
+pub fn put_data(out: &mut Vec<u8>, block: Block, sums: &[u32], bad: bool) {
+    let mut put = Put(out);
+    put.u8(DATA).u8(if bad { FLAG_BAD } else { 0 }).u16(0).u32(sums.len() as u32).u64(block.0);
+    sums.iter().for_each(|s| {
+        put.u32(*s);
+    });
+}
+
+fn words(get: &mut Get<'_>, count: u32) -> Option<Vec<u32>> {
+    let bytes = get.bytes(4 * count as usize)?;
+    Some(bytes.chunks_exact(4).map(|w| u32::from_le_bytes([w[0], w[1], w[2], w[3]])).collect())
+}
+
+/// The end of a sealed segment: all its records again, so that opening need not walk the groups.
+/// Written only when every group of the segment is durable.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Index {
+    /// The segment's last group.
+    pub last: Seq,
+    /// The newest epoch in the segment.
+    pub epoch: Generation,
+    /// For each group: sequence (8), offset (4), header blocks (4), record bytes (4), reserved (4), then its records.
+    pub entries: Vec<u8>,
+}
+
+const INDEX_HEAD_BYTES: usize = ID_BYTES + 24;
+/// Bytes of an index entry before its records.
+pub const INDEX_ENTRY_BYTES: usize = 24;
+
+impl Index {
+    /// Blocks that an index with this many bytes of entries takes, its trailer included.
+    pub fn blocks(entry_bytes: usize) -> u32 {
+        sealed_blocks(INDEX_HEAD_BYTES + entry_bytes) + 1
+    }
+
+    /// Adds a group.
+    pub fn add(&mut self, seq: Seq, epoch: Generation, offset: u32, header_blocks: u32, records: &[u8]) {
+        (self.last, self.epoch) = (seq, epoch);
+        let mut put = Put(&mut self.entries);
+        put.u64(seq.0).u32(offset).u32(header_blocks).u32(records.len() as u32).u32(0).bytes(records);
+    }
+
+    /// Writes the index into `blocks`: its body first, then a trailer in the last block that says how long it is.
+    pub fn encode(&self, blocks: &mut [u8], volume: &Id, ordinal: u64) {
+        let (body_blocks, trailer) = blocks.split_at_mut(blocks.len() - BLOCK_BYTES as usize);
+        let mut body = Vec::with_capacity(INDEX_HEAD_BYTES + self.entries.len());
+        Put(&mut body).bytes(volume).u64(ordinal).u64(self.last.0).u64(self.epoch.0).bytes(&self.entries);
+        seal(body_blocks, INDEX_MAGIC, &body);
+        let mut body = Vec::with_capacity(INDEX_HEAD_BYTES);
+        Put(&mut body).bytes(volume).u64(ordinal).u64(sealed_bytes(self.entries.len()) as u64);
+        seal(trailer, INDEX_MAGIC, &body);
+    }
+
+    /// How many blocks before the trailer the body takes, if this block is a trailer of that segment.
+    pub fn decode_trailer(block: &[u8], volume: &Id, ordinal: u64) -> Option<u32> {
+        let mut get = Get(unseal(block, INDEX_MAGIC)?);
+        let ours = get.id()? == *volume && get.u64()? == ordinal;
+        let bytes = get.u64()?;
+        (ours && get.0.is_empty()).then(|| u32::try_from(bytes.div_ceil(u64::from(BLOCK_BYTES))).ok())?
+    }
+
+    /// Reads the body.
+    pub fn decode(blocks: &[u8], volume: &Id, ordinal: u64) -> Option<Index> {
+        let mut get = Get(unseal(blocks, INDEX_MAGIC)?);
+        if get.id()? != *volume || get.u64()? != ordinal {
+            return None;
+        }
+        let (last, epoch) = (Seq(get.u64()?), Generation(get.u64()?));
+        Some(Index { last, epoch, entries: get.0.to_vec() })
+    }
+
+    /// Calls `f` with each group: sequence, offset, header blocks, records. `None` when the entries are malformed.
+    pub fn groups<'a>(&'a self) -> impl Iterator<Item = Option<(Seq, u32, u32, &'a [u8])>> + 'a {
+        let mut get = Get(&self.entries);
+        std::iter::from_fn(move || {
+            if get.0.is_empty() {
+                return None;
+            }
+            let entry = (|| {
+                let (seq, offset, header) = (Seq(get.u64()?), get.u32()?, get.u32()?);
+                let len = get.u32()? as usize;
+                get.u32()?;
+                Some((seq, offset, header, get.bytes(len)?))
+            })();
+            if entry.is_none() {
+                get.0 = &[];
+            }
+            Some(entry)
+        })
+    }
+}
+
+fn sealed_bytes(entry_bytes: usize) -> usize {
+    SEAL_BYTES + INDEX_HEAD_BYTES + entry_bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn records() -> Vec<Record> {
+        let home = Some(Home { tier: SLOW, slot: Slot(7) });
+        let summed = BlockMask::range(3, 2);
+        let valid = BlockMask::range(0, 9);
+        vec![
+            Record::Data { block: Block(77), sums: vec![1, 2, 3], bad: false },
+            Record::Discard { block: Block(5), count: 4 },
+            Record::Home(HomeRecord {
+                chunk: Chunk(9),
+                home,
+                ends: LogPos(44),
+                valid,
+                summed,
+                sums: vec![8, 9],
+            }),
+            Record::Data { block: Block(1), sums: vec![0], bad: true },
+        ]
+    }
+
+    #[test]
+    fn records_come_back_and_every_cut_is_refused() {
+        let mut bytes = Vec::new();
+        records().iter().for_each(|r| r.encode(&mut bytes, 1));
+        let read = |bytes: &[u8]| {
+            let mut get = Get(bytes);
+            let mut out = Vec::new();
+            while !get.0.is_empty() {
+                out.push(Record::decode(&mut get, 1)?);
+            }
+            Some(out)
+        };
+        assert_eq!(read(&bytes), Some(records()));
+        let whole = records().len();
+        for cut in 0..bytes.len() {
+            assert!(read(&bytes[..cut]).is_none_or(|r| r.len() < whole), "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn an_index_is_found_from_its_trailer() {
+        let mut index = Index::default();
+        index.add(Seq(4), Generation(2), 1, 1, b"records of group four");
+        index.add(Seq(5), Generation(2), 9, 2, b"");
+        let n = Index::blocks(index.entries.len()) as usize;
+        let mut blocks = vec![0; n * 4096];
+        index.encode(&mut blocks, &[7; 16], 3);
+        let body = Index::decode_trailer(&blocks[(n - 1) * 4096..], &[7; 16], 3);
+        assert_eq!(body, Some(n as u32 - 1));
+        assert_eq!(Index::decode(&blocks, &[7; 16], 3), Some(index));
+        assert_eq!(Index::decode(&blocks, &[7; 16], 4), None);
+    }
+}

@@ -1,0 +1,21 @@
+//! The bytes on the devices. `docs/FORMAT.md` draws them and says why they lie so.
+
+pub mod codec;
+pub mod geometry;
+pub mod header;
+pub mod log;
+pub mod page;
+pub mod superblock;
+
+/// The newest format this program writes and reads.
+pub const FORMAT: u32 = 1;
+
+/// The length of a volume's or device's identity, bytes.
+pub const ID_BYTES: usize = 16;
+/// A volume's or device's identity.
+pub type Id = [u8; ID_BYTES];
+
+/// An identity as text: 32 hexadecimal digits.
+pub fn id_text(id: &Id) -> String {
+    id.iter().map(|b| format!("{b:02x}")).collect()
+}

@@ -1,0 +1,98 @@
+//! Pages of the map table, of the checksum table, and of the checkpoint's root.
+
+use super::Id;
+use super::codec::{Get, Put, SEAL_BYTES, seal, unseal};
+use crate::mask::BlockMask;
+use crate::units::*;
+
+const MAGIC: &[u8; 8] = b"BMTLpage";
+
+/// What a page holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PageKind {
+    /// Homes and valid blocks of chunks.
+    Map = 1,
+    /// Checksums of slow blocks.
+    Sums = 2,
+    /// Page places and the list of recent checksums.
+    Root = 3,
+}
+
+const HEAD_BYTES: usize = 40;
+/// Bytes of entries in a page.
+pub const PAGE_PAYLOAD: usize = BLOCK_BYTES as usize - SEAL_BYTES - HEAD_BYTES;
+/// Checksums in a page of the checksum table.
+pub const SUMS_PER_PAGE: u64 = PAGE_PAYLOAD as u64 / 4;
+/// Bytes of an entry of the list of recent checksums: index (8), checksum (4).
+pub const LIST_ENTRY_BYTES: usize = 12;
+
+/// Bytes of a map entry: home (6), copy (6), valid blocks.
+pub fn map_entry_bytes(mask_words: usize) -> usize {
+    12 + 4 * mask_words
+}
+
+/// Map entries in a page.
+pub fn map_entries_per_page(mask_words: usize) -> u32 {
+    (PAGE_PAYLOAD / map_entry_bytes(mask_words)) as u32
+}
+
+/// Seals `payload` as page `number` of its kind.
+pub fn encode(block: &mut [u8], kind: PageKind, volume: &Id, number: u64, checkpoint: u64, payload: &[u8]) {
+    let mut body = Vec::with_capacity(HEAD_BYTES + payload.len());
+    let mut put = Put(&mut body);
+    put.bytes(volume).u32(kind as u32).u32(0).u64(number).u64(checkpoint).bytes(payload);
+    seal(block, MAGIC, &body);
+}
+
+/// The payload of a page, if it is the page it should be. `checkpoint` is checked where given.
+pub fn decode<'a>(
+    block: &'a [u8],
+    kind: PageKind,
+    volume: &Id,
+    number: u64,
+    checkpoint: Option<u64>,
+) -> Option<&'a [u8]> {
+    let mut get = Get(unseal(block, MAGIC)?);
+    let same = get.id()? == *volume && get.u32()? == kind as u32;
+    get.u32()?;
+    let same = same && get.u64()? == number;
+    let written_by = get.u64()?;
+    (same && checkpoint.is_none_or(|c| c == written_by)).then_some(get.0)
+}
+
+/// A home in six bytes: slot (40 bits), flags (4, reserved), tier plus one (4; zero is no home).
+pub fn pack_home(home: Option<Home>) -> u64 {
+    home.map_or(0, |h| u64::from(h.slot.0) | (u64::from(h.tier.0) + 1) << 44)
+}
+
+/// The reverse of [`pack_home`]; `None` if it is no home of this format's two tiers.
+pub fn unpack_home(raw: u64) -> Option<Option<Home>> {
+    match raw >> 44 & 0xf {
+        0 => Some(None),
+        t @ 1..=2 => {
+            let slot = Slot(u32::try_from(raw & 0xff_ffff_ffff).ok()?);
+            Some(Some(Home { tier: Tier(t as u8 - 1), slot }))
+        }
+        _ => None,
+    }
+}
+
+/// Appends a map entry.
+pub fn put_map_entry(out: &mut Vec<u8>, home: Option<Home>, mask_words: usize, valid: &BlockMask) {
+    let mut put = Put(out);
+    put.bytes(&pack_home(home).to_le_bytes()[..6]).bytes(&[0; 6]);
+    for i in 0..mask_words {
+        put.u32(valid.word(i));
+    }
+}
+
+/// Reads a map entry.
+pub fn get_map_entry(get: &mut Get<'_>, mask_words: usize) -> Option<(Option<Home>, BlockMask)> {
+    let mut raw = [0; 8];
+    raw[..6].copy_from_slice(get.bytes(6)?);
+    get.bytes(6)?;
+    let words = get.bytes(4 * mask_words)?;
+    let valid =
+        BlockMask::from_words(words.chunks_exact(4).map(|w| u32::from_le_bytes([w[0], w[1], w[2], w[3]])));
+    Some((unpack_home(u64::from_le_bytes(raw))?, valid))
+}

@@ -1,0 +1,113 @@
+//! Superblocks: two on each device, naming the volume, the device and the layout.
+
+use super::codec::{Get, Put, seal, unseal};
+use super::geometry::Geometry;
+use super::{FORMAT, Id};
+use crate::units::*;
+
+const MAGIC: &[u8; 8] = b"BMTLsupr";
+
+/// How far the last opening came; see "Opening" in `docs/FORMAT.md`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OpenState {
+    /// Closed cleanly: the checkpoint holds everything.
+    Clean,
+    /// The generation is being raised: the other device may be one behind.
+    Raising,
+    /// In use, or was when the power failed: every device carries this generation.
+    Open,
+}
+
+/// A superblock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Superblock {
+    /// The volume.
+    pub volume: Id,
+    /// The devices in tier order.
+    pub devices: [Id; 2],
+    /// Which of them this is.
+    pub tier: Tier,
+    /// Openings so far.
+    pub generation: Generation,
+    /// How far the last one came.
+    pub state: OpenState,
+    /// Seconds since 1970 at creation.
+    pub created_unix_s: u64,
+    /// The layout.
+    pub geometry: Geometry,
+}
+
+/// What a block that should hold a superblock holds.
+#[derive(Debug)]
+pub enum Found {
+    /// A superblock of ours.
+    Valid(Box<Superblock>),
+    /// One of a newer format.
+    Newer(u32),
+    /// Nothing of ours.
+    Nothing,
+}
+
+impl Superblock {
+    /// Writes it into a block that will lie at `at` on the device.
+    pub fn encode(&self, block: &mut [u8], at: u64) {
+        let mut body = Vec::with_capacity(512);
+        let g = &self.geometry;
+        let mut put = Put(&mut body);
+        put.u32(FORMAT).u32(0).bytes(&self.volume).u64(at);
+        put.u8(self.tier.0).u8(2).u8(self.state as u8).u8(0).u32(0);
+        put.bytes(&self.devices[0]).bytes(&self.devices[1]);
+        put.u64(self.generation.0).u64(self.created_unix_s);
+        put.u32(g.chunk_bytes).u32(g.area_bytes).u32(g.chunks).u32(g.root_blocks);
+        put.u64(g.device_bytes[0]).u64(g.device_bytes[1]);
+        put.u64(g.roots_at[0]).u64(g.roots_at[1]).u32(g.list_entries).u32(g.map_pages);
+        put.u64(g.map_at).u64(g.sums_at).u32(g.sum_pages).u32(g.areas);
+        put.u64(g.areas_at).u32(g.zone_first.0).u32(g.slow_slots);
+        put.u64(g.owners_at).u64(g.slow_map_at).u64(g.slow_slots_at);
+        seal(block, MAGIC, &body);
+    }
+
+    /// Reads a block that lay at `at`.
+    pub fn decode(block: &[u8], at: u64) -> Found {
+        let Some(body) = unseal(block, MAGIC) else { return Found::Nothing };
+        match Get(body).u32() {
+            Some(format) if format > FORMAT => Found::Newer(format),
+            _ => Self::fields(body, at).map_or(Found::Nothing, |s| Found::Valid(Box::new(s))),
+        }
+    }
+
+    fn fields(body: &[u8], at: u64) -> Option<Superblock> {
+        let mut get = Get(body);
+        let (_format, _flags, volume) = (get.u32()?, get.u32()?, get.id()?);
+        if get.u64()? != at {
+            return None;
+        }
+        let (tier, _tiers, state) = (Tier(get.u8()?), get.u8()?, get.u8()?);
+        get.bytes(5)?;
+        let devices = [get.id()?, get.id()?];
+        let (generation, created_unix_s) = (Generation(get.u64()?), get.u64()?);
+        let mut g = Geometry {
+            chunk_bytes: get.u32()?,
+            area_bytes: get.u32()?,
+            chunks: get.u32()?,
+            root_blocks: get.u32()?,
+            device_bytes: [get.u64()?, get.u64()?],
+            roots_at: [get.u64()?, get.u64()?],
+            list_entries: get.u32()?,
+            map_pages: get.u32()?,
+            map_at: get.u64()?,
+            sums_at: get.u64()?,
+            ..Geometry::default()
+        };
+        (g.sum_pages, g.areas) = (get.u32()?, get.u32()?);
+        (g.areas_at, g.zone_first, g.slow_slots) = (get.u64()?, Area(get.u32()?), get.u32()?);
+        (g.owners_at, g.slow_map_at, g.slow_slots_at) = (get.u64()?, get.u64()?, get.u64()?);
+        let state = match state {
+            0 => OpenState::Clean,
+            1 => OpenState::Raising,
+            2 => OpenState::Open,
+            _ => return None,
+        };
+        Some(Superblock { volume, devices, tier, generation, state, created_unix_s, geometry: g })
+    }
+}

@@ -1,0 +1,207 @@
+//! The gate: every "free", every "show" and every "reply" goes through this module.
+//!
+//! What may happen only after something is durable takes a proof that the flush has ended, and only
+//! this module makes such proofs.
+
+use crate::action::{Action, RequestError, RequestId};
+use crate::arena::Arena;
+use crate::bugs::{Bug, planted};
+use crate::engine::{Engine, Owner};
+use crate::flush::Waiter;
+use crate::format::log::{HomeRecord, Record};
+use crate::log::Homes;
+use crate::units::*;
+use std::collections::VecDeque;
+
+/// Proof that the log is durable up to a group.
+pub struct Durable {
+    upto: Seq,
+}
+
+impl Durable {
+    /// Whether the group is covered.
+    pub fn covers(&self, seq: Seq) -> bool {
+        seq <= self.upto
+    }
+}
+
+/// Proof that the data which a record will show has been flushed.
+pub struct DataFlushed(());
+
+/// A slot on its way to being free.
+struct Leaving {
+    home: Home,
+    /// Free when this group is durable.
+    after: Seq,
+    /// Whether to give its space back to the device first.
+    trim: bool,
+}
+
+/// Slots on their way to being free.
+#[derive(Default)]
+pub struct Gate {
+    leaving: VecDeque<Leaving>,
+}
+
+impl Gate {
+    /// Slots that wait for a flush or a read.
+    pub fn leaving(&self) -> usize {
+        self.leaving.len()
+    }
+}
+
+/// No group yet: the slot waits for a fence in the log.
+const FENCED: Seq = Seq(u64::MAX - 1);
+
+/// Slots looked at in one call at most, so that calls stay short.
+const RELEASES_PER_CALL: usize = 256;
+
+impl<A: Arena> Engine<A> {
+    /// A flush of the fast device has ended that was submitted when every group up to `covered` was complete.
+    pub(crate) fn log_is_durable(&mut self, covered: Seq) {
+        self.log.durable = self.log.durable.max(covered);
+    }
+
+    /// The flushes of a commit or a move's data have ended.
+    pub(crate) fn data_is_flushed(&mut self) -> DataFlushed {
+        DataFlushed(())
+    }
+
+    /// A record that makes blocks readable: only for data that has been flushed.
+    pub(crate) fn shown_by(&self, record: HomeRecord, _proof: &DataFlushed) -> Record {
+        Record::Home(record)
+    }
+
+    /// Proof for groups up to `seq`; panics when they are not durable.
+    pub(crate) fn durable(&self, seq: Seq) -> Durable {
+        assert!(seq <= self.log.durable, "durability is claimed before the flush");
+        Durable { upto: self.log.durable }
+    }
+
+    /// Frees a slot once group `after` is durable and no read of it is in flight.
+    pub(crate) fn free_slot(&mut self, home: Home, after: Seq, trim: bool) {
+        if self.gate.leaving.is_empty() {
+            self.leaving_since = Some(self.now);
+        }
+        self.gate.leaving.push_back(Leaving { home, after, trim });
+        self.wanted.wake = true;
+    }
+
+    /// Groups from `seq` on will be appended again under other numbers: what waits for them waits for the fence.
+    pub(crate) fn raise_fence(&mut self, seq: Seq) {
+        self.gate.leaving.iter_mut().filter(|l| l.after >= seq).for_each(|l| l.after = FENCED);
+    }
+
+    /// Everything before the fence is in groups up to `seq`.
+    pub(crate) fn lift_fence(&mut self, seq: Seq) {
+        self.gate.leaving.iter_mut().filter(|l| l.after == FENCED).for_each(|l| l.after = seq);
+    }
+
+    /// Frees what may be freed by now.
+    pub(crate) fn release_slots(&mut self) {
+        let early = planted(Bug::FreedBeforeDurable);
+        let proof = Durable { upto: if early { Seq(u64::MAX) } else { self.log.durable } };
+        for _ in 0..self.gate.leaving.len().min(RELEASES_PER_CALL) {
+            let Some(leaving) = self.gate.leaving.pop_front() else { return };
+            let Leaving { home, after, trim } = leaving;
+            let slots = &mut self.slots[usize::from(home.tier.0)];
+            if !proof.covers(after) || slots.has_readers(home.slot) {
+                self.gate.leaving.push_back(leaving);
+            } else if trim {
+                self.trim_slot(home);
+            } else {
+                slots.release(home.slot, &proof);
+                self.wanted.wake = true;
+            }
+        }
+    }
+
+    fn trim_slot(&mut self, home: Home) {
+        let token = self.tokens.issue(Owner::Trim(home));
+        let (offset, len) = (self.state.geo.slot_at(home), u64::from(self.state.geo.chunk_bytes));
+        self.out.push_back(Action::Discard { device: home.tier, offset, len, token });
+    }
+
+    /// The device has given the slot's space back (or refused to, which is harmless).
+    pub(crate) fn on_trimmed(&mut self, home: Home) {
+        self.free_slot(home, Seq(0), false);
+    }
+
+    /// Applies a record to the map: readers see it from here on. Frees the home it replaces.
+    pub(crate) fn show(&mut self, record: &HomeRecord, after: Seq, proof: &Durable) {
+        assert!(proof.covers(after), "a record is shown when it is durable");
+        let chunk = record.chunk;
+        let old = self.state.map.home(chunk);
+        self.state.end_landed(chunk, record.ends);
+        self.state.map.set(chunk, record.home, &record.valid);
+        if let Some(home) = record.home {
+            self.slots[usize::from(home.tier.0)].set_owner(home.slot, Some(chunk));
+            if home.tier == SLOW {
+                self.state.note_sums(home.slot, &record.summed, &record.sums);
+            }
+        }
+        if let Some(old) = old.filter(|old| record.home != Some(*old)) {
+            self.free_slot(old, after, false);
+        }
+        self.drop_empty_home(chunk);
+    }
+
+    /// Takes the home from a chunk that holds nothing any more, unless something is under way with it.
+    pub(crate) fn drop_empty_home(&mut self, chunk: Chunk) {
+        if self.state.map.is_moving(chunk) || self.state.map.is_pending(chunk) {
+            return;
+        }
+        if let Some(home) = self.state.drop_empty_home(chunk) {
+            // Whatever emptied it may be in a group that is not even complete.
+            let after = self.log.appended();
+            self.free_slot(home, after, true);
+        }
+    }
+
+    /// Answers a request.
+    pub(crate) fn reply(&mut self, id: RequestId, result: Result<(), RequestError>) {
+        self.out.push_back(Action::Reply { id, result });
+    }
+
+    /// A home record for the log, made when it is appended: it must say what holds then.
+    pub(crate) fn home_record(&mut self, of: Homes, i: u32) -> Option<Record> {
+        match of {
+            Homes::Commit => self.commit_record(i),
+            Homes::Batch(batch) => self.batch_record(batch, i),
+        }
+    }
+
+    /// A home record went into group `seq`.
+    pub(crate) fn home_recorded(&mut self, of: Homes, seq: Seq) {
+        match of {
+            Homes::Commit => self.commit_recorded(seq),
+            Homes::Batch(batch) => self.batch_recorded(batch, seq),
+        }
+    }
+
+    /// Groups with this many of the owner's records are complete.
+    pub(crate) fn homes_applied(&mut self, of: Homes, records: u32) {
+        match of {
+            Homes::Commit => self.commit_records_applied(records, true),
+            Homes::Batch(batch) => self.batch_records_applied(batch, records, true),
+        }
+    }
+
+    /// This many of the owner's records will never be appended.
+    pub(crate) fn homes_failed(&mut self, of: Homes, records: u32) {
+        match of {
+            Homes::Commit => self.commit_records_applied(records, false),
+            Homes::Batch(batch) => self.batch_records_applied(batch, records, false),
+        }
+    }
+
+    /// Calls a waiter whose flush has ended.
+    pub(crate) fn on_flushed(&mut self, waiter: Waiter, ok: bool) {
+        match waiter {
+            Waiter::Commit => self.commit_flushed(ok),
+            Waiter::Batch(batch) => self.batch_flushed(batch, ok),
+            Waiter::Checkpoint => self.checkpoint_flushed(ok),
+            Waiter::Shutdown => self.shutdown_flushed(ok),
+        }
+    }
+}

@@ -1,0 +1,632 @@
+//! The log at work: jobs wait, groups form, segments follow each other.
+//!
+//! While groups are in flight new jobs gather; that is the group commit. Groups are applied in
+//! order, whatever order the device completes them in.
+
+use crate::action::{Action, BufList, Class, MAX_BUFS, RequestError};
+use crate::arena::{Arena, Buf, Pool};
+use crate::coverage::Stage;
+use crate::engine::{Engine, Owner};
+use crate::format::log::{self as wire, GroupHeader, Index, Record, SegmentHeader};
+use crate::units::*;
+use crate::zone::Place;
+use smallvec::SmallVec;
+use std::collections::VecDeque;
+
+/// Who appends home records.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Homes {
+    /// The commit.
+    Commit,
+    /// A batch of moves.
+    Batch(u32),
+}
+
+/// Something to append.
+#[derive(Clone, Copy, Debug)]
+pub enum Job {
+    /// Blocks of a landing piece.
+    Land {
+        /// The piece.
+        piece: u32,
+        /// First block in the piece.
+        from: u32,
+        /// Blocks.
+        count: u32,
+    },
+    /// A discarding piece.
+    Discard {
+        /// The piece.
+        piece: u32,
+    },
+    /// Home records `from..to` of a list that the owner keeps.
+    Homes {
+        /// Whose.
+        of: Homes,
+        /// First.
+        from: u32,
+        /// One past the last.
+        to: u32,
+    },
+    /// A landed block that cannot be read any more: said again at the head of the log, so that the tail can go on.
+    Bad {
+        /// The block.
+        block: Block,
+        /// Where its unreadable copy is.
+        was: crate::landed::ZoneBlock,
+    },
+    /// Stands behind jobs that are appended again after a failure: slots that they free wait for it.
+    Fence,
+}
+
+/// A job, or part of one, in a group.
+struct Part {
+    job: Job,
+    /// First payload block behind the group's header.
+    payload: u32,
+}
+
+struct Group {
+    seq: Seq,
+    place: Place,
+    offset: u32,
+    blocks: u32,
+    header: Buf,
+    header_blocks: u32,
+    parts: SmallVec<[Part; 4]>,
+    /// Payload buffers of the engine's own.
+    own: SmallVec<[Buf; 1]>,
+    done: Option<bool>,
+    /// Length of the segment's index before this group.
+    index_mark: usize,
+}
+
+/// The log's head.
+pub struct Log {
+    /// Jobs of commits and moves: they use the reserve, because freeing needs a record.
+    pub internal: VecDeque<Job>,
+    /// Jobs of clients: admitted while there is space beside the reserve.
+    pub client: VecDeque<Job>,
+    groups: VecDeque<Group>,
+    place: Place,
+    cursor: u32,
+    next: Seq,
+    /// Every group up to here is complete and applied.
+    pub applied: Seq,
+    /// Where the last applied group ends: whatever has landed lies before it.
+    pub applied_end: LogPos,
+    /// Every group up to here is durable.
+    pub durable: Seq,
+    to_seal: VecDeque<Place>,
+    /// Indexes being written.
+    pub sealing: u32,
+    failures: u32,
+    retry_after: bool,
+}
+
+/// Payload blocks in a group at most.
+const GROUP_PAYLOAD_BLOCKS: u32 = 128;
+/// Header blocks in a group at most: records of a batch of moves.
+const GROUP_HEADER_BLOCKS: u32 = 4;
+/// Segments that client data leaves free for records of commits and moves.
+const RESERVE_SEGMENTS: u32 = 2;
+/// Appends that fail in a row before the volume goes read-only.
+const MAX_FAILURES: u32 = 3;
+/// Indexes that wait to be written; older ones are dropped, and opening walks those segments' groups.
+const MAX_TO_SEAL: usize = 4;
+
+impl Log {
+    /// A log whose last good group is `last`, ending at block `cursor` of the chain's last segment.
+    pub fn new(place: Place, cursor: u32, last: Seq, end: LogPos) -> Log {
+        Log {
+            internal: VecDeque::new(),
+            client: VecDeque::new(),
+            groups: VecDeque::new(),
+            place,
+            cursor,
+            next: Seq(last.0 + 1),
+            applied: last,
+            applied_end: end,
+            durable: last,
+            to_seal: VecDeque::new(),
+            sealing: 0,
+            failures: 0,
+            retry_after: false,
+        }
+    }
+
+    /// The last group that was begun.
+    pub fn appended(&self) -> Seq {
+        Seq(self.next.0 - 1)
+    }
+
+    /// Whether nothing waits and nothing is in flight.
+    pub fn is_idle(&self) -> bool {
+        self.internal.is_empty() && self.client.is_empty() && self.groups.is_empty()
+    }
+
+    /// The segment being written.
+    pub fn current(&self) -> Place {
+        self.place
+    }
+}
+
+/// A group being put together.
+struct Draft {
+    records: Vec<u8>,
+    payload: BufList,
+    payload_blocks: u32,
+    parts: SmallVec<[Part; 4]>,
+    sums: SmallVec<[u32; 32]>,
+    own: SmallVec<[Buf; 1]>,
+}
+
+impl<A: Arena> Engine<A> {
+    /// Whether clients' data may use the log now.
+    pub(crate) fn clients_may_land(&self) -> bool {
+        self.state.zone.free_segments() > RESERVE_SEGMENTS
+    }
+
+    /// Whether clients wait for space in the zone.
+    pub(crate) fn landing_is_starved(&self) -> bool {
+        !self.log.client.is_empty() && !self.clients_may_land()
+    }
+
+    /// Forms groups while jobs wait and the device has room for more.
+    pub(crate) fn pump_log(&mut self) {
+        self.settle_failure();
+        while self.log.groups.len() < self.tuning.groups_in_flight
+            && !self.log.retry_after
+            && self.has_admissible_job()
+            && self.form_group()
+        {}
+        self.pump_seals();
+    }
+
+    fn has_admissible_job(&self) -> bool {
+        !self.read_only
+            && (!self.log.internal.is_empty() || !self.log.client.is_empty() && self.clients_may_land())
+    }
+
+    /// Free blocks for a group with these records and payload, the segment's index allowed for.
+    fn fits(&self, record_bytes: usize, payload_blocks: u32) -> bool {
+        let index = self.state.zone.get(self.log.place).index.as_ref().map_or(0, |i| i.entries.len());
+        let header = wire::group_header_blocks(record_bytes);
+        let index = Index::blocks(index + wire::INDEX_ENTRY_BYTES + record_bytes);
+        let cursor = self.log.cursor.max(1);
+        header <= GROUP_HEADER_BLOCKS
+            && cursor + header + payload_blocks + index <= self.state.geo.area_blocks()
+    }
+
+    fn form_group(&mut self) -> bool {
+        let mut draft = Draft {
+            records: Vec::new(),
+            payload: SmallVec::new(),
+            payload_blocks: 0,
+            parts: SmallVec::new(),
+            sums: SmallVec::new(),
+            own: SmallVec::new(),
+        };
+        let Some(header) = self.arena.alloc(Pool::Log, (GROUP_HEADER_BLOCKS + 1) * BLOCK_BYTES) else {
+            return false;
+        };
+        // Whatever the records say must hold from here on, so the group takes its number first.
+        self.log.next.0 += 1;
+        self.fill_draft(&mut draft);
+        if draft.parts.is_empty() && self.advance_segment() {
+            self.fill_draft(&mut draft);
+        }
+        if draft.parts.is_empty() {
+            self.log.next.0 -= 1;
+            self.arena.free(header);
+            return false;
+        }
+        self.submit_group(draft, header);
+        true
+    }
+
+    fn fill_draft(&mut self, draft: &mut Draft) {
+        while let Some(job) = self.log.internal.pop_front() {
+            if let Some(rest) = self.draft_job(draft, job) {
+                self.log.internal.push_front(rest);
+                break;
+            }
+        }
+        while self.clients_may_land() {
+            let Some(job) = self.log.client.pop_front() else { break };
+            if let Some(rest) = self.draft_job(draft, job) {
+                self.log.client.push_front(rest);
+                break;
+            }
+        }
+    }
+
+    /// Adds as much of a job as fits; gives back what did not.
+    fn draft_job(&mut self, draft: &mut Draft, job: Job) -> Option<Job> {
+        match job {
+            Job::Land { piece, from, count } => self.draft_land(draft, piece, from, count),
+            Job::Discard { piece } => self.draft_discard(draft, piece),
+            Job::Homes { of, from, to } => self.draft_homes(draft, of, from, to),
+            Job::Bad { block, was } => self.draft_bad(draft, block, was),
+            Job::Fence => {
+                self.lift_fence(self.log.appended());
+                None
+            }
+        }
+    }
+
+    fn draft_land(&mut self, draft: &mut Draft, piece: u32, from: u32, count: u32) -> Option<Job> {
+        let mut take = count.min(GROUP_PAYLOAD_BLOCKS - draft.payload_blocks.min(GROUP_PAYLOAD_BLOCKS));
+        while take > 0
+            && !self.fits(draft.records.len() + wire::data_record_bytes(take), draft.payload_blocks + take)
+        {
+            take -= 1;
+        }
+        if take == 0 || draft.payload.len() + 3 > MAX_BUFS {
+            return Some(Job::Land { piece, from, count });
+        }
+        let p = &self.pieces[piece];
+        let buf = p.buf.expect("a landing piece has its buffer");
+        let buf = buf.slice(from * BLOCK_BYTES, take * BLOCK_BYTES);
+        let block = self.state.map.join(p.chunk, p.first + from);
+        let sums: SmallVec<[u32; 32]> =
+            (0..take).map(|i| self.arena.crc32c(buf.slice(i * BLOCK_BYTES, BLOCK_BYTES))).collect();
+        wire::put_data(&mut draft.records, block, &sums, false);
+        draft.sums.extend_from_slice(&sums);
+        let job = Job::Land { piece, from, count: take };
+        draft.parts.push(Part { job, payload: draft.payload_blocks });
+        draft.payload.push(buf);
+        draft.payload_blocks += take;
+        (take < count).then_some(Job::Land { piece, from: from + take, count: count - take })
+    }
+
+    fn draft_discard(&mut self, draft: &mut Draft, piece: u32) -> Option<Job> {
+        let job = Job::Discard { piece };
+        if !self.fits(draft.records.len() + wire::DISCARD_RECORD_BYTES, draft.payload_blocks) {
+            return Some(job);
+        }
+        let p = &self.pieces[piece];
+        let (chunk, first, count) = (p.chunk, p.first, p.count);
+        let block = self.state.map.join(chunk, first);
+        Record::Discard { block, count }.encode(&mut draft.records, self.state.geo.mask_words());
+        draft.parts.push(Part { job, payload: draft.payload_blocks });
+        self.apply_discard(chunk, first, count);
+        None
+    }
+
+    fn draft_homes(&mut self, draft: &mut Draft, of: Homes, from: u32, to: u32) -> Option<Job> {
+        let words = self.state.geo.mask_words();
+        let mut at = from;
+        while at < to {
+            if let Some(record) = self.home_record(of, at) {
+                let sums = if let Record::Home(r) = &record { r.sums.len() as u32 } else { 0 };
+                let bytes = wire::home_record_bytes(words, sums);
+                if !self.fits(draft.records.len() + bytes, draft.payload_blocks) {
+                    break;
+                }
+                record.encode(&mut draft.records, words);
+                self.home_recorded(of, self.log.appended());
+            }
+            at += 1;
+        }
+        if at > from {
+            let job = Job::Homes { of, from, to: at };
+            draft.parts.push(Part { job, payload: draft.payload_blocks });
+        }
+        (at < to).then_some(Job::Homes { of, from: at, to })
+    }
+
+    fn draft_bad(&mut self, draft: &mut Draft, block: Block, was: crate::landed::ZoneBlock) -> Option<Job> {
+        let job = Job::Bad { block, was };
+        let bytes = draft.records.len() + wire::data_record_bytes(1);
+        if !self.fits(bytes, draft.payload_blocks + 1) {
+            return Some(job);
+        }
+        if self.state.landed.get(block) != Some(was) {
+            return None;
+        }
+        // Its one block of payload is only a place in the zone: nobody reads it.
+        let Some(buf) = self.arena.alloc(Pool::Background, BLOCK_BYTES) else { return Some(job) };
+        self.arena.zero(buf);
+        let sum = self.arena.crc32c(buf);
+        wire::put_data(&mut draft.records, block, &[sum], true);
+        draft.sums.push(sum);
+        draft.own.push(buf);
+        draft.parts.push(Part { job, payload: draft.payload_blocks });
+        draft.payload.push(buf);
+        draft.payload_blocks += 1;
+        None
+    }
+
+    /// Begins the successor of the current segment. False when no segment can be named as the next one.
+    fn advance_segment(&mut self) -> bool {
+        if !self.log.groups.iter().all(|g| g.place == self.log.place) {
+            // One segment at a time is being left.
+            return false;
+        }
+        let Some(next) = self.state.zone.take_free() else { return false };
+        let old = self.log.place;
+        let successor = self.state.zone.get(old).successor;
+        let ordinal = self.state.zone.get(old).ordinal + 1;
+        let first = self.log.appended();
+        let segment = self.state.zone.get_mut(successor);
+        assert!(segment.live == 0 && segment.pins == 0, "a segment that begins is empty");
+        (segment.ordinal, segment.first, segment.last) = (ordinal, first, Seq(first.0 - 1));
+        (segment.successor, segment.index) = (next, Some(Index::default()));
+        self.state.zone.chain.push_back(successor);
+        self.log.to_seal.push_back(old);
+        if self.log.to_seal.len() > MAX_TO_SEAL
+            && let Some(dropped) = self.log.to_seal.pop_front()
+        {
+            self.state.zone.get_mut(dropped).index = None;
+        }
+        (self.log.place, self.log.cursor) = (successor, 0);
+        true
+    }
+
+    fn submit_group(&mut self, draft: Draft, header: Buf) {
+        let seq = self.log.appended();
+        let place = self.log.place;
+        let segment = self.state.zone.get(place);
+        let begins = self.log.cursor == 0;
+        let offset = self.log.cursor.max(1);
+        let header_blocks = wire::group_header_blocks(draft.records.len());
+        let group = GroupHeader {
+            ordinal: segment.ordinal,
+            epoch: self.superblock.generation,
+            seq,
+            durable: self.log.durable,
+            checkpoint: self.checkpoint.number,
+            offset,
+            payload_blocks: draft.payload_blocks,
+        };
+        let segment_header = SegmentHeader {
+            area: self.state.zone.area(place),
+            ordinal: segment.ordinal,
+            epoch: group.epoch,
+            first: segment.first,
+            durable: self.log.durable,
+            successor: self.state.zone.area(segment.successor),
+        };
+        let index_mark = segment.index.as_ref().map_or(0, |i| i.entries.len());
+        if let Some(index) = &mut self.state.zone.get_mut(place).index {
+            index.add(seq, group.epoch, offset, header_blocks, &draft.records);
+        }
+        let volume = &self.superblock.volume;
+        let bytes = self.arena.bytes_mut(header);
+        let (first, rest) = bytes.split_at_mut(BLOCK_BYTES as usize);
+        segment_header.encode(first, volume);
+        group.encode(&mut rest[..(header_blocks * BLOCK_BYTES) as usize], volume, &draft.records);
+        for (i, sum) in draft.sums.iter().enumerate() {
+            let z = self.state.zone.zone_block(place, offset + header_blocks + i as u32);
+            self.state.landed.note_sum(z, *sum);
+        }
+        let front = if begins { 0 } else { 1 };
+        let mut bufs = BufList::new();
+        bufs.push(header.slice(front * BLOCK_BYTES, (1 + header_blocks - front) * BLOCK_BYTES));
+        bufs.extend_from_slice(&draft.payload);
+        let at = self.state.zone.offset(place, offset - (1 - front));
+        let blocks = header_blocks + draft.payload_blocks;
+        self.stats.log_bytes += u64::from(blocks + 1 - front) * u64::from(BLOCK_BYTES);
+        self.stats.log_payload += u64::from(draft.payload_blocks) * u64::from(BLOCK_BYTES);
+        self.stats.device_written[0] += u64::from(blocks + 1 - front) * u64::from(BLOCK_BYTES);
+        self.log.cursor = offset + blocks;
+        let (parts, own) = (draft.parts, draft.own);
+        self.log.groups.push_back(Group {
+            seq,
+            place,
+            offset,
+            blocks,
+            header,
+            header_blocks,
+            parts,
+            own,
+            done: None,
+            index_mark,
+        });
+        let token = self.tokens.issue(Owner::Group(seq));
+        self.out.push_back(Action::Write {
+            device: FAST,
+            offset: at,
+            bufs,
+            fua: false,
+            token,
+            class: Class::Log,
+        });
+    }
+
+    pub(crate) fn group_done(&mut self, seq: Seq, ok: bool) {
+        let group =
+            self.log.groups.iter_mut().find(|g| g.seq == seq).expect("a completed group is in flight");
+        group.done = Some(ok);
+        self.flushers[0].dirty = true;
+        while self.log.groups.front().is_some_and(|g| g.done == Some(true)) {
+            let group = self.log.groups.pop_front().expect("the front was just seen");
+            self.apply_group(group);
+        }
+        self.log.retry_after = self.log.groups.front().is_some_and(|g| g.done == Some(false));
+    }
+
+    /// A group is complete, and all before it: what it says holds.
+    fn apply_group(&mut self, group: Group) {
+        self.log.failures = 0;
+        self.log.applied = group.seq;
+        self.log.applied_end = self.state.zone.pos(group.place, group.offset + group.blocks);
+        self.state.zone.get_mut(group.place).last = group.seq;
+        self.free_group_buffers(&group);
+        let payload = group.offset + group.header_blocks;
+        for part in group.parts {
+            match part.job {
+                Job::Land { piece, from, count } => {
+                    let p = &self.pieces[piece];
+                    let block = self.state.map.join(p.chunk, p.first + from);
+                    for i in 0..count {
+                        let z = self.state.zone.zone_block(group.place, payload + part.payload + i);
+                        self.state.land(Block(block.0 + u64::from(i)), z, false);
+                    }
+                    self.landed_part(piece, count);
+                }
+                Job::Discard { piece } => self.finish_piece(piece, Ok(())),
+                Job::Homes { of, from, to } => self.homes_applied(of, to - from),
+                Job::Fence => {}
+                Job::Bad { block, was } => {
+                    let z = self.state.zone.zone_block(group.place, payload + part.payload);
+                    if self.state.landed.get(block) == Some(was) {
+                        self.state.land(block, z, true);
+                    }
+                }
+            }
+        }
+    }
+
+    /// After a failed append: the segment ends at its last good group, and the jobs of the failed
+    /// groups are appended again in its successor, whose header says where the segment ended.
+    fn settle_failure(&mut self) {
+        if !self.log.retry_after || self.log.groups.iter().any(|g| g.done.is_none()) {
+            return;
+        }
+        self.log.retry_after = false;
+        self.log.failures += 1;
+        let first = self.log.groups.front().expect("a failed group is in flight");
+        let (place, seq, mark) = (first.place, first.seq, first.index_mark);
+        let began = first.offset == 1;
+        self.log.client.push_front(Job::Fence);
+        self.raise_fence(seq);
+        while let Some(group) = self.log.groups.pop_back() {
+            self.free_group_buffers(&group);
+            for part in group.parts.into_iter().rev() {
+                match part.job {
+                    job @ (Job::Homes { .. } | Job::Bad { .. }) => self.log.internal.push_front(job),
+                    Job::Fence => {}
+                    job => self.log.client.push_front(job),
+                }
+            }
+        }
+        self.log.next = seq;
+        if self.log.failures >= MAX_FAILURES {
+            let name = self.names[0].clone();
+            return self.fail_volume(format!(
+                "{name}: the log cannot be written: the volume is read-only until it is opened again"
+            ));
+        }
+        if self.read_only {
+            return self.fail_log_jobs();
+        }
+        while self.state.zone.chain.back() != Some(&place) {
+            self.unbegin_segment();
+        }
+        if let Some(index) = &mut self.state.zone.get_mut(place).index {
+            index.entries.truncate(mark);
+            index.last = Seq(seq.0 - 1);
+        }
+        (self.log.place, self.log.cursor) = (place, 0);
+        if !began {
+            // A full segment has no room, which makes the next group begin the successor.
+            self.log.cursor = self.state.geo.area_blocks();
+        }
+    }
+
+    /// Takes back the beginning of a segment of which nothing was applied.
+    fn unbegin_segment(&mut self) {
+        let place = self.state.zone.chain.pop_back().expect("the chain has a back");
+        let next = self.state.zone.get(place).successor;
+        self.state.zone.get_mut(place).index = None;
+        self.state.zone.give_free(next);
+        self.log.to_seal.pop_back();
+    }
+
+    /// Jobs that will never be appended fail.
+    pub(crate) fn fail_log_jobs(&mut self) {
+        for job in std::mem::take(&mut self.log.client) {
+            match job {
+                Job::Land { piece, count, .. } => self.fail_landing(piece, count),
+                Job::Discard { piece } => self.finish_piece(piece, Err(RequestError::ReadOnly)),
+                Job::Homes { .. } | Job::Bad { .. } | Job::Fence => {}
+            }
+        }
+        for job in std::mem::take(&mut self.log.internal) {
+            if let Job::Homes { of, from, to } = job {
+                self.homes_failed(of, to - from);
+            }
+        }
+    }
+
+    /// Parts of the piece may still be in a group in flight: it ends with the last of them.
+    fn fail_landing(&mut self, piece: u32, count: u32) {
+        let p = &mut self.pieces[piece];
+        p.left -= count;
+        if p.left == 0 {
+            self.finish_piece(piece, Err(RequestError::ReadOnly));
+        } else {
+            p.failed = true;
+        }
+    }
+
+    /// Writes the indexes of sealed segments whose groups are all durable.
+    fn pump_seals(&mut self) {
+        while let Some(place) = self.log.to_seal.front().copied() {
+            let segment = self.state.zone.get(place);
+            let ordinal = segment.ordinal;
+            let Some(index) = segment.index.as_ref().filter(|i| !i.entries.is_empty()) else {
+                self.log.to_seal.pop_front();
+                continue;
+            };
+            if index.last > self.log.durable || self.read_only {
+                return;
+            }
+            let blocks = Index::blocks(index.entries.len());
+            let Some(buf) = self.arena.alloc(Pool::Log, blocks * BLOCK_BYTES) else { return };
+            self.log.to_seal.pop_front();
+            index.encode(self.arena.bytes_mut(buf), &self.superblock.volume, ordinal);
+            let offset = self.state.zone.offset(place, self.state.geo.area_blocks() - blocks);
+            // The segment must not be reused under the write.
+            let segment = self.state.zone.get_mut(place);
+            (segment.index, segment.pins) = (None, segment.pins + 1);
+            self.index_bufs.push((place, buf));
+            self.log.sealing += 1;
+            self.stats.device_written[0] += u64::from(buf.len);
+            let token = self.tokens.issue(Owner::Index(place));
+            let bufs = BufList::from_elem(buf, 1);
+            self.out.push_back(Action::Write {
+                device: FAST,
+                offset,
+                bufs,
+                fua: false,
+                token,
+                class: Class::Background,
+            });
+        }
+    }
+
+    /// An index was written, or not: then opening walks the segment's groups.
+    pub(crate) fn index_done(&mut self, place: Place) {
+        self.flushers[0].dirty = true;
+        self.log.sealing -= 1;
+        let at = self
+            .index_bufs
+            .iter()
+            .position(|(p, _)| *p == place)
+            .expect("an index being written has its buffer");
+        let (_, buf) = self.index_bufs.swap_remove(at);
+        self.arena.free(buf);
+        self.state.zone.get_mut(place).pins -= 1;
+        self.state.zone.recycle();
+    }
+
+    fn free_group_buffers(&mut self, group: &Group) {
+        self.arena.free(group.header);
+        for buf in &group.own {
+            self.arena.free(*buf);
+        }
+    }
+
+    pub(crate) fn group_coverage(&self, seq: Seq) -> Option<Stage> {
+        let group = self.log.groups.iter().find(|g| g.seq == seq)?;
+        Some(match group.parts.first()?.job {
+            Job::Land { .. } => Stage::WriteLand,
+            Job::Discard { .. } => Stage::Discard,
+            Job::Homes { of: Homes::Commit, .. } => Stage::CommitAppend,
+            Job::Homes { of: Homes::Batch(_), .. } | Job::Bad { .. } | Job::Fence => Stage::MoveAppend,
+        })
+    }
+}

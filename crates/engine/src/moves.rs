@@ -1,0 +1,590 @@
+//! Moves: one operation for promotion, demotion, destage (merging landed blocks into their home) and
+//! settling (giving landed blocks a home).
+//!
+//! A batch of chunks goes through the stages together: quiesce (writes land from here on, those in
+//! flight to the old home end), read, write to the destination, flush the destination, record, flush
+//! the log, show. A chunk whose I/O fails stays as it was.
+
+use crate::action::{Action, BufList, Class};
+use crate::arena::{Arena, Buf, Pool};
+use crate::bugs::{Bug, planted};
+use crate::coverage::Stage;
+use crate::engine::{Engine, Owner};
+use crate::flush::Waiter;
+use crate::format::log::{HomeRecord, Record};
+use crate::hash::IndexMap;
+use crate::landed::ZoneBlock;
+use crate::log::{Homes, Job};
+use crate::mask::BlockMask;
+use crate::plan::Planner;
+use crate::slab::Slab;
+use crate::sumload::SumWaiter;
+use crate::sums::Lookup;
+use crate::units::*;
+
+/// Batches in flight: one that frees the zone and one that places chunks.
+pub const MAX_BATCHES: usize = 2;
+/// A landed block that fails this many reads is given up and marked as lost.
+const READ_ATTEMPTS: u8 = 3;
+
+/// Where a chunk's blocks are to go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Destination {
+    /// Landed blocks into the home that the chunk has.
+    Merge,
+    /// Everything to a fresh slot on a tier.
+    Tier(Tier),
+}
+
+/// A chunk to move.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Move {
+    /// The chunk.
+    pub chunk: Chunk,
+    /// Where to.
+    pub to: Destination,
+}
+
+struct Item {
+    chunk: Chunk,
+    to: Destination,
+    from: Option<Home>,
+    home: Option<Home>,
+    /// Blocks that are copied.
+    copy: BlockMask,
+    /// Those of them that were not discarded since.
+    have: BlockMask,
+    landed: Vec<(u32, ZoneBlock)>,
+    ends: LogPos,
+    buf: Option<Buf>,
+    /// Expected, later computed, checksums of `copy`, ascending.
+    sums: Vec<Option<u32>>,
+    failed: bool,
+}
+
+#[derive(Clone, Copy)]
+struct Io {
+    item: u32,
+    tier: Tier,
+    offset: u64,
+    buf: Buf,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum BatchStage {
+    Quiesce,
+    Sums,
+    Read,
+    Write,
+    FlushData,
+    Append,
+    FlushLog,
+}
+
+struct Batch {
+    stage: BatchStage,
+    items: Vec<Item>,
+    ios: Vec<Io>,
+    issued: usize,
+    in_flight: u32,
+    flushes_left: u32,
+    records_left: u32,
+    flush_failed: bool,
+    first: Option<Seq>,
+    last: Seq,
+    started: Nanos,
+    frees_zone: bool,
+    io_failed: bool,
+}
+
+/// Batches in flight and what plans them.
+pub struct Mover {
+    batches: Slab<Batch>,
+    pub(crate) planner: Planner,
+    landed_failures: IndexMap<Block, u8>,
+    /// Batches in a row of which no chunk could be moved.
+    pub(crate) barren: u32,
+}
+
+impl Mover {
+    pub(crate) fn new(planner: Planner) -> Mover {
+        Mover { batches: Slab::new(MAX_BATCHES), planner, landed_failures: IndexMap::default(), barren: 0 }
+    }
+
+    /// Whether no batch is in flight.
+    pub fn is_idle(&self) -> bool {
+        self.batches.is_empty()
+    }
+
+    /// Whether a batch of this kind is in flight.
+    pub fn is_busy(&self, frees_zone: bool) -> bool {
+        self.batches.iter().any(|(_, b)| b.frees_zone == frees_zone)
+    }
+
+    /// The first group with records that the map does not hold yet.
+    pub fn unapplied(&self) -> Option<Seq> {
+        self.batches.iter().filter_map(|(_, b)| b.first).min()
+    }
+
+    /// The stage of a batch.
+    pub fn stage(&self, batch: u32) -> Option<Stage> {
+        self.batches.get(batch).map(|b| match b.stage {
+            BatchStage::Quiesce => Stage::MoveQuiesce,
+            BatchStage::Sums | BatchStage::Read => Stage::MoveRead,
+            BatchStage::Write => Stage::MoveWrite,
+            BatchStage::FlushData => Stage::MoveFlushData,
+            BatchStage::Append => Stage::MoveAppend,
+            BatchStage::FlushLog => Stage::MoveFlushLog,
+        })
+    }
+
+    /// The stages of all batches.
+    pub fn coverage(&self, f: &mut dyn FnMut(Stage)) {
+        self.batches.iter().filter_map(|(i, _)| self.stage(i)).for_each(f);
+    }
+}
+
+impl<A: Arena> Engine<A> {
+    /// Begins a batch. Chunks that something else is under way with are left out.
+    pub(crate) fn start_batch(&mut self, moves: &[Move], frees_zone: bool) {
+        let mut items = Vec::with_capacity(moves.len());
+        for m in moves {
+            let (chunk, map) = (m.chunk, &mut self.state.map);
+            if map.is_moving(chunk) || map.is_pending(chunk) {
+                continue;
+            }
+            map.set_moving(chunk, true);
+            items.push(Item {
+                chunk,
+                to: m.to,
+                from: None,
+                home: None,
+                copy: BlockMask::EMPTY,
+                have: BlockMask::EMPTY,
+                landed: Vec::new(),
+                ends: LogPos(0),
+                buf: None,
+                sums: Vec::new(),
+                failed: false,
+            });
+        }
+        let batch = self.mover.batches.insert(Batch {
+            stage: BatchStage::Quiesce,
+            items,
+            ios: Vec::new(),
+            issued: 0,
+            in_flight: 0,
+            flushes_left: 0,
+            records_left: 0,
+            flush_failed: false,
+            first: None,
+            last: Seq(0),
+            started: self.now,
+            frees_zone,
+            io_failed: false,
+        });
+        self.try_quiesced(batch);
+    }
+
+    /// A write to the home of a moving chunk has ended.
+    pub(crate) fn home_writers_changed(&mut self) {
+        let waiting: Vec<u32> = self
+            .mover
+            .batches
+            .iter()
+            .filter(|(_, b)| b.stage == BatchStage::Quiesce)
+            .map(|(i, _)| i)
+            .collect();
+        waiting.into_iter().for_each(|b| self.try_quiesced(b));
+    }
+
+    fn try_quiesced(&mut self, batch: u32) {
+        let writers = &self.home_writers;
+        let ignore = planted(Bug::InPlaceWhileMoving);
+        if !ignore && self.mover.batches[batch].items.iter().any(|i| writers.contains_key(&i.chunk)) {
+            return;
+        }
+        let mut items = std::mem::take(&mut self.mover.batches[batch].items);
+        for item in &mut items {
+            item.failed = !self.snapshot(item);
+        }
+        self.mover.batches[batch].items = items;
+        self.drop_failed(batch);
+        self.mover.batches[batch].stage = BatchStage::Sums;
+        self.gather_sums(batch);
+    }
+
+    /// Fixes what is to be copied, from where, to where. False when the chunk cannot be moved now.
+    fn snapshot(&mut self, item: &mut Item) -> bool {
+        let (chunk, st) = (item.chunk, &self.state);
+        if st.map.is_pending(chunk) {
+            return false;
+        }
+        item.from = st.map.home(chunk);
+        item.ends = self.log.applied_end;
+        let (bad, landed): (Vec<_>, Vec<_>) =
+            st.landed_in(chunk).into_iter().partition(|(_, z)| st.landed.is_bad(*z));
+        for (b, was) in &bad {
+            // The record of this move ends whatever landed before it, so the loss is said again behind it.
+            let block = st.map.join(chunk, *b);
+            self.log.internal.push_back(Job::Bad { block, was: *was });
+        }
+        let mut copy = BlockMask::EMPTY;
+        landed.iter().for_each(|(b, _)| copy.set(*b));
+        if item.to == Destination::Merge && item.from.is_none() {
+            let fast = self.policy.settles_fast(self.slots[0].free());
+            item.to = Destination::Tier(if fast { FAST } else { SLOW });
+        }
+        if item.to != Destination::Merge {
+            copy = copy.or(st.map.valid(chunk));
+            bad.iter().for_each(|(b, _)| copy = copy.minus(BlockMask::range(*b, 1)));
+        }
+        if copy.is_empty() {
+            return false;
+        }
+        let Some(buf) = self.arena.alloc(Pool::Background, copy.count() * BLOCK_BYTES) else { return false };
+        item.buf = Some(buf);
+        (item.copy, item.have, item.landed) = (copy, copy, landed);
+        item.sums = vec![None; copy.count() as usize];
+        item.home = match item.to {
+            Destination::Merge => item.from,
+            Destination::Tier(tier) => self.slots[usize::from(tier.0)].take().map(|slot| Home { tier, slot }),
+        };
+        if item.home.is_none() && item.to == Destination::Tier(FAST) && item.from.is_none() {
+            item.home = self.slots[1].take().map(|slot| Home { tier: SLOW, slot });
+        }
+        let pins = item.landed.iter().map(|(_, z)| self.state.zone.place_of(*z)).collect::<Vec<_>>();
+        pins.into_iter().for_each(|place| self.state.zone.get_mut(place).pins += 1);
+        item.home.is_some()
+    }
+
+    /// Notes the checksums that what is read must have, loading pages of them as needed.
+    fn gather_sums(&mut self, batch: u32) {
+        let mut items = std::mem::take(&mut self.mover.batches[batch].items);
+        let missing = items.iter_mut().find_map(|item| self.expect_sums(item));
+        self.mover.batches[batch].items = items;
+        match missing {
+            Some(page) => self.want_sum_page(page, SumWaiter::Batch(batch)),
+            None => self.plan_reads(batch),
+        }
+    }
+
+    pub(crate) fn batch_sums_arrived(&mut self, batch: u32, ok: bool) {
+        if ok {
+            return self.gather_sums(batch);
+        }
+        // Which chunks the lost page covers is not worth finding out: those from the slow tier stay.
+        let items = &mut self.mover.batches[batch].items;
+        items
+            .iter_mut()
+            .for_each(|i| i.failed |= i.from.is_some_and(|h| h.tier == SLOW) && i.to != Destination::Merge);
+        self.drop_failed(batch);
+        self.plan_reads(batch);
+    }
+
+    fn expect_sums(&mut self, item: &mut Item) -> Option<u32> {
+        for (k, block) in item.copy.iter().enumerate() {
+            if item.sums[k].is_some() {
+                continue;
+            }
+            if let Some((_, z)) = item.landed.iter().find(|(b, _)| *b == block) {
+                item.sums[k] = Some(self.state.landed.sum(*z));
+            } else if let Some(home) = item.from.filter(|h| h.tier == SLOW) {
+                match self.state.sums.get(home.slot, block) {
+                    Lookup::Known(sum) => item.sums[k] = Some(sum),
+                    Lookup::InPage(page) => return Some(page),
+                }
+            }
+        }
+        None
+    }
+
+    fn plan_reads(&mut self, batch: u32) {
+        let mut ios = Vec::new();
+        for (i, item) in self.mover.batches[batch].items.iter().enumerate() {
+            let buf = item.buf.expect("a chunk in a batch has its buffer");
+            let mut last: Option<(Tier, u64)> = None;
+            for (k, block) in item.copy.iter().enumerate() {
+                let landed = item.landed.iter().find(|(b, _)| *b == block);
+                let (tier, offset) = match (landed, item.from) {
+                    (Some((_, z)), _) => (FAST, self.state.zone.offset_of(*z)),
+                    (None, Some(home)) => {
+                        (home.tier, self.state.geo.slot_at(home) + u64::from(block) * u64::from(BLOCK_BYTES))
+                    }
+                    (None, None) => unreachable!("a block that is copied is somewhere"),
+                };
+                let part = buf.slice(k as u32 * BLOCK_BYTES, BLOCK_BYTES);
+                match ios.last_mut() {
+                    Some(Io { item, buf, .. }) if *item == i as u32 && last == Some((tier, offset)) => {
+                        buf.len += BLOCK_BYTES;
+                    }
+                    _ => ios.push(Io { item: i as u32, tier, offset, buf: part }),
+                }
+                last = Some((tier, offset + u64::from(BLOCK_BYTES)));
+            }
+        }
+        self.begin_ios(batch, BatchStage::Read, ios);
+    }
+
+    fn begin_ios(&mut self, batch: u32, stage: BatchStage, mut ios: Vec<Io>) {
+        ios.sort_by_key(|io| (io.tier, io.offset));
+        let b = &mut self.mover.batches[batch];
+        (b.stage, b.ios, b.issued) = (stage, ios, 0);
+        self.issue_batch(batch);
+    }
+
+    /// Keeps a bounded number of the batch's I/Os in flight; goes on to the next stage after the last.
+    fn issue_batch(&mut self, batch: u32) {
+        loop {
+            let b = &mut self.mover.batches[batch];
+            if b.issued == b.ios.len() || b.in_flight as usize >= self.tuning.background_depth {
+                break;
+            }
+            let (io, index, writes) = (b.ios[b.issued], b.issued as u32, b.stage == BatchStage::Write);
+            b.issued += 1;
+            b.in_flight += 1;
+            let Io { tier: device, offset, buf, .. } = io;
+            let token = self.tokens.issue(Owner::Batch { batch, io: index });
+            let class = Class::Background;
+            if writes {
+                self.stats.device_written[usize::from(device.0)] += u64::from(buf.len);
+                let bufs = BufList::from_elem(buf, 1);
+                self.out.push_back(Action::Write { device, offset, bufs, fua: false, token, class });
+            } else {
+                self.out.push_back(Action::Read { device, offset, buf, token, class });
+            }
+        }
+        let b = &self.mover.batches[batch];
+        if b.issued == b.ios.len() && b.in_flight == 0 {
+            if b.stage == BatchStage::Read { self.reads_done(batch) } else { self.writes_done(batch) }
+        }
+    }
+
+    pub(crate) fn batch_io_done(&mut self, batch: u32, io: u32, ok: bool) {
+        let b = &mut self.mover.batches[batch];
+        let io = b.ios[io as usize];
+        b.in_flight -= 1;
+        let writes = b.stage == BatchStage::Write;
+        b.items[io.item as usize].failed |= !ok;
+        if writes {
+            self.flushers[usize::from(io.tier.0)].dirty = true;
+        }
+        if !ok {
+            b.io_failed = true;
+            let (name, what) = (&self.names[usize::from(io.tier.0)], if writes { "write" } else { "read" });
+            self.event(format!("{name}: a background {what} at byte {} failed", io.offset));
+        }
+        self.issue_batch(batch);
+    }
+
+    fn reads_done(&mut self, batch: u32) {
+        let mut items = std::mem::take(&mut self.mover.batches[batch].items);
+        for item in &mut items {
+            self.verify_item(item);
+            item.landed.iter().for_each(|(_, z)| self.unpin_landed(*z));
+            item.landed.clear();
+        }
+        let mut ios = Vec::new();
+        for (i, item) in items.iter().enumerate().filter(|(_, item)| !item.failed) {
+            let home = item.home.expect("a chunk in a batch has its destination");
+            let buf = item.buf.expect("a chunk in a batch has its buffer");
+            let mut k = 0;
+            for (first, count) in item.copy.runs() {
+                let offset = self.state.geo.slot_at(home) + u64::from(first) * u64::from(BLOCK_BYTES);
+                let buf = buf.slice(k * BLOCK_BYTES, count * BLOCK_BYTES);
+                ios.push(Io { item: i as u32, tier: home.tier, offset, buf });
+                k += count;
+            }
+        }
+        self.mover.batches[batch].items = items;
+        self.begin_ios(batch, BatchStage::Write, ios);
+    }
+
+    /// Compares what was read with its checksums. A landed block that stays unreadable is given up after
+    /// a few attempts, for it would hold the log's tail for ever.
+    fn verify_item(&mut self, item: &mut Item) {
+        let buf = item.buf.expect("a chunk in a batch has its buffer");
+        let mut wrong = item.failed;
+        for (k, block) in item.copy.iter().enumerate() {
+            let sum = self.arena.crc32c(buf.slice(k as u32 * BLOCK_BYTES, BLOCK_BYTES));
+            let expected = item.sums[k].replace(sum);
+            if expected.is_some_and(|e| e != sum) && !planted(Bug::ChecksumNotVerified) {
+                wrong = true;
+                self.event(format!(
+                    "chunk {} block {block}: the copy to be moved does not match its checksum",
+                    item.chunk
+                ));
+            }
+        }
+        item.failed = wrong;
+        if !wrong {
+            return;
+        }
+        for (b, z) in &item.landed {
+            let block = self.state.map.join(item.chunk, *b);
+            let failures = self.mover.landed_failures.entry(block).or_insert(0);
+            *failures += 1;
+            if *failures >= READ_ATTEMPTS && self.state.landed.get(block) == Some(*z) {
+                let k = item.copy.iter().take_while(|c| c != b).count() as u32;
+                let sum = self.arena.crc32c(buf.slice(k * BLOCK_BYTES, BLOCK_BYTES));
+                if sum != self.state.landed.sum(*z) {
+                    self.log.internal.push_back(Job::Bad { block, was: *z });
+                }
+                self.mover.landed_failures.remove(&block);
+            }
+        }
+    }
+
+    fn writes_done(&mut self, batch: u32) {
+        self.drop_failed(batch);
+        let b = &mut self.mover.batches[batch];
+        b.stage = BatchStage::FlushData;
+        (b.flushes_left, b.flush_failed) = (1, false);
+        for tier in [SLOW, FAST] {
+            let b = &mut self.mover.batches[batch];
+            if b.items.iter().any(|i| i.home.is_some_and(|h| h.tier == tier))
+                && !planted(Bug::RecordBeforeData)
+            {
+                b.flushes_left += 1;
+                self.request_flush(tier, Waiter::Batch(batch));
+            }
+        }
+        self.batch_flushed(batch, true);
+    }
+
+    pub(crate) fn batch_flushed(&mut self, batch: u32, ok: bool) {
+        let b = &mut self.mover.batches[batch];
+        b.flush_failed |= !ok;
+        b.flushes_left -= 1;
+        if b.flushes_left > 0 {
+            return;
+        }
+        if b.flush_failed || b.items.is_empty() || self.read_only {
+            return self.end_batch(batch, false);
+        }
+        if b.stage == BatchStage::FlushLog {
+            return self.end_batch(batch, true);
+        }
+        b.stage = BatchStage::Append;
+        let to = b.items.len() as u32;
+        b.records_left = to;
+        self.log.internal.push_back(Job::Homes { of: Homes::Batch(batch), from: 0, to });
+    }
+
+    /// The record for a moved chunk, as of now: discards since the copy are taken out.
+    pub(crate) fn batch_record(&mut self, batch: u32, i: u32) -> Option<Record> {
+        let record = self.batch_home(batch, i)?;
+        let proof = self.data_is_flushed();
+        Some(self.shown_by(record, &proof))
+    }
+
+    fn batch_home(&self, batch: u32, i: u32) -> Option<HomeRecord> {
+        let item = &self.mover.batches[batch].items[i as usize];
+        let merge = item.home == item.from;
+        let held = if merge { self.state.map.valid(item.chunk) } else { BlockMask::EMPTY };
+        let valid = held.or(item.have);
+        if valid.is_empty() {
+            return None;
+        }
+        let slow = item.home.is_some_and(|h| h.tier == SLOW);
+        let summed = if slow { item.have } else { BlockMask::EMPTY };
+        let known = item.copy.iter().zip(&item.sums).filter(|(b, _)| summed.has(*b));
+        let sums = known.map(|(_, s)| s.expect("what was copied has its checksum")).collect();
+        Some(HomeRecord { chunk: item.chunk, home: item.home, ends: item.ends, valid, summed, sums })
+    }
+
+    pub(crate) fn batch_recorded(&mut self, batch: u32, seq: Seq) {
+        let b = &mut self.mover.batches[batch];
+        b.first.get_or_insert(seq);
+        b.last = seq;
+    }
+
+    pub(crate) fn batch_records_applied(&mut self, batch: u32, records: u32, ok: bool) {
+        let b = &mut self.mover.batches[batch];
+        b.records_left -= records;
+        b.flush_failed |= !ok;
+        if b.records_left > 0 {
+            return;
+        }
+        if b.flush_failed {
+            return self.end_batch(batch, false);
+        }
+        b.stage = BatchStage::FlushLog;
+        b.flushes_left = 1;
+        self.request_flush(FAST, Waiter::Batch(batch));
+    }
+
+    /// Blocks were discarded: the record that ends a move must not name them.
+    pub(crate) fn discard_moving(&mut self, chunk: Chunk, blocks: BlockMask) {
+        if !self.state.map.is_moving(chunk) || planted(Bug::MoveForgetsDiscard) {
+            return;
+        }
+        for i in 0..MAX_BATCHES as u32 {
+            if self.mover.batches.get(i).is_some() {
+                let items = &mut self.mover.batches[i].items;
+                items.iter_mut().filter(|i| i.chunk == chunk).for_each(|i| i.have = i.have.minus(blocks));
+            }
+        }
+    }
+
+    /// Chunks whose I/O failed leave the batch; nothing names their new slot.
+    fn drop_failed(&mut self, batch: u32) {
+        let items = std::mem::take(&mut self.mover.batches[batch].items);
+        let (failed, good): (Vec<Item>, Vec<Item>) = items.into_iter().partition(|i| i.failed);
+        self.mover.batches[batch].items = good;
+        failed.into_iter().for_each(|item| self.let_go(item, false));
+    }
+
+    /// The chunk leaves the batch, moved or not.
+    fn let_go(&mut self, item: Item, moved: bool) {
+        item.landed.iter().for_each(|(_, z)| self.unpin_landed(*z));
+        if let Some(buf) = item.buf {
+            self.arena.free(buf);
+        }
+        self.state.map.set_moving(item.chunk, false);
+        if let Some(home) = item.home.filter(|h| !moved && item.from != Some(*h)) {
+            let after = self.log.appended();
+            self.free_slot(home, after, false);
+        }
+        self.drop_empty_home(item.chunk);
+        self.wanted.wake = true;
+    }
+
+    fn end_batch(&mut self, batch: u32, ok: bool) {
+        let records: Vec<Option<HomeRecord>> =
+            (0..self.mover.batches[batch].items.len() as u32).map(|i| self.batch_home(batch, i)).collect();
+        let b = self.mover.batches.remove(batch);
+        let mut moved_any = false;
+        for (item, record) in b.items.into_iter().zip(records) {
+            let moved = match record.filter(|_| ok) {
+                Some(record) => {
+                    let proof = self.durable(b.last);
+                    self.show(&record, b.last, &proof);
+                    self.count_move(&item);
+                    true
+                }
+                None => false,
+            };
+            moved_any |= moved;
+            // A volume that failed reuses nothing, whatever its records say.
+            let keep = moved || self.read_only;
+            self.let_go(item, keep);
+        }
+        self.mover.barren = if moved_any { 0 } else { self.mover.barren + u32::from(b.io_failed) };
+        let took = self.now.since(b.started);
+        self.batch_ended(b.frees_zone, took, moved_any);
+        self.release_slots();
+    }
+
+    fn count_move(&mut self, item: &Item) {
+        let tier = |h: Option<Home>| h.map(|h| h.tier);
+        match (tier(item.from), tier(item.home)) {
+            (Some(SLOW), Some(FAST)) => {
+                self.stats.promoted += 1;
+                self.stats.last_promotion = Some(self.now);
+            }
+            (Some(FAST), Some(SLOW)) => self.stats.demoted += 1,
+            _ => self.stats.destaged += u64::from(item.copy.count()),
+        }
+    }
+}

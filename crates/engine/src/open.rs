@@ -1,0 +1,184 @@
+//! Opens a volume: recover, raise the generation, hand over to the engine.
+
+use crate::arena::{Arena, Pool};
+use crate::checkpoint::Checkpoint;
+use crate::commit::Commit;
+use crate::coverage::Stage;
+use crate::engine::{Engine, Tokens, Wanted, new_slabs};
+use crate::flush::Flusher;
+use crate::format::superblock::{OpenState, Superblock};
+use crate::gate::Gate;
+use crate::locks::Locks;
+use crate::log::Log;
+use crate::moves::Mover;
+use crate::options::{DeviceInfo, OpenError, OpenOptions};
+use crate::pending::Pending;
+use crate::plan::Planner;
+use crate::policy::FirstPolicy;
+use crate::recovery::{Reader, Recovered};
+use crate::replay::LogEnd;
+use crate::shutdown::Shutdown;
+use crate::slots::Slots;
+use crate::state::State;
+use crate::stats::Stats;
+use crate::streams::Streams;
+use crate::sumload::SumLoads;
+use crate::task::Task;
+use crate::units::*;
+use crate::write::HomeWriters;
+use std::collections::VecDeque;
+
+/// Opens (and recovers) a volume.
+pub fn open<A: Arena + 'static>(
+    arena: A,
+    devices: Vec<DeviceInfo>,
+    options: OpenOptions,
+) -> Task<A, Result<Engine<A>, OpenError>> {
+    Task::new(arena, |io| async move {
+        if devices.len() != 2 {
+            return Err(OpenError::BadOption {
+                what: format!("a volume has two devices, {} were given", devices.len()),
+            });
+        }
+        let reader = Reader { io, devices };
+        let mut recovered = reader.recover(&options, true).await?;
+        let slots = used_slots(&recovered.state).map_err(|home| {
+            let at = recovered.state.geo.slot_at(home);
+            reader.corrupt(home.tier, at, "two chunks claim the same slot")
+        })?;
+        reader.io.stage(Stage::OpenRaise);
+        reader.erase_end(&recovered.state, &recovered.log).await?;
+        reader.raise(&mut recovered.superblocks).await?;
+        Ok(engine(&reader, recovered, slots, options))
+    })
+}
+
+pub(crate) fn no_memory() -> OpenError {
+    OpenError::Memory { what: "the buffer pools are too small for this volume: give it more memory".into() }
+}
+
+/// Slots in use, as the map says; the error is a slot that two chunks claim.
+pub(crate) fn used_slots(state: &State) -> Result<[Slots; 2], Home> {
+    let mut slots = [Slots::new(state.geo.slots(FAST), true), Slots::new(state.geo.slots(SLOW), false)];
+    for chunk in (0..state.map.chunks()).map(Chunk) {
+        if let Some(home) = state.map.home(chunk) {
+            let tier = &mut slots[usize::from(home.tier.0)];
+            if !tier.mark_used(home.slot) {
+                return Err(home);
+            }
+            tier.set_owner(home.slot, Some(chunk));
+        }
+    }
+    Ok(slots)
+}
+
+impl<A: Arena> Reader<A> {
+    /// Erases what stands behind the log's end: a group torn by the crash must not come back to life.
+    async fn erase_end(&self, state: &State, end: &LogEnd) -> Result<(), OpenError> {
+        if end.cursor >= state.geo.area_blocks() {
+            return Ok(());
+        }
+        let offset = state.zone.offset(end.place, end.cursor);
+        self.write_block(FAST, offset, |_| {}).await?;
+        self.flush(FAST).await
+    }
+
+    /// Raises the generation on both devices, the fast one first, which says so until both have it.
+    /// Of a device's two superblocks one is always whole.
+    async fn raise(&self, superblocks: &mut [Superblock; 2]) -> Result<(), OpenError> {
+        let generation = Generation(superblocks[1].generation.0 + 1);
+        let [fast, slow] = superblocks;
+        for s in [&mut *fast, &mut *slow] {
+            (s.generation, s.state) = (generation, OpenState::Raising);
+        }
+        self.write_superblock(fast).await?;
+        slow.state = OpenState::Open;
+        self.write_superblock(slow).await?;
+        fast.state = OpenState::Open;
+        self.write_superblock(fast).await
+    }
+
+    async fn write_superblock(&self, superblock: &Superblock) -> Result<(), OpenError> {
+        let tier = superblock.tier;
+        for at in [0, superblock.geometry.second_superblock_at(tier)] {
+            self.write_block(tier, at, |b| superblock.encode(b, at)).await?;
+            self.flush(tier).await?;
+        }
+        Ok(())
+    }
+
+    async fn write_block(
+        &self,
+        tier: Tier,
+        offset: u64,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> Result<(), OpenError> {
+        let buf = self.io.alloc(Pool::Meta, BLOCK_BYTES).ok_or_else(no_memory)?;
+        self.io.with(|a| {
+            let bytes = a.bytes_mut(buf);
+            bytes.fill(0);
+            fill(bytes);
+        });
+        let result = self.io.write(tier, offset, buf).await;
+        self.io.free(buf);
+        result.map_err(|e| self.device_error(tier, offset, e.errno))
+    }
+
+    async fn flush(&self, tier: Tier) -> Result<(), OpenError> {
+        self.io.flush(tier).await.map_err(|e| self.device_error(tier, 0, e.errno))
+    }
+}
+
+fn engine<A: Arena>(
+    reader: &Reader<A>,
+    recovered: Recovered,
+    slots: [Slots; 2],
+    options: OpenOptions,
+) -> Engine<A> {
+    let Recovered { superblocks, header, places, mut state, log } = recovered;
+    state.zone.rebuild_free();
+    let LogEnd { place, cursor, last } = log;
+    let end = state.zone.pos(place, cursor);
+    let [superblock, _] = superblocks;
+    let tuning = options.tuning;
+    let policy = FirstPolicy::new(state.geo.chunks, state.geo.slots(FAST), &tuning);
+    let (requests, pieces) = new_slabs();
+    let now = reader.io.now();
+    Engine {
+        arena: reader.io.take_arena(),
+        now,
+        names: [reader.devices[0].name.clone(), reader.devices[1].name.clone()],
+        superblock,
+        tuning,
+        state,
+        slots,
+        gate: Gate::default(),
+        out: VecDeque::new(),
+        tokens: Tokens::new(),
+        flushers: [Flusher::default(), Flusher::default()],
+        flushed_already: VecDeque::new(),
+        log: Log::new(place, cursor, last, end),
+        requests,
+        request_queue: VecDeque::new(),
+        pieces,
+        blocked: VecDeque::new(),
+        locks: Locks::default(),
+        pending: Pending::default(),
+        commit: Commit::default(),
+        mover: Mover::new(Planner::default()),
+        policy: Box::new(policy),
+        streams: [Streams::default(), Streams::default()],
+        sum_loads: SumLoads::default(),
+        checkpoint: Checkpoint::new(header, places),
+        shutdown: Shutdown::default(),
+        wanted: Wanted::default(),
+        stats: Stats::default(),
+        events: VecDeque::new(),
+        read_only: false,
+        last_client: now,
+        leaving_since: None,
+        granted: Vec::new(),
+        index_bufs: Vec::new(),
+        home_writers: HomeWriters::default(),
+    }
+}

@@ -1,0 +1,140 @@
+//! A piece: the part of a request that falls into one chunk.
+
+use crate::arena::{Arena, Buf, Pool};
+use crate::coverage::Stage;
+use crate::engine::Engine;
+use crate::landed::ZoneBlock;
+use crate::units::*;
+use smallvec::SmallVec;
+
+/// What a piece does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum PieceKind {
+    /// Reads.
+    #[default]
+    Read,
+    /// Writes the client's payload.
+    Write,
+    /// Writes zeros into part of one block.
+    Zero,
+    /// Makes whole blocks read zeros.
+    Discard,
+}
+
+/// Where a block's newest copy is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Source {
+    /// Nowhere: it reads zeros.
+    Zero,
+    /// In the log.
+    Landed(ZoneBlock),
+    /// In a slot, recorded or pending.
+    Slot(Home),
+    /// Lost: reading it is an error.
+    Bad,
+}
+
+/// Neighbouring blocks from one source.
+#[derive(Clone, Copy, Debug)]
+pub struct Extent {
+    /// The source of the first block.
+    pub source: Source,
+    /// The first block in the chunk.
+    pub first: u32,
+    /// Blocks.
+    pub count: u32,
+    /// Where they are read to.
+    pub buf: Buf,
+}
+
+/// A piece in flight.
+#[derive(Default)]
+pub struct Piece {
+    /// The request.
+    pub request: u32,
+    /// What it does.
+    pub kind: PieceKind,
+    /// Its chunk.
+    pub chunk: Chunk,
+    /// First block in the chunk.
+    pub first: u32,
+    /// Blocks, partial ones included.
+    pub count: u32,
+    /// Bytes of the first block that are not the request's.
+    pub head: u32,
+    /// Bytes of the last block that are not the request's.
+    pub tail: u32,
+    /// Cover of the blocks.
+    pub buf: Option<Buf>,
+    /// Durable when answered.
+    pub fua: bool,
+    /// Durable only after a commit.
+    pub needs_commit: bool,
+    /// Where it stands; none while it waits for its lock.
+    pub stage: Option<Stage>,
+    /// I/Os in flight, or landing blocks not yet in the log.
+    pub left: u32,
+    /// Some I/O failed.
+    pub failed: bool,
+    /// What is being read.
+    pub extents: SmallVec<[Extent; 2]>,
+    /// Old contents of partial blocks.
+    pub fill: SmallVec<[Buf; 2]>,
+    /// Where it is being written.
+    pub home: Option<Home>,
+    /// It was read again after a checksum did not match.
+    pub again: bool,
+}
+
+impl<A: Arena> Engine<A> {
+    /// Takes a piece that holds its lock on its way.
+    pub(crate) fn start_piece(&mut self, piece: u32) {
+        match self.pieces[piece].kind {
+            PieceKind::Read => self.read_piece(piece),
+            PieceKind::Write => self.fill_piece(piece),
+            PieceKind::Zero => self.zero_piece(piece),
+            PieceKind::Discard => self.discard_piece(piece),
+        }
+    }
+
+    /// The piece tries again when something is freed.
+    pub(crate) fn block_piece(&mut self, piece: u32) {
+        self.pieces[piece].stage = None;
+        self.blocked.push_back(piece);
+    }
+
+    /// An I/O of a piece has ended.
+    pub(crate) fn piece_io_done(&mut self, piece: u32, ok: bool) {
+        let p = &mut self.pieces[piece];
+        p.failed |= !ok;
+        p.left -= 1;
+        if p.left > 0 {
+            return;
+        }
+        match p.stage.expect("a piece with I/O in flight has a stage") {
+            Stage::ReadData | Stage::WriteFill => self.data_arrived(piece),
+            Stage::WriteInPlace => self.in_place_done(piece),
+            Stage::WriteFresh => self.fresh_done(piece),
+            Stage::WriteStream => self.stream_done(piece),
+            other => unreachable!("a piece does no I/O of its own in stage {other:?}"),
+        }
+    }
+
+    /// Gives back the buffers that the engine took for the piece.
+    pub(crate) fn drop_piece_buffers(&mut self, piece: &Piece) {
+        let own = piece.buf.filter(|_| piece.kind == PieceKind::Zero);
+        for buf in piece.fill.iter().copied().chain(own) {
+            self.arena.free(buf);
+            self.wanted.wake = true;
+        }
+    }
+
+    /// A block-sized buffer of the engine's own; when there is none the piece is blocked until there is.
+    pub(crate) fn block_buffer(&mut self, piece: u32) -> Option<Buf> {
+        let buf = self.arena.alloc(Pool::Background, BLOCK_BYTES);
+        if buf.is_none() {
+            self.block_piece(piece);
+        }
+        buf
+    }
+}

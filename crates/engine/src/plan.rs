@@ -1,0 +1,179 @@
+//! Chooses what the mover does next: free the zone's tail, then place chunks by heat.
+//!
+//! Destage drains the oldest part of the zone in the order of the homes on the slow device. Sorting
+//! the whole zone would free no segment until nearly all of it is written.
+
+use crate::arena::Arena;
+use crate::engine::Engine;
+use crate::landed::ZoneBlock;
+use crate::moves::{Destination, MAX_BATCHES, Move};
+use crate::policy::{Touch, View};
+use crate::units::*;
+
+/// One part in this many of the zone is drained in one plan.
+const TAIL_SHARE: usize = 8;
+/// Segments looked at for one plan at most, so that planning stays a short call.
+const MAX_PLAN_SEGMENTS: usize = 16;
+/// Pause after a batch that could move nothing, ns.
+const BARREN_PAUSE_NS: u64 = 5 * Nanos::MS;
+/// Pause after the policy had nothing to move, ns.
+const NO_MOVES_PAUSE_NS: u64 = Nanos::SECOND;
+/// Batches that fail on the devices in a row before clients that wait for space get an error.
+const BARREN_LIMIT: u32 = 8;
+/// Chunks that a busy volume places in one batch: short enough to be pre-empted soon.
+const BUSY_BATCH: usize = 8;
+/// Checksums of one batch may fill the list of recent ones up to one part in this many.
+const SUMS_SHARE: usize = 2;
+
+/// The plan for the zone's tail, and when the next batches may begin.
+#[derive(Default)]
+pub struct Planner {
+    tail: Vec<Chunk>,
+    next_destage: Nanos,
+    next_place: Nanos,
+    /// The policy had nothing to move when it was last asked.
+    nothing_to_place: bool,
+}
+
+impl<A: Arena> Engine<A> {
+    /// A client touched the piece's chunk.
+    pub(crate) fn touched(&mut self, piece: u32, write: bool) {
+        let p = &self.pieces[piece];
+        let stream = self.requests[p.request].stream_bytes >= 1 << 20;
+        let on_fast = self.state.map.home(p.chunk).is_some_and(|h| h.tier == FAST);
+        self.policy.touch(Touch { chunk: p.chunk, write, stream, on_fast }, self.now);
+    }
+
+    fn is_idle(&self) -> bool {
+        self.requests.is_empty() && self.now.since(self.last_client) >= self.tuning.idle_after_ns
+    }
+
+    fn zone_is_half_full(&self) -> bool {
+        self.state.zone.chain.len() * 2 > self.state.zone.len() as usize
+    }
+
+    fn destage_is_due(&self) -> bool {
+        self.landing_is_starved() || self.zone_is_half_full() || self.is_idle()
+    }
+
+    pub(crate) fn pump_moves(&mut self) {
+        if self.read_only || self.shutdown.began() {
+            return;
+        }
+        if !self.mover.is_busy(true) && self.destage_is_due() && self.now >= self.mover.planner.next_destage {
+            self.destage();
+        }
+        let idle = self.is_idle();
+        if !self.mover.is_busy(false)
+            && self.policy.has_work(self.slots[0].free())
+            && (idle || self.now >= self.mover.planner.next_place)
+            && self.sums_have_room()
+        {
+            self.place(idle);
+        }
+    }
+
+    fn sums_have_room(&mut self) -> bool {
+        let batch = self.tuning.batch_chunks.min(BUSY_BATCH) * self.state.geo.blocks_per_chunk() as usize;
+        let room = self.state.sums.recent() + batch <= self.state.sums.limit / SUMS_SHARE
+            || self.state.sums.recent() == 0;
+        self.wanted.checkpoint |= !room;
+        room
+    }
+
+    fn destage(&mut self) {
+        if self.state.landed.len() == 0 {
+            // Only records fill the chain: a checkpoint frees it.
+            self.wanted.checkpoint |= self.zone_is_half_full() || self.landing_is_starved();
+            return;
+        }
+        if self.mover.barren >= BARREN_LIMIT && self.landing_is_starved() {
+            self.mover.barren = 0;
+            self.event("the landing zone is full and cannot be emptied: waiting writes fail".into());
+            self.fail_log_jobs();
+            return;
+        }
+        if !self.sums_have_room() {
+            return;
+        }
+        if self.mover.planner.tail.is_empty() {
+            self.plan_tail();
+        }
+        let n = self.mover.planner.tail.len().min(self.tuning.batch_chunks);
+        let tail = &mut self.mover.planner.tail;
+        let moves: Vec<Move> = tail
+            .split_off(tail.len() - n)
+            .into_iter()
+            .map(|chunk| Move { chunk, to: Destination::Merge })
+            .collect();
+        self.wanted.checkpoint |= self.mover.planner.tail.is_empty();
+        if !moves.is_empty() {
+            self.start_batch(&moves, true);
+        }
+    }
+
+    /// Collects the chunks with landed blocks in the oldest segments, last ones first.
+    fn plan_tail(&mut self) {
+        let zone = &self.state.zone;
+        let segments = (zone.len() as usize / TAIL_SHARE).clamp(1, MAX_PLAN_SEGMENTS);
+        let mut chunks = Vec::new();
+        let live = zone.chain.iter().filter(|p| zone.get(**p).live > 0).take(segments);
+        for place in live {
+            for block in 1..self.state.geo.area_blocks() {
+                let z: ZoneBlock = zone.zone_block(*place, block);
+                chunks.extend(self.state.landed.owner(z).map(|b| self.state.map.split(b).0));
+            }
+        }
+        let map = &self.state.map;
+        chunks.sort_unstable_by_key(|c| std::cmp::Reverse((map.home(*c).map(|h| (h.tier, h.slot)), *c)));
+        chunks.dedup();
+        self.mover.planner.tail = chunks;
+    }
+
+    fn place(&mut self, idle: bool) {
+        let budget = if idle { self.tuning.batch_chunks.min(2 * BUSY_BATCH) } else { BUSY_BATCH };
+        let view = View { map: &self.state.map, slots: &self.slots };
+        let moves = self.policy.plan(self.now, &view, budget, idle);
+        if moves.is_empty() {
+            self.mover.planner.next_place = self.now.after(NO_MOVES_PAUSE_NS);
+            self.mover.planner.nothing_to_place = true;
+        } else {
+            self.mover.planner.nothing_to_place = false;
+            self.start_batch(&moves, false);
+        }
+    }
+
+    /// A batch has ended: when busy, pause in proportion to what it took.
+    pub(crate) fn batch_ended(&mut self, frees_zone: bool, took_ns: u64, moved: bool) {
+        let planner = &mut self.mover.planner;
+        if frees_zone {
+            if !moved {
+                planner.next_destage = self.now.after(BARREN_PAUSE_NS);
+                self.wanted.commit = self.pending.len() > 0 || self.gate.leaving() > 0;
+            }
+        } else {
+            let pause = took_ns.saturating_mul(u64::from(self.tuning.busy_share.max(1) - 1));
+            planner.next_place = self.now.after(pause.max(if moved { 0 } else { BARREN_PAUSE_NS }));
+        }
+    }
+
+    /// When the mover wants to be called again.
+    pub(crate) fn move_deadline(&self) -> Option<Nanos> {
+        if self.read_only || self.shutdown.began() {
+            return None;
+        }
+        let idle_at = self.last_client.after(self.tuning.idle_after_ns);
+        let p = &self.mover.planner;
+        let mut times: [Option<Nanos>; MAX_BATCHES] = [None; MAX_BATCHES];
+        if self.state.landed.len() > 0 && !self.mover.is_busy(true) && self.requests.is_empty() {
+            times[0] = Some(idle_at.max(p.next_destage));
+        } else if self.landing_is_starved() && !self.mover.is_busy(true) {
+            times[0] = Some(p.next_destage);
+        }
+        if self.policy.has_work(self.slots[0].free()) && !self.mover.is_busy(false) {
+            times[1] =
+                Some(if p.nothing_to_place { p.next_place } else { p.next_place.min(idle_at.max(self.now)) });
+        }
+        times.into_iter().flatten().filter(|t| *t > self.now).min()
+    }
+}

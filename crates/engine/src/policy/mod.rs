@@ -1,0 +1,56 @@
+//! Placement: which chunks belong on which tier. Pure: it is told what is touched and asked for moves.
+
+mod first;
+
+pub use first::FirstPolicy;
+
+use crate::map::Map;
+use crate::moves::Move;
+use crate::slots::Slots;
+use crate::units::*;
+
+/// Where the first write to a chunk without a home goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FirstWrite {
+    /// Into a fresh fast slot.
+    Fast,
+    /// Elsewhere: it lands or streams.
+    Elsewhere,
+}
+
+/// One touch of a chunk by a client.
+#[derive(Clone, Copy, Debug)]
+pub struct Touch {
+    /// The chunk.
+    pub chunk: Chunk,
+    /// A write, not a read.
+    pub write: bool,
+    /// Part of a long sequential stream: a film or a backup, not a sign of heat.
+    pub stream: bool,
+    /// Whether its home is on the fast tier.
+    pub on_fast: bool,
+}
+
+/// What a policy may look at when it plans.
+pub struct View<'a> {
+    /// Homes.
+    pub map: &'a Map,
+    /// Slots by tier.
+    pub slots: &'a [Slots; 2],
+}
+
+/// A placement policy.
+pub trait Policy {
+    /// A client touched a chunk.
+    fn touch(&mut self, touch: Touch, now: Nanos);
+    /// Where the first write of `bytes` to a chunk without a home goes.
+    fn first_write(&self, bytes: u32, fast_free: u32) -> FirstWrite;
+    /// Whether landed blocks of a chunk without a home are to be given a fast one.
+    fn settles_fast(&self, fast_free: u32) -> bool;
+    /// Up to `budget` moves that are worth making now.
+    fn plan(&mut self, now: Nanos, view: &View<'_>, budget: usize, idle: bool) -> Vec<Move>;
+    /// Whether [`Policy::plan`] may have something to do.
+    fn has_work(&self, fast_free: u32) -> bool;
+    /// Bytes of RAM.
+    fn ram_bytes(&self) -> u64;
+}

@@ -1,0 +1,266 @@
+//! Reads: look each block up, read runs from where they are, verify.
+
+use crate::action::{Action, Class, RequestError};
+use crate::arena::{Arena, Buf};
+use crate::bugs::{Bug, planted};
+use crate::coverage::Stage;
+use crate::engine::{Engine, Owner};
+use crate::landed::ZoneBlock;
+use crate::piece::{Extent, PieceKind, Source};
+use crate::sums::Lookup;
+use crate::units::*;
+use smallvec::SmallVec;
+
+enum Verdict {
+    Good,
+    NeedPage(u32),
+    Mismatch(Tier, u64),
+}
+
+impl<A: Arena> Engine<A> {
+    pub(crate) fn read_piece(&mut self, piece: u32) {
+        let p = &self.pieces[piece];
+        let (chunk, first, count) = (p.chunk, p.first, p.count);
+        let buf = p.buf.expect("a read has its buffer");
+        let mut extents = SmallVec::new();
+        self.locate(chunk, first, count, buf, &mut extents);
+        self.set_stage(piece, Stage::ReadData);
+        self.fetch(piece, extents);
+    }
+
+    /// Where a block's newest copy is.
+    pub(crate) fn source(&self, chunk: Chunk, block: u32) -> Source {
+        let map = &self.state.map;
+        let pending = if map.is_pending(chunk) { self.pending.get(chunk) } else { None };
+        if map.may_be_landed(chunk)
+            && let Some(z) = self.state.landed.get(map.join(chunk, block))
+            && pending
+                .is_none_or(|p| p.written.or(p.flushing).is_empty() || self.state.zone.pos_of(z) >= p.ends)
+        {
+            return if self.state.landed.is_bad(z) { Source::Bad } else { Source::Landed(z) };
+        }
+        if let Some(p) = pending.filter(|p| p.written.has(block) || p.flushing.has(block)) {
+            return Source::Slot(p.home);
+        }
+        match map.home(chunk) {
+            Some(home) if map.is_valid(chunk, block) => Source::Slot(home),
+            _ => Source::Zero,
+        }
+    }
+
+    /// The sources of blocks `[first, first + count)` as runs, to be read into `buf`.
+    pub(crate) fn locate(
+        &self,
+        chunk: Chunk,
+        first: u32,
+        count: u32,
+        buf: Buf,
+        extents: &mut SmallVec<[Extent; 2]>,
+    ) {
+        let mut run: Option<Extent> = None;
+        for i in 0..count {
+            let source = self.source(chunk, first + i);
+            match &mut run {
+                Some(e) if follows(e, source) => e.count += 1,
+                _ => {
+                    extents.extend(run.map(|e| close(e, first, buf)));
+                    run = Some(Extent { source, first: first + i, count: 1, buf });
+                }
+            }
+        }
+        extents.extend(run.map(|e| close(e, first, buf)));
+    }
+
+    /// Reads the extents; what they refer to stays in place until they are verified.
+    pub(crate) fn fetch(&mut self, piece: u32, extents: SmallVec<[Extent; 2]>) {
+        self.pieces[piece].left = 1;
+        for e in &extents {
+            match e.source {
+                Source::Zero => self.arena.zero(e.buf),
+                Source::Bad => self.pieces[piece].failed = true,
+                Source::Landed(z) => {
+                    let place = self.state.zone.place_of(z);
+                    self.state.zone.get_mut(place).pins += 1;
+                    self.issue_read(piece, FAST, self.state.zone.offset_of(z), e.buf);
+                }
+                Source::Slot(home) => {
+                    self.slots[usize::from(home.tier.0)].pin(home.slot);
+                    let at = self.state.geo.slot_at(home) + u64::from(e.first) * u64::from(BLOCK_BYTES);
+                    self.issue_read(piece, home.tier, at, e.buf);
+                }
+            }
+        }
+        self.pieces[piece].extents = extents;
+        self.piece_io_done(piece, true);
+    }
+
+    fn issue_read(&mut self, piece: u32, device: Tier, offset: u64, buf: Buf) {
+        self.pieces[piece].left += 1;
+        let token = self.tokens.issue(Owner::Piece(piece));
+        self.out.push_back(Action::Read { device, offset, buf, token, class: Class::Foreground });
+    }
+
+    /// Everything has been read, or checksums that were missing have come: verify and go on.
+    pub(crate) fn data_arrived(&mut self, piece: u32) {
+        let filling = self.pieces[piece].kind != PieceKind::Read;
+        if self.pieces[piece].failed {
+            self.report_unreadable(piece);
+            self.unpin(piece);
+            return self.finish_piece(piece, Err(RequestError::Io));
+        }
+        match self.verify(piece) {
+            Verdict::NeedPage(page) => {
+                self.set_stage(piece, Stage::ReadChecksums);
+                self.load_sum_page(page, piece);
+            }
+            Verdict::Mismatch(tier, offset) => {
+                self.unpin(piece);
+                self.mismatch(piece, tier, offset);
+            }
+            Verdict::Good => {
+                self.unpin(piece);
+                if filling {
+                    self.filled(piece);
+                } else {
+                    self.count_read(piece);
+                    self.finish_piece(piece, Ok(()));
+                }
+            }
+        }
+    }
+
+    /// A page of checksums came, or could not be read.
+    pub(crate) fn checksums_arrived(&mut self, piece: u32, ok: bool) {
+        self.pieces[piece].failed |= !ok;
+        let filling = self.pieces[piece].kind != PieceKind::Read;
+        self.set_stage(piece, if filling { Stage::WriteFill } else { Stage::ReadData });
+        self.data_arrived(piece);
+    }
+
+    fn verify(&mut self, piece: u32) -> Verdict {
+        for i in 0..self.pieces[piece].extents.len() {
+            let e = self.pieces[piece].extents[i];
+            let chunk = self.pieces[piece].chunk;
+            for k in 0..e.count {
+                let (expected, tier, at) = match e.source {
+                    Source::Landed(z) => {
+                        let z = ZoneBlock(z.0 + k);
+                        (Lookup::Known(self.state.landed.sum(z)), FAST, self.state.zone.offset_of(z))
+                    }
+                    Source::Slot(home) if home.tier == SLOW => {
+                        let at =
+                            self.state.geo.slot_at(home) + u64::from(e.first + k) * u64::from(BLOCK_BYTES);
+                        (self.slow_sum(chunk, home, e.first + k), SLOW, at)
+                    }
+                    _ => continue,
+                };
+                match expected {
+                    Lookup::InPage(page) => return Verdict::NeedPage(page),
+                    Lookup::Known(sum) => {
+                        let block = e.buf.slice(k * BLOCK_BYTES, BLOCK_BYTES);
+                        if self.arena.crc32c(block) != sum && !planted(Bug::ChecksumNotVerified) {
+                            return Verdict::Mismatch(tier, at);
+                        }
+                    }
+                }
+            }
+        }
+        Verdict::Good
+    }
+
+    /// The checksum of a block in a slow slot, which a stream may have written that no record shows yet.
+    pub(crate) fn slow_sum(&mut self, chunk: Chunk, home: Home, block: u32) -> Lookup {
+        if let Some(p) = self.pending.get(chunk).filter(|p| p.home == home && p.shown().has(block)) {
+            return Lookup::Known(p.sums[block as usize]);
+        }
+        self.state.sums.get(home.slot, block)
+    }
+
+    /// On a mismatch the block is looked up and read again once: it may have moved, or the transfer was bad.
+    fn mismatch(&mut self, piece: u32, tier: Tier, offset: u64) {
+        let name = &self.names[usize::from(tier.0)];
+        if self.pieces[piece].again {
+            self.event(format!("{name}: the block at byte {offset} does not match its checksum"));
+            return self.finish_piece(piece, Err(RequestError::Io));
+        }
+        self.pieces[piece].again = true;
+        match self.pieces[piece].kind {
+            PieceKind::Read => self.read_piece(piece),
+            _ => self.refill(piece),
+        }
+    }
+
+    fn report_unreadable(&mut self, piece: u32) {
+        let p = &self.pieces[piece];
+        let offset = (u64::from(p.chunk.0)) * u64::from(self.state.geo.chunk_bytes)
+            + u64::from(p.first) * u64::from(BLOCK_BYTES);
+        let sources: Vec<String> = p.extents.iter().filter_map(|e| self.describe(e)).collect();
+        self.event(format!("volume byte {offset}: cannot be read ({})", sources.join(", ")));
+    }
+
+    fn describe(&self, e: &Extent) -> Option<String> {
+        match e.source {
+            Source::Zero => None,
+            Source::Bad => Some("its newest copy was lost earlier".into()),
+            Source::Landed(z) => Some(format!("{} at byte {}", self.names[0], self.state.zone.offset_of(z))),
+            Source::Slot(home) => {
+                let at = self.state.geo.slot_at(home) + u64::from(e.first) * u64::from(BLOCK_BYTES);
+                Some(format!("{} at byte {at}", self.names[usize::from(home.tier.0)]))
+            }
+        }
+    }
+
+    fn unpin(&mut self, piece: u32) {
+        let extents = std::mem::take(&mut self.pieces[piece].extents);
+        for e in &extents {
+            match e.source {
+                Source::Landed(z) => self.unpin_landed(z),
+                Source::Slot(home) => self.unpin_slot(home),
+                Source::Zero | Source::Bad => {}
+            }
+        }
+        self.pieces[piece].extents = extents;
+    }
+
+    pub(crate) fn unpin_landed(&mut self, z: ZoneBlock) {
+        let place = self.state.zone.place_of(z);
+        let segment = self.state.zone.get_mut(place);
+        segment.pins -= 1;
+        if segment.pins == 0 {
+            self.state.zone.recycle();
+        }
+    }
+
+    pub(crate) fn unpin_slot(&mut self, home: Home) {
+        let slots = &mut self.slots[usize::from(home.tier.0)];
+        slots.unpin(home.slot);
+        if self.gate.leaving() > 0 {
+            self.release_slots();
+        }
+    }
+
+    fn count_read(&mut self, piece: u32) {
+        let p = &self.pieces[piece];
+        for e in &p.extents {
+            let tier = match e.source {
+                Source::Landed(_) => FAST,
+                Source::Slot(home) => home.tier,
+                Source::Zero | Source::Bad => continue,
+            };
+            self.stats.read_bytes[usize::from(tier.0)] += u64::from(e.count) * u64::from(BLOCK_BYTES);
+        }
+        self.touched(piece, false);
+    }
+}
+
+/// Whether a block from `source` continues the run.
+fn follows(e: &Extent, source: Source) -> bool {
+    match (e.source, source) {
+        (Source::Landed(z), Source::Landed(next)) => z.0 + e.count == next.0,
+        (a, b) => a == b,
+    }
+}
+
+fn close(e: Extent, first: u32, buf: Buf) -> Extent {
+    Extent { buf: buf.slice((e.first - first) * BLOCK_BYTES, e.count * BLOCK_BYTES), ..e }
+}

@@ -1,0 +1,257 @@
+//! Reads a volume's state: superblocks, checkpoint, log. Writes nothing; opening and the check share it.
+
+use crate::arena::{Arena, Pool};
+use crate::bugs::{Bug, planted};
+use crate::checkpoint::{places_blocks, unpack_places};
+use crate::coverage::Stage;
+use crate::format::codec::Get;
+use crate::format::geometry::HEADERS_AT;
+use crate::format::header::CheckpointHeader;
+use crate::format::page::{self, LIST_ENTRY_BYTES, PageKind};
+use crate::format::superblock::{Found, OpenState, Superblock};
+use crate::format::{FORMAT, Id, id_text};
+use crate::open::no_memory;
+use crate::options::{DeviceInfo, OpenError, OpenOptions};
+use crate::state::State;
+use crate::task::TaskIo;
+use crate::units::*;
+
+const BLOCK: u64 = BLOCK_BYTES as u64;
+/// Blocks read in one go.
+const READ_BLOCKS: u32 = 16;
+
+/// A way to the devices of a volume that is being read.
+pub struct Reader<A> {
+    pub(crate) io: TaskIo<A>,
+    pub(crate) devices: Vec<DeviceInfo>,
+}
+
+/// What was read.
+pub struct Recovered {
+    /// The superblocks, in tier order.
+    pub superblocks: [Superblock; 2],
+    /// The checkpoint that recovery began from.
+    pub header: CheckpointHeader,
+    /// Where its pages lie.
+    pub places: Vec<u8>,
+    /// Everything the log said, applied.
+    pub state: State,
+    /// The log's end.
+    pub log: crate::replay::LogEnd,
+}
+
+impl<A: Arena> Reader<A> {
+    /// Flushes, so that nothing read can vanish; then reads all there is.
+    pub async fn recover(&self, options: &OpenOptions, flush: bool) -> Result<Recovered, OpenError> {
+        if flush {
+            self.io.stage(Stage::OpenFlush);
+            for tier in [FAST, SLOW] {
+                self.io.flush(tier).await.map_err(|e| self.device_error(tier, 0, e.errno))?;
+            }
+        }
+        self.io.stage(Stage::OpenSuperblocks);
+        let superblocks = self.superblocks(options.volume_id).await?;
+        let geo = superblocks[0].geometry.clone();
+        let mut state = State::new(geo, &options.tuning);
+        self.io.stage(Stage::OpenCheckpoint);
+        let volume = superblocks[0].volume;
+        let header = self.header(&volume).await?;
+        let places = self.root(&volume, &header, &mut state).await?;
+        self.map(&volume, &places, &mut state).await?;
+        self.io.stage(Stage::OpenReplay);
+        let log = self.replay(&volume, &header, &mut state).await?;
+        Ok(Recovered { superblocks, header, places, state, log })
+    }
+
+    pub(crate) fn device_error(&self, tier: Tier, offset: u64, errno: i32) -> OpenError {
+        OpenError::Device { device: self.name(tier), offset, errno }
+    }
+
+    pub(crate) fn corrupt(&self, tier: Tier, offset: u64, what: impl Into<String>) -> OpenError {
+        OpenError::Corrupt { device: self.name(tier), offset, what: what.into() }
+    }
+
+    fn name(&self, tier: Tier) -> String {
+        self.devices[usize::from(tier.0)].name.clone()
+    }
+
+    /// Reads blocks and works on their bytes.
+    pub(crate) async fn blocks<R>(
+        &self,
+        tier: Tier,
+        offset: u64,
+        count: u32,
+        f: impl FnOnce(&[u8]) -> R,
+    ) -> Result<R, OpenError> {
+        let buf = self.io.alloc(Pool::Meta, count * BLOCK_BYTES).ok_or_else(no_memory)?;
+        let read = self.io.read(tier, offset, buf).await;
+        let result = read.map(|()| self.io.with(|a| f(a.bytes(buf))));
+        self.io.free(buf);
+        result.map_err(|e| self.device_error(tier, offset, e.errno))
+    }
+
+    async fn superblocks(&self, expected: Option<Id>) -> Result<[Superblock; 2], OpenError> {
+        let fast = self.superblock(FAST).await?;
+        let slow = self.superblock(SLOW).await?;
+        let wanted = expected.unwrap_or(fast.volume);
+        for (tier, found) in [(FAST, &fast), (SLOW, &slow)] {
+            let device = self.name(tier);
+            if found.volume != wanted {
+                return Err(OpenError::OtherVolume { device, found: id_text(&found.volume) });
+            }
+            if found.tier != tier {
+                return Err(OpenError::Swapped { device, found: found.tier.0, expected: tier.0 });
+            }
+        }
+        for (tier, found) in [(FAST, &fast), (SLOW, &slow)] {
+            let need_bytes = found.geometry.device_bytes[usize::from(tier.0)];
+            let have_bytes = self.devices[usize::from(tier.0)].size_bytes;
+            if have_bytes < need_bytes {
+                return Err(OpenError::Shrunk { device: self.name(tier), have_bytes, need_bytes });
+            }
+        }
+        // Opening raises the fast device first: one step ahead, and only while it says so.
+        let raising = fast.state == OpenState::Raising && fast.generation.0 == slow.generation.0 + 1;
+        if fast.generation != slow.generation && !raising {
+            let (tier, found, expected) = if fast.generation < slow.generation {
+                (FAST, fast.generation.0, slow.generation.0)
+            } else {
+                (SLOW, slow.generation.0, fast.generation.0)
+            };
+            return Err(OpenError::OtherGeneration { device: self.name(tier), found, expected });
+        }
+        Ok([fast, slow])
+    }
+
+    /// The newer of a device's two superblocks.
+    async fn superblock(&self, tier: Tier) -> Result<Superblock, OpenError> {
+        let device = self.name(tier);
+        let size = self.devices[usize::from(tier.0)].size_bytes;
+        if size < 64 * BLOCK {
+            return Err(OpenError::NotOurs { device });
+        }
+        let first = self.blocks(tier, 0, 1, |b| Superblock::decode(b, 0)).await?;
+        let second_at = match &first {
+            Found::Valid(s) => {
+                s.geometry.device_bytes.get(usize::from(s.tier.0)).map_or(0, |b| b.saturating_sub(BLOCK))
+            }
+            _ => size / BLOCK * BLOCK - BLOCK,
+        };
+        // On a device that shrank the second one is gone; the first says so.
+        let second = if second_at + BLOCK <= size {
+            self.blocks(tier, second_at, 1, |b| Superblock::decode(b, second_at)).await?
+        } else {
+            Found::Nothing
+        };
+        match (first, second) {
+            (Found::Valid(a), Found::Valid(b)) => Ok(if b.generation > a.generation { *b } else { *a }),
+            (Found::Newer(found), _) | (_, Found::Newer(found)) => {
+                Err(OpenError::NewerFormat { device, found, known: FORMAT })
+            }
+            (Found::Valid(s), Found::Nothing) | (Found::Nothing, Found::Valid(s)) => Ok(*s),
+            (Found::Nothing, Found::Nothing) => Err(OpenError::NotOurs { device }),
+        }
+    }
+
+    async fn header(&self, volume: &Id) -> Result<CheckpointHeader, OpenError> {
+        let mut newest: Option<CheckpointHeader> = None;
+        for place in 0..2 {
+            let found = self
+                .blocks(FAST, HEADERS_AT + place * BLOCK, 1, |b| CheckpointHeader::decode(b, volume, place))
+                .await?;
+            if let Some(header) = found
+                && newest.as_ref().is_none_or(|n| n.number < header.number)
+            {
+                newest = Some(header);
+            }
+        }
+        newest.ok_or_else(|| self.corrupt(FAST, HEADERS_AT, "no valid checkpoint header"))
+    }
+
+    /// Reads the root: where pages lie, and the recent checksums.
+    async fn root(
+        &self,
+        volume: &Id,
+        header: &CheckpointHeader,
+        state: &mut State,
+    ) -> Result<Vec<u8>, OpenError> {
+        let geo = &state.geo;
+        if header.root_blocks == 0 {
+            return Ok(vec![0; geo.pages() as usize]);
+        }
+        let at = geo.roots_at[(header.number % 2) as usize];
+        let bad = |what: &str| self.corrupt(FAST, at, what);
+        if header.root_blocks > geo.root_blocks || header.list_entries > geo.list_entries {
+            return Err(bad("the checkpoint names a root that is too large"));
+        }
+        let mut payload = Vec::new();
+        let mut places = Vec::new();
+        let places_end = places_blocks(geo);
+        for block in 0..header.root_blocks {
+            let offset = at + u64::from(block) * BLOCK;
+            let bytes = self
+                .blocks(FAST, offset, 1, |b| {
+                    page::decode(b, PageKind::Root, volume, u64::from(block), Some(header.number))
+                        .map(<[u8]>::to_vec)
+                })
+                .await?
+                .ok_or_else(|| self.corrupt(FAST, offset, "a block of the checkpoint's root is not valid"))?;
+            payload.extend_from_slice(&bytes);
+            if block + 1 == places_end {
+                places =
+                    unpack_places(&payload, geo.pages()).ok_or_else(|| bad("page places are malformed"))?;
+                payload.clear();
+            }
+        }
+        if places.is_empty() || payload.len() < header.list_entries as usize * LIST_ENTRY_BYTES {
+            return Err(bad("the checkpoint's root is too short"));
+        }
+        let mut get = Get(&payload);
+        while let (Some(index), Some(sum)) = (get.u64(), get.u32()) {
+            state.sums.note_listed(index, sum);
+        }
+        Ok(places)
+    }
+
+    async fn map(&self, volume: &Id, places: &[u8], state: &mut State) -> Result<(), OpenError> {
+        let mut page = 0;
+        while page < state.geo.map_pages {
+            // Both places of neighbouring pages lie together: one read brings several pages.
+            let count = (READ_BLOCKS / 2).min(state.geo.map_pages - page);
+            if places[page as usize..(page + count) as usize].iter().all(|p| *p == 0) {
+                page += count;
+                continue;
+            }
+            let offset = state.geo.page_at(page, 0);
+            let geo = state.geo.clone();
+            let bad = self
+                .blocks(FAST, offset, count * 2, |bytes| {
+                    (page..page + count).find(|p| {
+                        let place = places[*p as usize];
+                        let at = (((p - page) * 2 + u32::from(place.max(1)) - 1) * BLOCK_BYTES) as usize;
+                        place != 0
+                            && !page::decode(
+                                &bytes[at..at + BLOCK as usize],
+                                PageKind::Map,
+                                volume,
+                                u64::from(*p),
+                                None,
+                            )
+                            .is_some_and(|payload| state.map.load_page(&geo, *p, payload))
+                    })
+                })
+                .await?;
+            if let Some(bad) = bad {
+                let offset = state.geo.page_at(bad, places[bad as usize] - 1);
+                return Err(self.corrupt(FAST, offset, "a page of the map is not valid"));
+            }
+            page += count;
+        }
+        Ok(())
+    }
+}
+
+/// Whether a planted bug accepts what the rules refuse.
+pub(crate) fn accepts(bug: Bug) -> bool {
+    planted(bug)
+}

@@ -1,0 +1,330 @@
+//! Replays the log: follows the chain of segments from the checkpoint's tail, never searches.
+//!
+//! A group that is not valid is the log's end, but only behind the last group known durable; before
+//! it, it is corruption, and is reported.
+
+use crate::arena::{Arena, Buf, Pool};
+use crate::bugs::Bug;
+use crate::format::Id;
+use crate::format::codec::Get;
+use crate::format::header::CheckpointHeader;
+use crate::format::log::{GroupHeader, Index, Record, SegmentHeader};
+use crate::open::no_memory;
+use crate::options::OpenError;
+use crate::recovery::{Reader, accepts};
+use crate::state::State;
+use crate::units::*;
+use crate::zone::Place;
+
+/// Where the log ends.
+#[derive(Clone, Copy, Debug)]
+pub struct LogEnd {
+    /// Its last segment.
+    pub place: Place,
+    /// The next free block there; the segment's length when it is full.
+    pub cursor: u32,
+    /// The last good group.
+    pub last: Seq,
+}
+
+struct Walk<'a> {
+    volume: &'a Id,
+    header: &'a CheckpointHeader,
+    durable: Seq,
+    epoch: Generation,
+    last: Seq,
+}
+
+/// A group found in a segment.
+struct Found {
+    header: GroupHeader,
+    records: std::ops::Range<usize>,
+    blocks: u32,
+}
+
+impl<A: Arena> Reader<A> {
+    pub(crate) async fn replay(
+        &self,
+        volume: &Id,
+        header: &CheckpointHeader,
+        state: &mut State,
+    ) -> Result<LogEnd, OpenError> {
+        let first = Seq(header.tail_first.0.saturating_sub(1));
+        let mut walk = Walk { volume, header, durable: header.durable, epoch: Generation(0), last: first };
+        let tail = state
+            .zone
+            .place(header.tail_area)
+            .ok_or_else(|| self.corrupt(FAST, 0, "the checkpoint names a tail outside the landing zone"))?;
+        let mut segment =
+            self.segment(volume, state, tail).await?.filter(|s| s.ordinal == header.tail_ordinal);
+        let mut end = LogEnd { place: tail, cursor: 0, last: first };
+        let mut place = tail;
+        while let Some(s) = segment {
+            let next_place =
+                state.zone.place(s.successor).filter(|p| !state.zone.chain.contains(p) && *p != place);
+            let next_place = next_place.ok_or_else(|| {
+                self.corrupt(FAST, state.zone.offset(place, 0), "a segment names no valid successor")
+            })?;
+            state.zone.chain.push_back(place);
+            let own = state.zone.get_mut(place);
+            (own.ordinal, own.first, own.last) = (s.ordinal, s.first, walk.last);
+            own.successor = next_place;
+            walk.epoch = walk.epoch.max(s.epoch);
+            walk.durable = walk.durable.max(s.durable);
+            let next = self.segment(volume, state, next_place).await?;
+            let next = next.filter(|n| n.ordinal == s.ordinal + 1);
+            end = self.walk_segment(&mut walk, state, place, next).await?;
+            state.zone.get_mut(place).last = walk.last;
+            // A successor of an epoch before the last group's was lost in a crash before this one.
+            segment = next.filter(|n| n.epoch >= walk.epoch && n.first.0 == walk.last.0 + 1);
+            if let Some(n) = next.filter(|n| n.epoch >= walk.epoch && segment.is_none()) {
+                walk.durable = walk.durable.max(n.durable);
+            }
+            place = next_place;
+        }
+        if state.zone.chain.is_empty() {
+            let at = state.zone.offset(tail, 0);
+            return Err(self.corrupt(FAST, at, "the log segment that the checkpoint names is not valid"));
+        }
+        if walk.last < walk.durable.min(Seq(u64::MAX)) {
+            let at = state.zone.offset(end.place, end.cursor.min(state.geo.area_blocks() - 1));
+            let what = format!("log group {} was durable and is not valid", walk.last.0 + 1);
+            return Err(self.corrupt(FAST, at, what));
+        }
+        Ok(end)
+    }
+
+    async fn segment(
+        &self,
+        volume: &Id,
+        state: &State,
+        place: Place,
+    ) -> Result<Option<SegmentHeader>, OpenError> {
+        let area = state.zone.area(place);
+        self.blocks(FAST, state.zone.offset(place, 0), 1, |b| SegmentHeader::decode(b, volume, area)).await
+    }
+
+    async fn walk_segment(
+        &self,
+        walk: &mut Walk<'_>,
+        state: &mut State,
+        place: Place,
+        next: Option<SegmentHeader>,
+    ) -> Result<LogEnd, OpenError> {
+        if let Some(index) = self.index(walk, state, place).await? {
+            return self.apply_index(walk, state, place, &index);
+        }
+        let area_bytes = state.geo.area_bytes;
+        let buf = self.io.alloc(Pool::Log, area_bytes).ok_or_else(no_memory)?;
+        let offset = state.zone.offset(place, 0);
+        let read = self.io.read(FAST, offset, buf).await;
+        let result = match read {
+            Ok(()) => self.apply_groups(walk, state, place, next, buf),
+            Err(e) => Err(self.device_error(FAST, offset, e.errno)),
+        };
+        self.io.free(buf);
+        result
+    }
+
+    /// The index of a sealed segment: it was written when all its groups were durable.
+    async fn index(&self, walk: &Walk<'_>, state: &State, place: Place) -> Result<Option<Index>, OpenError> {
+        let ordinal = state.zone.get(place).ordinal;
+        let end = state.geo.area_blocks();
+        let trailer = state.zone.offset(place, end - 1);
+        let body = self.blocks(FAST, trailer, 1, |b| Index::decode_trailer(b, walk.volume, ordinal)).await?;
+        let Some(body) = body.filter(|n| *n + 1 < end) else { return Ok(None) };
+        let at = state.zone.offset(place, end - 1 - body);
+        let buf = self.io.alloc(Pool::Log, body * BLOCK_BYTES).ok_or_else(no_memory)?;
+        let read = self.io.read(FAST, at, buf).await;
+        let index = read.map(|()| self.io.with(|a| Index::decode(a.bytes(buf), walk.volume, ordinal)));
+        self.io.free(buf);
+        let index = index.map_err(|e| self.device_error(FAST, at, e.errno))?;
+        Ok(index.filter(|i| i.epoch >= walk.epoch))
+    }
+
+    fn apply_index(
+        &self,
+        walk: &mut Walk<'_>,
+        state: &mut State,
+        place: Place,
+        index: &Index,
+    ) -> Result<LogEnd, OpenError> {
+        let bad = |s: &State| {
+            self.corrupt(
+                FAST,
+                s.zone.offset(place, s.geo.area_blocks() - 1),
+                "a segment's index is malformed",
+            )
+        };
+        for group in index.groups() {
+            let (seq, offset, header_blocks, records) = group.ok_or_else(|| bad(state))?;
+            if seq.0 != walk.last.0 + 1
+                || !self.apply(walk, state, place, seq, offset + header_blocks, records)
+            {
+                return Err(bad(state));
+            }
+        }
+        if walk.last != index.last {
+            return Err(bad(state));
+        }
+        walk.epoch = walk.epoch.max(index.epoch);
+        walk.durable = walk.durable.max(index.last);
+        Ok(LogEnd { place, cursor: state.geo.area_blocks(), last: walk.last })
+    }
+
+    /// Applies the groups of a segment without an index.
+    fn apply_groups(
+        &self,
+        walk: &mut Walk<'_>,
+        state: &mut State,
+        place: Place,
+        next: Option<SegmentHeader>,
+        buf: Buf,
+    ) -> Result<LogEnd, OpenError> {
+        let groups = self.find_groups(walk, state, place, next, buf);
+        for g in &groups {
+            walk.durable = walk.durable.max(g.header.durable);
+            if g.header.checkpoint > walk.header.number {
+                let at = state.zone.offset(place, g.header.offset);
+                return Err(self.corrupt(
+                    FAST,
+                    at,
+                    "the newest checkpoint header was durable and is not valid",
+                ));
+            }
+        }
+        let mut index = Index::default();
+        let mut cursor = 1;
+        for g in groups {
+            let payload = g.header.offset + g.blocks - g.header.payload_blocks;
+            let whole = g.header.seq <= walk.durable || self.payload_is_whole(state, &g, buf);
+            if !whole && !accepts(Bug::TornGroupAccepted) {
+                break;
+            }
+            let records = self.io.with(|a| a.bytes(buf)[g.records.clone()].to_vec());
+            if !self.apply(walk, state, place, g.header.seq, payload, &records) {
+                let at = state.zone.offset(place, g.header.offset);
+                return Err(self.corrupt(FAST, at, "a log group names what does not exist"));
+            }
+            walk.epoch = g.header.epoch;
+            cursor = g.header.offset + g.blocks;
+            index.add(g.header.seq, g.header.epoch, g.header.offset, payload - g.header.offset, &records);
+        }
+        self.refuse_later_groups(walk, state, place, cursor, buf)?;
+        state.zone.get_mut(place).index = Some(index);
+        Ok(LogEnd { place, cursor, last: walk.last })
+    }
+
+    /// Groups whose headers follow each other, from the segment's start.
+    fn find_groups(
+        &self,
+        walk: &Walk<'_>,
+        state: &State,
+        place: Place,
+        next: Option<SegmentHeader>,
+        buf: Buf,
+    ) -> Vec<Found> {
+        let ordinal = state.zone.get(place).ordinal;
+        let (mut offset, mut seq, mut epoch) = (1, walk.last.0 + 1, walk.epoch);
+        let mut found = Vec::new();
+        self.io.with(|a| {
+            let bytes = a.bytes(buf);
+            while offset < state.geo.area_blocks() {
+                let at = (offset * BLOCK_BYTES) as usize;
+                let Some((header, records, blocks)) = GroupHeader::decode(&bytes[at..], walk.volume) else {
+                    break;
+                };
+                let stale = header.ordinal != ordinal || header.epoch < epoch;
+                let fits = offset + blocks <= state.geo.area_blocks() && header.offset == offset;
+                // The successor says where this segment ended, unless it is older than what is here.
+                let ended = next.is_some_and(|n| n.first.0 == seq && n.epoch >= header.epoch);
+                let in_order = header.seq.0 == seq || accepts(Bug::StaleGroupAccepted);
+                if !fits || ended || !in_order || stale && !accepts(Bug::StaleGroupAccepted) {
+                    break;
+                }
+                let start = records.as_ptr() as usize - bytes.as_ptr() as usize;
+                let header = GroupHeader { seq: Seq(seq), ..header };
+                found.push(Found { header, records: start..start + records.len(), blocks });
+                (offset, seq, epoch) = (offset + blocks, seq + 1, header.epoch);
+            }
+        });
+        found
+    }
+
+    /// Whether all payload of a group matches its checksums.
+    fn payload_is_whole(&self, state: &State, group: &Found, buf: Buf) -> bool {
+        self.io.with(|a| {
+            let records = a.bytes(buf)[group.records.clone()].to_vec();
+            let mut at = group.header.offset + group.blocks - group.header.payload_blocks;
+            let mut get = Get(&records);
+            while !get.0.is_empty() {
+                let Some(record) = Record::decode(&mut get, state.geo.mask_words()) else { return false };
+                let Record::Data { sums, .. } = record else { continue };
+                for sum in sums {
+                    if at >= state.geo.area_blocks()
+                        || a.crc32c(buf.slice(at * BLOCK_BYTES, BLOCK_BYTES)) != sum
+                    {
+                        return false;
+                    }
+                    at += 1;
+                }
+            }
+            true
+        })
+    }
+
+    /// A valid group behind the end that knows more to be durable proves that the end is damage.
+    fn refuse_later_groups(
+        &self,
+        walk: &mut Walk<'_>,
+        state: &State,
+        place: Place,
+        cursor: u32,
+        buf: Buf,
+    ) -> Result<(), OpenError> {
+        let ordinal = state.zone.get(place).ordinal;
+        for offset in cursor..state.geo.area_blocks() {
+            let group = self.io.with(|a| {
+                let at = (offset * BLOCK_BYTES) as usize;
+                GroupHeader::decode(&a.bytes(buf)[at..], walk.volume).map(|(h, _, _)| h)
+            });
+            let later = group.filter(|h| h.ordinal == ordinal && h.epoch >= walk.epoch && h.offset == offset);
+            if later.is_some_and(|h| h.durable > walk.last) && !accepts(Bug::TornGroupAccepted) {
+                let at = state.zone.offset(place, cursor);
+                return Err(self.corrupt(
+                    FAST,
+                    at,
+                    format!("log group {} was durable and is not valid", walk.last.0 + 1),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn apply(
+        &self,
+        walk: &mut Walk<'_>,
+        state: &mut State,
+        place: Place,
+        seq: Seq,
+        payload: u32,
+        records: &[u8],
+    ) -> bool {
+        let mut get = Get(records);
+        let mut at = payload;
+        while !get.0.is_empty() {
+            let Some(record) = Record::decode(&mut get, state.geo.mask_words()) else { return false };
+            let blocks = if let Record::Data { sums, .. } = &record { sums.len() as u32 } else { 0 };
+            if at.checked_add(blocks).is_none_or(|end| end > state.geo.area_blocks()) {
+                return false;
+            }
+            let z = state.zone.zone_block(place, at);
+            if !state.replay(&record, z, seq <= walk.header.applied) {
+                return false;
+            }
+            at += blocks;
+        }
+        walk.last = seq;
+        true
+    }
+}

@@ -1,0 +1,75 @@
+//! A bounded store for operations in flight, addressed by a small index.
+
+/// Up to `limit` values, each at a stable index until removed.
+pub struct Slab<T> {
+    items: Vec<Option<T>>,
+    free: Vec<u32>,
+    limit: usize,
+}
+
+impl<T> Slab<T> {
+    /// A slab for at most `limit` values.
+    pub fn new(limit: usize) -> Self {
+        Slab { items: Vec::new(), free: Vec::new(), limit }
+    }
+
+    /// Values in it.
+    pub fn len(&self) -> usize {
+        self.items.len() - self.free.len()
+    }
+
+    /// Whether it is empty.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether another value fits.
+    pub fn has_room(&self) -> bool {
+        self.len() < self.limit
+    }
+
+    /// Puts a value in. Panics beyond the limit: callers ask [`Slab::has_room`] first.
+    pub fn insert(&mut self, value: T) -> u32 {
+        assert!(self.has_room(), "slab is full");
+        match self.free.pop() {
+            Some(i) => {
+                self.items[i as usize] = Some(value);
+                i
+            }
+            None => {
+                self.items.push(Some(value));
+                self.items.len() as u32 - 1
+            }
+        }
+    }
+
+    /// Takes a value out.
+    pub fn remove(&mut self, i: u32) -> T {
+        let value = self.items[i as usize].take().expect("index of a value that is in the slab");
+        self.free.push(i);
+        value
+    }
+
+    /// All values with their indexes, ascending.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
+        self.items.iter().enumerate().filter_map(|(i, v)| v.as_ref().map(|v| (i as u32, v)))
+    }
+
+    /// The value, if there is one at the index.
+    pub fn get(&self, i: u32) -> Option<&T> {
+        self.items.get(i as usize).and_then(Option::as_ref)
+    }
+}
+
+impl<T> std::ops::Index<u32> for Slab<T> {
+    type Output = T;
+    fn index(&self, i: u32) -> &T {
+        self.items[i as usize].as_ref().expect("index of a value that is in the slab")
+    }
+}
+
+impl<T> std::ops::IndexMut<u32> for Slab<T> {
+    fn index_mut(&mut self, i: u32) -> &mut T {
+        self.items[i as usize].as_mut().expect("index of a value that is in the slab")
+    }
+}

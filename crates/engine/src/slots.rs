@@ -1,0 +1,116 @@
+//! Slots of one tier: which are in use, by whom, and which have reads in flight.
+
+use crate::gate::Durable;
+use crate::hash::IndexMap;
+use crate::units::*;
+
+/// The slots of a tier.
+pub struct Slots {
+    used: Vec<u64>,
+    count: u32,
+    free: u32,
+    cursor: u32,
+    readers: IndexMap<Slot, u32>,
+    /// Chunk plus one by slot; kept for the fast tier, where victims are sought by slot.
+    owner: Vec<u32>,
+}
+
+impl Slots {
+    /// `count` free slots; owners are kept when asked.
+    pub fn new(count: u32, owners: bool) -> Slots {
+        Slots {
+            used: vec![0; (count as usize).div_ceil(64)],
+            count,
+            free: count,
+            cursor: 0,
+            readers: IndexMap::default(),
+            owner: vec![0; if owners { count as usize } else { 0 }],
+        }
+    }
+
+    /// Bytes of RAM.
+    pub fn ram_bytes(&self) -> u64 {
+        (self.used.len() * 8 + self.owner.len() * 4) as u64
+    }
+
+    /// Slots in all.
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// Free slots.
+    pub fn free(&self) -> u32 {
+        self.free
+    }
+
+    /// Marks a slot as used; false when it was already.
+    pub fn mark_used(&mut self, slot: Slot) -> bool {
+        let (word, bit) = (slot.0 as usize / 64, 1 << (slot.0 % 64));
+        let fresh = self.used[word] & bit == 0;
+        self.used[word] |= bit;
+        self.free -= u32::from(fresh);
+        fresh
+    }
+
+    /// A free slot, the next one after the last taken: neighbours in time become neighbours on the device.
+    pub fn take(&mut self) -> Option<Slot> {
+        if self.free == 0 {
+            return None;
+        }
+        let words = self.used.len();
+        let mut word = self.cursor as usize / 64;
+        let mut mask = !0u64 << (self.cursor % 64);
+        for _ in 0..=words {
+            let bits = !self.used[word] & mask;
+            let slot = Slot(word as u32 * 64 + bits.trailing_zeros());
+            if bits != 0 && slot.0 < self.count {
+                self.mark_used(slot);
+                self.cursor = (slot.0 + 1) % self.count;
+                return Some(slot);
+            }
+            (word, mask) = ((word + 1) % words, !0);
+        }
+        None
+    }
+
+    /// Gives a slot back. What replaced it must be durable, and no read in flight.
+    pub fn release(&mut self, slot: Slot, _proof: &Durable) {
+        assert!(!self.has_readers(slot), "a slot with reads in flight is not freed");
+        let (word, bit) = (slot.0 as usize / 64, 1 << (slot.0 % 64));
+        assert!(self.used[word] & bit != 0, "a free slot is not freed again");
+        self.used[word] &= !bit;
+        self.free += 1;
+        self.set_owner(slot, None);
+    }
+
+    /// A read of the slot begins.
+    pub fn pin(&mut self, slot: Slot) {
+        *self.readers.entry(slot).or_insert(0) += 1;
+    }
+
+    /// A read of the slot has ended.
+    pub fn unpin(&mut self, slot: Slot) {
+        let readers = self.readers.get_mut(&slot).expect("an unpinned slot was pinned");
+        *readers -= 1;
+        if *readers == 0 {
+            self.readers.remove(&slot);
+        }
+    }
+
+    /// Whether reads of the slot are in flight.
+    pub fn has_readers(&self, slot: Slot) -> bool {
+        self.readers.contains_key(&slot)
+    }
+
+    /// Notes whose home a fast slot is.
+    pub fn set_owner(&mut self, slot: Slot, chunk: Option<Chunk>) {
+        if let Some(owner) = self.owner.get_mut(slot.0 as usize) {
+            *owner = chunk.map_or(0, |c| c.0 + 1);
+        }
+    }
+
+    /// Whose home a fast slot is.
+    pub fn owner(&self, slot: Slot) -> Option<Chunk> {
+        self.owner.get(slot.0 as usize).and_then(|o| o.checked_sub(1)).map(Chunk)
+    }
+}

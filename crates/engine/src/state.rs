@@ -1,0 +1,169 @@
+//! What the log says, applied: the same code for a running volume, for recovery and for the check.
+
+use crate::bugs::{Bug, planted};
+use crate::format::geometry::Geometry;
+use crate::format::log::{HomeRecord, Record};
+use crate::landed::{Landed, ZoneBlock};
+use crate::map::Map;
+use crate::mask::BlockMask;
+use crate::options::Tuning;
+use crate::sums::Sums;
+use crate::units::*;
+use crate::zone::Zone;
+
+/// Map, landed blocks, checksums and log segments.
+pub struct State {
+    /// The layout.
+    pub geo: Geometry,
+    /// Homes.
+    pub map: Map,
+    /// Landed blocks.
+    pub landed: Landed,
+    /// Checksums of the slow tier.
+    pub sums: Sums,
+    /// Segments.
+    pub zone: Zone,
+}
+
+impl State {
+    /// An empty volume.
+    pub fn new(geo: Geometry, tuning: &Tuning) -> State {
+        State {
+            map: Map::new(&geo),
+            landed: Landed::new(geo.zone_areas() * geo.area_blocks()),
+            sums: Sums::new(&geo, tuning.recent_checksums, tuning.checksum_cache_pages),
+            zone: Zone::new(&geo),
+            geo,
+        }
+    }
+
+    /// A block landed.
+    pub fn land(&mut self, block: Block, z: ZoneBlock, bad: bool) {
+        let place = self.zone.place_of(z);
+        self.zone.get_mut(place).live += 1;
+        if let Some(old) = self.landed.insert(block, z, bad) {
+            let place = self.zone.place_of(old);
+            self.zone.get_mut(place).live -= 1;
+        }
+        let (chunk, _) = self.map.split(block);
+        self.map.set_may_be_landed(chunk, true);
+    }
+
+    fn unland(&mut self, block: Block) {
+        if let Some(z) = self.landed.remove(block) {
+            let place = self.zone.place_of(z);
+            self.zone.get_mut(place).live -= 1;
+        }
+    }
+
+    /// The landed blocks of a chunk, ascending.
+    pub fn landed_in(&self, chunk: Chunk) -> Vec<(u32, ZoneBlock)> {
+        if !self.map.may_be_landed(chunk) {
+            return Vec::new();
+        }
+        let blocks = 0..self.geo.blocks_per_chunk();
+        blocks.filter_map(|b| self.landed.get(self.map.join(chunk, b)).map(|z| (b, z))).collect()
+    }
+
+    /// Ends the landed blocks of a chunk that lie before `before`: the home holds them.
+    pub fn end_landed(&mut self, chunk: Chunk, before: LogPos) {
+        let mut left = false;
+        for (block, z) in self.landed_in(chunk) {
+            if self.zone.pos_of(z) < before || planted(Bug::MoveEndsLaterLandings) {
+                self.unland(self.map.join(chunk, block));
+            } else {
+                left = true;
+            }
+        }
+        self.map.set_may_be_landed(chunk, left);
+    }
+
+    /// Blocks of a chunk read zeros from now on.
+    pub fn discard(&mut self, chunk: Chunk, first: u32, count: u32) {
+        if self.map.may_be_landed(chunk) {
+            (first..first + count).for_each(|b| self.unland(self.map.join(chunk, b)));
+        }
+        let valid = self.map.valid(chunk);
+        let left = valid.minus(BlockMask::range(first, count));
+        if left != valid {
+            self.map.set(chunk, self.map.home(chunk), &left);
+        }
+    }
+
+    /// Takes the home from a chunk of which it holds nothing; gives the slot.
+    pub fn drop_empty_home(&mut self, chunk: Chunk) -> Option<Home> {
+        let home = self.map.home(chunk)?;
+        if !self.map.valid(chunk).is_empty() {
+            return None;
+        }
+        self.map.set(chunk, None, &BlockMask::EMPTY);
+        Some(home)
+    }
+
+    /// Notes the checksums that came with a record or a batch.
+    pub fn note_sums(&mut self, slot: Slot, blocks: &BlockMask, sums: &[u32]) {
+        for (block, sum) in blocks.iter().zip(sums) {
+            self.sums.note(slot, block, *sum);
+        }
+    }
+
+    /// Replays a record at `pos`; its payload, if any, begins at `payload`. Records that the checkpoint
+    /// already holds (`in_map`) only bring landed blocks up to date. False when the record names what does not exist.
+    pub fn replay(&mut self, record: &Record, payload: ZoneBlock, in_map: bool) -> bool {
+        match record {
+            Record::Data { block, sums, bad } => self.replay_data(*block, sums, *bad, payload),
+            Record::Discard { block, count } => self.replay_discard(*block, *count, in_map),
+            Record::Home(r) => self.replay_home(r, in_map),
+        }
+    }
+
+    fn replay_data(&mut self, block: Block, sums: &[u32], bad: bool, payload: ZoneBlock) -> bool {
+        let blocks = u64::from(self.geo.chunks) * u64::from(self.geo.blocks_per_chunk());
+        if block.0.checked_add(sums.len() as u64).is_none_or(|end| end > blocks) {
+            return false;
+        }
+        for (i, sum) in sums.iter().enumerate() {
+            let block = Block(block.0 + i as u64);
+            if planted(Bug::LandedNotSuperseded) && self.landed.get(block).is_some() {
+                continue;
+            }
+            let z = ZoneBlock(payload.0 + i as u32);
+            self.landed.note_sum(z, *sum);
+            self.land(block, z, bad);
+        }
+        true
+    }
+
+    fn replay_discard(&mut self, block: Block, count: u32, in_map: bool) -> bool {
+        let per = self.geo.blocks_per_chunk();
+        let (chunk, first) = self.map.split(block);
+        if block.0 / u64::from(per) >= u64::from(self.geo.chunks) || count > per || first + count > per {
+            return false;
+        }
+        if planted(Bug::DiscardResurrected) {
+            return true;
+        }
+        if in_map {
+            (first..first + count).for_each(|b| self.unland(self.map.join(chunk, b)));
+        } else {
+            self.discard(chunk, first, count);
+            self.drop_empty_home(chunk);
+        }
+        true
+    }
+
+    fn replay_home(&mut self, r: &HomeRecord, in_map: bool) -> bool {
+        let slots = |h: Home| self.geo.slots(h.tier);
+        if r.chunk.0 >= self.geo.chunks || r.home.is_some_and(|h| h.slot.0 >= slots(h)) {
+            return false;
+        }
+        self.end_landed(r.chunk, r.ends);
+        if !in_map {
+            self.map.set(r.chunk, r.home, &r.valid);
+            if let Some(home) = r.home.filter(|h| h.tier == SLOW) {
+                self.note_sums(home.slot, &r.summed, &r.sums);
+            }
+        }
+        true
+    }
+}

@@ -1,0 +1,318 @@
+//! Writes: complete partial blocks, choose the path, go it.
+//!
+//! The paths are in place, fresh (first write into a fast slot), land, and stream; see
+//! `docs/LIFE-OF-A-WRITE.md`. Where the newest copy is must never be decided by timing: while a
+//! landed copy lives or the chunk is moving, writes land.
+
+use crate::action::{Action, BufList, Class, RequestError};
+use crate::arena::{Arena, Buf};
+use crate::bugs::{Bug, planted};
+use crate::coverage::Stage;
+use crate::engine::{Engine, Owner};
+use crate::hash::IndexMap;
+use crate::log::Job;
+use crate::mask::BlockMask;
+use crate::piece::Source;
+use crate::policy::FirstWrite;
+use crate::units::*;
+use smallvec::SmallVec;
+
+/// Writes in flight to homes, by chunk: a move waits for them.
+pub type HomeWriters = IndexMap<Chunk, u32>;
+
+/// A stream begins to count as one at this length, bytes.
+const STREAM_BYTES: u64 = 1 << 20;
+
+impl<A: Arena> Engine<A> {
+    /// Zeroing part of a block: a write of zeros.
+    pub(crate) fn zero_piece(&mut self, piece: u32) {
+        if self.pieces[piece].buf.is_none() {
+            let Some(buf) = self.block_buffer(piece) else { return };
+            self.arena.zero(buf);
+            self.pieces[piece].buf = Some(buf);
+        }
+        self.fill_piece(piece);
+    }
+
+    /// Fetches the rest of partial blocks, then chooses the path.
+    pub(crate) fn fill_piece(&mut self, piece: u32) {
+        let p = &self.pieces[piece];
+        let need = usize::from(p.head > 0) + usize::from(p.tail > 0 && (p.count > 1 || p.head == 0));
+        if need == 0 {
+            return self.route_write(piece);
+        }
+        while self.pieces[piece].fill.len() < need {
+            let Some(buf) = self.block_buffer(piece) else { return };
+            self.pieces[piece].fill.push(buf);
+        }
+        self.refill(piece);
+    }
+
+    /// Reads the old contents of the partial blocks.
+    pub(crate) fn refill(&mut self, piece: u32) {
+        let p = &self.pieces[piece];
+        let (chunk, first, last) = (p.chunk, p.first, p.first + p.count - 1);
+        let mut extents = SmallVec::new();
+        let from_head = p.head > 0;
+        for (i, buf) in p.fill.iter().enumerate() {
+            let block = if i == 0 && from_head { first } else { last };
+            self.locate(chunk, block, 1, *buf, &mut extents);
+        }
+        self.set_stage(piece, Stage::WriteFill);
+        self.fetch(piece, extents);
+    }
+
+    /// The old contents are here: complete the cover with them.
+    pub(crate) fn filled(&mut self, piece: u32) {
+        let p = &mut self.pieces[piece];
+        let buf = p.buf.expect("a write has its buffer");
+        let fill = std::mem::take(&mut p.fill);
+        let (head, tail) = (p.head, p.tail);
+        if let (true, Some(old)) = (head > 0, fill.first()) {
+            self.arena.copy(buf.slice(0, head), old.slice(0, head));
+        }
+        if let (true, Some(old)) = (tail > 0, fill.last()) {
+            self.arena.copy(buf.slice(buf.len - tail, tail), old.slice(BLOCK_BYTES - tail, tail));
+        }
+        for old in fill {
+            self.arena.free(old);
+        }
+        self.wanted.wake |= !self.blocked.is_empty();
+        // The cover is complete: whoever routes it again need not fill again.
+        let p = &mut self.pieces[piece];
+        (p.head, p.tail) = (0, 0);
+        self.route_write(piece);
+    }
+
+    fn any_landed(&self, chunk: Chunk, first: u32, count: u32) -> bool {
+        self.state.map.may_be_landed(chunk)
+            && (first..first + count).any(|b| self.state.landed.get(self.state.map.join(chunk, b)).is_some())
+    }
+
+    /// Chooses the path of a write whose cover is complete.
+    fn route_write(&mut self, piece: u32) {
+        if self.refuse_if_read_only(piece) {
+            return;
+        }
+        let p = &self.pieces[piece];
+        let (chunk, first, count) = (p.chunk, p.first, p.count);
+        let moving = self.state.map.is_moving(chunk) && !planted(Bug::InPlaceWhileMoving);
+        let landed = self.any_landed(chunk, first, count) && !planted(Bug::InPlaceWhileLanded);
+        let pending = self.pending.get(chunk).map(|p| p.home);
+        let home = pending.or(self.state.map.home(chunk));
+        match home {
+            _ if moving => self.land_piece(piece),
+            Some(home) if home.tier == FAST && !landed => {
+                if pending.is_none() && self.state.map.all_valid(chunk, first, count) {
+                    self.write_in_place(piece, home);
+                } else if pending.is_none() && self.small_first_write(piece) {
+                    self.land_piece(piece);
+                } else {
+                    self.write_fresh(piece, home);
+                }
+            }
+            None if !landed && !self.small_first_write(piece) => self.first_write(piece),
+            Some(_) if pending.is_some() => self.land_piece(piece),
+            Some(home) if home.tier == FAST => self.land_piece(piece),
+            _ => self.stream_or_land(piece),
+        }
+    }
+
+    /// Where flushes are frequent a small first write lands: showing it in its slot would cost each
+    /// flush a second device flush.
+    fn small_first_write(&self, piece: u32) -> bool {
+        let p = &self.pieces[piece];
+        p.count * BLOCK_BYTES <= self.tuning.small_write_bytes
+            && (p.fua || self.commit.flushes_are_frequent())
+    }
+
+    fn first_write(&mut self, piece: u32) {
+        let p = &self.pieces[piece];
+        let (chunk, bytes) = (p.chunk, p.count * BLOCK_BYTES);
+        if self.policy.first_write(bytes, self.slots[0].free()) == FirstWrite::Fast {
+            if self.pending.len() >= self.tuning.pending_chunks {
+                self.wanted.commit = true;
+                return self.block_piece(piece);
+            }
+            if let Some(slot) = self.slots[0].take() {
+                self.slots[0].set_owner(slot, Some(chunk));
+                return self.write_fresh(piece, Home { tier: FAST, slot });
+            }
+        }
+        self.stream_or_land(piece);
+    }
+
+    fn write_action(&mut self, piece: u32, home: Home, fua: bool) {
+        let p = &mut self.pieces[piece];
+        let (buf, first) = (p.buf.expect("a write has its buffer"), p.first);
+        (p.left, p.home) = (1, Some(home));
+        *self.home_writers.entry(p.chunk).or_insert(0) += 1;
+        let offset = self.state.geo.slot_at(home) + u64::from(first) * u64::from(BLOCK_BYTES);
+        let token = self.tokens.issue(Owner::Piece(piece));
+        let bufs: BufList = SmallVec::from_elem(buf, 1);
+        self.count_write(home.tier, buf);
+        self.stats.device_written[usize::from(home.tier.0)] += u64::from(buf.len);
+        let class = Class::Foreground;
+        self.out.push_back(Action::Write { device: home.tier, offset, bufs, fua, token, class });
+    }
+
+    fn count_write(&mut self, tier: Tier, buf: Buf) {
+        self.stats.written_bytes[usize::from(tier.0)] += u64::from(buf.len);
+    }
+
+    /// A write to a home has ended; gives the piece's chunk and home.
+    fn home_write_done(&mut self, piece: u32) -> (Chunk, Home) {
+        let p = &self.pieces[piece];
+        let (chunk, home) = (p.chunk, p.home.expect("a write to a home knows which"));
+        let writers = self.home_writers.get_mut(&chunk).expect("a writer was counted");
+        *writers -= 1;
+        if *writers == 0 {
+            self.home_writers.remove(&chunk);
+        }
+        self.flushers[usize::from(home.tier.0)].dirty = true;
+        (chunk, home)
+    }
+
+    /// Blocks that the home holds durably: overwritten where they are.
+    fn write_in_place(&mut self, piece: u32, home: Home) {
+        self.set_stage(piece, Stage::WriteInPlace);
+        let fua = self.pieces[piece].fua && !planted(Bug::FuaIgnored);
+        self.write_action(piece, home, fua);
+    }
+
+    pub(crate) fn in_place_done(&mut self, piece: u32) {
+        self.home_write_done(piece);
+        self.written(piece);
+    }
+
+    /// Blocks that no record shows yet: written into the slot, shown by the next commit.
+    fn write_fresh(&mut self, piece: u32, home: Home) {
+        let chunk = self.pieces[piece].chunk;
+        if self.pending.get(chunk).is_none() && self.pending.len() >= self.tuning.pending_chunks {
+            self.wanted.commit = true;
+            return self.block_piece(piece);
+        }
+        self.set_stage(piece, Stage::WriteFresh);
+        self.pend(chunk, home);
+        self.write_action(piece, home, false);
+    }
+
+    pub(crate) fn fresh_done(&mut self, piece: u32) {
+        let (chunk, _) = self.home_write_done(piece);
+        let p = &mut self.pieces[piece];
+        p.needs_commit = true;
+        let written = if p.failed { BlockMask::EMPTY } else { BlockMask::range(p.first, p.count) };
+        self.pend_done(chunk, written);
+        self.written(piece);
+    }
+
+    /// Whole chunks of long streams, and whole chunks when the zone is short, go to fresh slow slots.
+    fn stream_or_land(&mut self, piece: u32) {
+        let p = &self.pieces[piece];
+        let whole = p.count == self.state.geo.blocks_per_chunk();
+        let long = self.requests[p.request].stream_bytes >= STREAM_BYTES;
+        let short = self.state.zone.free_segments() * 2 < self.state.zone.len();
+        if !whole || !(long || short) {
+            return self.land_piece(piece);
+        }
+        let after = self.pending.slow_bytes + u64::from(self.state.geo.chunk_bytes);
+        let sums = (after / u64::from(BLOCK_BYTES)) as usize + self.state.sums.recent();
+        if after > self.tuning.slow_unflushed_bytes || self.pending.len() >= self.tuning.pending_chunks {
+            self.wanted.commit = true;
+            if self.pending.len() > 0 {
+                return self.block_piece(piece);
+            }
+            return self.land_piece(piece);
+        }
+        if sums > self.state.sums.limit {
+            self.wanted.checkpoint = true;
+            return self.land_piece(piece);
+        }
+        match self.slots[1].take() {
+            Some(slot) => self.write_stream(piece, Home { tier: SLOW, slot }),
+            None => self.land_piece(piece),
+        }
+    }
+
+    fn write_stream(&mut self, piece: u32, home: Home) {
+        self.set_stage(piece, Stage::WriteStream);
+        let p = &self.pieces[piece];
+        let (chunk, buf, count) = (p.chunk, p.buf.expect("a write has its buffer"), p.count);
+        self.pend(chunk, home);
+        let arena = &self.arena;
+        let sums = (0..count).map(|i| arena.crc32c(buf.slice(i * BLOCK_BYTES, BLOCK_BYTES))).collect();
+        // Everything landed in this chunk so far is superseded: the piece holds the lock on all of it.
+        let ends = self.log.applied_end;
+        let entry = self.pending.get_mut(chunk).expect("the entry was just made");
+        (entry.sums, entry.ends) = (sums, ends);
+        self.write_action(piece, home, false);
+    }
+
+    pub(crate) fn stream_done(&mut self, piece: u32) {
+        self.fresh_done(piece);
+    }
+
+    /// Into the log.
+    pub(crate) fn land_piece(&mut self, piece: u32) {
+        self.set_stage(piece, Stage::WriteLand);
+        let p = &mut self.pieces[piece];
+        (p.left, p.needs_commit) = (p.count, true);
+        let (count, buf) = (p.count, p.buf.expect("a write has its buffer"));
+        self.count_write(FAST, buf);
+        self.log.client.push_back(Job::Land { piece, from: 0, count });
+    }
+
+    /// Blocks of a landing piece are in the log.
+    pub(crate) fn landed_part(&mut self, piece: u32, count: u32) {
+        let p = &mut self.pieces[piece];
+        p.left -= count;
+        if p.left == 0 {
+            self.written(piece);
+        }
+    }
+
+    /// A write has ended.
+    fn written(&mut self, piece: u32) {
+        let failed = self.pieces[piece].failed;
+        let chunk = self.pieces[piece].chunk;
+        if let Some(home) = self.pieces[piece].home.filter(|_| failed) {
+            let p = &self.pieces[piece];
+            let at = self.state.geo.slot_at(home) + u64::from(p.first) * u64::from(BLOCK_BYTES);
+            let name = &self.names[usize::from(home.tier.0)];
+            self.event(format!("{name}: a write at byte {at} failed"));
+        } else if !failed {
+            self.touched(piece, true);
+        }
+        self.finish_piece(piece, if failed { Err(RequestError::Io) } else { Ok(()) });
+        if self.state.map.is_moving(chunk) {
+            self.home_writers_changed();
+        }
+    }
+
+    /// Whole blocks read zeros from now on: recorded unless they do already.
+    pub(crate) fn discard_piece(&mut self, piece: u32) {
+        if self.refuse_if_read_only(piece) {
+            return;
+        }
+        let p = &self.pieces[piece];
+        let (chunk, first, count) = (p.chunk, p.first, p.count);
+        let blank = (first..first + count).all(|b| self.source(chunk, b) == Source::Zero);
+        self.set_stage(piece, Stage::Discard);
+        self.pieces[piece].needs_commit = true;
+        if blank {
+            return self.finish_piece(piece, Ok(()));
+        }
+        self.log.client.push_back(Job::Discard { piece });
+    }
+
+    /// The discard's record is being appended: from here on its blocks read zeros, and no later
+    /// record may name them.
+    pub(crate) fn apply_discard(&mut self, chunk: Chunk, first: u32, count: u32) {
+        self.state.discard(chunk, first, count);
+        let blocks = BlockMask::range(first, count);
+        self.discard_pending(chunk, blocks);
+        self.discard_moving(chunk, blocks);
+        self.forget_if_empty(chunk);
+        self.drop_empty_home(chunk);
+    }
+}

@@ -1,0 +1,224 @@
+//! The client: submits a plan's operations, and has the model check each answer.
+
+use super::plan::{Op, OpKind};
+use crate::arena::SimArena;
+use crate::model::{FlushHandle, Model, ReadHandle, SECTOR, WriteHandle};
+use crate::world::World;
+use bimetal_engine::Engine;
+use bimetal_engine::action::{Machine, Request, RequestError, RequestId, RequestKind};
+use bimetal_engine::arena::{Arena, Buf, Pool};
+use bimetal_engine::units::{BLOCK_BYTES, Nanos};
+
+const BLOCK: u64 = BLOCK_BYTES as u64;
+
+#[derive(Clone, Copy)]
+enum Tracked {
+    Read(ReadHandle),
+    Write(WriteHandle),
+    Flush(FlushHandle),
+}
+
+struct Flight {
+    id: RequestId,
+    op: Op,
+    buf: Option<Buf>,
+    tracked: Tracked,
+    since: Nanos,
+}
+
+/// A client at work.
+pub struct Client<'a> {
+    ops: &'a [Op],
+    depth: usize,
+    next: usize,
+    flights: Vec<Flight>,
+    /// When the next operation may go, once its pause has begun.
+    wake: Option<Nanos>,
+    /// Requests answered.
+    pub answered: u64,
+}
+
+impl<'a> Client<'a> {
+    /// A client for these operations.
+    pub fn new(ops: &'a [Op], depth: u32) -> Client<'a> {
+        Client { ops, depth: depth as usize, next: 0, flights: Vec::new(), wake: None, answered: 0 }
+    }
+
+    /// Whether all is submitted and answered.
+    pub fn is_done(&self) -> bool {
+        self.next == self.ops.len() && self.flights.is_empty()
+    }
+
+    /// Whether all that was submitted is answered.
+    pub fn is_quiet(&self) -> bool {
+        self.flights.is_empty()
+    }
+
+    /// Submits nothing more.
+    pub fn stop(&mut self) {
+        self.ops = &self.ops[..self.next];
+    }
+
+    /// When the next operation goes, if time is what it waits for.
+    pub fn wake(&self, now: Nanos) -> Option<Nanos> {
+        self.wake.filter(|&w| w > now && self.flights.len() < self.depth)
+    }
+
+    /// When the request that has waited longest was submitted.
+    pub fn oldest(&self) -> Option<Nanos> {
+        self.flights.iter().map(|f| f.since).min()
+    }
+
+    /// Names the requests in flight.
+    pub fn waiting(&self) -> String {
+        let names: Vec<String> = self.flights.iter().take(8).map(|f| f.op.to_string()).collect();
+        names.join(", ")
+    }
+
+    /// Submits what may go now.
+    pub fn feed(&mut self, engine: &mut Engine<SimArena>, world: &mut World, model: &mut Model) {
+        while let Some(&op) = self.ops.get(self.next) {
+            if self.flights.len() >= self.depth
+                || !engine.has_room()
+                || (op.drain && !self.flights.is_empty())
+            {
+                return;
+            }
+            let wake = *self.wake.get_or_insert(world.now().after(op.pause_ns));
+            if wake > world.now() {
+                return;
+            }
+            let op = followable(op, model);
+            let Some(buf) = self.buffer(engine, op) else { return };
+            self.next += 1;
+            self.wake = None;
+            self.submit(engine, world, model, op, buf);
+        }
+    }
+
+    /// The buffer that an operation needs; `None` when there is no memory now.
+    fn buffer(&self, engine: &mut Engine<SimArena>, op: Op) -> Option<Option<Buf>> {
+        if !matches!(op.kind, OpKind::Read | OpKind::Write) {
+            return Some(None);
+        }
+        let start = op.offset / BLOCK * BLOCK;
+        let len = (op.offset + op.len).next_multiple_of(BLOCK) - start;
+        let buf = engine.with_arena(|arena| arena.alloc(Pool::Client, len as u32));
+        assert!(buf.is_some() || !self.flights.is_empty(), "the client's pool is too small for {op}");
+        buf.map(Some)
+    }
+
+    fn submit(
+        &mut self,
+        engine: &mut Engine<SimArena>,
+        world: &mut World,
+        model: &mut Model,
+        op: Op,
+        buf: Option<Buf>,
+    ) {
+        let fua = op.fua;
+        let (kind, tracked) = match op.kind {
+            OpKind::Read => (RequestKind::Read, Tracked::Read(model.begin_read())),
+            OpKind::Write => {
+                let handle = model.begin_write(op.offset, op.len, fua);
+                let part = payload(op, buf);
+                engine.with_arena(|arena| model.fill(handle, op.offset, arena.payload_mut(part)));
+                (RequestKind::Write { fua }, Tracked::Write(handle))
+            }
+            OpKind::Flush => (RequestKind::Flush, Tracked::Flush(model.begin_flush())),
+            OpKind::Discard => {
+                let handle = model.begin_discard(op.offset, op.len, fua);
+                (RequestKind::Discard { fua }, Tracked::Write(handle))
+            }
+            OpKind::Zero => {
+                let handle = model.begin_zeroes(op.offset, op.len, fua);
+                (RequestKind::WriteZeroes { fua }, Tracked::Write(handle))
+            }
+        };
+        let id = world.request_id();
+        world.note([8, op.offset, op.len * 8 + op.kind as u64]);
+        if world.trace {
+            let write = if let Tracked::Write(h) = tracked { model.write_number(h) } else { 0 };
+            eprintln!("{:>12} request {} {op} (write {write})", world.now().0, id.0);
+        }
+        self.flights.push(Flight { id, op, buf, tracked, since: world.now() });
+        let (offset, len) = if op.kind == OpKind::Flush { (0, 0) } else { (op.offset, op.len) };
+        engine.on_request(world.now(), Request { id, kind, offset, len, buf });
+    }
+
+    /// Takes the answers; `errors` says whether an error is a legal one. Returns whether there were any.
+    pub fn settle(
+        &mut self,
+        engine: &mut Engine<SimArena>,
+        world: &mut World,
+        model: &mut Model,
+        errors: bool,
+    ) -> Result<bool, String> {
+        let mut replies = std::mem::take(&mut world.replies);
+        let any = !replies.is_empty();
+        for (id, result) in replies.drain(..) {
+            let i = self.flights.iter().position(|f| f.id == id);
+            let i = i.ok_or_else(|| format!("an answer to request {}, which is not in flight", id.0))?;
+            let flight = self.flights.swap_remove(i);
+            if world.trace {
+                eprintln!("{:>12} answer {} {result:?}", world.now().0, id.0);
+            }
+            self.answered += 1;
+            answer(engine, model, &flight, result, errors)?;
+        }
+        world.replies = replies;
+        Ok(any)
+    }
+}
+
+fn answer(
+    engine: &mut Engine<SimArena>,
+    model: &mut Model,
+    flight: &Flight,
+    result: Result<(), RequestError>,
+    errors: bool,
+) -> Result<(), String> {
+    if let Err(error) = result
+        && !errors
+    {
+        return Err(format!("\"{error}\" for {} where no device had failed", flight.op));
+    }
+    let ok = result.is_ok();
+    let checked = match flight.tracked {
+        Tracked::Write(handle) => {
+            model.end_write(handle, ok);
+            Ok(())
+        }
+        Tracked::Flush(handle) => {
+            model.end_flush(handle, ok);
+            Ok(())
+        }
+        Tracked::Read(handle) if ok => {
+            let part = payload(flight.op, flight.buf);
+            engine.with_arena(|arena| model.end_read(handle, flight.op.offset, arena.payload(part)))
+        }
+        Tracked::Read(handle) => {
+            model.fail_read(handle);
+            Ok(())
+        }
+    };
+    if let Some(buf) = flight.buf {
+        engine.with_arena(|arena| arena.free(buf));
+    }
+    checked.map_err(|mismatch| format!("{}: {mismatch}", flight.op))
+}
+
+/// The payload in the block cover of an operation.
+fn payload(op: Op, buf: Option<Buf>) -> Buf {
+    buf.expect("reads and writes have buffers").slice((op.offset % BLOCK) as u32, op.len as u32)
+}
+
+/// Sub-sector writes that the model could not follow become writes of whole sectors.
+fn followable(op: Op, model: &Model) -> Op {
+    if !matches!(op.kind, OpKind::Write | OpKind::Zero) || model.can_follow(op.offset, op.len) {
+        return op;
+    }
+    let sector = SECTOR as u64;
+    let offset = op.offset / sector * sector;
+    Op { offset, len: (op.offset + op.len).next_multiple_of(sector) - offset, ..op }
+}

@@ -1,0 +1,273 @@
+//! Draws plans from seeds, swarm-fashion: each life leaves out most of what is possible, so that
+//! what is left happens often enough to meet itself.
+
+use super::plan::{Geometry, Life, Op, OpKind, Opening, Plan, When};
+use crate::arena::ArenaSizes;
+use crate::disk::CutStyle;
+use crate::rng::Rng;
+use crate::world::{Death, FaultRates, Service};
+use bimetal_engine::options::Tuning;
+
+const US: u64 = 1_000;
+const MS: u64 = 1_000_000;
+/// Operations that are answered before a crash, at least.
+pub const MIN_ANSWERS: u64 = 200;
+
+/// Draws the volume that a seed makes; its lives are drawn when its size is known.
+pub fn plan(seed: u64) -> Plan {
+    let mut rng = Rng::new(seed, 1);
+    let geometry = geometry(&mut rng);
+    let chunk = geometry.chunk_bytes;
+    let tight = rng.one_in(4);
+    let background = if tight { 4 * chunk } else { (8 * chunk).max(2 << 20) };
+    Plan {
+        seed,
+        geometry,
+        tuning: tuning(&mut rng, chunk),
+        arena: ArenaSizes {
+            client: (8 * chunk).max(4 << 20),
+            log: if tight { (2 * chunk).max(512 << 10) } else { 2 << 20 },
+            background,
+            meta: if tight { 512 << 10 } else { 2 << 20 },
+        },
+        poison_all: rng.one_in(8),
+        latent: rng.one_in(16),
+        size_bytes: 0,
+        lives: Vec::new(),
+    }
+}
+
+fn geometry(rng: &mut Rng) -> Geometry {
+    let chunk_bytes: u32 = match rng.below(20) {
+        0..=14 => 64 << 10,
+        15..=18 => 128 << 10,
+        _ => 256 << 10,
+    };
+    let chunk = u64::from(chunk_bytes);
+    // A size of one chunk is refused, and then becomes the least that is not, plus the slack.
+    let least = |rng: &mut Rng, many: u64| if rng.one_in(3) { 1 } else { rng.range(8, many) };
+    let fast_bytes = least(rng, 48) * chunk;
+    let slow_bytes = least(rng, 64) * chunk;
+    let landing_bytes = match rng.below(4) {
+        0 => None,
+        1 => Some(chunk),
+        _ => Some(rng.range(2, 12) * chunk),
+    };
+    let area_bytes = match rng.below(4) {
+        0 | 1 => None,
+        _ => Some(chunk_bytes << rng.below(3)),
+    };
+    let slack_bytes = rng.below(3) * rng.below(6) * chunk;
+    Geometry { chunk_bytes, fast_bytes, slow_bytes, landing_bytes, area_bytes, slack_bytes }
+}
+
+fn tuning(rng: &mut Rng, chunk: u32) -> Tuning {
+    let chunk = u64::from(chunk);
+    Tuning {
+        slow_unflushed_bytes: rng.pick(&[chunk, 4 * chunk, 1 << 20, 64 << 20]),
+        pending_chunks: rng.pick(&[1, 2, 4, 16, 4096]),
+        commit_interval_ns: rng.pick(&[MS / 2, 5 * MS, 50 * MS, 1000 * MS]),
+        idle_after_ns: rng.pick(&[100 * US, MS, 10 * MS, 500 * MS]),
+        batch_chunks: rng.pick(&[1, 2, 8, 64]),
+        background_depth: rng.pick(&[1, 2, 8, 32]),
+        busy_share: rng.pick(&[1, 2, 10]),
+        recent_checksums: rng.pick(&[16, 64, 512, 4096]),
+        checksum_cache_pages: rng.pick(&[1, 2, 8, 64]),
+        promote_touches: rng.pick(&[1, 1, 2, 3]),
+        touch_ns: rng.pick(&[0, US, MS, 100 * MS]),
+        small_write_bytes: rng.pick(&[0, 4 << 10, 32 << 10, 1 << 20]),
+        groups_in_flight: rng.pick(&[1, 2, 4, 8]),
+    }
+}
+
+fn death(rng: &mut Rng) -> Death {
+    if rng.one_in(4) { Death::Kill } else { Death::PowerCut(rng.pick(&CutStyle::ALL)) }
+}
+
+/// Draws the lives of a volume of this size.
+pub fn lives(plan: &Plan) -> Vec<Life> {
+    let mut rng = Rng::new(plan.seed, 2);
+    let count = rng.range(4, 12);
+    (0..count).map(|i| life(&mut rng, plan, i > 0)).collect()
+}
+
+fn life(rng: &mut Rng, plan: &Plan, later: bool) -> Life {
+    let depth = rng.pick(&[1, 2, 4, 8, 16, 32]);
+    let after = rng.range(MIN_ANSWERS, MIN_ANSWERS + 40) as u32;
+    let when = match rng.below(8) {
+        0..=4 => When::Busy,
+        5 | 6 => When::Idle(rng.pick(&[MS, 20 * MS, 300 * MS, 3000 * MS])),
+        _ => When::Stopping,
+    };
+    let clean = when == When::Stopping && rng.one_in(2);
+    let error_life = rng.one_in(6);
+    Life {
+        recreate: later && rng.one_in(40),
+        opening: opening(rng),
+        twice: rng.one_in(8).then(|| death(rng)),
+        verify_all: rng.one_in(8),
+        services: [service(rng, 50 * US), service(rng, 2 * MS)],
+        rates: rates(rng, error_life),
+        depth,
+        ops: ops(rng, plan, after as usize + depth as usize + 16),
+        after,
+        when,
+        points: steps(rng, 9),
+        death: (!clean).then(|| death(rng)),
+        bad_sectors: if plan.latent { rng.below(3) as u32 } else { 0 },
+        check: rng.one_in(4),
+    }
+}
+
+/// A number of steps, small or large with the same chance.
+fn steps(rng: &mut Rng, bits: u64) -> u32 {
+    let most = 1 << rng.range(1, bits);
+    rng.below(most) as u32
+}
+
+fn opening(rng: &mut Rng) -> Opening {
+    let crashes = if rng.one_in(3) { rng.range(1, 3) } else { 0 };
+    Opening {
+        crashes: (0..crashes).map(|_| (steps(rng, 8), death(rng))).collect(),
+        rates: rng.one_in(10).then(|| FaultRates {
+            reads: rng.pick(&[0, 5, 30]),
+            writes: rng.pick(&[0, 2, 10]),
+            flushes: rng.pick(&[0, 2, 5]),
+            discards: 0,
+        }),
+    }
+}
+
+fn rates(rng: &mut Rng, errors: bool) -> FaultRates {
+    // Discards are hints: their failure must harm nothing in any life.
+    let discards = if rng.one_in(3) { 2 } else { 0 };
+    if !errors {
+        return FaultRates { discards, ..FaultRates::default() };
+    }
+    let mut rate = |often: u32| if rng.one_in(2) { often << rng.below(5) } else { 0 };
+    FaultRates { reads: rate(10), writes: rate(30), flushes: rate(5), discards }
+}
+
+fn service(rng: &mut Rng, typical_ns: u64) -> Service {
+    let min_ns = 1 + typical_ns / rng.pick(&[1, 4, 16]);
+    Service {
+        min_ns,
+        max_ns: min_ns * rng.pick(&[1, 2, 10, 50]),
+        per_kib_ns: rng.pick(&[0, 500, 5000]),
+        flush_factor: rng.pick(&[1, 3, 10]),
+        stall_one_in: rng.pick(&[0, 0, 100, 1000]),
+        stall_ns: rng.pick(&[MS, 200 * MS]),
+    }
+}
+
+/// What one client likes.
+struct Habits {
+    kinds: [u32; 5],
+    sizes: [u32; 7],
+    fua_one_in: u32,
+    /// Where hot spots begin, in bytes.
+    hot: Vec<u64>,
+    hot_bytes: u64,
+    hot_share: u32,
+    /// The part of the volume in use.
+    used: (u64, u64),
+    stream_share: u32,
+    pause_one_in: u32,
+    pause_ns: u64,
+    drain_one_in: u32,
+}
+
+fn habits(rng: &mut Rng, size: u64, chunk: u64) -> Habits {
+    let mut upto = |n: u64| rng.below(n + 1) as u32;
+    let kinds = [upto(6), 1 + upto(9), upto(3), upto(2), upto(2)];
+    let sizes = [upto(5), upto(6), 1 + upto(10), upto(8), upto(3), upto(2), upto(1)];
+    let hot_bytes = rng.pick(&[4096, 16 << 10, chunk, 2 * chunk]).min(size);
+    let hot = (0..rng.range(1, 4)).map(|_| rng.below(size - hot_bytes + 1) / 4096 * 4096).collect();
+    let used = match rng.below(3) {
+        0 => {
+            let len = (size / rng.range(2, 8)).next_multiple_of(chunk).min(size);
+            (rng.below((size - len) / chunk + 1) * chunk, len)
+        }
+        _ => (0, size),
+    };
+    Habits {
+        kinds,
+        sizes,
+        fua_one_in: rng.pick(&[0, 0, 10, 2]),
+        hot,
+        hot_bytes,
+        hot_share: rng.pick(&[0, 3, 9]),
+        used,
+        stream_share: rng.pick(&[0, 0, 1, 4]),
+        pause_one_in: rng.pick(&[0, 0, 30, 5]),
+        pause_ns: rng.pick(&[10 * US, MS, 20 * MS, 600 * MS]),
+        drain_one_in: rng.pick(&[0, 20, 5]),
+    }
+}
+
+fn ops(rng: &mut Rng, plan: &Plan, count: usize) -> Vec<Op> {
+    let (size, chunk) = (plan.size_bytes, u64::from(plan.geometry.chunk_bytes));
+    let habits = habits(rng, size, chunk);
+    let mut ops = Vec::with_capacity(count);
+    if rng.one_in(6) {
+        fill(&mut ops, rng, size, chunk, count / 2);
+    }
+    let mut stream = habits.used.0;
+    while ops.len() < count {
+        let (offset, len) = if rng.below(10) < u64::from(habits.stream_share) {
+            let offset = stream;
+            stream += chunk;
+            if stream >= habits.used.0 + habits.used.1 {
+                stream = habits.used.0;
+            }
+            (offset, chunk.min(size - offset))
+        } else {
+            place(rng, &habits, size, chunk)
+        };
+        let kind = [OpKind::Read, OpKind::Write, OpKind::Flush, OpKind::Discard, OpKind::Zero]
+            [rng.weighted(&habits.kinds)];
+        let stretch = matches!(kind, OpKind::Discard | OpKind::Zero) && rng.one_in(4);
+        let len = if stretch { (len * 8).min(size - offset) } else { len };
+        ops.push(Op {
+            kind,
+            offset,
+            len,
+            fua: rng.one_in(habits.fua_one_in) && kind != OpKind::Read && kind != OpKind::Flush,
+            pause_ns: if rng.one_in(habits.pause_one_in) { rng.below(habits.pause_ns) } else { 0 },
+            drain: rng.one_in(habits.drain_one_in),
+        });
+    }
+    ops
+}
+
+/// Writes the whole volume, so that the rest meets a full one.
+fn fill(ops: &mut Vec<Op>, rng: &mut Rng, size: u64, chunk: u64, most: usize) {
+    let step = (size / most as u64 + 1).next_multiple_of(chunk).min(4 * chunk);
+    let mut offset = 0;
+    while offset < size && ops.len() < most {
+        let len = step.min(size - offset);
+        ops.push(Op { kind: OpKind::Write, offset, len, fua: false, pause_ns: 0, drain: false });
+        offset += len;
+        if rng.one_in(12) {
+            ops.push(Op { kind: OpKind::Flush, offset: 0, len: 0, fua: false, pause_ns: 0, drain: false });
+        }
+    }
+}
+
+/// Where a request goes and how long it is.
+fn place(rng: &mut Rng, habits: &Habits, size: u64, chunk: u64) -> (u64, u64) {
+    let class = rng.weighted(&habits.sizes);
+    let (align, len) = match class {
+        0 => (1, rng.range(1, 700)),
+        1 => (512, 512 * rng.range(1, 20)),
+        2 => (4096, 4096),
+        3 => (4096, 4096 * rng.range(1, 8)),
+        4 => (rng.pick(&[1, 512, 4096]), rng.range(1, chunk)),
+        5 => (chunk, chunk),
+        _ => (rng.pick(&[1, 4096, chunk]), rng.range(chunk, 4 * chunk)),
+    };
+    let hot = rng.below(10) < u64::from(habits.hot_share);
+    let (base, span) = if hot { (rng.pick(&habits.hot), habits.hot_bytes) } else { habits.used };
+    let offset = ((base + rng.below(span)) / align * align).min(size - 1);
+    (offset, len.min(size - offset))
+}

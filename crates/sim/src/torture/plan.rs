@@ -1,0 +1,202 @@
+//! What one seed does: drawn from the seed, small enough to read once shrunk.
+
+use crate::arena::ArenaSizes;
+use crate::world::{Death, FaultRates, Service};
+use bimetal_engine::options::Tuning;
+use std::fmt;
+
+/// What a client asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OpKind {
+    /// Read.
+    Read,
+    /// Write.
+    Write,
+    /// Flush.
+    Flush,
+    /// Discard.
+    Discard,
+    /// Write zeroes.
+    Zero,
+}
+
+/// One client request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Op {
+    /// What to do.
+    pub kind: OpKind,
+    /// First byte.
+    pub offset: u64,
+    /// Length in bytes.
+    pub len: u64,
+    /// Force unit access.
+    pub fua: bool,
+    /// Wait this long before it, ns.
+    pub pause_ns: u64,
+    /// Wait for all answers before it.
+    pub drain: bool,
+}
+
+/// The devices and the layout.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Geometry {
+    /// Bytes per chunk.
+    pub chunk_bytes: u32,
+    /// Size of the fast device.
+    pub fast_bytes: u64,
+    /// Size of the slow device.
+    pub slow_bytes: u64,
+    /// Landing zone.
+    pub landing_bytes: Option<u64>,
+    /// Area.
+    pub area_bytes: Option<u32>,
+    /// Added to a size that creation names as the least.
+    pub slack_bytes: u64,
+}
+
+/// When a life ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum When {
+    /// Amid load.
+    Busy,
+    /// In a lull of at most this long, ns.
+    Idle(u64),
+    /// While stopping.
+    Stopping,
+}
+
+/// How opening goes.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Opening {
+    /// Crashes while opening: after so many steps, so.
+    pub crashes: Vec<(u32, Death)>,
+    /// An attempt with I/O errors.
+    pub rates: Option<FaultRates>,
+}
+
+/// From one opening to the next crash.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Life {
+    /// Make a new volume on the devices first.
+    pub recreate: bool,
+    /// How it is opened.
+    pub opening: Opening,
+    /// Crash again once all is verified, and verify again.
+    pub twice: Option<Death>,
+    /// Verify every sector, not only those written lately and a sample.
+    pub verify_all: bool,
+    /// How long I/O takes.
+    pub services: [Service; 2],
+    /// How often I/O fails.
+    pub rates: FaultRates,
+    /// Requests in flight at most.
+    pub depth: u32,
+    /// What the client does.
+    pub ops: Vec<Op>,
+    /// Answers after which the end begins.
+    pub after: u32,
+    /// The end.
+    pub when: When,
+    /// Steps from there to the crash.
+    pub points: u32,
+    /// How it dies; `None` is an orderly stop.
+    pub death: Option<Death>,
+    /// Pages that are damaged with it: a bad sector, or a flipped bit.
+    pub bad_sectors: u32,
+    /// Check offline afterwards.
+    pub check: bool,
+}
+
+/// All that one seed does.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The seed.
+    pub seed: u64,
+    /// The devices.
+    pub geometry: Geometry,
+    /// The engine's limits.
+    pub tuning: Tuning,
+    /// The driver's memory.
+    pub arena: ArenaSizes,
+    /// Whether all memory is poisoned, or the first bytes of each sector.
+    pub poison_all: bool,
+    /// Whether devices are damaged: sectors go bad, bits rot.
+    pub latent: bool,
+    /// The volume's size; zero until the first opening.
+    pub size_bytes: u64,
+    /// One after the other, on the same devices; drawn when the size is known.
+    pub lives: Vec<Life>,
+}
+
+impl Plan {
+    /// Client operations in it.
+    pub fn ops(&self) -> usize {
+        self.lives.iter().map(|l| l.ops.len()).sum()
+    }
+}
+
+impl fmt::Display for Op {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.drain {
+            write!(f, "drain; ")?;
+        }
+        if self.pause_ns > 0 {
+            write!(f, "pause {} us; ", self.pause_ns / 1000)?;
+        }
+        let fua = if self.fua { " fua" } else { "" };
+        match self.kind {
+            OpKind::Flush => write!(f, "flush"),
+            kind => write!(f, "{} {}+{}{fua}", format!("{kind:?}").to_lowercase(), self.offset, self.len),
+        }
+    }
+}
+
+impl fmt::Display for Life {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.recreate {
+            writeln!(f, "  create anew")?;
+        }
+        for (steps, death) in &self.opening.crashes {
+            writeln!(f, "  open, {death:?} after {steps} steps")?;
+        }
+        if let Some(rates) = self.opening.rates {
+            writeln!(f, "  open with errors {rates:?}")?;
+        }
+        writeln!(f, "  open, verify{}", if self.verify_all { " all" } else { "" })?;
+        if let Some(death) = self.twice {
+            writeln!(f, "  {death:?}, open, verify")?;
+        }
+        writeln!(f, "  depth {}, {} operations:", self.depth, self.ops.len())?;
+        for op in &self.ops {
+            writeln!(f, "    {op}")?;
+        }
+        if self.rates != FaultRates::default() {
+            writeln!(f, "  errors, one in: {:?}", self.rates)?;
+        }
+        write!(f, "  after {} answers, {:?}: ", self.after, self.when)?;
+        match self.death {
+            Some(death) => writeln!(f, "{death:?} after {} steps", self.points)?,
+            None => writeln!(f, "orderly stop")?,
+        }
+        if self.bad_sectors > 0 {
+            writeln!(f, "  {} pages are damaged", self.bad_sectors)?;
+        }
+        if self.check {
+            writeln!(f, "  check")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "seed {}: {} bytes, {:?}", self.seed, self.size_bytes, self.geometry)?;
+        writeln!(f, "{:?}", self.tuning)?;
+        writeln!(f, "{:?}", self.arena)?;
+        for (i, life) in self.lives.iter().enumerate() {
+            writeln!(f, "life {i}:")?;
+            life.fmt(f)?;
+        }
+        write!(f, "at last: open, verify all, stop, check")
+    }
+}

@@ -1,0 +1,644 @@
+//! Runs one plan: create, then lives on the same devices, each ending in a crash and followed by
+//! a recovery that is verified against the model.
+
+use super::client::Client;
+use super::plan::{Life, Op, OpKind, Plan, When};
+use super::{Stats, draw};
+use crate::arena::{ArenaMemory, SimArena};
+use crate::coverage::{Fault, StageSet};
+use crate::disk::{CutStyle, Disk};
+use crate::model::{Model, SECTOR};
+use crate::rng::Rng;
+use crate::world::{Death, FaultRates, Flow, Staged, World};
+use bimetal_engine::arena::Pool;
+use bimetal_engine::options::{CreateOptions, DeviceInfo, OpenError, OpenOptions, Tuning};
+use bimetal_engine::units::Nanos;
+use bimetal_engine::{Engine, Task};
+
+/// A request, task or stop that takes longer than this (virtual) is stuck.
+const STUCK_NS: u64 = 60 * Nanos::SECOND;
+/// The unit in which a verification reads.
+const UNIT: u64 = 64 << 10;
+/// Events kept for a report.
+const EVENTS: usize = 20;
+const NAMES: [&str; 2] = ["fast", "slow"];
+
+/// How a stretch of a run ended.
+enum Stretch<T> {
+    Done(T),
+    Crashed,
+}
+
+/// One run of one plan.
+pub struct Run<'a> {
+    plan: &'a mut Plan,
+    stats: &'a mut Stats,
+    memory: ArenaMemory,
+    world: World,
+    model: Model,
+    rng: Rng,
+    /// Units written since they were last verified.
+    unverified: Vec<bool>,
+    /// Stages at the last crash, until a recovery ended.
+    crashed_in: StageSet,
+    /// Whether any I/O error was injected so far.
+    errors_ever: bool,
+    /// Whether sectors went bad: an error is legal from then on.
+    damaged: bool,
+    lost_caches: u64,
+    volumes: u64,
+    events: Vec<String>,
+}
+
+impl<'a> Run<'a> {
+    /// Prepares to run a plan, in this memory.
+    pub fn new(plan: &'a mut Plan, stats: &'a mut Stats, memory: ArenaMemory, trace: bool) -> Run<'a> {
+        let mut world = World::new(Vec::new(), plan.seed);
+        world.trace = trace;
+        let rng = Rng::new(plan.seed, 3);
+        Run {
+            model: Model::new(0, 0),
+            plan,
+            stats,
+            memory,
+            world,
+            rng,
+            unverified: Vec::new(),
+            crashed_in: StageSet::default(),
+            errors_ever: false,
+            damaged: false,
+            lost_caches: 0,
+            volumes: 0,
+            events: Vec::new(),
+        }
+    }
+
+    /// Runs it. An error is a violation.
+    pub fn run(&mut self) -> Result<(), String> {
+        let result = self.run_plan();
+        self.stats.hash = self.world.hash();
+        self.stats.coverage.add(&self.world.coverage);
+        result.map_err(|what| match self.events.is_empty() {
+            true => what,
+            false => format!("{what}\nevents: {}", self.events.join("; ")),
+        })
+    }
+
+    fn run_plan(&mut self) -> Result<(), String> {
+        let drawn = self.plan.size_bytes > 0;
+        self.create()?;
+        if !self.measure()? {
+            self.world.disks.clear();
+            self.create()?;
+            if !self.measure()? {
+                return Err("opening refuses the default tuning".into());
+            }
+        }
+        if !drawn {
+            self.plan.lives = draw::lives(self.plan);
+        }
+        self.new_model();
+        for i in 0..self.plan.lives.len() {
+            let life = self.plan.lives[i].clone();
+            self.stats.reached_life = i;
+            if self.world.trace {
+                eprintln!("--- life {i}");
+            }
+            if !self.live(&life)? {
+                return Ok(());
+            }
+        }
+        self.close()
+    }
+
+    fn new_model(&mut self) {
+        self.model = Model::new(self.plan.size_bytes, self.plan.seed.wrapping_add(self.volumes << 56));
+        self.unverified = vec![false; self.plan.size_bytes.div_ceil(UNIT) as usize];
+    }
+
+    fn arena(&self) -> SimArena {
+        self.memory.arena(self.plan.arena, self.plan.poison_all)
+    }
+
+    fn devices(&self) -> Vec<DeviceInfo> {
+        let name =
+            |(disk, name): (&Disk, &str)| DeviceInfo { name: name.into(), size_bytes: disk.size_bytes() };
+        self.world.disks.iter().zip(NAMES).map(name).collect()
+    }
+
+    fn volume_id(&self) -> [u8; 16] {
+        let mut id = [0; 16];
+        id[..8].copy_from_slice(&self.plan.seed.to_le_bytes());
+        id[8..].copy_from_slice(&self.volumes.to_le_bytes());
+        id
+    }
+
+    fn options(&self) -> OpenOptions {
+        OpenOptions { volume_id: Some(self.volume_id()), tuning: self.plan.tuning.clone() }
+    }
+
+    /// A world from its beginning: refused attempts leave no trace, so that a plan replays what its drawing ran.
+    fn make_world(&mut self) {
+        let g = self.plan.geometry;
+        let disk = |size: u64, salt| Disk::new(size.next_multiple_of(4096), salt);
+        let seed = self.plan.seed;
+        let disks = vec![disk(g.fast_bytes, seed ^ 0xfa57), disk(g.slow_bytes, seed ^ 0x510e)];
+        let trace = self.world.trace;
+        self.world = World::new(disks, seed);
+        self.world.trace = trace;
+    }
+
+    /// Makes the volume; sizes and options that are refused grow until they are not.
+    fn create(&mut self) -> Result<(), String> {
+        let fresh = self.world.disks.is_empty();
+        self.volumes = if fresh { 1 } else { self.volumes + 1 };
+        for _ in 0..16 {
+            if fresh {
+                self.make_world();
+            }
+            let g = self.plan.geometry;
+            let options = CreateOptions {
+                volume_id: self.volume_id(),
+                chunk_bytes: g.chunk_bytes,
+                landing_bytes: g.landing_bytes,
+                area_bytes: g.area_bytes,
+                created_unix_s: 0,
+            };
+            let mut task = bimetal_engine::create(self.arena(), self.devices(), options);
+            let error = match self.task("create", &mut task)? {
+                Stretch::Done(Ok(())) => return Ok(()),
+                Stretch::Done(Err(error)) => error,
+                Stretch::Crashed => return Err("create: it crashed without a fuse".into()),
+            };
+            self.yield_to(&error)?;
+        }
+        Err(format!("create refuses every geometry up to {:?}", self.plan.geometry))
+    }
+
+    fn yield_to(&mut self, error: &OpenError) -> Result<(), String> {
+        let g = &mut self.plan.geometry;
+        match error {
+            OpenError::TooSmall { device, need_bytes, .. } => {
+                let size = need_bytes + g.slack_bytes;
+                *(if device == NAMES[0] { &mut g.fast_bytes } else { &mut g.slow_bytes }) = size;
+            }
+            OpenError::BadOption { .. } if g.area_bytes.is_some() => g.area_bytes = None,
+            OpenError::BadOption { .. } => {
+                let twice = g.landing_bytes.map(|b| b * 2);
+                g.landing_bytes = twice.filter(|&b| b < g.fast_bytes.max(1 << 20));
+            }
+            _ => return Err(format!("create: {error}")),
+        }
+        Ok(())
+    }
+
+    /// Opens the new volume for its size. False: the limits drawn are refused, and are tame from now on.
+    fn measure(&mut self) -> Result<bool, String> {
+        match self.try_open()? {
+            Stretch::Done(Ok(engine)) => {
+                self.plan.size_bytes = engine.size_bytes();
+                drop(engine);
+                self.world.die(Death::Kill);
+                Ok(true)
+            }
+            Stretch::Done(Err(OpenError::BadOption { .. } | OpenError::Memory { .. })) => {
+                self.plan.tuning = Tuning::default();
+                self.stats.count("refused-tuning");
+                Ok(false)
+            }
+            Stretch::Done(Err(error)) => Err(format!("the first opening: {error}")),
+            Stretch::Crashed => Err("the first opening: it crashed without a fuse".into()),
+        }
+    }
+
+    /// Serves a task to its end, or to the fuse's.
+    fn task<T>(&mut self, name: &str, task: &mut Task<SimArena, T>) -> Result<Stretch<T>, String> {
+        let limit = self.world.now().after(STUCK_NS);
+        self.world.progress();
+        loop {
+            if self.world.pump(task)? == Flow::Crash {
+                return Ok(Stretch::Crashed);
+            }
+            if let Some(result) = task.take_result() {
+                self.world.fuse = None;
+                if self.world.busy() {
+                    return Err(format!("{name}: it ended with I/O in flight"));
+                }
+                return Ok(Stretch::Done(result));
+            }
+            if self.world.now() >= limit {
+                return Err(format!("{name}: stuck at {:?}", task.stage()));
+            }
+            if self.world.advance(task, limit)? == Flow::Crash {
+                return Ok(Stretch::Crashed);
+            }
+        }
+    }
+
+    fn try_open(&mut self) -> Result<Stretch<Result<Engine<SimArena>, OpenError>>, String> {
+        let mut task = bimetal_engine::open(self.arena(), self.devices(), self.options());
+        let result = self.task("open", &mut task)?;
+        if matches!(result, Stretch::Crashed) {
+            self.stats.recovery_stages = task.stages();
+        }
+        Ok(result)
+    }
+
+    /// Opens as the life wants: with crashes on the way, then with errors, then for good.
+    /// `None`: the volume cannot be opened, and a bad sector excuses it.
+    fn open(&mut self, life: &Life) -> Result<Option<Engine<SimArena>>, String> {
+        for &(steps, death) in &life.opening.crashes {
+            self.world.fuse = Some(steps);
+            match self.try_open()? {
+                Stretch::Done(Ok(engine)) => return Ok(Some(engine)),
+                Stretch::Done(Err(error)) if self.damaged => return Ok(self.refused(&error)),
+                Stretch::Done(Err(error)) => return Err(format!("open: {error}")),
+                Stretch::Crashed => self.crash_in_recovery(death),
+            }
+        }
+        if let Some(rates) = life.opening.rates {
+            self.world.rates = rates;
+            let before = self.world.injected.total();
+            let result = self.try_open()?;
+            self.world.rates = FaultRates::default();
+            let failed = self.world.injected.total() > before;
+            self.errors_ever |= failed;
+            match result {
+                Stretch::Done(Ok(engine)) => return Ok(Some(engine)),
+                Stretch::Done(Err(_)) if failed => self.after_failed_open(),
+                Stretch::Done(Err(error)) if self.damaged => return Ok(self.refused(&error)),
+                Stretch::Done(Err(error)) => return Err(format!("open: {error}")),
+                Stretch::Crashed => return Err("open: it crashed without a fuse".into()),
+            }
+        }
+        match self.try_open()? {
+            Stretch::Done(Ok(engine)) => Ok(Some(engine)),
+            Stretch::Done(Err(error)) if self.damaged => Ok(self.refused(&error)),
+            Stretch::Done(Err(error)) => Err(format!("open: {error}")),
+            Stretch::Crashed => Err("open: it crashed without a fuse".into()),
+        }
+    }
+
+    fn refused(&mut self, _: &OpenError) -> Option<Engine<SimArena>> {
+        self.stats.count("open-refused-after-damage");
+        None
+    }
+
+    /// The process gives up after a failed opening: devices live on.
+    fn after_failed_open(&mut self) {
+        self.stats.count("failed-open");
+        self.world.die(Death::Kill);
+        self.begin_life();
+    }
+
+    fn crash_in_recovery(&mut self, death: Death) {
+        let (name, fault) = match death {
+            Death::PowerCut(_) => ("power-cut-in-recovery", Fault::CutInRecovery),
+            Death::Kill => ("kill-in-recovery", Fault::KillInRecovery),
+        };
+        self.stats.count(name);
+        let stages = self.stats.recovery_stages;
+        stages.iter().for_each(|s| self.world.coverage.hit(s, fault));
+        self.crashed_in.iter().for_each(|s| self.world.coverage.hit(s, Fault::CrashInRecovery));
+        self.world.die(death);
+    }
+
+    /// One life. False: the volume is beyond repair, legally.
+    fn live(&mut self, life: &Life) -> Result<bool, String> {
+        if life.recreate && !self.damaged {
+            self.create()?;
+            self.new_model();
+            self.crashed_in = StageSet::default();
+        }
+        self.begin_life();
+        let Some(mut engine) = self.open(life)? else { return Ok(false) };
+        self.opened(&engine)?;
+        self.verify(&mut engine, life.verify_all)?;
+        if let Some(death) = life.twice {
+            self.stats.count("second-recovery");
+            self.die(engine, death);
+            let Some(again) = self.open(&Life { opening: Default::default(), ..life.clone() })? else {
+                return Ok(false);
+            };
+            engine = again;
+            self.opened(&engine)?;
+            self.verify(&mut engine, life.verify_all)?;
+        }
+        self.unverified.fill(false);
+        self.world.services = life.services.to_vec();
+        self.world.rates = life.rates;
+        let stopped = self.work(&mut engine, life)?;
+        self.end_life(engine, life, stopped)?;
+        if life.check && !self.errors_ever && !self.damaged {
+            self.check()?;
+        }
+        Ok(true)
+    }
+
+    fn begin_life(&mut self) {
+        self.stats.injected.add(&self.world.injected);
+        self.world.injected = Default::default();
+        self.lost_caches = 0;
+    }
+
+    fn opened(&mut self, engine: &Engine<SimArena>) -> Result<(), String> {
+        self.crashed_in = StageSet::default();
+        self.lost_caches = self.world.injected.lost_caches;
+        if engine.size_bytes() != self.plan.size_bytes {
+            return Err(format!("the size was {} and is {}", self.plan.size_bytes, engine.size_bytes()));
+        }
+        Ok(())
+    }
+
+    /// The client's part of a life, up to its end. True: the engine stopped in order.
+    fn work(&mut self, engine: &mut Engine<SimArena>, life: &Life) -> Result<bool, String> {
+        let mut client = Client::new(&life.ops, life.depth);
+        let after = u64::from(life.after).min(life.ops.len() as u64);
+        let fuse = life.death.map(|_| life.points);
+        let flow = self.drive(engine, &mut client, Some((after, life)))?;
+        let mut stopped = false;
+        if flow == Flow::Quiet {
+            self.world.fuse = fuse;
+            match life.when {
+                When::Busy => _ = self.lull(engine, &mut client, 100 * Nanos::MS)?,
+                When::Idle(ns) => _ = self.lull(engine, &mut client, ns)?,
+                When::Stopping => {
+                    client.stop();
+                    stopped = self.stop(engine, &mut client)? == Flow::Quiet;
+                }
+            }
+        }
+        self.stats.operations += client.answered;
+        if stopped && !client.is_quiet() {
+            return Err(format!("stopped without an answer to {}", client.waiting()));
+        }
+        Ok(stopped)
+    }
+
+    fn errors_legal(&self) -> bool {
+        let i = &self.world.injected;
+        self.damaged || i.reads + i.writes + i.flushes + i.bad_sectors > 0
+    }
+
+    /// Serves the engine and takes answers at this instant.
+    fn serve(&mut self, engine: &mut Engine<SimArena>, client: &mut Client<'_>) -> Result<Flow, String> {
+        loop {
+            client.feed(engine, &mut self.world, &mut self.model);
+            let flow = self.world.pump(engine)?;
+            self.note_lost_caches();
+            let legal = self.errors_legal();
+            let any = client.settle(engine, &mut self.world, &mut self.model, legal)?;
+            if flow == Flow::Crash || !any {
+                return Ok(flow);
+            }
+        }
+    }
+
+    fn note_lost_caches(&mut self) {
+        if self.world.injected.lost_caches > self.lost_caches {
+            self.lost_caches = self.world.injected.lost_caches;
+            self.model.cache_was_lost();
+        }
+    }
+
+    /// Goes to the next event; a request that has waited too long is a violation.
+    fn step(
+        &mut self,
+        engine: &mut Engine<SimArena>,
+        client: &Client<'_>,
+        until: Nanos,
+    ) -> Result<Flow, String> {
+        let now = self.world.now();
+        let stuck = client.oldest().map_or(Nanos(u64::MAX), |s| s.after(STUCK_NS));
+        if now >= stuck {
+            return Err(format!(
+                "stuck: unanswered for {} s: {}",
+                STUCK_NS / Nanos::SECOND,
+                client.waiting()
+            ));
+        }
+        let wake = client.wake(now).unwrap_or(Nanos(u64::MAX));
+        self.world.advance(engine, until.min(stuck).min(wake))
+    }
+
+    /// Lets the client work until it is done, or until its end begins.
+    fn drive(
+        &mut self,
+        engine: &mut Engine<SimArena>,
+        client: &mut Client<'_>,
+        end: Option<(u64, &Life)>,
+    ) -> Result<Flow, String> {
+        let mut idle_since = self.world.now();
+        loop {
+            let answered = client.answered;
+            if self.serve(engine, client)? == Flow::Crash {
+                return Ok(Flow::Crash);
+            }
+            if client.answered > answered || !client.is_quiet() || client.wake(self.world.now()).is_some() {
+                idle_since = self.world.now();
+            }
+            if let Some((after, life)) = end
+                && client.answered >= after
+            {
+                match life.when {
+                    When::Busy if self.world.fuse.is_none() => {
+                        self.world.fuse = life.death.map(|_| life.points)
+                    }
+                    When::Busy => {}
+                    When::Idle(_) => client.stop(),
+                    When::Stopping => return Ok(Flow::Quiet),
+                }
+            }
+            if client.is_done() {
+                return Ok(Flow::Quiet);
+            }
+            let limit = idle_since.after(STUCK_NS);
+            if self.world.now() >= limit {
+                return Err("stuck: the engine takes no requests".into());
+            }
+            if self.step(engine, client, limit)? == Flow::Crash {
+                return Ok(Flow::Crash);
+            }
+        }
+    }
+
+    /// Lets time pass without new requests.
+    fn lull(
+        &mut self,
+        engine: &mut Engine<SimArena>,
+        client: &mut Client<'_>,
+        ns: u64,
+    ) -> Result<Flow, String> {
+        let end = self.world.now().after(ns);
+        while self.world.now() < end {
+            if self.serve(engine, client)? == Flow::Crash || self.step(engine, client, end)? == Flow::Crash {
+                return Ok(Flow::Crash);
+            }
+        }
+        Ok(Flow::Quiet)
+    }
+
+    /// Stops the engine in order.
+    fn stop(&mut self, engine: &mut Engine<SimArena>, client: &mut Client<'_>) -> Result<Flow, String> {
+        let limit = self.world.now().after(STUCK_NS);
+        engine.begin_shutdown(self.world.now());
+        loop {
+            if self.serve(engine, client)? == Flow::Crash {
+                return Ok(Flow::Crash);
+            }
+            if engine.is_stopped() {
+                self.world.fuse = None;
+                return Ok(Flow::Quiet);
+            }
+            if self.world.now() >= limit {
+                return Err("stuck: the engine does not stop".into());
+            }
+            if self.step(engine, client, limit)? == Flow::Crash {
+                return Ok(Flow::Crash);
+            }
+        }
+    }
+
+    /// Ends a life: an orderly stop must have left nothing behind; else the machine dies.
+    fn end_life(&mut self, mut engine: Engine<SimArena>, life: &Life, stopped: bool) -> Result<(), String> {
+        self.stats.cycles += 1;
+        self.stats.status(&engine.status());
+        self.keep_events(&mut engine);
+        let failed = self.errors_legal();
+        self.errors_ever |= failed;
+        self.stats.io_error_lives += u64::from(failed);
+        if stopped {
+            self.stats.count("clean-stop");
+            if self.world.busy() {
+                return Err("stopped with I/O in flight".into());
+            }
+            let arena = engine.into_arena();
+            for pool in [Pool::Client, Pool::Log, Pool::Background, Pool::Meta] {
+                let left = arena.outstanding(pool);
+                if left > 0 {
+                    return Err(format!("stopped with {left} buffers of {pool:?} not given back"));
+                }
+            }
+            if !failed {
+                self.model.cover_all();
+            }
+            drop(arena);
+            // What an orderly stop promises must not need the cache.
+            let style = self.rng.pick(&CutStyle::ALL);
+            self.world.die(Death::PowerCut(style));
+            self.forget();
+        } else {
+            let death = life.death.unwrap_or(Death::Kill);
+            self.die(engine, death);
+        }
+        self.spoil(life.bad_sectors);
+        Ok(())
+    }
+
+    fn keep_events(&mut self, engine: &mut Engine<SimArena>) {
+        self.events.extend(engine.take_events().into_iter().map(|e| e.message));
+        let extra = self.events.len().saturating_sub(EVENTS);
+        self.events.drain(..extra);
+    }
+
+    /// The engine dies where it stands.
+    fn die(&mut self, mut engine: Engine<SimArena>, death: Death) {
+        let (name, fault) = match death {
+            Death::PowerCut(_) => ("power-cut", Fault::PowerCut),
+            Death::Kill => ("kill", Fault::Kill),
+        };
+        self.stats.count(name);
+        self.crashed_in = engine.stages();
+        self.crashed_in.iter().for_each(|s| self.world.coverage.hit(s, fault));
+        self.keep_events(&mut engine);
+        drop(engine);
+        self.world.die(death);
+        self.forget();
+    }
+
+    /// The model takes the crash; rates and times are calm until the next life's work.
+    fn forget(&mut self) {
+        for sector in self.model.crash() {
+            self.unverified[(u64::from(sector) * SECTOR as u64 / UNIT) as usize] = true;
+        }
+        self.world.rates = FaultRates::default();
+        self.begin_life();
+    }
+
+    /// Damages what was written: sectors go bad anywhere, and bits rot on the slow tier, whose data
+    /// has checksums.
+    fn spoil(&mut self, count: u32) {
+        for _ in 0..count {
+            let device = self.rng.below(2) as usize;
+            let disk = &mut self.world.disks[device];
+            let Some(page) = disk.written_page(&mut self.rng) else { continue };
+            self.damaged = true;
+            if device == 1 && self.rng.one_in(2) {
+                disk.rot(page, &mut self.rng);
+                self.stats.count("bit-rot");
+            } else {
+                disk.add_bad_sector(page * 8 + self.rng.below(8));
+                self.stats.count("bad-sector");
+            }
+        }
+    }
+
+    /// Reads back what was written lately and a sample of the rest, or all.
+    fn verify(&mut self, engine: &mut Engine<SimArena>, all: bool) -> Result<(), String> {
+        let mut ops = Vec::new();
+        for unit in 0..self.unverified.len() {
+            if !(all || self.unverified[unit] || self.rng.one_in(8)) {
+                continue;
+            }
+            let offset = unit as u64 * UNIT;
+            let len = UNIT.min(self.plan.size_bytes - offset);
+            ops.push(Op { kind: OpKind::Read, offset, len, fua: false, pause_ns: 0, drain: false });
+        }
+        let mut client = Client::new(&ops, 8);
+        let flow = self.drive(engine, &mut client, None)?;
+        assert!(flow == Flow::Quiet, "nothing crashes while verifying");
+        self.stats.verified_bytes += ops.iter().map(|op| op.len).sum::<u64>();
+        Ok(())
+    }
+
+    /// The offline check finds nothing, and writes nothing.
+    fn check(&mut self) -> Result<(), String> {
+        self.stats.count("check");
+        let mut task = bimetal_engine::check(self.arena(), self.devices(), self.options());
+        self.world.read_only = true;
+        let result = self.task("check", &mut task);
+        self.world.read_only = false;
+        match result? {
+            Stretch::Done(Ok(report)) if report.findings.is_empty() => Ok(()),
+            Stretch::Done(Ok(report)) => {
+                let f = &report.findings[0];
+                let count = report.findings.len();
+                Err(format!(
+                    "check: {count} findings; the first, on {:?} at {}: {}",
+                    f.device, f.offset, f.what
+                ))
+            }
+            Stretch::Done(Err(error)) => Err(format!("check: {error}")),
+            Stretch::Crashed => Err("check: it crashed without a fuse".into()),
+        }
+    }
+
+    /// The end of a run: all must be there, and the volume must stop and be clean.
+    fn close(&mut self) -> Result<(), String> {
+        self.begin_life();
+        let mut engine = match self.try_open()? {
+            Stretch::Done(Ok(engine)) => engine,
+            Stretch::Done(Err(_)) if self.damaged => return Ok(()),
+            Stretch::Done(Err(error)) => return Err(format!("the last opening: {error}")),
+            Stretch::Crashed => return Err("the last opening: it crashed without a fuse".into()),
+        };
+        self.opened(&engine)?;
+        self.verify(&mut engine, true)?;
+        let mut client = Client::new(&[], 1);
+        self.stop(&mut engine, &mut client)?;
+        self.keep_events(&mut engine);
+        drop(engine);
+        self.world.die(Death::Kill);
+        if self.errors_ever || self.damaged { Ok(()) } else { self.check() }
+    }
+}

@@ -1,0 +1,496 @@
+//! The simulation driver: serves a machine's actions from simulated devices in virtual time.
+//!
+//! One queue of events, ordered by time and then by the order of making; nothing else decides
+//! what comes next, so that a seed always tells the same story.
+
+mod service;
+
+pub use service::{FaultRates, Service};
+
+use crate::arena::SimArena;
+use crate::coverage::{Coverage, Fault, LOG_WAITERS, StageSet};
+use crate::disk::{CutStyle, DiscardEffect, Disk, IoId};
+use crate::rng::Rng;
+use bimetal_engine::action::{
+    Action, BufList, Class, DeviceError, MAX_BUFS, Machine, RequestError, RequestId, Token,
+};
+use bimetal_engine::arena::Buf;
+use bimetal_engine::coverage::Stage;
+use bimetal_engine::units::{BLOCK_BYTES, Nanos, Tier};
+use bimetal_engine::{Engine, Task};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// Actions and completions without a reply or a lull beyond which the machine runs away.
+const RUNAWAY: u64 = 1_000_000;
+/// The error number of models: EIO.
+const EIO: DeviceError = DeviceError { errno: 5 };
+
+/// A machine that says where it stands.
+pub trait Staged: Machine<Arena = SimArena> {
+    /// The stage of the operation that waits for this token.
+    fn stage_of(&self, token: Token) -> Option<Stage>;
+    /// The stages in flight.
+    fn stages(&self) -> StageSet;
+}
+
+impl Staged for Engine<SimArena> {
+    fn stage_of(&self, token: Token) -> Option<Stage> {
+        Engine::stage_of(self, token)
+    }
+    fn stages(&self) -> StageSet {
+        let mut set = StageSet::default();
+        self.stages_in_flight(&mut |s| set.insert(s));
+        set
+    }
+}
+
+impl<T> Staged for Task<SimArena, T> {
+    fn stage_of(&self, _: Token) -> Option<Stage> {
+        self.stage()
+    }
+    fn stages(&self) -> StageSet {
+        let mut set = StageSet::default();
+        if let Some(stage) = self.stage() {
+            set.insert(stage);
+        }
+        set
+    }
+}
+
+/// How serving ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Flow {
+    /// Nothing is left to do at this instant.
+    Quiet,
+    /// The fuse blew: the machine dies here.
+    Crash,
+}
+
+/// How a machine dies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Death {
+    /// Power is cut.
+    PowerCut(CutStyle),
+    /// The process dies.
+    Kill,
+}
+
+enum Work {
+    Read { offset: u64, buf: Buf },
+    Write { bufs: BufList },
+    Flush,
+    Discard,
+}
+
+struct Io {
+    id: IoId,
+    device: usize,
+    token: Token,
+    fails: bool,
+    log: bool,
+    work: Work,
+}
+
+/// Counts of what was done to the machine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Injected {
+    /// Reads that failed.
+    pub reads: u64,
+    /// Writes that failed.
+    pub writes: u64,
+    /// Flushes that failed.
+    pub flushes: u64,
+    /// Discards that failed.
+    pub discards: u64,
+    /// Failed flushes that lost cached writes.
+    pub lost_caches: u64,
+    /// Reads that met a bad sector.
+    pub bad_sectors: u64,
+}
+
+impl Injected {
+    /// All errors together.
+    pub fn total(&self) -> u64 {
+        self.reads + self.writes + self.flushes + self.discards + self.bad_sectors
+    }
+
+    /// Adds another's counts.
+    pub fn add(&mut self, other: &Injected) {
+        self.reads += other.reads;
+        self.writes += other.writes;
+        self.flushes += other.flushes;
+        self.discards += other.discards;
+        self.lost_caches += other.lost_caches;
+        self.bad_sectors += other.bad_sectors;
+    }
+}
+
+/// The devices, the clock and the events to come.
+pub struct World {
+    /// By tier.
+    pub disks: Vec<Disk>,
+    /// By tier: how long I/O takes.
+    pub services: Vec<Service>,
+    /// How often I/O fails now.
+    pub rates: FaultRates,
+    /// Steps (actions and completions) until the machine dies; `None` is never.
+    pub fuse: Option<u32>,
+    /// Answers since they were last taken.
+    pub replies: Vec<(RequestId, Result<(), RequestError>)>,
+    /// Stages crossed with faults.
+    pub coverage: Coverage,
+    /// Errors since the machine started.
+    pub injected: Injected,
+    /// Whether the machine may only look.
+    pub read_only: bool,
+    /// Tells each step on standard error.
+    pub trace: bool,
+    now: Nanos,
+    rng: Rng,
+    hash: u64,
+    steps: u64,
+    next_io: u64,
+    next_request: u64,
+    queue: BinaryHeap<Reverse<(u64, u64, u32)>>,
+    ios: Vec<Option<Io>>,
+    free: Vec<u32>,
+}
+
+impl World {
+    /// A world with these devices.
+    pub fn new(disks: Vec<Disk>, seed: u64) -> World {
+        World {
+            services: vec![Service::default(); disks.len()],
+            disks,
+            rates: FaultRates::default(),
+            fuse: None,
+            replies: Vec::new(),
+            coverage: Coverage::default(),
+            injected: Injected::default(),
+            read_only: false,
+            trace: false,
+            now: Nanos(1),
+            rng: Rng::new(seed, 0x776f_726c),
+            hash: 0xcbf2_9ce4_8422_2325,
+            steps: 0,
+            next_io: 1,
+            next_request: 1,
+            queue: BinaryHeap::new(),
+            ios: Vec::new(),
+            free: Vec::new(),
+        }
+    }
+
+    /// The virtual time.
+    pub fn now(&self) -> Nanos {
+        self.now
+    }
+
+    /// A name for a request.
+    pub fn request_id(&mut self) -> RequestId {
+        self.next_request += 1;
+        RequestId(self.next_request)
+    }
+
+    /// The hash of all that happened so far, in order.
+    pub fn hash(&self) -> u64 {
+        self.hash
+    }
+
+    /// Takes something that happened into the hash.
+    pub fn note(&mut self, words: [u64; 3]) {
+        for word in words {
+            self.hash = (self.hash ^ word).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(17);
+        }
+    }
+
+    /// Whether a step is the machine's last.
+    fn burn(&mut self) -> bool {
+        match &mut self.fuse {
+            None => false,
+            Some(0) => true,
+            Some(left) => {
+                *left -= 1;
+                false
+            }
+        }
+    }
+
+    /// Does all that the machine wants at this instant.
+    pub fn pump<M: Staged>(&mut self, machine: &mut M) -> Result<Flow, String> {
+        while let Some(action) = machine.next_action(self.now) {
+            self.steps += 1;
+            if self.steps > RUNAWAY {
+                return Err(format!("runaway: {RUNAWAY} steps without an answer; the last is {action:?}"));
+            }
+            if self.burn() {
+                if self.trace {
+                    eprintln!("{:>12} crash before {action:?}", self.now.0);
+                }
+                return Ok(Flow::Crash);
+            }
+            self.take(machine, action)?;
+        }
+        Ok(Flow::Quiet)
+    }
+
+    /// When the next thing happens, if anything does.
+    pub fn next_event<M: Staged>(&self, machine: &M) -> Option<Nanos> {
+        let io = self.queue.peek().map(|Reverse((at, ..))| Nanos(*at));
+        [io, machine.deadline().map(|d| d.max(self.now))].into_iter().flatten().min()
+    }
+
+    /// Goes to the next event, or to `until` when that comes first.
+    pub fn advance<M: Staged>(&mut self, machine: &mut M, until: Nanos) -> Result<Flow, String> {
+        let Some(at) = self.next_event(machine).filter(|&at| at <= until) else {
+            self.now = self.now.max(until);
+            return Ok(Flow::Quiet);
+        };
+        self.steps += 1;
+        if self.steps > RUNAWAY {
+            return Err(format!(
+                "runaway: {RUNAWAY} steps without an answer; deadline {:?}",
+                machine.deadline()
+            ));
+        }
+        self.now = self.now.max(at);
+        let io_due = self.queue.peek().is_some_and(|Reverse((due, ..))| *due <= self.now.0);
+        if io_due {
+            if self.burn() {
+                return Ok(Flow::Crash);
+            }
+            self.complete_next(machine)?;
+        } else {
+            machine.on_timer(self.now);
+        }
+        Ok(Flow::Quiet)
+    }
+
+    /// Allows another stretch of steps: there was progress, or a lull was meant.
+    pub fn progress(&mut self) {
+        self.steps = 0;
+    }
+
+    fn check_range(&self, device: Tier, offset: u64, len: u64, what: &str) -> Result<usize, String> {
+        let index = usize::from(device.0);
+        let block = u64::from(BLOCK_BYTES);
+        let whole = offset.is_multiple_of(block) && len.is_multiple_of(block) && len > 0;
+        match self.disks.get(index) {
+            Some(d) if whole && offset + len <= d.size_bytes() => Ok(index),
+            _ => Err(format!(
+                "a {what} outside the device or not of whole blocks: {device:?}, {offset} + {len}"
+            )),
+        }
+    }
+
+    fn take<M: Staged>(&mut self, machine: &mut M, action: Action) -> Result<(), String> {
+        if self.trace {
+            eprintln!("{:>12} {action:?}", self.now.0);
+        }
+        match action {
+            Action::Reply { id, result } => {
+                self.steps = 0;
+                self.note([1, id.0, u64::from(result.is_ok())]);
+                self.replies.push((id, result));
+                Ok(())
+            }
+            Action::Read { device, offset, buf, token, class } => {
+                let device = self.check_range(device, offset, buf.len.into(), "read")?;
+                self.note([2 + device as u64 * 8, offset, buf.len.into()]);
+                let fails = self.rng.one_in(self.rates.reads);
+                let service = self.services[device].time(&mut self.rng, buf.len.into());
+                self.submit(device, token, fails, class == Class::Log, Work::Read { offset, buf }, service);
+                Ok(())
+            }
+            Action::Write { device, offset, bufs, fua, token, class } => {
+                self.take_write(machine, device, offset, bufs, fua, token, class)
+            }
+            Action::Flush { device, token } => {
+                let device = self.check_range(device, 0, BLOCK_BYTES.into(), "flush")?;
+                self.note([3 + device as u64 * 8, token.0, 0]);
+                let fails = self.rng.one_in(self.rates.flushes);
+                let service = self.services[device].flush_time(&mut self.rng);
+                let id = self.submit(device, token, fails, false, Work::Flush, service);
+                self.disks[device].submit_flush(id);
+                Ok(())
+            }
+            Action::Discard { device, offset, len, token } => self.take_discard(device, offset, len, token),
+        }
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "these are the fields of one action")]
+    fn take_write<M: Staged>(
+        &mut self,
+        machine: &mut M,
+        device: Tier,
+        offset: u64,
+        bufs: BufList,
+        fua: bool,
+        token: Token,
+        class: Class,
+    ) -> Result<(), String> {
+        let len = bufs.iter().map(|b| u64::from(b.len)).sum();
+        let device = self.check_range(device, offset, len, "write")?;
+        if self.read_only {
+            return Err(format!("a write in a check, at {offset}"));
+        }
+        if bufs.len() > MAX_BUFS {
+            return Err(format!("a write of {} buffers", bufs.len()));
+        }
+        self.note([4 + device as u64 * 8 + u64::from(fua) * 128, offset, len]);
+        let mut data = self.disks[device].buffer();
+        machine.with_arena(|arena| bufs.iter().for_each(|&b| data.extend_from_slice(arena.payload(b))));
+        let fails = self.rng.one_in(self.rates.writes);
+        let service = self.services[device].time(&mut self.rng, len);
+        let id = self.submit(device, token, fails, class == Class::Log, Work::Write { bufs }, service);
+        self.disks[device].submit_write(id, offset, data, fua);
+        Ok(())
+    }
+
+    fn take_discard(&mut self, device: Tier, offset: u64, len: u64, token: Token) -> Result<(), String> {
+        let device = self.check_range(device, offset, len, "discard")?;
+        if self.read_only {
+            return Err(format!("a discard in a check, at {offset}"));
+        }
+        self.note([5 + device as u64 * 8, offset, len]);
+        let fails = self.rng.one_in(self.rates.discards);
+        let service = self.services[device].time(&mut self.rng, BLOCK_BYTES.into());
+        let id = self.submit(device, token, fails, false, Work::Discard, service);
+        let effect = self.rng.pick(&[DiscardEffect::Old, DiscardEffect::Zeros, DiscardEffect::Garbage]);
+        self.disks[device].submit_discard(id, offset, len, effect);
+        Ok(())
+    }
+
+    fn submit(
+        &mut self,
+        device: usize,
+        token: Token,
+        fails: bool,
+        log: bool,
+        work: Work,
+        service: u64,
+    ) -> IoId {
+        let id = IoId(self.next_io);
+        self.next_io += 1;
+        let io = Some(Io { id, device, token, fails, log, work });
+        let place = match self.free.pop() {
+            Some(place) => {
+                self.ios[place as usize] = io;
+                place
+            }
+            None => {
+                self.ios.push(io);
+                self.ios.len() as u32 - 1
+            }
+        };
+        self.queue.push(Reverse((self.now.0 + service, id.0, place)));
+        id
+    }
+
+    fn complete_next<M: Staged>(&mut self, machine: &mut M) -> Result<(), String> {
+        let Reverse((_, _, place)) = self.queue.pop().expect("an event is due");
+        let io = self.ios[place as usize].take().expect("an event has its I/O");
+        self.free.push(place);
+        let result = self.finish(machine, &io)?;
+        self.note([6, io.token.0, u64::from(result.is_ok()) + self.now.0 * 2]);
+        if self.trace {
+            eprintln!("{:>12} completed {:?} {result:?}", self.now.0, io.token);
+        }
+        if result.is_err() {
+            self.cross_error(machine, &io);
+        }
+        machine.on_completion(self.now, io.token, result);
+        Ok(())
+    }
+
+    /// Notes which stages an I/O error hits.
+    fn cross_error<M: Staged>(&mut self, machine: &M, io: &Io) {
+        let mut hit = StageSet::default();
+        hit.extend(machine.stage_of(io.token).map_or(StageSet::default(), |s| {
+            let mut one = StageSet::default();
+            one.insert(s);
+            one
+        }));
+        if io.log && matches!(io.work, Work::Write { .. }) {
+            machine.stages().iter().filter(|s| LOG_WAITERS.contains(s)).for_each(|s| hit.insert(s));
+        }
+        hit.iter().for_each(|s| self.coverage.hit(s, Fault::IoError));
+    }
+
+    /// Does to the device what the I/O does, and says how it ended.
+    fn finish<M: Staged>(&mut self, machine: &mut M, io: &Io) -> Result<Result<(), DeviceError>, String> {
+        let disk = &mut self.disks[io.device];
+        match &io.work {
+            Work::Read { offset, buf } => {
+                let read = machine.with_arena(|arena| disk.read(*offset, arena.payload_mut(*buf)));
+                self.injected.bad_sectors += u64::from(read.is_err());
+                self.injected.reads += u64::from(io.fails);
+                return Ok(if io.fails { Err(EIO) } else { read.map_err(|_| EIO) });
+            }
+            Work::Write { bufs } => {
+                let same = machine.with_arena(|arena| unchanged(arena, bufs, disk.data_in_flight(io.id)));
+                if !same {
+                    return Err("a buffer was changed or freed while it was being written".into());
+                }
+                if io.fails {
+                    self.injected.writes += 1;
+                    disk.fail_change(io.id, &mut self.rng);
+                    return Ok(Err(EIO));
+                }
+            }
+            Work::Discard if io.fails => {
+                self.injected.discards += 1;
+                disk.fail_change(io.id, &mut self.rng);
+                return Ok(Err(EIO));
+            }
+            Work::Flush if io.fails => {
+                self.injected.flushes += 1;
+                let lost = self.rng.one_in(2);
+                self.injected.lost_caches += u64::from(lost);
+                disk.fail_flush(io.id, lost, &mut self.rng);
+                return Ok(Err(EIO));
+            }
+            Work::Flush | Work::Discard => {}
+        }
+        disk.complete(io.id);
+        Ok(Ok(()))
+    }
+
+    /// The machine dies: devices settle what was in flight, and all events are forgotten.
+    pub fn die(&mut self, death: Death) {
+        if self.trace {
+            eprintln!("{:>12} {death:?}", self.now.0);
+        }
+        for disk in &mut self.disks {
+            match death {
+                Death::PowerCut(style) => disk.power_cut(style, &mut self.rng),
+                Death::Kill => disk.kill(&mut self.rng),
+            }
+        }
+        self.note([7, u64::from(death == Death::Kill), self.now.0]);
+        self.queue.clear();
+        self.ios.clear();
+        self.free.clear();
+        self.replies.clear();
+        self.fuse = None;
+        self.steps = 0;
+        self.read_only = false;
+        // A restart takes a while; and the clock never runs backwards.
+        self.now = self.now.after(Nanos::MS);
+    }
+
+    /// Whether I/O is in flight.
+    pub fn busy(&self) -> bool {
+        !self.queue.is_empty()
+    }
+}
+
+fn unchanged(arena: &SimArena, bufs: &[Buf], data: &[u8]) -> bool {
+    let mut rest = data;
+    bufs.iter().all(|&buf| {
+        let (head, tail) = rest.split_at(buf.len as usize);
+        rest = tail;
+        arena.payload(buf) == head
+    })
+}

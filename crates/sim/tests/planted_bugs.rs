@@ -1,0 +1,81 @@
+//! The proof that the checker bites: each planted bug is found within one budget of seeds, and
+//! without a bug the same seeds find nothing.
+
+use bimetal_engine::bugs::{Bug, plant};
+use bimetal_sim::arena::ArenaMemory;
+use bimetal_sim::torture::run_seed;
+
+/// Crash-and-recover cycles in which each bug must be found.
+const BUDGET_CYCLES: u64 = 3000;
+const FIRST_SEED: u64 = 1000;
+
+/// The first seed that finds a violation, with the cycles it took, or the cycles run.
+fn hunt(bug: Option<Bug>) -> Result<u64, (u64, u64, String)> {
+    plant(bug);
+    let memory = ArenaMemory::default();
+    let mut cycles = 0;
+    let mut seed = FIRST_SEED;
+    while cycles < BUDGET_CYCLES {
+        let outcome = run_seed(seed, &memory);
+        cycles += outcome.stats.cycles;
+        if let Some(what) = outcome.violation {
+            return Err((seed, cycles, what));
+        }
+        // A seed that ends at once must not make the hunt endless.
+        cycles += u64::from(outcome.stats.cycles == 0);
+        seed += 1;
+    }
+    Ok(cycles)
+}
+
+fn must_be_found(bug: Bug) {
+    match hunt(Some(bug)) {
+        Err((seed, cycles, what)) => println!("{bug:?}: seed {seed}, after {cycles} cycles: {what}"),
+        Ok(cycles) => panic!("{bug:?} was not found in {cycles} cycles"),
+    }
+}
+
+#[test]
+#[ignore = "runs the torture for up to a minute; ./test asks for it"]
+fn no_bug_no_violation() {
+    if let Err((seed, _, what)) = hunt(None) {
+        panic!("seed {seed}: {what}");
+    }
+}
+
+macro_rules! planted {
+    ($($test:ident: $bug:ident),* $(,)?) => {$(
+        #[test]
+        #[ignore = "runs the torture for up to a minute; ./test asks for it"]
+        fn $test() {
+            must_be_found(Bug::$bug);
+        }
+    )*
+
+    /// A variant that is not in the list above does not compile.
+    #[allow(dead_code, reason = "it is there to be compiled")]
+    fn every_bug_has_a_test(bug: Bug) {
+        match bug { $(Bug::$bug => {})* }
+    }};
+}
+
+planted! {
+    flush_answered_early: FlushAnsweredEarly,
+    fua_ignored: FuaIgnored,
+    freed_before_durable: FreedBeforeDurable,
+    record_before_data: RecordBeforeData,
+    landed_not_superseded: LandedNotSuperseded,
+    torn_group_accepted: TornGroupAccepted,
+    stale_group_accepted: StaleGroupAccepted,
+    in_place_while_landed: InPlaceWhileLanded,
+    checksum_not_verified: ChecksumNotVerified,
+    discard_resurrected: DiscardResurrected,
+    unwritten_shown: UnwrittenShown,
+    superseded_freed_early: SupersededFreedEarly,
+    header_before_pages: HeaderBeforePages,
+    in_place_while_moving: InPlaceWhileMoving,
+    move_ends_later_landings: MoveEndsLaterLandings,
+    move_forgets_discard: MoveForgetsDiscard,
+    checkpoint_ahead_of_map: CheckpointAheadOfMap,
+    locks_ignored: LocksIgnored,
+}
