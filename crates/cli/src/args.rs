@@ -50,6 +50,8 @@ pub(crate) enum Command {
 /// The tests.
 #[derive(Debug, Subcommand)]
 pub(crate) enum SimCommand {
+    /// Crash the engine in simulation again and again and verify every sector against the promise
+    Torture(TortureArgs),
     /// Kill a real serving process again and again and verify every sector against the promise
     Kill(KillArgs),
 }
@@ -122,6 +124,32 @@ that is being served.")]
 pub(crate) struct LookArgs {
     /// Name of the volume, or path of its volume file
     pub(crate) volume: String,
+    /// Print one JSON document on standard output and nothing else there
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `bimetal sim torture`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  bimetal sim torture --seeds 10000
+  bimetal sim torture --seed 4711 --seeds 1         replays one
+
+Each seed draws a volume, a load and faults: crashes before any action that lose, keep, reorder or tear what
+was not flushed, kills, I/O errors, crashes in recovery. Every read and every sector after recovery is checked
+against a model of the promise. A violation is shrunk to a short plan. Which stages of the engine's operations
+met which faults is counted, and what never met is said. Exit code 1 on a violation.")]
+pub(crate) struct TortureArgs {
+    /// How many seeds
+    #[arg(long, default_value_t = 1000)]
+    pub(crate) seeds: u64,
+    /// The first seed; printed first [default: from the clock]
+    #[arg(long)]
+    pub(crate) seed: Option<u64>,
+    /// Threads [default: one per core]
+    #[arg(long)]
+    pub(crate) threads: Option<usize>,
     /// Print one JSON document on standard output and nothing else there
     #[arg(long)]
     pub(crate) json: bool,

@@ -34,7 +34,7 @@ pub(crate) fn contents(path: &Path) -> anyhow::Result<Option<String>> {
 
 /// Known signatures: where, which bytes, what it is.
 const SIGNATURES: [(usize, &[u8], &str); 17] = [
-    (0, b"BIMETAL", "a Bimetal device of another volume"),
+    (0, b"BMTLsupr", "a Bimetal volume"),
     (0x438, &[0x53, 0xef], "an ext2, ext3 or ext4 file system"),
     (0, b"XFSB", "an XFS file system"),
     (0x10040, b"_BHRfS_M", "a btrfs file system"),

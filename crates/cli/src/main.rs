@@ -9,6 +9,7 @@ mod offline;
 mod paths;
 mod serve;
 mod size;
+mod torture;
 mod up;
 mod volume;
 
@@ -32,6 +33,7 @@ fn main() -> ExitCode {
         Command::Serve(args) => serve::run(&args),
         Command::Status(args) => offline::status(&args),
         Command::Check(args) => offline::check(&args),
+        Command::Sim { command: SimCommand::Torture(args) } => torture::run(&args),
         Command::Sim { command: SimCommand::Kill(args) } => kill::run(&args),
     };
     match outcome {
