@@ -14,19 +14,19 @@
 #             --server-pid and prints JSON with .iops and .server_cpu_s_per_kio; without it fio's nbd engine is used,
 #             which is itself the limit beyond about 100,000 IOPS
 #   BIMETAL   the program [target/release/bimetal]
-#   ROUNDS    [3]   SECONDS_EACH [2]   SPAN bytes of the working set [512M]
+#   ROUNDS    [3]   SECONDS_EACH [2]   SPAN of the working set [256M]   LANDING zone [2G]
 #   PASSTHROUGH  path of the example server without an engine, as one more peer
 set -eu -o pipefail
 
 cd "$(dirname "$0")/.."
 BIMETAL=$(realpath "${BIMETAL:-${CARGO_TARGET_DIR:-target}/release/bimetal}")
-ROUNDS=${ROUNDS:-3} SECONDS_EACH=${SECONDS_EACH:-2} SPAN=${SPAN:-512M}
+ROUNDS=${ROUNDS:-3} SECONDS_EACH=${SECONDS_EACH:-2} SPAN=${SPAN:-256M} LANDING=${LANDING:-2G}
 dirs=("$@")
 ((${#dirs[@]})) || dirs=(/dev/shm /var/tmp)
 for program in nbdkit qemu-nbd nbdcopy jq; do
     command -v "$program" >/dev/null || { echo "$program is not installed" >&2; exit 2; }
 done
-span=$(numfmt --from=iec "$SPAN")
+span=$(numfmt --from=iec "$SPAN") landing=$(numfmt --from=iec "$LANDING")
 
 pids=() work=
 cleanup() {
@@ -100,10 +100,10 @@ compare() { # compare TITLE RW OFFSET SERVER...; a server is NAME:SOCKET:PID
 for dir in "${dirs[@]}"; do
     work=$(mktemp -d "$dir/bimetal-bench-XXXXXX")
     export XDG_RUNTIME_DIR=$work
-    # The fast tier holds the span, and as much again; the landing zone what a round of writes brings.
-    fast=$((span * 2 + (4 << 30))) slow=$((span * 4))
+    # The fast tier holds the span, as much again, and a landing zone for what a round of writes brings.
+    fast=$((span * 2 + landing)) slow=$((span * 4 + landing * 2))
     "$BIMETAL" create "$work/v.toml" --fast "$work/fast.img?size=$fast" --slow "$work/slow.img?size=$slow" \
-        --landing "$((3 << 30))" >/dev/null
+        --landing "$landing" >/dev/null
     "$BIMETAL" serve "$work/v.toml" --nbd "unix:$work/bimetal.sock" >"$work/out" &
     pids+=($!)
     servers=("bimetal:$work/bimetal.sock:$!")
@@ -132,10 +132,8 @@ for dir in "${dirs[@]}"; do
     echo "== $dir ($(stat -f -c %T "$dir")), span $SPAN"
     compare "fast tier" read 0 "${servers[@]}"
     compare "fast tier" write 0 "${servers[@]}"
-    # The rest of the fast tier is filled, so that what follows has its home on the slow one.
-    head -c "$((fast - span))" /dev/zero | tr '\0' 'x' >"$work/rest"
-    nbdcopy --flush "$work/rest" "nbd+unix:///?socket=$work/bimetal.sock" 2>/dev/null || true
-    rm -f "$work/rest"
+    # All of the fast tier is filled, so that what lies behind has its home on the slow one.
+    fill "$work/bimetal.sock" "$((fast + span))"
     compare "landing" write "$fast" "${servers[@]}"
     "$BIMETAL" status "$work/v.toml"
     cleanup
