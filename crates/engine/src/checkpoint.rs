@@ -176,7 +176,8 @@ impl<A: Arena> Engine<A> {
         (c.cursor, c.failed, c.tail, c.flushing) = (0, false, None, false);
         c.moved.clear();
         c.folded.clear();
-        c.folding = self.state.sums.recent() * 4 > self.state.sums.limit || self.shutdown.began();
+        let many = self.state.sums.recent() * 4 > self.state.sums.limit;
+        c.folding = std::mem::take(&mut self.wanted.fold) || many || self.shutdown.began();
     }
 
     fn step_checkpoint(&mut self) {
@@ -445,8 +446,8 @@ impl<A: Arena> Engine<A> {
         self.state.zone.drop_before(tail);
         self.stats.checkpoints += 1;
         self.wanted.wake = true;
-        let recent = self.state.sums.recent() * 2 > self.state.sums.limit;
-        self.wanted.checkpoint |= recent;
+        let many = self.state.sums.recent() * 2 > self.state.sums.limit;
+        self.want_fold(many);
     }
 
     fn abort_checkpoint(&mut self) {

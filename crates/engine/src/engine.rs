@@ -101,6 +101,8 @@ pub struct Wanted {
     pub commit: bool,
     /// A checkpoint.
     pub checkpoint: bool,
+    /// A checkpoint that folds the recent checksums into their pages.
+    pub fold: bool,
     /// Something was freed: blocked pieces may go on.
     pub wake: bool,
 }

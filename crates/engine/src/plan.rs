@@ -44,6 +44,11 @@ impl<A: Arena> Engine<A> {
         self.policy.touch(Touch { chunk: p.chunk, write, stream, on_fast }, self.now);
     }
 
+    /// A volume that is being closed frees its zone only as far as clients still wait for space.
+    fn moves_are_over(&self) -> bool {
+        self.read_only || self.shutdown.began() && self.requests.is_empty()
+    }
+
     fn is_idle(&self) -> bool {
         self.requests.is_empty() && self.now.since(self.last_client) >= self.tuning.idle_after_ns
     }
@@ -57,7 +62,7 @@ impl<A: Arena> Engine<A> {
     }
 
     pub(crate) fn pump_moves(&mut self) {
-        if self.read_only || self.shutdown.began() {
+        if self.moves_are_over() {
             return;
         }
         if !self.mover.is_busy(true) && self.destage_is_due() && self.now >= self.mover.planner.next_destage {
@@ -65,6 +70,7 @@ impl<A: Arena> Engine<A> {
         }
         let idle = self.is_idle();
         if !self.mover.is_busy(false)
+            && !self.shutdown.began()
             && self.policy.has_work(self.slots[0].free())
             && (idle || self.now >= self.mover.planner.next_place)
             && self.sums_have_room()
@@ -77,8 +83,14 @@ impl<A: Arena> Engine<A> {
         let batch = self.tuning.batch_chunks.min(BUSY_BATCH) * self.state.geo.blocks_per_chunk() as usize;
         let room = self.state.sums.recent() + batch <= self.state.sums.limit / SUMS_SHARE
             || self.state.sums.recent() == 0;
-        self.wanted.checkpoint |= !room;
+        self.want_fold(!room);
         room
+    }
+
+    /// Asks for a checkpoint that empties the list of recent checksums.
+    pub(crate) fn want_fold(&mut self, wanted: bool) {
+        self.wanted.checkpoint |= wanted;
+        self.wanted.fold |= wanted;
     }
 
     fn destage(&mut self) {
@@ -159,7 +171,7 @@ impl<A: Arena> Engine<A> {
 
     /// When the mover wants to be called again.
     pub(crate) fn move_deadline(&self) -> Option<Nanos> {
-        if self.read_only || self.shutdown.began() {
+        if self.moves_are_over() {
             return None;
         }
         let idle_at = self.last_client.after(self.tuning.idle_after_ns);
@@ -170,7 +182,7 @@ impl<A: Arena> Engine<A> {
         } else if self.landing_is_starved() && !self.mover.is_busy(true) {
             times[0] = Some(p.next_destage);
         }
-        if self.policy.has_work(self.slots[0].free()) && !self.mover.is_busy(false) {
+        if self.policy.has_work(self.slots[0].free()) && !self.mover.is_busy(false) && !self.shutdown.began() {
             times[1] =
                 Some(if p.nothing_to_place { p.next_place } else { p.next_place.min(idle_at.max(self.now)) });
         }

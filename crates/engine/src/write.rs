@@ -225,7 +225,7 @@ impl<A: Arena> Engine<A> {
             return self.land_piece(piece);
         }
         if sums > self.state.sums.limit {
-            self.wanted.checkpoint = true;
+            self.want_fold(true);
             return self.land_piece(piece);
         }
         match self.slots[1].take() {
