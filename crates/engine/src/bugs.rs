@@ -39,6 +39,8 @@ pub enum Bug {
     MoveForgetsDiscard,
     /// The checkpoint claims records that are not yet applied to the map.
     CheckpointAheadOfMap,
+    /// A merge overwrites a slow block before the landed copy is durable.
+    MergeBeforeLandedDurable,
     /// Writes are not ordered by block locks.
     LocksIgnored,
 }

@@ -183,6 +183,7 @@ impl<A: Arena> Engine<A> {
     fn step_checkpoint(&mut self) {
         loop {
             let before = self.checkpoint.stage;
+            self.checkpoint.failed |= self.read_only;
             if self.checkpoint.failed
                 && self.checkpoint.in_flight == 0
                 && !self.checkpoint.fold_waits
@@ -250,7 +251,7 @@ impl<A: Arena> Engine<A> {
         c.in_flight -= 1;
         c.failed |= !ok;
         self.arena.free(buf);
-        if self.checkpoint.stage == CheckpointStage::Header && !self.checkpoint.failed {
+        if self.checkpoint.stage == CheckpointStage::Header && !self.checkpoint.failed && !self.read_only {
             self.checkpoint.stage = CheckpointStage::FlushHeader;
             self.checkpoint.flushing = true;
             self.request_flush(FAST, Waiter::Checkpoint);

@@ -42,6 +42,8 @@ stages! {
     MoveQuiesce = "move: quiesce",
     /// A move reads its source.
     MoveRead = "move: read",
+    /// A merge flushes the landed blocks that it will write over a slow home.
+    MoveFlushLanded = "move: flush landed",
     /// A move writes its destination.
     MoveWrite = "move: write",
     /// A move flushes its destination.

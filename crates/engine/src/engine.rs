@@ -120,7 +120,7 @@ pub struct Engine<A> {
     pub(crate) out: VecDeque<Action>,
     pub(crate) tokens: Tokens,
     pub(crate) flushers: [Flusher; 2],
-    pub(crate) flushed_already: VecDeque<Waiter>,
+    pub(crate) flushed_already: VecDeque<(Waiter, bool)>,
     pub(crate) log: Log,
     pub(crate) requests: Slab<InRequest>,
     pub(crate) request_queue: VecDeque<u32>,
@@ -140,6 +140,8 @@ pub struct Engine<A> {
     pub(crate) stats: Stats,
     pub(crate) events: VecDeque<Event>,
     pub(crate) read_only: bool,
+    /// A flush of the fast device failed: slots that no record shows may hold what was there before.
+    pub(crate) unshown_lost: bool,
     pub(crate) last_client: Nanos,
     pub(crate) leaving_since: Option<Nanos>,
     pub(crate) granted: Vec<u32>,
@@ -212,10 +214,10 @@ impl<A: Arena> Engine<A> {
         self.fail_waiting_writes();
     }
 
+    /// Lets each kind of operation take its next steps, again while that moved something inside.
     fn pump(&mut self) {
-        // Each step may enable a later or an earlier one; two rounds settle all but the rare chains,
-        // and the driver calls again until nothing is queued.
-        for _ in 0..2 {
+        loop {
+            let before = self.progress();
             self.pump_requests();
             self.pump_commit();
             self.pump_log();
@@ -223,10 +225,19 @@ impl<A: Arena> Engine<A> {
             self.pump_checkpoint();
             self.pump_shutdown();
             self.pump_flushes();
-            if !self.out.is_empty() {
+            if !self.out.is_empty() || self.progress() == before {
                 break;
             }
         }
+    }
+
+    /// Changes whenever an operation took a step that handed nothing out.
+    fn progress(&self) -> impl PartialEq + use<A> {
+        (
+            (self.log.appended(), self.log.durable, self.flushed_already.len(), self.requests.len()),
+            (self.commit.coverage(), self.commit.is_busy(), self.checkpoint.coverage(), self.shutdown.step()),
+            (self.mover.steps(), self.granted.len(), self.wanted.wake, self.wanted.commit, self.wanted.checkpoint),
+        )
     }
 
     /// Calls `f` with the stage of each operation in flight.

@@ -26,6 +26,8 @@ pub struct Flusher {
     pub dirty: bool,
     waiting: SmallVec<[Waiter; 4]>,
     in_flight: Option<InFlight>,
+    /// A flush failed: what the device dropped no later flush can bring back, so none is believed.
+    failed: bool,
     /// Flushes submitted.
     pub count: u64,
 }
@@ -39,20 +41,22 @@ impl<A: Arena> Engine<A> {
     /// Calls the waiter back when every write that has completed on the device by now is durable.
     pub(crate) fn request_flush(&mut self, tier: Tier, waiter: Waiter) {
         let flusher = &mut self.flushers[usize::from(tier.0)];
-        if flusher.dirty || !flusher.waiting.is_empty() {
+        if flusher.failed {
+            self.flushed_already.push_back((waiter, false));
+        } else if flusher.dirty || !flusher.waiting.is_empty() {
             flusher.waiting.push(waiter);
         } else if let Some(flight) = &mut flusher.in_flight {
             // It was submitted after the last write completed, so it covers that too.
             flight.waiters.push(waiter);
         } else {
-            self.flushed_already.push_back(waiter);
+            self.flushed_already.push_back((waiter, true));
         }
     }
 
     /// Submits flushes that are wanted; calls those back that needed none.
     pub(crate) fn pump_flushes(&mut self) {
-        while let Some(waiter) = self.flushed_already.pop_front() {
-            self.on_flushed(waiter, true);
+        while let Some((waiter, ok)) = self.flushed_already.pop_front() {
+            self.on_flushed(waiter, ok);
         }
         for tier in [SLOW, FAST] {
             let covered = self.log.applied;
@@ -71,12 +75,17 @@ impl<A: Arena> Engine<A> {
     /// A flush has ended.
     pub(crate) fn flush_done(&mut self, tier: Tier, ok: bool) {
         let flusher = &mut self.flushers[usize::from(tier.0)];
-        let flight = flusher.in_flight.take().expect("a flush that ended was in flight");
+        let mut flight = flusher.in_flight.take().expect("a flush that ended was in flight");
+        if !ok {
+            flusher.failed = true;
+            flight.waiters.append(&mut flusher.waiting);
+        }
         if ok && tier == FAST {
             self.log_is_durable(flight.covered);
             self.release_slots();
         }
         if !ok {
+            self.unshown_lost |= tier == FAST;
             let name = &self.names[usize::from(tier.0)];
             self.fail_volume(format!(
                 "a flush of {name} failed: the volume is read-only until it is opened again"

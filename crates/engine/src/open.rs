@@ -175,6 +175,7 @@ fn engine<A: Arena>(
         stats: Stats::default(),
         events: VecDeque::new(),
         read_only: false,
+        unshown_lost: false,
         last_client: now,
         leaving_since: None,
         granted: Vec::new(),

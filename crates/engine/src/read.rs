@@ -40,7 +40,9 @@ impl<A: Arena> Engine<A> {
             return if self.state.landed.is_bad(z) { Source::Bad } else { Source::Landed(z) };
         }
         if let Some(p) = pending.filter(|p| p.written.has(block) || p.flushing.has(block)) {
-            return Source::Slot(p.home);
+            // Slow blocks prove themselves by their checksums.
+            let lost = self.unshown_lost && p.home.tier == FAST;
+            return if lost { Source::Bad } else { Source::Slot(p.home) };
         }
         match map.home(chunk) {
             Some(home) if map.is_valid(chunk, block) => Source::Slot(home),
@@ -201,7 +203,7 @@ impl<A: Arena> Engine<A> {
     fn describe(&self, e: &Extent) -> Option<String> {
         match e.source {
             Source::Zero => None,
-            Source::Bad => Some("its newest copy was lost earlier".into()),
+            Source::Bad => Some("its newest copy was lost".into()),
             Source::Landed(z) => Some(format!("{} at byte {}", self.names[0], self.state.zone.offset_of(z))),
             Source::Slot(home) => {
                 let at = self.state.geo.slot_at(home) + u64::from(e.first) * u64::from(BLOCK_BYTES);

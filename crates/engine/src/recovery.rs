@@ -60,6 +60,10 @@ impl<A: Arena> Reader<A> {
         self.map(&volume, &places, &mut state).await?;
         self.io.stage(Stage::OpenReplay);
         let log = self.replay(&volume, &header, &mut state).await?;
+        // A move in flight keeps the home of a chunk that was discarded meanwhile.
+        for chunk in (0..state.map.chunks()).map(Chunk) {
+            state.drop_empty_home(chunk);
+        }
         Ok(Recovered { superblocks, header, places, state, log })
     }
 

@@ -131,7 +131,10 @@ impl<A: Arena> Engine<A> {
             self.requests[request].cursor = to;
             let chunk = Chunk((from / chunk_bytes) as u32);
             let idle = kind == PieceKind::Discard && self.state.map.is_blank(chunk) && !self.locks.any(chunk);
-            if !idle {
+            if idle {
+                // It reads zeros already, perhaps by a discard that is not durable yet.
+                self.requests[request].needs_commit = true;
+            } else {
                 self.spawn(request, kind, chunk, from, to);
             }
         }

@@ -33,6 +33,11 @@ impl Shutdown {
         self.stage != ShutdownStage::No
     }
 
+    /// Changes with every step.
+    pub fn step(&self) -> impl PartialEq + use<> {
+        self.stage
+    }
+
     /// Its stage, for coverage.
     pub fn coverage(&self) -> Option<Stage> {
         matches!(self.stage, ShutdownStage::Superblock(_)).then_some(Stage::Shutdown)
