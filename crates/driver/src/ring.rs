@@ -360,7 +360,10 @@ impl Ring {
             return self.gather(timeout, batch);
         }
         let Some(budget) = self.spin.budget() else {
-            return self.enter(1, timeout);
+            let start = Instant::now();
+            let result = self.enter(1, timeout);
+            self.spin.slept(start.elapsed());
+            return result;
         };
         if !self.uring.submission().is_empty() {
             self.enter(0, None)?;
@@ -474,6 +477,14 @@ impl SpinGovernor {
 
     fn succeeded(&mut self) {
         self.misses = self.misses.saturating_sub(2);
+    }
+
+    /// A sleep ended that was not preceded by a look. One so short would have been spared by looking.
+    fn slept(&mut self, time: Duration) {
+        if time < 2 * Self::LOOK {
+            self.misses = self.misses.saturating_sub(2);
+            self.skip = 0;
+        }
     }
 
     fn failed(&mut self) {

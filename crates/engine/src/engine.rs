@@ -236,7 +236,13 @@ impl<A: Arena> Engine<A> {
         (
             (self.log.appended(), self.log.durable, self.flushed_already.len(), self.requests.len()),
             (self.commit.coverage(), self.commit.is_busy(), self.checkpoint.coverage(), self.shutdown.step()),
-            (self.mover.steps(), self.granted.len(), self.wanted.wake, self.wanted.commit, self.wanted.checkpoint),
+            (
+                self.mover.steps(),
+                self.granted.len(),
+                self.wanted.wake,
+                self.wanted.commit,
+                self.wanted.checkpoint,
+            ),
         )
     }
 

@@ -182,7 +182,8 @@ impl<A: Arena> Engine<A> {
         } else if self.landing_is_starved() && !self.mover.is_busy(true) {
             times[0] = Some(p.next_destage);
         }
-        if self.policy.has_work(self.slots[0].free()) && !self.mover.is_busy(false) && !self.shutdown.began() {
+        if self.policy.has_work(self.slots[0].free()) && !self.mover.is_busy(false) && !self.shutdown.began()
+        {
             times[1] =
                 Some(if p.nothing_to_place { p.next_place } else { p.next_place.min(idle_at.max(self.now)) });
         }
