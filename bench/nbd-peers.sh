@@ -9,6 +9,8 @@
 # server's processor time per I/O. Printed: IOPS (median of the rounds), the ratio to each peer, microseconds of
 # server CPU per I/O.
 #
+# On a disk, nbdkit's file plugin works in the page cache; Bimetal and qemu-nbd (cache=none) go past it.
+#
 # Environment:
 #   NBDLOAD   path of a lean load generator that takes --uri --bs --qd --rw read|write --seconds --span --offset
 #             --server-pid and prints JSON with .iops and .server_cpu_s_per_kio; without it fio's nbd engine is used,

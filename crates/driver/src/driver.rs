@@ -87,7 +87,7 @@ impl Driver {
         };
         // Where many operations are in flight, their completions trickle in; take them a few at a time.
         let batch = (self.ops.len() / GATHER_PART).min(MAX_GATHER) as u32;
-        self.ring.submit_and_wait(timeout, batch)
+        self.ring.submit_and_wait(timeout, batch, self.ops.len() > 0)
     }
 
     /// Gives the devices' completions to the machine and the others to `other`.

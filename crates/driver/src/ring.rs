@@ -77,7 +77,8 @@ pub struct Ring {
     ready: Vec<Completion>,
     /// Connections not yet asked for.
     accepted: Vec<OwnedFd>,
-    spin: SpinGovernor,
+    /// Whether looking pays when clients are waited for, and when devices are: they differ.
+    spin: [SpinGovernor; 2],
 }
 
 impl Ring {
@@ -105,7 +106,7 @@ impl Ring {
             free_slots: Vec::new(),
             ready: Vec::new(),
             accepted: Vec::new(),
-            spin: SpinGovernor::default(),
+            spin: Default::default(),
         })
     }
 
@@ -351,18 +352,24 @@ impl Ring {
     /// `None` waits as long as it takes, zero does not wait.
     ///
     /// With `batch` above 1 it is worth a moment to get that many at once: each wake-up costs more than a
-    /// completion.
-    pub fn submit_and_wait(&mut self, timeout: Option<Duration>, batch: u32) -> io::Result<()> {
+    /// completion. `devices` says whether devices are to answer, or only clients.
+    pub fn submit_and_wait(
+        &mut self,
+        timeout: Option<Duration>,
+        batch: u32,
+        devices: bool,
+    ) -> io::Result<()> {
+        let devices = usize::from(devices);
         if timeout == Some(Duration::ZERO) || self.has_ready() {
             return self.enter(0, None);
         }
         if batch > 1 && self.can_gather {
             return self.gather(timeout, batch);
         }
-        let Some(budget) = self.spin.budget() else {
+        let Some(budget) = self.spin[devices].budget() else {
             let start = Instant::now();
             let result = self.enter(1, timeout);
-            self.spin.slept(start.elapsed());
+            self.spin[devices].slept(start.elapsed());
             return result;
         };
         if !self.uring.submission().is_empty() {
@@ -372,7 +379,7 @@ impl Ring {
         let limit = timeout.map_or(budget, |timeout| timeout.min(budget));
         loop {
             if self.has_completions() {
-                self.spin.succeeded();
+                self.spin[devices].succeeded();
                 return Ok(());
             }
             if self.uring.submission().taskrun() {
@@ -386,7 +393,7 @@ impl Ring {
                 std::hint::spin_loop();
             }
         }
-        self.spin.failed();
+        self.spin[devices].failed();
         self.enter(1, timeout)
     }
 
@@ -481,7 +488,7 @@ impl SpinGovernor {
 
     /// A sleep ended that was not preceded by a look. One so short would have been spared by looking.
     fn slept(&mut self, time: Duration) {
-        if time < 2 * Self::LOOK {
+        if time < Self::LOOK {
             self.misses = self.misses.saturating_sub(2);
             self.skip = 0;
         }
