@@ -52,7 +52,8 @@ pub struct Checkpoint {
     folded: Vec<(u64, u32)>,
     root_block: u32,
     tail: Option<Place>,
-    log_upto: Seq,
+    /// Groups up to here must be complete before the pages are flushed.
+    pub(crate) log_upto: Seq,
     flushing: bool,
     bufs: Vec<Option<Buf>>,
     in_flight: u32,
@@ -370,12 +371,14 @@ impl<A: Arena> Engine<A> {
 
     fn choose_tail(&mut self) {
         let zone = &self.state.zone;
-        let current = self.log.current();
+        // A segment that has begun only here, not on the device, cannot be a tail.
+        let before_last = zone.chain.iter().rev().nth(1).or(zone.chain.back());
+        let current = self.log.current().or(before_last.copied());
         let applied = self.checkpoint.applied;
         let needed = |p: &Place| {
             let s = zone.get(*p);
             let last = s.index.as_ref().map_or(s.last, |i| i.last.max(s.last));
-            *p == current || s.live > 0 || last > applied
+            Some(*p) == current || s.live > 0 || last > applied
         };
         self.checkpoint.tail = zone.chain.iter().copied().find(needed);
     }

@@ -39,6 +39,8 @@ pub struct Commit {
     /// First group with records of this commit that the map does not know yet.
     first: Option<Seq>,
     last: Seq,
+    /// Discards of unshown blocks are in groups up to here.
+    pub(crate) discards_upto: Seq,
     /// Client writes since the last flush, and their running mean between flushes (times eight).
     writes: u32,
     mean_writes_x8: u32,
@@ -100,6 +102,9 @@ impl<A: Arena> Engine<A> {
     }
 
     pub(crate) fn pump_commit(&mut self) {
+        if self.commit.stage == CommitStage::Append && self.commit.records_left == 0 {
+            self.flush_commit_log();
+        }
         if self.commit.stage != CommitStage::Idle {
             return;
         }
@@ -213,7 +218,16 @@ impl<A: Arena> Engine<A> {
         }
     }
 
+    /// The last flush, once every discard of blocks that this commit would have shown is complete:
+    /// if neither were durable, a crash would bring back what was there before both.
     fn flush_commit_log(&mut self) {
+        self.commit.stage = CommitStage::Append;
+        if self.read_only {
+            return self.end_commit(false);
+        }
+        if self.log.applied < self.commit.discards_upto {
+            return;
+        }
         self.commit.stage = CommitStage::FlushLog;
         self.commit.flushes_left = 1;
         self.request_flush(FAST, Waiter::Commit);

@@ -89,12 +89,18 @@ impl<A: Arena> Engine<A> {
 
     /// Groups from `seq` on will be appended again under other numbers: what waits for them waits for the fence.
     pub(crate) fn raise_fence(&mut self, seq: Seq) {
-        self.gate.leaving.iter_mut().filter(|l| l.after >= seq).for_each(|l| l.after = FENCED);
+        self.fences().filter(|after| **after >= seq).for_each(|after| *after = FENCED);
     }
 
     /// Everything before the fence is in groups up to `seq`.
     pub(crate) fn lift_fence(&mut self, seq: Seq) {
-        self.gate.leaving.iter_mut().filter(|l| l.after == FENCED).for_each(|l| l.after = seq);
+        self.fences().filter(|after| **after == FENCED).for_each(|after| *after = seq);
+    }
+
+    /// All that waits for groups by number.
+    fn fences(&mut self) -> impl Iterator<Item = &mut Seq> {
+        let leaving = self.gate.leaving.iter_mut().map(|l| &mut l.after);
+        leaving.chain([&mut self.commit.discards_upto, &mut self.checkpoint.log_upto])
     }
 
     /// Frees what may be freed by now.

@@ -73,6 +73,8 @@ struct Group {
     blocks: u32,
     header: Buf,
     header_blocks: u32,
+    /// It wrote the segment's header too.
+    begins: bool,
     parts: SmallVec<[Part; 4]>,
     /// Payload buffers of the engine's own.
     own: SmallVec<[Buf; 1]>,
@@ -145,9 +147,9 @@ impl Log {
         self.internal.is_empty() && self.client.is_empty() && self.groups.is_empty()
     }
 
-    /// The segment being written.
-    pub fn current(&self) -> Place {
-        self.place
+    /// The segment being written; none while the newest one has not been written to.
+    pub fn current(&self) -> Option<Place> {
+        (self.cursor > 0).then_some(self.place)
     }
 }
 
@@ -419,6 +421,7 @@ impl<A: Arena> Engine<A> {
             blocks,
             header,
             header_blocks,
+            begins,
             parts,
             own,
             done: None,
@@ -489,18 +492,14 @@ impl<A: Arena> Engine<A> {
         self.log.failures += 1;
         let first = self.log.groups.front().expect("a failed group is in flight");
         let (place, seq, mark) = (first.place, first.seq, first.index_mark);
-        let began = first.offset == 1;
-        self.log.client.push_front(Job::Fence);
+        let began = first.begins;
+        // What was admitted once does not wait for admission again: freeing space may wait for it.
+        self.log.internal.push_front(Job::Fence);
         self.raise_fence(seq);
         while let Some(group) = self.log.groups.pop_back() {
             self.free_group_buffers(&group);
-            for part in group.parts.into_iter().rev() {
-                match part.job {
-                    job @ (Job::Homes { .. } | Job::Bad { .. }) => self.log.internal.push_front(job),
-                    Job::Fence => {}
-                    job => self.log.client.push_front(job),
-                }
-            }
+            let again = group.parts.into_iter().rev().map(|p| p.job).filter(|j| !matches!(j, Job::Fence));
+            again.for_each(|job| self.log.internal.push_front(job));
         }
         self.log.next = seq;
         if self.log.failures >= MAX_FAILURES {
@@ -535,18 +534,26 @@ impl<A: Arena> Engine<A> {
         self.log.to_seal.pop_back();
     }
 
-    /// Jobs that will never be appended fail.
+    /// Jobs that will never be appended fail: the volume is read-only.
     pub(crate) fn fail_log_jobs(&mut self) {
-        for job in std::mem::take(&mut self.log.client) {
+        let internal = std::mem::take(&mut self.log.internal);
+        self.fail_jobs(internal);
+        self.fail_client_jobs();
+    }
+
+    /// Clients' jobs fail: there is no space for them, and none will come.
+    pub(crate) fn fail_client_jobs(&mut self) {
+        let client = std::mem::take(&mut self.log.client);
+        self.fail_jobs(client);
+    }
+
+    fn fail_jobs(&mut self, jobs: VecDeque<Job>) {
+        for job in jobs {
             match job {
                 Job::Land { piece, count, .. } => self.fail_landing(piece, count),
                 Job::Discard { piece } => self.finish_piece(piece, Err(RequestError::ReadOnly)),
-                Job::Homes { .. } | Job::Bad { .. } | Job::Fence => {}
-            }
-        }
-        for job in std::mem::take(&mut self.log.internal) {
-            if let Job::Homes { of, from, to } = job {
-                self.homes_failed(of, to - from);
+                Job::Homes { of, from, to } => self.homes_failed(of, to - from),
+                Job::Bad { .. } | Job::Fence => {}
             }
         }
     }

@@ -110,7 +110,12 @@ impl<A: Arena> Engine<A> {
 
     /// Blocks of the chunk were discarded.
     pub(crate) fn discard_pending(&mut self, chunk: Chunk, blocks: BlockMask) {
+        let appended = self.log.appended();
         if let Some(entry) = self.pending.get_mut(chunk) {
+            if !entry.shown().and(blocks).is_empty() {
+                // A flush owes what is discarded here to nobody any more, but the zeros in its stead.
+                self.commit.discards_upto = appended;
+            }
             entry.written = entry.written.minus(blocks);
             entry.flushing = entry.flushing.minus(blocks);
         }

@@ -102,7 +102,7 @@ impl<A: Arena> Engine<A> {
         if self.mover.barren >= BARREN_LIMIT && self.landing_is_starved() {
             self.mover.barren = 0;
             self.event("the landing zone is full and cannot be emptied: waiting writes fail".into());
-            self.fail_log_jobs();
+            self.fail_client_jobs();
             return;
         }
         if !self.sums_have_room() {

@@ -19,6 +19,8 @@ pub fn plan(seed: u64) -> Plan {
     let geometry = geometry(&mut rng);
     let chunk = geometry.chunk_bytes;
     let tight = rng.one_in(4);
+    // Opening reads a segment whole.
+    let segment = geometry.area_bytes.unwrap_or(chunk).max(256 << 10);
     let background = if tight { 4 * chunk } else { (8 * chunk).max(2 << 20) };
     Plan {
         seed,
@@ -26,7 +28,7 @@ pub fn plan(seed: u64) -> Plan {
         tuning: tuning(&mut rng, chunk),
         arena: ArenaSizes {
             client: (8 * chunk).max(4 << 20),
-            log: if tight { (2 * chunk).max(512 << 10) } else { 2 << 20 },
+            log: if tight { 2 * segment } else { (2 * segment).max(2 << 20) },
             background,
             meta: if tight { 512 << 10 } else { 2 << 20 },
         },
