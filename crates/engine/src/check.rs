@@ -11,6 +11,8 @@ use crate::sums::Lookup;
 use crate::task::Task;
 use crate::units::*;
 
+/// Blocks read in one go.
+const RUN_BLOCKS: usize = 32;
 /// Findings kept at most: beyond this the volume is beyond listing.
 const MAX_FINDINGS: usize = 10_000;
 
@@ -89,6 +91,7 @@ impl<A: Arena> Checker<A> {
         let zone = &self.recovered.state.zone;
         let places: Vec<_> = zone.chain.iter().copied().collect();
         for place in places {
+            let mut wanted = Vec::new();
             for block in 1..self.state().geo.area_blocks() {
                 let z = self.state().zone.zone_block(place, block);
                 let Some(owner) = self.state().landed.owner(z) else { continue };
@@ -97,23 +100,33 @@ impl<A: Arena> Checker<A> {
                 if self.state().landed.is_bad(z) {
                     self.find(FAST, at, format!("block {owner} of the volume was lost earlier"));
                 } else {
-                    self.block(FAST, at, Some(sum), &format!("landed block {owner}")).await?;
+                    wanted.push((at, sum));
                 }
             }
+            self.verify(FAST, &wanted).await?;
         }
         Ok(())
     }
 
     async fn slow_chunk(&mut self, chunk: Chunk, home: Home) -> Result<(), OpenError> {
         let valid = self.state().map.valid(chunk);
+        let mut wanted = Vec::new();
         for block in valid.iter() {
             // A landed copy supersedes it: nobody will read it.
             if self.state().landed.get(self.state().map.join(chunk, block)).is_some() {
                 continue;
             }
-            let sum = self.slow_sum(home, block).await?;
             let at = self.state().geo.slot_at(home) + u64::from(block) * u64::from(BLOCK_BYTES);
-            self.block(SLOW, at, sum, &format!("chunk {chunk} block {block}")).await?;
+            wanted.extend(self.slow_sum(home, block).await?.map(|sum| (at, sum)));
+        }
+        self.verify(SLOW, &wanted).await
+    }
+
+    /// Reads the blocks, neighbours together, and compares each with its checksum.
+    async fn verify(&mut self, tier: Tier, wanted: &[(u64, u32)]) -> Result<(), OpenError> {
+        let neighbours = |a: &(u64, u32), b: &(u64, u32)| a.0 + u64::from(BLOCK_BYTES) == b.0;
+        for run in wanted.chunk_by(neighbours).flat_map(|run| run.chunks(RUN_BLOCKS)) {
+            self.run_of_blocks(tier, run).await?;
         }
         Ok(())
     }
@@ -148,18 +161,21 @@ impl<A: Arena> Checker<A> {
         }
     }
 
-    async fn block(&mut self, tier: Tier, at: u64, sum: Option<u32>, what: &str) -> Result<(), OpenError> {
+    async fn run_of_blocks(&mut self, tier: Tier, run: &[(u64, u32)]) -> Result<(), OpenError> {
         let io = self.reader.io.clone();
-        let buf = io.alloc(Pool::Background, BLOCK_BYTES).ok_or_else(no_memory)?;
-        let read = io.read(tier, at, buf).await;
-        let found = io.with(|a| a.crc32c(buf));
+        let buf = io.alloc(Pool::Background, run.len() as u32 * BLOCK_BYTES).ok_or_else(no_memory)?;
+        let read = io.read(tier, run[0].0, buf).await;
+        let found = io.with(|a| {
+            let sum = |i| a.crc32c(buf.slice(i * BLOCK_BYTES, BLOCK_BYTES));
+            (0..run.len() as u32).map(sum).collect::<Vec<u32>>()
+        });
         io.free(buf);
-        match (read, sum) {
-            (Err(e), _) => self.find(tier, at, format!("{what} cannot be read: device error {}", e.errno)),
-            (Ok(()), Some(sum)) if sum != found => {
-                self.find(tier, at, format!("{what} does not match its checksum"));
+        for ((at, sum), found) in run.iter().zip(found) {
+            match &read {
+                Err(e) => self.find(tier, *at, format!("cannot be read: device error {}", e.errno)),
+                Ok(()) if *sum != found => self.find(tier, *at, "the block does not match its checksum"),
+                Ok(()) => self.report.verified_blocks += 1,
             }
-            (Ok(()), _) => self.report.verified_blocks += 1,
         }
         Ok(())
     }

@@ -347,17 +347,18 @@ impl<A: Arena> Engine<A> {
         pack_places(&places)
     }
 
+    /// The next block of the list: what this checkpoint folded is in pages and need not be listed.
     fn root_list(&mut self) -> Vec<u8> {
         let mut out = Vec::with_capacity(PAGE_PAYLOAD);
-        let room = (self.state.geo.list_entries - self.checkpoint.list_written).min(ENTRIES_PER_BLOCK);
-        for (index, sum) in self.state.sums.list(self.checkpoint.list_cursor).take(room as usize) {
+        let c = &mut self.checkpoint;
+        let listed = self.state.sums.list(c.list_cursor).filter(|e| c.folded.binary_search(e).is_err());
+        for (index, sum) in listed.take(ENTRIES_PER_BLOCK as usize) {
             out.extend_from_slice(&index.to_le_bytes());
             out.extend_from_slice(&sum.to_le_bytes());
-            self.checkpoint.list_cursor = index + 1;
-            self.checkpoint.list_written += 1;
+            c.list_cursor = index + 1;
+            c.list_written += 1;
         }
-        let left = self.state.sums.list(self.checkpoint.list_cursor).next().is_some();
-        assert!(!left || room == ENTRIES_PER_BLOCK, "the list of recent checksums fits its place");
+        assert!(c.list_written <= self.state.geo.list_entries, "the list of recent checksums fits its place");
         out
     }
 

@@ -299,6 +299,10 @@ impl<A: Arena> Engine<A> {
     fn draft_homes(&mut self, draft: &mut Draft, of: Homes, from: u32, to: u32) -> Option<Job> {
         let words = self.state.geo.mask_words();
         let mut at = from;
+        if !self.fits(draft.records.len(), draft.payload_blocks) {
+            // Even a group in which every record turns out to be needless takes a block.
+            return Some(Job::Homes { of, from, to });
+        }
         while at < to {
             if let Some(record) = self.home_record(of, at) {
                 let sums = if let Record::Home(r) = &record { r.sums.len() as u32 } else { 0 };
@@ -409,6 +413,7 @@ impl<A: Arena> Engine<A> {
         bufs.extend_from_slice(&draft.payload);
         let at = self.state.zone.offset(place, offset - (1 - front));
         let blocks = header_blocks + draft.payload_blocks;
+        assert!(offset + blocks < self.state.geo.area_blocks(), "a group stays within its segment");
         self.stats.log_bytes += u64::from(blocks + 1 - front) * u64::from(BLOCK_BYTES);
         self.stats.log_payload += u64::from(draft.payload_blocks) * u64::from(BLOCK_BYTES);
         self.stats.device_written[0] += u64::from(blocks + 1 - front) * u64::from(BLOCK_BYTES);

@@ -119,6 +119,11 @@ impl Mover {
         self.batches.is_empty()
     }
 
+    /// Chunks in all batches.
+    pub fn chunks(&self) -> usize {
+        self.batches.iter().map(|(_, b)| b.items.len()).sum()
+    }
+
     /// Changes with every stage of every batch.
     pub fn steps(&self) -> impl PartialEq + use<> {
         [self.stage(0), self.stage(1)]

@@ -22,8 +22,6 @@ const NO_MOVES_PAUSE_NS: u64 = Nanos::SECOND;
 const BARREN_LIMIT: u32 = 8;
 /// Chunks that a busy volume places in one batch: short enough to be pre-empted soon.
 const BUSY_BATCH: usize = 8;
-/// Checksums of one batch may fill the list of recent ones up to one part in this many.
-const SUMS_SHARE: usize = 2;
 
 /// The plan for the zone's tail, and when the next batches may begin.
 #[derive(Default)]
@@ -73,18 +71,24 @@ impl<A: Arena> Engine<A> {
             && !self.shutdown.began()
             && self.policy.has_work(self.slots[0].free())
             && (idle || self.now >= self.mover.planner.next_place)
-            && self.sums_have_room()
         {
             self.place(idle);
         }
     }
 
-    fn sums_have_room(&mut self) -> bool {
-        let batch = self.tuning.batch_chunks.min(BUSY_BATCH) * self.state.geo.blocks_per_chunk() as usize;
-        let room = self.state.sums.recent() + batch <= self.state.sums.limit / SUMS_SHARE
-            || self.state.sums.recent() == 0;
-        self.want_fold(!room);
+    /// Chunks of a batch whose checksums the list of recent ones has room for, whatever tier they go to.
+    fn batch_room(&mut self) -> usize {
+        let per_chunk = self.state.geo.blocks_per_chunk() as usize;
+        let room = self.state.sums.limit.saturating_sub(self.sums_spoken_for()) / per_chunk;
+        self.want_fold(room == 0 && self.state.sums.recent() > 0);
         room
+    }
+
+    /// Recent checksums, and those that batches and streams in flight may add.
+    pub(crate) fn sums_spoken_for(&self) -> usize {
+        let pending = self.pending.slow_bytes / u64::from(BLOCK_BYTES);
+        let moving = self.mover.chunks() * self.state.geo.blocks_per_chunk() as usize;
+        self.state.sums.recent() + moving + pending as usize
     }
 
     /// Asks for a checkpoint that empties the list of recent checksums.
@@ -105,13 +109,11 @@ impl<A: Arena> Engine<A> {
             self.fail_client_jobs();
             return;
         }
-        if !self.sums_have_room() {
-            return;
-        }
+        let room = self.batch_room();
         if self.mover.planner.tail.is_empty() {
             self.plan_tail();
         }
-        let n = self.mover.planner.tail.len().min(self.tuning.batch_chunks);
+        let n = self.mover.planner.tail.len().min(self.tuning.batch_chunks).min(room);
         let tail = &mut self.mover.planner.tail;
         let moves: Vec<Move> = tail
             .split_off(tail.len() - n)
@@ -144,9 +146,10 @@ impl<A: Arena> Engine<A> {
 
     fn place(&mut self, idle: bool) {
         let budget = if idle { self.tuning.batch_chunks.min(2 * BUSY_BATCH) } else { BUSY_BATCH };
+        let budget = budget.min(self.batch_room());
         let view = View { map: &self.state.map, slots: &self.slots };
         let moves = self.policy.plan(self.now, &view, budget, idle);
-        if moves.is_empty() {
+        if budget == 0 || moves.is_empty() {
             self.mover.planner.next_place = self.now.after(NO_MOVES_PAUSE_NS);
             self.mover.planner.nothing_to_place = true;
         } else {

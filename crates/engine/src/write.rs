@@ -216,7 +216,7 @@ impl<A: Arena> Engine<A> {
             return self.land_piece(piece);
         }
         let after = self.pending.slow_bytes + u64::from(self.state.geo.chunk_bytes);
-        let sums = (after / u64::from(BLOCK_BYTES)) as usize + self.state.sums.recent();
+        let sums = self.sums_spoken_for() + self.state.geo.blocks_per_chunk() as usize;
         if after > self.tuning.slow_unflushed_bytes || self.pending.len() >= self.tuning.pending_chunks {
             self.wanted.commit = true;
             if self.pending.len() > 0 {
