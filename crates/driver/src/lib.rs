@@ -1,1 +1,32 @@
-//! The production loop: one thread, one io_uring, sockets and devices alike.
+//! The production loop: one thread, one io_uring ring, for sockets and device files alike.
+//!
+//! A [`Driver`] owns the ring and the device files and serves any engine [`Machine`](bimetal_engine::Machine):
+//! it turns actions into submissions and completions into calls. Whoever owns the sockets (the crate that
+//! serves exports) submits on the same ring through [`Ring`] and gets its completions back from
+//! [`Driver::harvest`]. Nothing here blocks but [`Ring::submit_and_wait`].
+//!
+//! ```text
+//!   clients ──> sockets ──┐                     ┌── Machine (engine, or create / open / check)
+//!                         ├── Ring ── Driver ───┤
+//!   device files ─────────┘                     └── RealArena: every payload byte, registered once
+//! ```
+//!
+//! Unsafe code stands in three modules only, each block with its argument: [`memory`] (the mapping),
+//! [`ring`] (submissions and the buffers they name) and [`signals`] (signalfd).
+
+pub mod buddy;
+pub mod clock;
+pub mod device;
+pub mod driver;
+pub mod memory;
+mod ops;
+pub mod ring;
+pub mod signals;
+mod task;
+
+pub use clock::Clock;
+pub use device::{BlockFile, DeviceOpenError};
+pub use driver::Driver;
+pub use memory::{Memory, PoolSizes, RealArena};
+pub use ring::{Completion, Ring};
+pub use task::{TaskError, run_task};

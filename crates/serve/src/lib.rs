@@ -1,1 +1,21 @@
 //! Exports of a volume and the life of a serving process.
+//!
+//! [`server::Server`] owns the open engine, the driver and all sockets, on one thread. One turn of its loop:
+//! run the engine until it wants nothing, put the replies of each connection into one send, submit all of it
+//! at once, wait, and take in what has come.
+#![forbid(unsafe_code)]
+
+mod connection;
+mod control;
+mod input;
+mod listen;
+mod requests;
+pub mod served;
+pub mod server;
+pub mod status;
+
+pub use control::live_status;
+pub use listen::ListenError;
+pub use served::Served;
+pub use server::{ServeError, Server, ServerOptions};
+pub use status::{StatusDoc, VolumeName};

@@ -1,0 +1,184 @@
+//! What can be said on the command line.
+
+use crate::paths::DeviceSpec;
+use crate::size;
+use clap::{Args, Parser, Subcommand};
+use std::path::PathBuf;
+
+/// Fuses a fast device and a large, slow one into one block volume.
+#[derive(Debug, Parser)]
+#[command(
+    name = "bimetal",
+    version,
+    after_help = "\
+Examples:
+  bimetal up                                        a first volume on two files, served at once
+  bimetal create films --fast /dev/nvme0n1p4 --slow /dev/sdb
+  bimetal create ./v.toml --fast 'fast.img?size=1G' --slow 'slow.img?size=8G'
+  bimetal serve films                               prints `ready: nbd+unix:///?socket=PATH`
+  bimetal status films --json
+
+VOLUME is a name, kept in the configuration directory, or a path to a volume file (it contains a / or
+ends in .toml). Sizes take K, M, G and T, powers of two.
+Exit codes: 0 done; 1 it ran and found a problem; 2 it could not run."
+)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Make a volume on two files if there is none yet, and serve it until Ctrl-C
+    Up(UpArgs),
+    /// Make a volume of a fast and a slow device
+    Create(CreateArgs),
+    /// Serve a volume to NBD clients until SIGTERM or Ctrl-C
+    Serve(ServeArgs),
+    /// Say how a volume is doing
+    Status(LookArgs),
+    /// Verify a volume that is not being served: its structure, and every checksum
+    Check(LookArgs),
+    /// Put the engine and the server to the test
+    Sim {
+        #[command(subcommand)]
+        command: SimCommand,
+    },
+}
+
+/// The tests.
+#[derive(Debug, Subcommand)]
+pub(crate) enum SimCommand {
+    /// Crash the engine in simulation again and again and verify every sector against the promise
+    Torture(TortureArgs),
+    /// Kill a real serving process again and again and verify every sector against the promise
+    Kill(KillArgs),
+}
+
+/// `bimetal up`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  bimetal up --dir /srv/volume
+      makes fast.img (1 GiB) and slow.img (8 GiB), sparse, and serves them on /srv/volume/nbd.sock.
+      Stop it with Ctrl-C, or kill it: the next run takes up where it was.")]
+pub(crate) struct UpArgs {
+    /// Where its files are [default: $XDG_DATA_HOME/bimetal or ~/.local/share/bimetal]
+    #[arg(long)]
+    pub(crate) dir: Option<PathBuf>,
+}
+
+/// `bimetal create`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  bimetal create films --fast /dev/nvme0n1p4 --slow /dev/sdb
+  bimetal create ./v.toml --fast 'fast.img?size=1G' --slow 'slow.img?size=8G' --chunk 64K
+
+A device that holds anything (a file system, a partition table, another volume, any bytes but zeros) is
+refused without --force, and what was found there is said.")]
+pub(crate) struct CreateArgs {
+    /// Name of the volume, or path of the volume file to write
+    pub(crate) volume: String,
+    /// The fast device: PATH, or PATH?size=10G to create a sparse file
+    #[arg(long, value_name = "DEV", value_parser = DeviceSpec::parse)]
+    pub(crate) fast: DeviceSpec,
+    /// The slow device
+    #[arg(long, value_name = "DEV", value_parser = DeviceSpec::parse)]
+    pub(crate) slow: DeviceSpec,
+    /// Bytes that are placed and moved together: a power of two, 64K to 4M
+    #[arg(long, value_name = "SIZE", default_value = "128K", value_parser = size::parse)]
+    pub(crate) chunk: u64,
+    /// The landing zone on the fast device [default: 4G, or an eighth of the fast device where that is less]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    pub(crate) landing: Option<u64>,
+    /// Overwrite what is there
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+/// `bimetal serve`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  bimetal serve films
+  bimetal serve ./v.toml --nbd unix:/run/films.sock
+
+Prints one line `ready: URI` when clients can connect. SIGTERM and Ctrl-C finish what is in flight, close
+the volume and exit with 0.")]
+pub(crate) struct ServeArgs {
+    /// Name of the volume, or path of its volume file
+    pub(crate) volume: String,
+    /// Where NBD clients connect: unix:PATH [default: a socket in $XDG_RUNTIME_DIR/bimetal]
+    #[arg(long, value_name = "unix:PATH")]
+    pub(crate) nbd: Option<String>,
+}
+
+/// `bimetal status` and `bimetal check`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+`status` asks the server of the volume. When none runs, it opens the volume itself, under its lock and with
+recovery if the last server was killed, and closes it again. `check` writes nothing, and refuses a volume
+that is being served.")]
+pub(crate) struct LookArgs {
+    /// Name of the volume, or path of its volume file
+    pub(crate) volume: String,
+    /// Print one JSON document on standard output and nothing else there
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `bimetal sim torture`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  bimetal sim torture --seeds 10000
+  bimetal sim torture --seed 4711 --seeds 1         replays one
+
+Each seed draws a volume, a load and faults: crashes before any action that lose, keep, reorder or tear what
+was not flushed, kills, I/O errors, crashes in recovery. Every read and every sector after recovery is checked
+against a model of the promise. A violation is shrunk to a short plan. Which stages of the engine's operations
+met which faults is counted, and what never met is said. Exit code 1 on a violation.")]
+pub(crate) struct TortureArgs {
+    /// How many seeds
+    #[arg(long, default_value_t = 1000)]
+    pub(crate) seeds: u64,
+    /// The first seed; printed first [default: from the clock]
+    #[arg(long)]
+    pub(crate) seed: Option<u64>,
+    /// Threads [default: one per core]
+    #[arg(long)]
+    pub(crate) threads: Option<usize>,
+    /// Print one JSON document on standard output and nothing else there
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `bimetal sim kill`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  bimetal sim kill --rounds 200 --seconds 0.5
+
+Serves a small volume from a child process, loads it with reads, writes, discards and flushes over several
+connections, kills the child with SIGKILL at a random moment (sometimes again while it recovers), restarts
+it and reads every sector back: each must hold what was flushed or FUA-written last, or a value written to
+it since. At the end the volume is closed and checked.")]
+pub(crate) struct KillArgs {
+    /// Kills
+    #[arg(long, default_value_t = 20)]
+    pub(crate) rounds: u64,
+    /// Where the choices begin; printed first [default: random]
+    #[arg(long)]
+    pub(crate) seed: Option<u64>,
+    /// Longest time under load before a kill
+    #[arg(long, default_value_t = 1.0)]
+    pub(crate) seconds: f64,
+    /// Print one JSON document on standard output and nothing else there
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Where the volume's files are made and removed again [default: the system's temporary directory]
+    #[arg(long)]
+    pub(crate) dir: Option<PathBuf>,
+}

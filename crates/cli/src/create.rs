@@ -1,0 +1,108 @@
+//! `bimetal create`
+
+use crate::args::CreateArgs;
+use crate::paths::DeviceSpec;
+use crate::volume::{self, Volume};
+use crate::{Outcome, inspect, say, size};
+use anyhow::{Context as _, bail};
+use bimetal_driver::{BlockFile, run_task};
+use bimetal_engine::options::CreateOptions;
+use std::path::{Path, PathBuf};
+
+/// What `create` needs to know.
+pub(crate) struct Plan {
+    pub(crate) file: PathBuf,
+    pub(crate) devices: [DeviceSpec; 2],
+    pub(crate) chunk: u64,
+    pub(crate) landing: Option<u64>,
+    pub(crate) force: bool,
+}
+
+pub(crate) fn run(args: &CreateArgs) -> anyhow::Result<Outcome> {
+    let volume = make(&Plan {
+        file: volume::locate(&args.volume)?,
+        devices: [args.fast.clone(), args.slow.clone()],
+        chunk: args.chunk,
+        landing: args.landing,
+        force: args.force,
+    })?;
+    say(&format!("created {}; serve it with `bimetal serve {}`", volume.file.display(), args.volume));
+    Ok(Outcome::Good)
+}
+
+/// Makes a volume.
+pub(crate) fn make(plan: &Plan) -> anyhow::Result<Volume> {
+    if plan.file.exists() && !plan.force {
+        bail!("{} exists already; choose another name, or overwrite it with --force", plan.file.display());
+    }
+    let Ok(chunk_bytes) = u32::try_from(plan.chunk) else {
+        bail!("a chunk of {} is too large; use 64K to 4M", size::show(plan.chunk));
+    };
+    let devices =
+        plan.devices.iter().map(|spec| prepare(spec, plan.force)).collect::<anyhow::Result<Vec<_>>>()?;
+    if devices[0] == devices[1] {
+        bail!("{} is given as both the fast and the slow device", devices[0].display());
+    }
+    let id = random_id()?;
+    let mut volume = Volume { file: plan.file.clone(), id, devices, unfinished: true };
+    let (mut driver, arena) = volume::driver(&volume.devices)?;
+    volume.save()?;
+    let options = CreateOptions {
+        volume_id: id,
+        chunk_bytes,
+        landing_bytes: plan.landing,
+        area_bytes: None,
+        created_unix_s: bimetal_driver::Clock::unix_s(driver.clock.now()),
+    };
+    let task = bimetal_engine::create(arena, driver.device_infos(), options);
+    if let Err(error) = run_task(&mut driver, task)? {
+        // Nothing was made, so nothing is to be found under that name.
+        let _ = std::fs::remove_file(&volume.file);
+        return Err(error.into());
+    }
+    volume.unfinished = false;
+    volume.save()?;
+    Ok(volume)
+}
+
+/// Looks at what is there, creates the file if that was asked for, and gives its absolute path.
+fn prepare(spec: &DeviceSpec, force: bool) -> anyhow::Result<PathBuf> {
+    let path = &spec.path;
+    if !force && let Some(found) = inspect::contents(path)? {
+        bail!("{} holds {found}; choose another device, or overwrite it with --force", path.display());
+    }
+    if let Some(size) = spec.size
+        && !is_block_device(path)
+    {
+        BlockFile::create_sparse(path, size)?;
+    }
+    if !path.exists() {
+        bail!(
+            "{} does not exist; write {}?size=10G to create it as a sparse file",
+            path.display(),
+            path.display()
+        );
+    }
+    path.canonicalize().with_context(|| format!("cannot find {}", path.display()))
+}
+
+fn is_block_device(path: &Path) -> bool {
+    use std::os::unix::fs::FileTypeExt as _;
+    std::fs::metadata(path).is_ok_and(|meta| meta.file_type().is_block_device())
+}
+
+/// A random identity from the system.
+fn random_id() -> anyhow::Result<[u8; 16]> {
+    use std::io::Read as _;
+    let mut id = [0; 16];
+    std::fs::File::open("/dev/urandom")
+        .and_then(|mut source| source.read_exact(&mut id))
+        .context("cannot read random bytes from /dev/urandom")?;
+    Ok(id)
+}
+
+/// A random number from the system.
+pub(crate) fn random_seed() -> anyhow::Result<u64> {
+    let id = random_id()?;
+    Ok(id.iter().take(6).fold(0, |seed, &byte| seed << 8 | u64::from(byte)))
+}

@@ -1,0 +1,159 @@
+//! `bimetal status` and `bimetal check`
+
+use crate::args::LookArgs;
+use crate::volume::{self, Volume};
+use crate::{Outcome, say, say_json, size};
+use anyhow::Context as _;
+use bimetal_driver::{Driver, RealArena, run_task};
+use bimetal_engine::Engine;
+use bimetal_engine::options::{CheckReport, OpenError};
+use bimetal_serve::StatusDoc;
+use serde::Serialize;
+use std::path::Path;
+use std::time::Duration;
+
+pub(crate) fn status(args: &LookArgs) -> anyhow::Result<Outcome> {
+    let volume = Volume::load(&volume::locate(&args.volume)?)?;
+    let control = volume.socket("control")?;
+    let live = bimetal_serve::live_status(&control).with_context(|| {
+        format!("the server of {} does not answer on {}", volume.file.display(), control.display())
+    })?;
+    let doc = match live {
+        Some(doc) => doc,
+        None => closed_status(&volume)?,
+    };
+    if args.json {
+        say_json(&doc)?;
+    } else {
+        say(&describe(&doc));
+    }
+    Ok(Outcome::Good)
+}
+
+/// Opens a volume that nobody serves, looks, and closes it.
+fn closed_status(volume: &Volume) -> anyhow::Result<StatusDoc> {
+    let (mut driver, arena) = volume.driver()?;
+    let task = bimetal_engine::open(arena, driver.device_infos(), volume.open_options());
+    let engine = run_task(&mut driver, task)??;
+    let mut doc = StatusDoc::new(&volume.name(), &engine.status());
+    if doc.state == "open" {
+        doc.state = "closed".to_owned();
+    }
+    close(&mut driver, engine)?;
+    Ok(doc)
+}
+
+fn close(driver: &mut Driver, mut engine: Engine<RealArena>) -> anyhow::Result<()> {
+    engine.begin_shutdown(driver.clock.now());
+    loop {
+        driver.pump(&mut engine, |_, _| {});
+        if engine.is_stopped() && driver.device_ops() == 0 {
+            return Ok(());
+        }
+        driver.wait(&engine, Some(Duration::from_secs(1))).context("io_uring failed")?;
+        driver.harvest(&mut engine, |_| {});
+    }
+}
+
+fn describe(doc: &StatusDoc) -> String {
+    let mut text = format!("{}: {}, {}\n", doc.volume, doc.state, size::show(doc.size_bytes));
+    for tier in &doc.tiers {
+        text += &format!(
+            "  {:<5} {:>10} of {:>10} used   {:>5.1} % of reads   {:>5.1} % of writes   {}\n",
+            tier.name,
+            size::show(tier.used_bytes),
+            size::show(tier.size_bytes),
+            tier.read_share * 100.0,
+            tier.write_share * 100.0,
+            tier.device
+        );
+    }
+    text += &format!(
+        "  landing zone: {} of {} in use, {} landed\n",
+        size::show(doc.landing.used_bytes),
+        size::show(doc.landing.size_bytes),
+        size::show(doc.landing.landed_bytes)
+    );
+    text += &format!(
+        "  since it was opened: {} chunks moved up, {} down, {} landed blocks brought home\n",
+        doc.promoted_chunks, doc.demoted_chunks, doc.destaged_blocks
+    );
+    text + &format!(
+        "  memory: {} of tables, {} of buffers",
+        size::show(doc.ram_bytes),
+        size::show(doc.buffer_bytes)
+    )
+}
+
+/// What `check --json` prints.
+#[derive(Debug, Serialize)]
+struct CheckDoc {
+    volume: String,
+    clean: bool,
+    findings: Vec<FindingDoc>,
+    chunks: u64,
+    landed_blocks: u64,
+    verified_blocks: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct FindingDoc {
+    device: String,
+    offset: u64,
+    what: String,
+}
+
+pub(crate) fn check(args: &LookArgs) -> anyhow::Result<Outcome> {
+    let doc = check_file(&volume::locate(&args.volume)?)?;
+    if args.json {
+        say_json(&doc)?;
+    } else {
+        for finding in &doc.findings {
+            say(&format!("{} at byte {}: {}", finding.device, finding.offset, finding.what));
+        }
+        let verdict = if doc.clean { "clean".to_owned() } else { format!("{} findings", doc.findings.len()) };
+        say(&format!(
+            "{}: {verdict}; {} chunks, {} landed blocks, {} checksums verified",
+            doc.volume, doc.chunks, doc.landed_blocks, doc.verified_blocks
+        ));
+    }
+    Ok(if doc.clean { Outcome::Good } else { Outcome::Problem })
+}
+
+fn check_file(file: &Path) -> anyhow::Result<CheckDoc> {
+    let volume = Volume::load(file)?;
+    let (mut driver, arena) = volume.driver()?;
+    let names: Vec<String> = driver.device_infos().into_iter().map(|info| info.name).collect();
+    let task = bimetal_engine::check(arena, driver.device_infos(), volume.open_options());
+    let (report, mut findings) = match run_task(&mut driver, task)? {
+        Ok(report) => (report, Vec::new()),
+        // Damage that keeps the volume from opening is a finding, not a failure to look.
+        Err(OpenError::Corrupt { device, offset, what }) => {
+            (CheckReport::default(), vec![FindingDoc { device, offset, what }])
+        }
+        Err(OpenError::Device { device, offset, errno }) => {
+            let what = format!("device error {errno}");
+            (CheckReport::default(), vec![FindingDoc { device, offset, what }])
+        }
+        Err(error) => return Err(error.into()),
+    };
+    findings.extend(report.findings.into_iter().map(|finding| FindingDoc {
+        device: names.get(usize::from(finding.device.0)).cloned().unwrap_or_default(),
+        offset: finding.offset,
+        what: finding.what,
+    }));
+    Ok(CheckDoc {
+        volume: volume.name().0,
+        clean: findings.is_empty(),
+        findings,
+        chunks: report.chunks,
+        landed_blocks: report.landed_blocks,
+        verified_blocks: report.verified_blocks,
+    })
+}
+
+/// Whether a volume is clean, for the kill test; says what is not.
+pub(crate) fn findings(file: &Path) -> anyhow::Result<Vec<String>> {
+    let doc = check_file(file)?;
+    Ok(doc.findings.into_iter().map(|f| format!("{} at byte {}: {}", f.device, f.offset, f.what)).collect())
+}

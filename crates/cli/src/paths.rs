@@ -1,0 +1,120 @@
+//! Where things are: devices, configuration, sockets.
+
+use crate::size;
+use anyhow::{Context as _, bail};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+
+/// A device as written on the command line: a path, and a size where it is to be created.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct DeviceSpec {
+    pub(crate) path: PathBuf,
+    pub(crate) size: Option<u64>,
+}
+
+impl DeviceSpec {
+    pub(crate) fn parse(text: &str) -> Result<DeviceSpec, String> {
+        let (path, query) = match text.split_once('?') {
+            Some((path, query)) => (path, Some(query)),
+            None => (text, None),
+        };
+        if path.is_empty() {
+            return Err("a device needs a path".to_owned());
+        }
+        for scheme in ["model:", "nbd://", "nbd+unix://", "s3://"] {
+            if path.starts_with(scheme) {
+                return Err(format!(
+                    "{scheme} devices are not supported by this release; give a file or block device"
+                ));
+            }
+        }
+        let mut size = None;
+        for pair in query.into_iter().flat_map(|query| query.split('&')) {
+            match pair.split_once('=') {
+                Some(("size", value)) => size = Some(size::parse(value)?),
+                _ => return Err(format!("{pair:?} is not an option of a device; there is size=SIZE")),
+            }
+        }
+        Ok(DeviceSpec { path: path.into(), size })
+    }
+}
+
+fn home() -> anyhow::Result<PathBuf> {
+    match std::env::var_os("HOME").filter(|home| !home.is_empty()) {
+        Some(home) => Ok(home.into()),
+        None => bail!("HOME is not set; set it, or name volumes and directories by path"),
+    }
+}
+
+fn xdg(variable: &str, fallback: &str) -> anyhow::Result<PathBuf> {
+    let base = match std::env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute()) {
+        Some(path) => path,
+        None => home()?.join(fallback),
+    };
+    Ok(base.join("bimetal"))
+}
+
+/// Where named volumes are kept.
+pub(crate) fn config_dir() -> anyhow::Result<PathBuf> {
+    xdg("XDG_CONFIG_HOME", ".config")
+}
+
+/// Where `up` keeps its volume.
+pub(crate) fn data_dir() -> anyhow::Result<PathBuf> {
+    xdg("XDG_DATA_HOME", ".local/share")
+}
+
+/// Where sockets are: a directory that only this user can enter.
+pub(crate) fn runtime_dir() -> anyhow::Result<PathBuf> {
+    let uid = rustix::process::getuid().as_raw();
+    let dir = match std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute()) {
+        Some(dir) => dir.join("bimetal"),
+        None => PathBuf::from(format!("/tmp/bimetal-{uid}")),
+    };
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(&dir)
+        .with_context(|| format!("cannot make the directory for sockets, {}", dir.display()))?;
+    let meta =
+        std::fs::symlink_metadata(&dir).with_context(|| format!("cannot examine {}", dir.display()))?;
+    if !meta.is_dir() || meta.uid() != uid || meta.mode() & 0o022 != 0 {
+        bail!("{} is not a directory of this user alone; set XDG_RUNTIME_DIR to one that is", dir.display());
+    }
+    Ok(dir)
+}
+
+/// A path as an NBD URI.
+pub(crate) fn nbd_uri(socket: &Path) -> String {
+    use std::os::unix::ffi::OsStrExt as _;
+    let mut uri = "nbd+unix:///?socket=".to_owned();
+    for &byte in socket.as_os_str().as_bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'/' | b'.' | b'_' | b'-' | b'~' => {
+                uri.push(byte as char)
+            }
+            other => uri.push_str(&format!("%{other:02X}")),
+        }
+    }
+    uri
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_are_paths_with_a_size_perhaps() {
+        let spec = DeviceSpec::parse("/x/y.img?size=10G").expect("valid");
+        assert_eq!(spec, DeviceSpec { path: "/x/y.img".into(), size: Some(10 << 30) });
+        assert_eq!(DeviceSpec::parse("y").expect("valid").size, None);
+        for text in ["", "?size=1G", "x?size=", "x?sise=1G", "s3://bucket/x", "model:hdd?file=x"] {
+            assert!(DeviceSpec::parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn uris_escape_what_is_special() {
+        assert_eq!(nbd_uri(Path::new("/a b/c&d.sock")), "nbd+unix:///?socket=/a%20b/c%26d.sock");
+    }
+}

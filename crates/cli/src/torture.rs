@@ -1,0 +1,40 @@
+//! `bimetal sim torture`
+
+use crate::args::TortureArgs;
+use crate::{Outcome, say, say_json};
+use anyhow::bail;
+use bimetal_sim::torture::{Options, Report, main_loop};
+
+pub(crate) fn run(args: &TortureArgs) -> anyhow::Result<Outcome> {
+    if args.threads == Some(0) {
+        bail!("--threads 0 runs nothing; use 1 or more");
+    }
+    let options =
+        Options { seeds: Some(args.seeds), seed: args.seed, threads: args.threads, stop_at_violation: false };
+    let report = main_loop(&options, &|line| eprintln!("{line}"));
+    if args.json {
+        say_json(&report)?;
+    } else {
+        describe(&report);
+    }
+    Ok(if report.violations == 0 { Outcome::Good } else { Outcome::Problem })
+}
+
+fn describe(report: &Report) {
+    let faults: Vec<String> = report.faults.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
+    say(&format!(
+        "{} seeds, {} crash-and-recover cycles, {} operations, {} violations, {:.1} s\nfaults: {}",
+        report.seeds,
+        report.cycles,
+        report.operations,
+        report.violations,
+        report.seconds,
+        faults.join(", ")
+    ));
+    if report.unseen.is_empty() {
+        say("every stage met every fault");
+    } else {
+        say(&format!("{} crossings of a stage and a fault were not seen:", report.unseen.len()));
+        report.unseen.iter().for_each(|crossing| say(&format!("  {crossing}")));
+    }
+}

@@ -1,0 +1,164 @@
+//! Volume files: which devices, in tier order, under which identity.
+
+use crate::paths;
+use anyhow::{Context as _, bail};
+use bimetal_driver::{BlockFile, Driver, PoolSizes, RealArena, Ring};
+use bimetal_engine::options::OpenOptions;
+use bimetal_serve::VolumeName;
+use serde::{Deserialize, Serialize};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+/// The newest layout of the volume file.
+const VERSION: u32 = 1;
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct VolumeToml {
+    version: u32,
+    volume_id: String,
+    /// Written before the devices are laid out and cleared afterwards.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    unfinished: bool,
+    tier: Vec<TierToml>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TierToml {
+    device: PathBuf,
+}
+
+/// A volume as its file names it.
+#[derive(Clone, Debug)]
+pub(crate) struct Volume {
+    /// The volume file.
+    pub(crate) file: PathBuf,
+    pub(crate) id: [u8; 16],
+    /// Absolute, fastest first.
+    pub(crate) devices: Vec<PathBuf>,
+    /// `create` did not come to its end.
+    pub(crate) unfinished: bool,
+}
+
+/// The volume file that VOLUME means.
+pub(crate) fn locate(volume: &str) -> anyhow::Result<PathBuf> {
+    if volume.contains('/') || volume.ends_with(".toml") {
+        return std::path::absolute(volume).with_context(|| format!("{volume:?} is not a path"));
+    }
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    if volume.is_empty() || volume.starts_with('.') || !volume.chars().all(plain) || volume.len() > 64 {
+        bail!(
+            "{volume:?} is not a volume name; use up to 64 letters, digits, - and _, or a path ending in .toml"
+        );
+    }
+    Ok(paths::config_dir()?.join(format!("{volume}.toml")))
+}
+
+impl Volume {
+    /// Reads a volume file.
+    pub(crate) fn load(file: &Path) -> anyhow::Result<Volume> {
+        let text = match std::fs::read_to_string(file) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                bail!("there is no volume {}; make it with `bimetal create`", file.display())
+            }
+            Err(error) => return Err(error).with_context(|| format!("cannot read {}", file.display())),
+        };
+        let parsed: VolumeToml = toml::from_str(&text).map_err(|error| {
+            let first = error.message().lines().next().unwrap_or_default().to_owned();
+            anyhow::anyhow!("{} is not a volume file: {first}", file.display())
+        })?;
+        if parsed.version > VERSION {
+            bail!(
+                "{} has version {}, newer than {VERSION}, the newest this program knows",
+                file.display(),
+                parsed.version
+            );
+        }
+        let Some(id) = parse_id(&parsed.volume_id) else {
+            bail!("{}: volume_id must be 32 hexadecimal digits", file.display());
+        };
+        if parsed.tier.len() != 2 {
+            bail!("{} names {} devices; this release fuses two", file.display(), parsed.tier.len());
+        }
+        let dir = file.parent().unwrap_or(Path::new("/"));
+        let devices = parsed.tier.into_iter().map(|tier| dir.join(tier.device)).collect();
+        Ok(Volume { file: file.into(), id, devices, unfinished: parsed.unfinished })
+    }
+
+    /// Writes the volume file, whole or not at all. Devices beside it are named relative to it, so that the
+    /// directory can be moved.
+    pub(crate) fn save(&self) -> anyhow::Result<()> {
+        let dir = self.file.parent().unwrap_or(Path::new("/"));
+        let tier = self
+            .devices
+            .iter()
+            .map(|device| TierToml { device: device.strip_prefix(dir).unwrap_or(device).to_owned() });
+        let document = VolumeToml {
+            version: VERSION,
+            volume_id: bimetal_serve::status::hex(&self.id),
+            unfinished: self.unfinished,
+            tier: tier.collect(),
+        };
+        let text =
+            format!("# A Bimetal volume: its devices, fastest first.\n{}", toml::to_string(&document)?);
+        let write = || -> std::io::Result<()> {
+            std::fs::create_dir_all(dir)?;
+            let mut file = tempfile::NamedTempFile::new_in(dir)?;
+            file.write_all(text.as_bytes())?;
+            file.as_file().sync_all()?;
+            file.persist(&self.file)?;
+            std::fs::File::open(dir)?.sync_all()
+        };
+        write().with_context(|| format!("cannot write {}", self.file.display()))
+    }
+
+    /// What it is called: the file's name without `.toml`.
+    pub(crate) fn name(&self) -> VolumeName {
+        let stem = self.file.file_stem().unwrap_or(self.file.as_os_str());
+        VolumeName(stem.to_string_lossy().into_owned())
+    }
+
+    /// A socket of this volume in the runtime directory. The volume's identity is in the name, since two
+    /// volume files in different directories may be called the same.
+    pub(crate) fn socket(&self, suffix: &str) -> anyhow::Result<PathBuf> {
+        let id = bimetal_serve::status::hex(&self.id[..4]);
+        let mut name = self.name().0;
+        name.truncate((0..=32).rev().find(|&end| name.is_char_boundary(end)).unwrap_or(0));
+        Ok(paths::runtime_dir()?.join(format!("{name}-{id}.{suffix}")))
+    }
+
+    /// Opens and locks the devices and sets up the ring.
+    pub(crate) fn driver(&self) -> anyhow::Result<(Driver, RealArena)> {
+        if self.unfinished {
+            bail!("{} was not made to its end; run `bimetal create --force` again", self.file.display());
+        }
+        driver(&self.devices)
+    }
+
+    /// How the engine is to open it.
+    pub(crate) fn open_options(&self) -> OpenOptions {
+        OpenOptions { volume_id: Some(self.id), tuning: Default::default() }
+    }
+}
+
+/// Opens and locks devices and sets up a ring for them.
+pub(crate) fn driver(devices: &[PathBuf]) -> anyhow::Result<(Driver, RealArena)> {
+    let files = devices.iter().map(|path| BlockFile::open(path)).collect::<Result<Vec<_>, _>>()?;
+    let arena = RealArena::new(PoolSizes::default()).context("cannot map memory for buffers")?;
+    let ring =
+        Ring::new(arena.region()).context("cannot set up io_uring (is it disabled on this system?)")?;
+    Ok((Driver::new(ring, files), arena))
+}
+
+fn parse_id(text: &str) -> Option<[u8; 16]> {
+    if text.len() != 32 || !text.is_ascii() {
+        return None;
+    }
+    let mut id = [0; 16];
+    for (place, byte) in id.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(&text[2 * place..2 * place + 2], 16).ok()?;
+    }
+    Some(id)
+}

@@ -1,0 +1,210 @@
+//! A served volume for tests: its own directory, a unix socket, one child process.
+#![allow(dead_code)]
+
+use bimetal_nbd::{ClientHandshake, ClientStep, Command as Nbd, Request, SIMPLE_REPLY_BYTES, SimpleReply};
+use bimetal_nbd::{encode_request, parse_simple_reply};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// The program with this directory as all of its world.
+pub fn bimetal(dir: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_bimetal"));
+    command
+        .env("XDG_RUNTIME_DIR", dir)
+        .env("XDG_CONFIG_HOME", dir)
+        .env("XDG_DATA_HOME", dir)
+        .env("HOME", dir);
+    command.stdin(Stdio::null());
+    command
+}
+
+pub fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Runs a command that must succeed.
+pub fn succeed(command: &mut Command) -> Output {
+    let output = command.output().expect("run");
+    assert!(output.status.success(), "{command:?}: {}\n{}", output.status, text(&output.stderr));
+    output
+}
+
+pub struct Served {
+    pub dir: tempfile::TempDir,
+    pub child: Option<Child>,
+}
+
+impl Served {
+    /// Makes a small volume and serves it.
+    pub fn new() -> Served {
+        Served::sized("64M", "256M")
+    }
+
+    pub fn sized(fast: &str, slow: &str) -> Served {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let device = |name: &str, size: &str| format!("{}?size={size}", dir.path().join(name).display());
+        succeed(bimetal(dir.path()).arg("create").arg(dir.path().join("v.toml")).args([
+            "--fast",
+            &device("fast.img", fast),
+            "--slow",
+            &device("slow.img", slow),
+            "--landing",
+            "8M",
+            "--chunk",
+            "64K",
+        ]));
+        let mut served = Served { dir, child: None };
+        served.start();
+        served
+    }
+
+    pub fn file(&self) -> PathBuf {
+        self.dir.path().join("v.toml")
+    }
+
+    pub fn socket(&self) -> PathBuf {
+        self.dir.path().join("nbd.sock")
+    }
+
+    pub fn start(&mut self) {
+        let mut command = bimetal(self.dir.path());
+        command.arg("serve").arg(self.file()).arg("--nbd").arg(format!("unix:{}", self.socket().display()));
+        self.child = Some(start(command));
+    }
+
+    /// SIGTERM; must end with 0 within seconds.
+    pub fn stop(&mut self) {
+        let status = terminate(self.child.as_mut().expect("serving"));
+        self.child = None;
+        assert!(status.success(), "{status}");
+    }
+
+    /// SIGKILL.
+    pub fn kill(&mut self) {
+        let mut child = self.child.take().expect("serving");
+        child.kill().expect("kill");
+        child.wait().expect("wait");
+    }
+
+    pub fn connect(&self) -> Client {
+        Client::connect(&self.socket())
+    }
+
+    pub fn check(&self) {
+        let output = succeed(bimetal(self.dir.path()).arg("check").arg(self.file()).arg("--json"));
+        assert!(text(&output.stdout).contains("\"clean\": true"), "{}", text(&output.stdout));
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.child {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Starts a server and waits until it is ready.
+pub fn start(mut command: Command) -> Child {
+    let mut child = command.stdout(Stdio::piped()).spawn().expect("start");
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().expect("output")).read_line(&mut line).expect("read");
+    assert!(line.starts_with("ready: nbd+unix:///?socket="), "{line:?}");
+    child
+}
+
+pub fn terminate(child: &mut Child) -> ExitStatus {
+    let pid = rustix::process::Pid::from_child(child);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("signal");
+    let start = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait().expect("wait") {
+            return status;
+        }
+        assert!(start.elapsed() < Duration::from_secs(20), "the server does not end");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A blocking client.
+pub struct Client {
+    pub stream: UnixStream,
+    pub size_bytes: u64,
+    cookie: u64,
+}
+
+impl Client {
+    pub fn connect(socket: &Path) -> Client {
+        let stream = UnixStream::connect(socket).expect("connect");
+        stream.set_read_timeout(Some(Duration::from_secs(60))).expect("timeout");
+        Client::over(stream)
+    }
+
+    pub fn over(mut stream: UnixStream) -> Client {
+        let mut handshake = ClientHandshake::new("").expect("name");
+        let (mut input, mut out) = (Vec::new(), Vec::new());
+        loop {
+            let (used, step) = handshake.on_bytes(&input, &mut out).expect("handshake");
+            input.drain(..used);
+            stream.write_all(&out).expect("send");
+            out.clear();
+            if let ClientStep::Transmission(export) = step {
+                return Client { stream, size_bytes: export.size_bytes, cookie: 0 };
+            }
+            let mut piece = [0; 4096];
+            let count = stream.read(&mut piece).expect("receive");
+            assert!(count > 0, "the server closed the connection");
+            input.extend_from_slice(&piece[..count]);
+        }
+    }
+
+    pub fn send(&mut self, request: &Request, payload: &[u8]) {
+        self.stream.write_all(&encode_request(request)).expect("send");
+        self.stream.write_all(payload).expect("send");
+    }
+
+    pub fn reply(&mut self) -> SimpleReply {
+        let mut header = [0; SIMPLE_REPLY_BYTES];
+        self.stream.read_exact(&mut header).expect("reply");
+        parse_simple_reply(&header).expect("valid").expect("whole")
+    }
+
+    pub fn call(&mut self, command: Nbd, offset: u64, length: u32, payload: &[u8]) -> SimpleReply {
+        self.cookie += 1;
+        self.send(&Request::new(self.cookie, command, offset, length), payload);
+        let reply = self.reply();
+        assert_eq!(reply.cookie, self.cookie);
+        reply
+    }
+
+    pub fn write(&mut self, offset: u64, bytes: &[u8]) {
+        self.call(Nbd::Write, offset, bytes.len() as u32, bytes).result.expect("write");
+    }
+
+    pub fn flush(&mut self) {
+        self.call(Nbd::Flush, 0, 0, &[]).result.expect("flush");
+    }
+
+    pub fn read(&mut self, offset: u64, length: usize) -> Vec<u8> {
+        self.call(Nbd::Read, offset, length as u32, &[]).result.expect("read");
+        let mut bytes = vec![0; length];
+        self.stream.read_exact(&mut bytes).expect("data");
+        bytes
+    }
+}
+
+/// Bytes that differ everywhere.
+pub fn pattern(seed: u64, length: usize) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 32) as u8
+    };
+    (0..length).map(|_| next()).collect()
+}

@@ -1,0 +1,231 @@
+//! A real server and its clients: good, clumsy, hostile and gone.
+
+mod common;
+
+use bimetal_nbd::{Command, NbdErrno, Request, encode_request};
+use common::{Client, Served, bimetal, pattern, start, succeed, terminate, text};
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+const MIB: u64 = 1 << 20;
+
+#[test]
+fn what_was_written_is_read_over_restarts_and_kills() {
+    let mut served = Served::new();
+    let mut client = served.connect();
+    let (large, odd) = (pattern(1, 3 << 20), pattern(2, 777));
+    client.write(5 * MIB, &large);
+    client.write(40 * MIB + 13, &odd);
+    assert_eq!(client.read(5 * MIB, large.len()), large);
+    assert_eq!(client.read(40 * MIB + 13, odd.len()), odd);
+    assert_eq!(client.read(40 * MIB, 13), [0; 13]);
+    client.flush();
+    served.kill();
+    served.start();
+    let mut client = served.connect();
+    assert_eq!(client.read(5 * MIB, large.len()), large);
+    assert_eq!(client.read(40 * MIB + 13, odd.len()), odd);
+    client.call(Command::WriteZeroes, 5 * MIB + 1, 2, &[]).result.expect("zeroes");
+    client.call(Command::Trim, 6 * MIB, MIB as u32, &[]).result.expect("trim");
+    served.stop();
+    served.check();
+    served.start();
+    let mut client = served.connect();
+    let mut expected = large.clone();
+    expected[1..3].fill(0);
+    expected[1 << 20..2 << 20].fill(0);
+    assert_eq!(client.read(5 * MIB, large.len()), expected);
+}
+
+#[test]
+fn the_largest_requests_work_aligned_and_not() {
+    let served = Served::new();
+    let mut client = served.connect();
+    let bytes = pattern(3, 32 << 20);
+    for offset in [0, 33 * MIB + 1000] {
+        client.write(offset, &bytes);
+        assert!(client.read(offset, bytes.len()) == bytes, "at {offset}");
+    }
+    let end = client.size_bytes;
+    assert_eq!(client.call(Command::Read, 0, (32 << 20) + 1, &[]).result, Err(NbdErrno::Invalid));
+    assert_eq!(client.call(Command::Read, end - 1, 2, &[]).result, Err(NbdErrno::Invalid));
+    let payload = pattern(4, 200_000);
+    assert_eq!(client.call(Command::Write, end, 200_000, &payload).result, Err(NbdErrno::NoSpace));
+    assert_eq!(client.call(Command::Unknown(99), 0, 0, &[]).result, Err(NbdErrno::Invalid));
+    client.write(end - 1, &[7]);
+    assert_eq!(client.read(end - 1, 1), [7]);
+}
+
+#[test]
+fn clients_that_vanish_or_talk_nonsense_cost_only_their_connection() {
+    let served = Served::new();
+    let mut witness = served.connect();
+    witness.write(0, &pattern(5, 4096));
+    for seed in 0..8 {
+        // Nonsense instead of a handshake.
+        let mut stream = UnixStream::connect(served.socket()).expect("connect");
+        let _ = stream.write_all(&pattern(seed, 3000));
+        // Nonsense instead of a request: the server hangs up.
+        let mut client = served.connect();
+        client.stream.write_all(&pattern(seed, 28)).expect("send");
+        let mut rest = Vec::new();
+        client.stream.read_to_end(&mut rest).expect("the end of the stream");
+        assert!(rest.is_empty());
+        // A payload that never comes whole, from a client that goes.
+        let mut client = served.connect();
+        client.send(&Request::new(1, Command::Write, MIB, 1 << 20), &pattern(seed, 300_000));
+        drop(client);
+        // Half a header.
+        let mut client = served.connect();
+        client
+            .stream
+            .write_all(&encode_request(&Request::new(1, Command::Read, 0, 4096))[..20])
+            .expect("send");
+        drop(client);
+        // Many requests, and gone before the replies.
+        let mut client = served.connect();
+        for cookie in 0..50 {
+            client.send(&Request::new(cookie, Command::Read, cookie * 65536, 65536), &[]);
+        }
+        drop(client);
+        // A payload beyond every limit.
+        let mut client = served.connect();
+        client.send(&Request::new(1, Command::Write, 0, u32::MAX), &[]);
+        assert_eq!(client.stream.read(&mut [0; 1]).expect("the end of the stream"), 0);
+        assert_eq!(witness.read(0, 4096), pattern(5, 4096));
+    }
+    assert_eq!(witness.read(MIB, 4096), [0; 4096], "half a write must not be written");
+}
+
+#[test]
+fn a_client_that_does_not_read_its_replies_stops_nobody_else() {
+    let served = Served::new();
+    let mut slow: Vec<Client> = (0..3).map(|_| served.connect()).collect();
+    for client in &mut slow {
+        client.stream.set_nonblocking(true).expect("nonblocking");
+        for cookie in 0..100 {
+            let header = encode_request(&Request::new(cookie, Command::Read, 0, 1 << 20));
+            if client.stream.write_all(&header).is_err() {
+                break;
+            }
+        }
+    }
+    let mut witness = served.connect();
+    for round in 0..50u64 {
+        witness.write(round * 65536, &pattern(round, 65536));
+        assert_eq!(witness.read(round * 65536, 65536), pattern(round, 65536));
+    }
+    // And the slow ones get theirs when they read.
+    let client = &mut slow[0];
+    client.stream.set_nonblocking(false).expect("blocking");
+    let mut data = vec![0; 1 << 20];
+    for _ in 0..100 {
+        client.reply().result.expect("read");
+        client.stream.read_exact(&mut data).expect("data");
+    }
+}
+
+#[test]
+fn disconnecting_answers_what_is_in_flight_first() {
+    let served = Served::new();
+    let mut client = served.connect();
+    for cookie in 0..20 {
+        client.send(&Request::new(cookie, Command::Write, cookie * 4096, 4096), &pattern(cookie, 4096));
+    }
+    client.send(&Request::new(99, Command::Disconnect, 0, 0), &[]);
+    let mut seen = Vec::new();
+    for _ in 0..20 {
+        let reply = client.reply();
+        reply.result.expect("write");
+        seen.push(reply.cookie);
+    }
+    seen.sort_unstable();
+    assert_eq!(seen, (0..20).collect::<Vec<_>>());
+    assert_eq!(client.stream.read(&mut [0; 1]).expect("the end of the stream"), 0);
+}
+
+#[test]
+fn one_client_more_than_there_is_room_for_waits_its_turn() {
+    let served = Served::new();
+    let mut clients: Vec<Client> = (0..64).map(|_| served.connect()).collect();
+    let mut waiting = UnixStream::connect(served.socket()).expect("connect");
+    waiting.set_read_timeout(Some(Duration::from_millis(200))).expect("timeout");
+    assert!(waiting.read(&mut [0; 1]).is_err(), "nobody greets it yet");
+    for (place, client) in clients.iter_mut().enumerate() {
+        client.write(place as u64 * 4096, &pattern(place as u64, 4096));
+    }
+    clients.truncate(60);
+    waiting.set_read_timeout(Some(Duration::from_secs(20))).expect("timeout");
+    let mut client = Client::over(waiting);
+    assert_eq!(client.read(63 * 4096, 4096), pattern(63, 4096));
+}
+
+#[test]
+fn sigterm_closes_with_clients_connected() {
+    let mut served = Served::new();
+    let mut busy = served.connect();
+    let _idle = served.connect();
+    for cookie in 0..100 {
+        busy.send(&Request::new(cookie, Command::Write, cookie * 8192, 8192), &pattern(cookie, 8192));
+    }
+    served.stop();
+    assert!(!served.socket().exists());
+    served.check();
+}
+
+#[test]
+fn status_is_live_while_it_is_served() {
+    let mut served = Served::new();
+    let mut client = served.connect();
+    client.write(0, &pattern(1, 1 << 20));
+    let status = |served: &Served| {
+        let output = succeed(bimetal(served.dir.path()).arg("status").arg(served.file()).arg("--json"));
+        serde_json::from_slice::<serde_json::Value>(&output.stdout).expect("JSON")
+    };
+    let live = status(&served);
+    assert_eq!(live["state"], "open");
+    assert_eq!(live["size_bytes"], client.size_bytes);
+    assert_eq!(live["clients"], 1);
+    assert!(live["tiers"][0]["write_share"].as_f64().expect("a share") > 0.0);
+    served.stop();
+    assert_eq!(status(&served)["state"], "closed");
+}
+
+#[test]
+fn up_makes_a_volume_survives_a_kill_and_comes_up_again() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let up = || {
+        let mut command = bimetal(dir.path());
+        command.arg("up").arg("--dir").arg(dir.path().join("up"));
+        command
+    };
+    let socket = dir.path().join("up/nbd.sock");
+    let bytes = pattern(9, 100_000);
+    let mut first = start(up());
+    let mut client = Client::connect(&socket);
+    assert!(client.size_bytes > 8 << 30);
+    client.write(12345, &bytes);
+    client.flush();
+    let second = up().output().expect("run");
+    assert_eq!(second.status.code(), Some(2), "{}", text(&second.stderr));
+    assert!(text(&second.stderr).contains("in use"), "{}", text(&second.stderr));
+    first.kill().expect("kill");
+    first.wait().expect("wait");
+    let mut again = start(up());
+    assert_eq!(Client::connect(&socket).read(12345, bytes.len()), bytes);
+    assert!(terminate(&mut again).success());
+}
+
+#[test]
+fn a_slice_of_real_kills() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let output = succeed(
+        bimetal(dir.path())
+            .args(["sim", "kill", "--rounds", "3", "--seconds", "0.3", "--json", "--dir"])
+            .arg(dir.path()),
+    );
+    let doc: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(doc["violations"].as_array().map(Vec::len), Some(0), "{doc}");
+    assert!(doc["acknowledged_writes"].as_u64() > Some(0), "{doc}");
+}

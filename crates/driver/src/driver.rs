@@ -1,0 +1,111 @@
+//! Serving a machine: its actions to the ring, the ring's completions to it.
+
+use crate::clock::Clock;
+use crate::device::BlockFile;
+use crate::ops::{DeviceOps, Outcome};
+use crate::ring::{Completion, Ring};
+use bimetal_engine::Machine;
+use bimetal_engine::action::{Action, RequestError, RequestId};
+use bimetal_engine::options::DeviceInfo;
+use std::io;
+use std::time::Duration;
+
+/// Device operations in flight at most; beyond it actions wait in the machine.
+const MAX_DEVICE_OPS: usize = 4096;
+/// One part in this many of what is in flight is waited for together.
+const GATHER_PART: usize = 4;
+/// Completions waited for together at most.
+const MAX_GATHER: usize = 16;
+/// Tags from here on are free for whoever owns the sockets; smaller ones are the driver's.
+pub const FIRST_FREE_TAG: u64 = 1 << 32;
+
+/// The ring, the devices, and what is in flight to them.
+pub struct Driver {
+    /// For the sockets' submissions. Their tags begin at [`FIRST_FREE_TAG`].
+    pub ring: Ring,
+    /// The clock the machine sees.
+    pub clock: Clock,
+    devices: Vec<BlockFile>,
+    ops: DeviceOps,
+    harvested: Vec<Completion>,
+}
+
+impl Driver {
+    /// A driver for these devices, in tier order.
+    pub fn new(ring: Ring, devices: Vec<BlockFile>) -> Driver {
+        Driver {
+            ring,
+            clock: Clock::new(),
+            devices,
+            ops: DeviceOps::default(),
+            harvested: Vec::with_capacity(1024),
+        }
+    }
+
+    /// The devices as the engine wants to hear of them.
+    pub fn device_infos(&self) -> Vec<DeviceInfo> {
+        self.devices
+            .iter()
+            .map(|device| DeviceInfo {
+                name: device.path().display().to_string(),
+                size_bytes: device.size_bytes(),
+            })
+            .collect()
+    }
+
+    /// Device operations in flight.
+    pub fn device_ops(&self) -> usize {
+        self.ops.len()
+    }
+
+    /// Fires a deadline that has come, then queues all that the machine wants done. Nothing is submitted yet.
+    pub fn pump<M: Machine>(
+        &mut self,
+        machine: &mut M,
+        mut reply: impl FnMut(RequestId, Result<(), RequestError>),
+    ) {
+        let now = self.clock.now();
+        if machine.deadline().is_some_and(|deadline| deadline <= now) {
+            machine.on_timer(now);
+        }
+        while self.ops.len() < MAX_DEVICE_OPS {
+            match machine.next_action(now) {
+                None => break,
+                Some(Action::Reply { id, result }) => reply(id, result),
+                Some(action) => self.ops.start(action, &mut self.ring, &self.devices),
+            }
+        }
+    }
+
+    /// Submits everything queued and waits: for a completion, for the machine's deadline, or for `limit`.
+    pub fn wait<M: Machine>(&mut self, machine: &M, limit: Option<Duration>) -> io::Result<()> {
+        let now = self.clock.now();
+        let until = machine.deadline().map(|deadline| Duration::from_nanos(deadline.since(now)));
+        let timeout = match (until, limit) {
+            (Some(until), Some(limit)) => Some(until.min(limit)),
+            (until, limit) => until.or(limit),
+        };
+        // Where many operations are in flight, their completions trickle in; take them a few at a time.
+        let batch = (self.ops.len() / GATHER_PART).min(MAX_GATHER) as u32;
+        self.ring.submit_and_wait(timeout, batch, self.ops.len() > 0)
+    }
+
+    /// Gives the devices' completions to the machine and the others to `other`.
+    pub fn harvest<M: Machine>(&mut self, machine: &mut M, mut other: impl FnMut(Completion)) {
+        let mut harvested = std::mem::take(&mut self.harvested);
+        self.ring.completions(&mut harvested);
+        let now = self.clock.now();
+        for completion in harvested.drain(..) {
+            if completion.tag >= FIRST_FREE_TAG {
+                other(completion);
+                continue;
+            }
+            let place = completion.tag as u32;
+            match self.ops.complete(place, completion.result, &mut self.ring, &mut self.devices) {
+                Outcome::Pending => {}
+                Outcome::Done(token, result) => machine.on_completion(now, token, result),
+            }
+        }
+        self.harvested = harvested;
+    }
+}

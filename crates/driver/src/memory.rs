@@ -1,0 +1,254 @@
+//! The arena: one mapping, split into pools, registered with the ring as one buffer.
+//!
+//! Everything that travels between sockets and devices lives here, so payload is never copied on its way.
+//! The mapping is shared by reference count between the arena (which the engine owns) and the ring (whose
+//! submissions name addresses in it), and is unmapped when the last of them is gone.
+
+use crate::buddy::Buddy;
+use bimetal_engine::arena::{Arena, Buf, Pool};
+use bimetal_engine::units::BLOCK_BYTES;
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+use std::io;
+use std::rc::Rc;
+
+/// Bytes of each pool, multiples of a block.
+#[derive(Clone, Copy, Debug)]
+pub struct PoolSizes {
+    /// Payload of clients: at least one largest request.
+    pub client: u32,
+    /// Log headers and indexes.
+    pub log: u32,
+    /// Payload of background moves.
+    pub background: u32,
+    /// Metadata pages.
+    pub meta: u32,
+}
+
+impl Default for PoolSizes {
+    fn default() -> Self {
+        PoolSizes { client: 64 << 20, log: 16 << 20, background: 32 << 20, meta: 16 << 20 }
+    }
+}
+
+impl PoolSizes {
+    fn list(self) -> [(Pool, u32); 4] {
+        [
+            (Pool::Client, self.client),
+            (Pool::Log, self.log),
+            (Pool::Background, self.background),
+            (Pool::Meta, self.meta),
+        ]
+    }
+}
+
+/// The mapping itself.
+#[derive(Debug)]
+pub struct Region {
+    base: *mut u8,
+    len: usize,
+}
+
+impl Region {
+    fn map(len: usize) -> io::Result<Region> {
+        let prot = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: an anonymous private mapping at an address of the kernel's choice touches no memory that
+        // exists; it is unmapped only in `drop`.
+        let base = unsafe { mmap_anonymous(std::ptr::null_mut(), len, prot, MapFlags::PRIVATE) }?;
+        Ok(Region { base: base.cast(), len })
+    }
+
+    /// Length in bytes.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Never: a region of nothing cannot be mapped.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The address of `buf`, for the kernel. Panics when it is not inside.
+    #[inline]
+    pub fn address(&self, buf: Buf) -> *mut u8 {
+        let end = buf.start.checked_add(u64::from(buf.len));
+        assert!(end.is_some_and(|end| end <= self.len as u64), "buffer outside the arena");
+        // SAFETY: start <= len by the assertion, so the result is inside or one past the mapping.
+        unsafe { self.base.add(buf.start as usize) }
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        // SAFETY: `base` and `len` are those of the mapping made in `map`; the reference count that owns
+        // this value is zero, so neither the arena nor a ring refers to it.
+        let _ = unsafe { munmap(self.base.cast(), self.len) };
+    }
+}
+
+/// Bytes that this process and the kernel share: a region and its one owner on this side.
+pub struct Memory {
+    region: Rc<Region>,
+}
+
+impl Memory {
+    /// Maps `len` bytes of zeros; they take real memory when they are first used.
+    pub fn new(len: usize) -> io::Result<Memory> {
+        Ok(Memory { region: Rc::new(Region::map(len)?) })
+    }
+
+    /// The mapping, to be named in submissions.
+    pub fn region(&self) -> &Rc<Region> {
+        &self.region
+    }
+
+    /// The bytes of a range.
+    #[inline]
+    pub fn bytes(&self, buf: Buf) -> &[u8] {
+        // SAFETY: `address` checks that the range is inside the mapping, which is initialised (anonymous
+        // memory is zero) and lives as long as `self`. No `&mut` to it exists: those borrow `self` mutably,
+        // and no two `Memory` share a region. The kernel writes to a range only while an operation naming
+        // it is in flight, and its owner does not look at it then.
+        unsafe { std::slice::from_raw_parts(self.region.address(buf), buf.len as usize) }
+    }
+
+    /// The bytes of a range.
+    #[inline]
+    pub fn bytes_mut(&mut self, buf: Buf) -> &mut [u8] {
+        // SAFETY: as in `bytes`; the slice borrows `self` mutably, so it is the only one.
+        unsafe { std::slice::from_raw_parts_mut(self.region.address(buf), buf.len as usize) }
+    }
+}
+
+struct PoolState {
+    /// First byte in the arena.
+    start: u64,
+    buddy: Buddy,
+}
+
+/// The production arena.
+pub struct RealArena {
+    memory: Memory,
+    pools: [PoolState; 4],
+}
+
+impl RealArena {
+    /// Maps the pools. Memory is taken from the system when it is first used or registered.
+    pub fn new(sizes: PoolSizes) -> io::Result<Self> {
+        let mut start = 0u64;
+        let pools = sizes.list().map(|(_, bytes)| {
+            let pages = bytes / BLOCK_BYTES;
+            let pool = PoolState { start, buddy: Buddy::new(pages) };
+            start += u64::from(pages) * u64::from(BLOCK_BYTES);
+            pool
+        });
+        Ok(RealArena { memory: Memory::new(start as usize)?, pools })
+    }
+
+    /// The mapping, to be registered with a ring.
+    pub fn region(&self) -> &Rc<Region> {
+        self.memory.region()
+    }
+
+    /// Free bytes of a pool.
+    pub fn free_bytes(&self, pool: Pool) -> u64 {
+        u64::from(self.pools[index(pool)].buddy.free_pages()) * u64::from(BLOCK_BYTES)
+    }
+
+    /// The bytes of any buffer, payload too.
+    #[inline]
+    pub fn payload(&self, buf: Buf) -> &[u8] {
+        self.memory.bytes(buf)
+    }
+
+    /// The bytes of any buffer, payload too.
+    #[inline]
+    pub fn payload_mut(&mut self, buf: Buf) -> &mut [u8] {
+        self.memory.bytes_mut(buf)
+    }
+}
+
+/// The place of a pool in [`RealArena::pools`], as [`PoolSizes::list`] orders them.
+const fn index(pool: Pool) -> usize {
+    match pool {
+        Pool::Client => 0,
+        Pool::Log => 1,
+        Pool::Background => 2,
+        Pool::Meta => 3,
+    }
+}
+
+impl Arena for RealArena {
+    #[inline]
+    fn alloc(&mut self, pool: Pool, len: u32) -> Option<Buf> {
+        assert!(len > 0 && len.is_multiple_of(BLOCK_BYTES), "a buffer of {len} bytes");
+        let pool = &mut self.pools[index(pool)];
+        let page = pool.buddy.alloc(len / BLOCK_BYTES)?;
+        Some(Buf { start: pool.start + u64::from(page) * u64::from(BLOCK_BYTES), len })
+    }
+
+    #[inline]
+    fn free(&mut self, buf: Buf) {
+        let last = self.pools.iter().rposition(|pool| pool.start <= buf.start);
+        let pool = &mut self.pools[last.unwrap_or(0)];
+        let page = (buf.start - pool.start) / u64::from(BLOCK_BYTES);
+        pool.buddy.free(page as u32, buf.len / BLOCK_BYTES);
+    }
+
+    fn crc32c(&self, buf: Buf) -> u32 {
+        crc32c::crc32c(self.payload(buf))
+    }
+
+    fn zero(&mut self, buf: Buf) {
+        self.payload_mut(buf).fill(0);
+    }
+
+    fn copy(&mut self, dst: Buf, src: Buf) {
+        assert_eq!(dst.len, src.len, "copy between different lengths");
+        let apart =
+            dst.start + u64::from(dst.len) <= src.start || src.start + u64::from(src.len) <= dst.start;
+        assert!(apart, "copy between overlapping buffers");
+        let (to, from) = (self.memory.region.address(dst), self.memory.region.address(src));
+        // SAFETY: both ranges are inside the mapping (`address` checks) and do not overlap (asserted above).
+        unsafe { std::ptr::copy_nonoverlapping(from, to, dst.len as usize) }
+    }
+
+    fn bytes(&self, buf: Buf) -> &[u8] {
+        self.payload(buf)
+    }
+
+    fn bytes_mut(&mut self, buf: Buf) -> &mut [u8] {
+        self.payload_mut(buf)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_go_back_to_their_pool() {
+        let sizes = PoolSizes { client: 1 << 20, log: 1 << 16, background: 1 << 16, meta: 1 << 16 };
+        let mut arena = RealArena::new(sizes).expect("map");
+        for pool in [Pool::Client, Pool::Log, Pool::Background, Pool::Meta] {
+            let before = arena.free_bytes(pool);
+            let buf = arena.alloc(pool, 12288).expect("room");
+            arena.payload_mut(buf).fill(pool as u8 + 1);
+            assert_eq!(arena.free_bytes(pool), before - 12288);
+            assert_eq!(arena.alloc(pool, 2 << 20), None);
+            arena.free(buf);
+            assert_eq!(arena.free_bytes(pool), before);
+        }
+    }
+
+    #[test]
+    fn crc_zero_and_copy_see_the_same_bytes() {
+        let mut arena = RealArena::new(PoolSizes::default()).expect("map");
+        let a = arena.alloc(Pool::Client, 4096).expect("room");
+        let b = arena.alloc(Pool::Background, 4096).expect("room");
+        arena.payload_mut(a).fill(0x5a);
+        arena.copy(b, a);
+        assert_eq!(arena.crc32c(a), arena.crc32c(b));
+        arena.zero(a.slice(512, 512));
+        assert_eq!(&arena.payload(a)[510..514], &[0x5a, 0x5a, 0, 0]);
+    }
+}

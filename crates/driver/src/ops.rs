@@ -1,0 +1,167 @@
+//! Device operations in flight: short I/O is finished here, so that a completion means all of it.
+
+use crate::device::BlockFile;
+use crate::ring::{MAX_PARTS, Ring};
+use bimetal_engine::action::{Action, BufList, DeviceError, Token};
+use bimetal_engine::arena::Buf;
+
+/// Tries of one operation that is interrupted or told to come again.
+const MAX_RETRIES: u32 = 1000;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Read,
+    Write { dsync: bool },
+    Flush,
+    Discard { len: u64 },
+}
+
+#[derive(Debug)]
+struct DeviceOp {
+    kind: Kind,
+    device: usize,
+    /// Where the part that is left begins.
+    offset: u64,
+    /// The buffers of the part that is left.
+    bufs: BufList,
+    token: Token,
+    retries: u32,
+}
+
+/// The operations in flight, named by their place.
+#[derive(Debug, Default)]
+pub(crate) struct DeviceOps {
+    ops: Vec<Option<DeviceOp>>,
+    free: Vec<u32>,
+}
+
+/// What became of a completion.
+pub(crate) enum Outcome {
+    /// The operation goes on.
+    Pending,
+    /// Tell the machine.
+    Done(Token, Result<(), DeviceError>),
+}
+
+impl DeviceOps {
+    /// Operations in flight.
+    pub(crate) fn len(&self) -> usize {
+        self.ops.len() - self.free.len()
+    }
+
+    /// Submits a device action. Replies are not for this.
+    pub(crate) fn start(&mut self, action: Action, ring: &mut Ring, devices: &[BlockFile]) {
+        let none = BufList::new();
+        let (kind, device, offset, bufs, token) = match action {
+            Action::Read { device, offset, buf, token, .. } => {
+                (Kind::Read, device, offset, std::iter::once(buf).collect(), token)
+            }
+            Action::Write { device, offset, bufs, fua, token, .. } => {
+                assert!(!bufs.is_empty() && bufs.len() <= MAX_PARTS, "a write of {} buffers", bufs.len());
+                (Kind::Write { dsync: fua }, device, offset, bufs, token)
+            }
+            Action::Flush { device, token } => (Kind::Flush, device, 0, none, token),
+            Action::Discard { device, offset, len, token } => {
+                (Kind::Discard { len }, device, offset, none, token)
+            }
+            Action::Reply { .. } => return,
+        };
+        let op = DeviceOp { kind, device: usize::from(device.0), offset, bufs, token, retries: 0 };
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.ops.push(None);
+            self.ops.len() as u32 - 1
+        });
+        submit(&op, place, ring, devices);
+        self.ops[place as usize] = Some(op);
+    }
+
+    /// Takes the result of the operation at `place`.
+    pub(crate) fn complete(
+        &mut self,
+        place: u32,
+        result: i32,
+        ring: &mut Ring,
+        devices: &mut [BlockFile],
+    ) -> Outcome {
+        let Some(op) = self.ops.get_mut(place as usize).and_then(Option::as_mut) else {
+            return Outcome::Pending;
+        };
+        let device = &mut devices[op.device];
+        let outcome = match -result {
+            libc::EINTR | libc::EAGAIN if op.retries < MAX_RETRIES => {
+                op.retries += 1;
+                None
+            }
+            errno if errno > 0 => Some(op.failed(errno, device)),
+            _ => op.advance(result as u32),
+        };
+        match outcome {
+            None => {
+                submit(op, place, ring, devices);
+                Outcome::Pending
+            }
+            Some(result) => {
+                let token = op.token;
+                self.ops[place as usize] = None;
+                self.free.push(place);
+                Outcome::Done(token, result)
+            }
+        }
+    }
+}
+
+impl DeviceOp {
+    fn failed(&self, errno: i32, device: &mut BlockFile) -> Result<(), DeviceError> {
+        if matches!(self.kind, Kind::Discard { .. }) {
+            if errno == libc::EOPNOTSUPP {
+                device.cannot_punch();
+            }
+            // A hint that was not taken.
+            return Ok(());
+        }
+        Err(DeviceError { errno })
+    }
+
+    /// Takes note of `done` more bytes; `None` when some are left.
+    fn advance(&mut self, mut done: u32) -> Option<Result<(), DeviceError>> {
+        if matches!(self.kind, Kind::Flush | Kind::Discard { .. }) {
+            return Some(Ok(()));
+        }
+        if done == 0 {
+            // The end of the file, or a device that takes nothing more.
+            return Some(Err(DeviceError { errno: libc::EIO }));
+        }
+        self.offset += u64::from(done);
+        let mut left = BufList::new();
+        for buf in self.bufs.drain(..) {
+            let used = done.min(buf.len);
+            done -= used;
+            if used < buf.len {
+                left.push(buf.slice(used, buf.len - used));
+            }
+        }
+        self.bufs = left;
+        self.bufs.is_empty().then_some(Ok(()))
+    }
+}
+
+fn submit(op: &DeviceOp, place: u32, ring: &mut Ring, devices: &[BlockFile]) {
+    let device = &devices[op.device];
+    let (fd, tag) = (device.raw_fd(), u64::from(place));
+    let now = device.is_in_memory();
+    match op.kind {
+        Kind::Read => {
+            let buf = op.bufs.first().copied().unwrap_or(Buf { start: 0, len: 0 });
+            match now {
+                true => ring.read_now(fd, op.offset, buf, tag),
+                false => ring.read(fd, op.offset, buf, tag),
+            }
+        }
+        Kind::Write { dsync } if now => ring.write_now(fd, op.offset, &op.bufs, dsync, tag),
+        Kind::Flush if now => ring.flush_now(fd, tag),
+        Kind::Write { dsync } => ring.write(fd, op.offset, &op.bufs, dsync, tag),
+        Kind::Flush => ring.flush(fd, tag),
+        Kind::Discard { len } if device.can_punch() => ring.punch(fd, op.offset, len, tag),
+        Kind::Discard { .. } => ring.nop(tag),
+    }
+}

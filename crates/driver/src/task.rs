@@ -1,0 +1,38 @@
+//! Running a task of the engine (create, open, check) to its end.
+
+use crate::driver::Driver;
+use crate::memory::RealArena;
+use bimetal_engine::{Machine, Task};
+use std::io;
+use std::time::Duration;
+
+/// Why a task did not come to an end.
+#[derive(Debug, thiserror::Error)]
+pub enum TaskError {
+    /// The ring failed.
+    #[error("io_uring failed: {0}")]
+    Ring(#[from] io::Error),
+    /// The task waits for nothing: a bug, said rather than hung on.
+    #[error("the operation stopped without a result")]
+    Stalled,
+}
+
+/// Longest wait without looking again.
+const TICK: Duration = Duration::from_secs(1);
+
+/// Serves the task until it has a result.
+pub fn run_task<T>(driver: &mut Driver, mut task: Task<RealArena, T>) -> Result<T, TaskError> {
+    loop {
+        driver.pump(&mut task, |_, _| {});
+        if driver.device_ops() == 0 {
+            if let Some(result) = task.take_result() {
+                return Ok(result);
+            }
+            if task.deadline().is_none() {
+                return Err(TaskError::Stalled);
+            }
+        }
+        driver.wait(&task, Some(TICK))?;
+        driver.harvest(&mut task, |_| {});
+    }
+}

@@ -1,0 +1,104 @@
+//! Serves a plain file over NBD with the production loop and no engine between: what the transport can do
+//! by itself, and a place to test the handling of clients.
+//!
+//! `passthrough FILE SOCKET`: prints `ready` and serves until SIGTERM.
+
+use bimetal_driver::{BlockFile, Driver, PoolSizes, RealArena, Ring};
+use bimetal_engine::Machine;
+use bimetal_engine::action::{
+    Action, Class, DeviceError, Request, RequestError, RequestId, RequestKind, Token,
+};
+use bimetal_engine::options::{Event, Status};
+use bimetal_engine::units::{FAST, Nanos};
+use bimetal_serve::{Served, Server, ServerOptions, VolumeName};
+use std::collections::VecDeque;
+use std::path::PathBuf;
+
+/// Passes whole-block requests through to the file.
+struct Passthrough {
+    arena: RealArena,
+    actions: VecDeque<Action>,
+    size_bytes: u64,
+    in_flight: usize,
+    stopping: bool,
+}
+
+impl Machine for Passthrough {
+    type Arena = RealArena;
+    fn next_action(&mut self, _now: Nanos) -> Option<Action> {
+        self.actions.pop_front()
+    }
+    fn on_completion(&mut self, _now: Nanos, token: Token, result: Result<(), DeviceError>) {
+        self.in_flight -= 1;
+        self.actions.push_back(Action::Reply {
+            id: RequestId(token.0),
+            result: result.map_err(|_| RequestError::Io),
+        });
+    }
+    fn deadline(&self) -> Option<Nanos> {
+        None
+    }
+    fn on_timer(&mut self, _now: Nanos) {}
+    fn with_arena<R>(&mut self, f: impl FnOnce(&mut RealArena) -> R) -> R {
+        f(&mut self.arena)
+    }
+}
+
+impl Served for Passthrough {
+    fn has_room(&self) -> bool {
+        self.in_flight < 1024
+    }
+    fn on_request(&mut self, _now: Nanos, request: Request) {
+        self.in_flight += 1;
+        let (token, offset, class) = (Token(request.id.0), request.offset / 4096 * 4096, Class::Foreground);
+        let action = match (request.kind, request.buf) {
+            (RequestKind::Read, Some(buf)) => Action::Read { device: FAST, offset, buf, token, class },
+            (RequestKind::Write { fua }, Some(buf)) => Action::Write {
+                device: FAST,
+                offset,
+                bufs: std::iter::once(buf).collect(),
+                fua,
+                token,
+                class,
+            },
+            (RequestKind::Flush, _) => Action::Flush { device: FAST, token },
+            _ => Action::Discard { device: FAST, offset: request.offset, len: request.len, token },
+        };
+        self.actions.push_back(action);
+    }
+    fn size_bytes(&self) -> u64 {
+        self.size_bytes
+    }
+    fn begin_shutdown(&mut self, _now: Nanos) {
+        self.stopping = true;
+    }
+    fn is_stopped(&self) -> bool {
+        self.stopping && self.in_flight == 0
+    }
+    fn status(&self) -> Status {
+        Status { state: "open", size_bytes: self.size_bytes, ..Status::default() }
+    }
+    fn take_events(&mut self) -> Vec<Event> {
+        Vec::new()
+    }
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut args = std::env::args_os().skip(1).map(PathBuf::from);
+    let (Some(file), Some(nbd)) = (args.next(), args.next()) else {
+        return Err("passthrough FILE SOCKET".into());
+    };
+    let device = BlockFile::open(&file)?;
+    let size_bytes = device.size_bytes() / 4096 * 4096;
+    let arena = RealArena::new(PoolSizes::default())?;
+    let ring = Ring::new(arena.region())?;
+    eprintln!("direct: {}, registered: {}", device.is_direct(), ring.is_fixed());
+    let driver = Driver::new(ring, vec![device]);
+    let machine = Passthrough { arena, actions: VecDeque::new(), size_bytes, in_flight: 0, stopping: false };
+    let control = nbd.with_extension("control");
+    let options = ServerOptions { volume: VolumeName("passthrough".into()), nbd, control };
+    let server = Server::new(machine, driver, 0, options)?;
+    println!("ready");
+    server.run()?;
+    Ok(())
+}

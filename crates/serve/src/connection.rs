@@ -1,0 +1,320 @@
+//! One client: bytes in, requests out; replies in, one gathered send out.
+//!
+//! ```text
+//!   recv ──> rx bytes ──> handshake ──> out_bytes ─┐
+//!                  └────> request headers          ├──> one send at a time
+//!                  └────> payload ──> arena        │
+//!   recv ─────────(large payload)───> arena        │
+//!   replies ──> out ───────────────────────────────┘
+//! ```
+
+use crate::requests::{ConnId, Pending};
+use bimetal_driver::Memory;
+use bimetal_driver::memory::RealArena;
+use bimetal_driver::ring::{ARENA, MAX_PARTS, Mem};
+use bimetal_engine::action::RequestError;
+use bimetal_engine::arena::{Arena as _, Buf};
+use bimetal_nbd::{Handshake, NbdErrno, Request, SIMPLE_REPLY_BYTES, Transmission, simple_reply};
+use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
+use std::time::Instant;
+
+/// Bytes received at once: 32 writes of 4 KiB with their headers, twice.
+pub(crate) const RX_BYTES: u32 = 256 << 10;
+/// Bytes of reply headers and of payload small enough to be copied, per send.
+pub(crate) const TX_BYTES: u32 = 128 << 10;
+/// Payload up to this is copied behind its reply header: one contiguous piece costs the kernel less than a part of its own.
+const COPY_BYTES: u32 = 1 << 10;
+/// What is left of a payload is received straight into its buffer from here on.
+const DIRECT_BYTES: u32 = 16 << 10;
+/// A write from here on makes the next receive short, so that its payload is not received into the wrong place.
+pub(crate) const LARGE_WRITE_BYTES: u32 = 64 << 10;
+/// That short receive.
+const SHORT_RX_BYTES: u32 = 512;
+/// Requests of one client in flight or waiting to be sent, at most.
+pub(crate) const MAX_CLIENT_REQUESTS: u32 = 256;
+/// Bytes of buffers of one client at most, unless it is a single request.
+pub(crate) const MAX_CLIENT_BYTES: u64 = 16 << 20;
+
+/// Where a connection stands.
+pub(crate) enum Phase {
+    /// Negotiation.
+    Handshake(Handshake),
+    /// Requests.
+    Requests(Transmission),
+}
+
+/// A write whose payload is coming in.
+pub(crate) struct Incoming {
+    pub(crate) request: Request,
+    /// The block cover.
+    pub(crate) buf: Buf,
+    /// What is still to be received.
+    pub(crate) rest: Buf,
+    pub(crate) since: Instant,
+}
+
+/// An answer to be sent.
+pub(crate) struct Reply {
+    pub(crate) header: [u8; SIMPLE_REPLY_BYTES],
+    /// The payload of a read.
+    pub(crate) payload: Option<Buf>,
+    /// The cover to free when the payload has been sent or copied.
+    pub(crate) cover: Option<Buf>,
+}
+
+/// A client.
+pub(crate) struct Connection {
+    pub(crate) id: ConnId,
+    pub(crate) fd: OwnedFd,
+    pub(crate) phase: Phase,
+    /// Where its memory begins in the sockets' region.
+    memory_start: u64,
+    rx_start: u32,
+    rx_end: u32,
+    /// The next receive goes to the short window.
+    pub(crate) expect_large: bool,
+    pub(crate) receiving: bool,
+    receiving_direct: bool,
+    pub(crate) incoming: Option<Incoming>,
+    /// Payload of a refused write, to be dropped.
+    pub(crate) skip: u64,
+    pub(crate) out_bytes: Vec<u8>,
+    pub(crate) out: VecDeque<Reply>,
+    /// Covers whose payload the send in flight names.
+    sending_covers: Vec<Buf>,
+    sending_requests: u32,
+    /// Bytes of the send in flight.
+    pub(crate) sending_bytes: u64,
+    pub(crate) sending: Option<Instant>,
+    /// Requests not yet answered on the wire.
+    pub(crate) requests: u32,
+    /// Bytes of their covers.
+    pub(crate) bytes: u64,
+    /// Reads no more; closes when everything is answered.
+    pub(crate) draining: bool,
+    /// The socket failed: nothing can be sent any more.
+    pub(crate) dead: bool,
+    /// In the server's queue of those that wait for room.
+    pub(crate) blocked: bool,
+}
+
+impl Connection {
+    /// Bytes of the sockets' region that one connection needs.
+    pub(crate) const MEMORY_BYTES: u64 = (RX_BYTES + TX_BYTES) as u64;
+
+    pub(crate) fn new(id: ConnId, fd: OwnedFd, handshake: Handshake, greeting: Vec<u8>) -> Self {
+        Connection {
+            id,
+            fd,
+            phase: Phase::Handshake(handshake),
+            memory_start: id.place as u64 * Self::MEMORY_BYTES,
+            rx_start: 0,
+            rx_end: 0,
+            expect_large: false,
+            receiving: false,
+            receiving_direct: false,
+            incoming: None,
+            skip: 0,
+            out_bytes: greeting,
+            out: VecDeque::new(),
+            sending_covers: Vec::new(),
+            sending_requests: 0,
+            sending_bytes: 0,
+            sending: None,
+            requests: 0,
+            bytes: 0,
+            draining: false,
+            dead: false,
+            blocked: false,
+        }
+    }
+
+    fn rx(&self, from: u32, len: u32) -> Buf {
+        Buf { start: self.memory_start + u64::from(from), len }
+    }
+
+    fn tx(&self, from: u32, len: u32) -> Buf {
+        Buf { start: self.memory_start + u64::from(RX_BYTES) + u64::from(from), len }
+    }
+
+    /// The bytes received and not yet used.
+    pub(crate) fn input<'m>(&self, memory: &'m Memory) -> &'m [u8] {
+        memory.bytes(self.rx(self.rx_start, self.rx_end - self.rx_start))
+    }
+
+    /// Marks received bytes as used.
+    pub(crate) fn consume(&mut self, bytes: usize) {
+        self.rx_start += bytes as u32;
+        if self.rx_start == self.rx_end {
+            (self.rx_start, self.rx_end) = (0, 0);
+        }
+    }
+
+    /// Moves received bytes to where they belong: to nowhere, or into the write that waits for them.
+    pub(crate) fn take_payload(&mut self, memory: &Memory, arena: &mut RealArena) {
+        let have = u64::from(self.rx_end - self.rx_start);
+        if self.skip > 0 {
+            let dropped = have.min(self.skip);
+            self.skip -= dropped;
+            self.consume(dropped as usize);
+        } else if let Some(incoming) = &mut self.incoming {
+            let taken = have.min(u64::from(incoming.rest.len)) as u32;
+            let target = incoming.rest.slice(0, taken);
+            incoming.rest = incoming.rest.slice(taken, incoming.rest.len - taken);
+            let source = self.rx(self.rx_start, taken);
+            arena.payload_mut(target).copy_from_slice(memory.bytes(source));
+            self.consume(taken as usize);
+        }
+    }
+
+    /// Where the next bytes are to be received, and whether none are expected at this moment.
+    /// Only when everything received has been looked at.
+    pub(crate) fn receive_target(&mut self, memory: &mut Memory, sockets: usize) -> Mem {
+        if let Some(incoming) = &self.incoming
+            && (incoming.rest.len >= DIRECT_BYTES || self.expect_large)
+            && incoming.rest.len > 0
+            && self.rx_start == self.rx_end
+        {
+            self.receiving_direct = true;
+            return Mem { region: ARENA, buf: incoming.rest };
+        }
+        self.receiving_direct = false;
+        if self.rx_start > 0 {
+            let rest = self.rx_end - self.rx_start;
+            let whole = self.rx(0, self.rx_end);
+            memory.bytes_mut(whole).copy_within(self.rx_start as usize.., 0);
+            (self.rx_start, self.rx_end) = (0, rest);
+        }
+        let window = if self.expect_large { SHORT_RX_BYTES } else { RX_BYTES };
+        let room = window.saturating_sub(self.rx_end).max(1).min(RX_BYTES - self.rx_end);
+        Mem { region: sockets, buf: self.rx(self.rx_end, room) }
+    }
+
+    /// `bytes` more have been received into the last target.
+    pub(crate) fn received(&mut self, bytes: u32) {
+        match &mut self.incoming {
+            Some(incoming) if self.receiving_direct => {
+                incoming.rest = incoming.rest.slice(bytes, incoming.rest.len - bytes);
+            }
+            _ => self.rx_end += bytes,
+        }
+    }
+
+    /// Queues the answer to a request; returns the buffer that nothing needs any more.
+    pub(crate) fn reply(&mut self, pending: &Pending, result: Result<(), RequestError>) -> Option<Buf> {
+        let errno = result.err().map(|error| match error {
+            RequestError::Io => NbdErrno::Io,
+            RequestError::ReadOnly => NbdErrno::NotPermitted,
+            RequestError::Invalid => NbdErrno::Invalid,
+            RequestError::ShuttingDown => NbdErrno::Shutdown,
+        });
+        let header = simple_reply(pending.cookie, errno);
+        if errno.is_none() && pending.read.is_some() {
+            self.out.push_back(Reply { header, payload: pending.read, cover: pending.buf });
+            return None;
+        }
+        self.out.push_back(Reply { header, payload: None, cover: None });
+        self.bytes -= pending.buf.map_or(0, |cover| u64::from(cover.len));
+        pending.buf
+    }
+
+    /// Queues the answer to a request that the engine never sees.
+    pub(crate) fn refuse(&mut self, cookie: u64, errno: NbdErrno) {
+        self.requests += 1;
+        self.out.push_back(Reply { header: simple_reply(cookie, Some(errno)), payload: None, cover: None });
+    }
+
+    /// Whether there is something to send and no send in flight.
+    pub(crate) fn wants_to_send(&self) -> bool {
+        self.sending.is_none() && !self.dead && !(self.out.is_empty() && self.out_bytes.is_empty())
+    }
+
+    /// Gathers all that is ready into parts of one send.
+    pub(crate) fn gather(
+        &mut self,
+        memory: &mut Memory,
+        arena: &mut RealArena,
+        sockets: usize,
+        parts: &mut Vec<Mem>,
+    ) {
+        let mut used = 0u32;
+        // The piece of the send buffer that is being filled: its start.
+        let mut piece = 0u32;
+        if !self.out_bytes.is_empty() {
+            let take = self.out_bytes.len().min(TX_BYTES as usize / 2);
+            memory.bytes_mut(self.tx(0, take as u32)).copy_from_slice(&self.out_bytes[..take]);
+            self.out_bytes.drain(..take);
+            used = take as u32;
+            if !self.out_bytes.is_empty() {
+                // Replies to requests come after all of the handshake.
+                parts.push(Mem { region: sockets, buf: self.tx(0, used) });
+                return;
+            }
+        }
+        while let Some(reply) = self.out.front() {
+            let copied =
+                reply.payload.map_or(0, |payload| if payload.len <= COPY_BYTES { payload.len } else { 0 });
+            let need = SIMPLE_REPLY_BYTES as u32 + copied;
+            if used + need > TX_BYTES || parts.len() + 3 > MAX_PARTS {
+                break;
+            }
+            let Some(reply) = self.out.pop_front() else { break };
+            let target = memory.bytes_mut(self.tx(used, need));
+            target[..SIMPLE_REPLY_BYTES].copy_from_slice(&reply.header);
+            used += need;
+            self.sending_requests += 1;
+            let Some(payload) = reply.payload else { continue };
+            if copied > 0 {
+                target[SIMPLE_REPLY_BYTES..].copy_from_slice(arena.payload(payload));
+                if let Some(cover) = reply.cover {
+                    self.bytes -= u64::from(cover.len);
+                    arena.free(cover);
+                }
+            } else {
+                parts.push(Mem { region: sockets, buf: self.tx(piece, used - piece) });
+                parts.push(Mem { region: ARENA, buf: payload });
+                piece = used;
+                self.sending_covers.extend(reply.cover);
+            }
+        }
+        if used > piece {
+            parts.push(Mem { region: sockets, buf: self.tx(piece, used - piece) });
+        }
+    }
+
+    /// The send in flight has ended.
+    pub(crate) fn sent(&mut self, arena: &mut RealArena) {
+        self.sending = None;
+        self.requests -= std::mem::take(&mut self.sending_requests);
+        for cover in self.sending_covers.drain(..) {
+            self.bytes -= u64::from(cover.len);
+            arena.free(cover);
+        }
+    }
+
+    /// Frees what will never be sent or received. Only when no operation is in flight.
+    pub(crate) fn release(&mut self, arena: &mut RealArena) {
+        for cover in self.out.drain(..).filter_map(|reply| reply.cover) {
+            arena.free(cover);
+        }
+        if let Some(incoming) = self.incoming.take() {
+            arena.free(incoming.buf);
+        }
+    }
+
+    /// Whether it can be taken down now.
+    pub(crate) fn is_over(&self) -> bool {
+        let idle = !self.receiving && self.sending.is_none();
+        let answered = self.requests == 0 && self.out.is_empty() && self.out_bytes.is_empty();
+        idle && (self.dead || (self.draining && answered))
+    }
+
+    /// Since when its peer has kept a buffer waiting, if it does.
+    pub(crate) fn waiting_since(&self) -> Option<Instant> {
+        match (self.sending, &self.incoming) {
+            (Some(sending), Some(incoming)) => Some(sending.min(incoming.since)),
+            (sending, incoming) => sending.or(incoming.as_ref().map(|incoming| incoming.since)),
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! From received bytes to requests in the engine.
+
+use crate::connection::{Connection, Incoming, LARGE_WRITE_BYTES, Phase};
+use crate::requests::Pending;
+use crate::served::Served;
+use crate::server::Server;
+use bimetal_engine::action::{Request as EngineRequest, RequestKind};
+use bimetal_engine::arena::{Arena as _, Buf, Pool};
+use bimetal_engine::units::BLOCK_BYTES;
+use bimetal_nbd::{Command, HandshakeStep, NbdErrno, Parse, Request, Transmission};
+use std::time::Instant;
+
+/// What to do after one step through the input.
+enum Step {
+    /// There may be more.
+    Again,
+    /// More bytes are needed.
+    Starved,
+    /// Room is needed: for a request, or (true) for its buffer.
+    Blocked(bool),
+}
+
+impl<V: Served> Server<V> {
+    /// Goes through what a connection has received as far as that goes now.
+    pub(crate) fn advance(&mut self, place: usize) {
+        loop {
+            let Some(mut conn) = self.conns[place].take() else { return };
+            let step = if conn.dead || conn.draining { Step::Starved } else { self.step(&mut conn) };
+            let conn = self.conns[place].insert(conn);
+            match step {
+                Step::Again => continue,
+                Step::Starved => return,
+                Step::Blocked(buffer) => {
+                    self.buffers_short |= buffer;
+                    if !conn.blocked {
+                        conn.blocked = true;
+                        self.blocked.push_back(conn.id);
+                    }
+                    return;
+                }
+            }
+        }
+    }
+
+    fn step(&mut self, conn: &mut Connection) -> Step {
+        if conn.blocked {
+            return Step::Starved;
+        }
+        if conn.skip > 0 || conn.incoming.is_some() {
+            return self.payload(conn);
+        }
+        match &mut conn.phase {
+            Phase::Handshake(_) => self.negotiate(conn),
+            Phase::Requests(_) => self.next_request(conn),
+        }
+    }
+
+    /// Moves payload; a write that is complete goes to the engine.
+    fn payload(&mut self, conn: &mut Connection) -> Step {
+        self.engine.with_arena(|arena| conn.take_payload(&self.memory, arena));
+        match &conn.incoming {
+            Some(incoming) if incoming.rest.len > 0 => Step::Starved,
+            Some(_) if !self.engine.has_room() || !self.requests.has_room() => Step::Blocked(false),
+            Some(incoming) => {
+                let (request, buf) = (incoming.request, incoming.buf);
+                conn.incoming = None;
+                self.hand_over(conn, request, RequestKind::Write { fua: request.fua }, Some(buf));
+                Step::Again
+            }
+            None if conn.skip > 0 => Step::Starved,
+            None => Step::Again,
+        }
+    }
+
+    fn negotiate(&mut self, conn: &mut Connection) -> Step {
+        let input = conn.input(&self.memory);
+        let Phase::Handshake(handshake) = &mut conn.phase else { return Step::Again };
+        match handshake.on_bytes(input, &mut conn.out_bytes) {
+            Err(_) => conn.draining = true,
+            Ok((used, step)) => {
+                conn.consume(used);
+                match step {
+                    HandshakeStep::NeedMore => {}
+                    HandshakeStep::Closed => conn.draining = true,
+                    HandshakeStep::Transmission { .. } => {
+                        conn.phase = Phase::Requests(Transmission::new());
+                        return Step::Again;
+                    }
+                }
+            }
+        }
+        Step::Starved
+    }
+
+    fn next_request(&mut self, conn: &mut Connection) -> Step {
+        let input = conn.input(&self.memory);
+        if input.is_empty() {
+            return Step::Starved;
+        }
+        let Phase::Requests(parser) = &mut conn.phase else { return Step::Again };
+        // Looked at, not yet used up: a request that must wait for room is parsed again when there is some.
+        let (used, request) = match parser.next(input) {
+            Ok(Parse::NeedMore) => return Step::Starved,
+            Ok(Parse::Request { consumed, request }) => (consumed, request),
+            Err(_) => {
+                conn.draining = true;
+                return Step::Starved;
+            }
+        };
+        if request.command == Command::Disconnect {
+            conn.draining = true;
+            return Step::Starved;
+        }
+        if !self.has_room_for(conn) {
+            return Step::Blocked(false);
+        }
+        if let Err(errno) = request.validate(self.export()) {
+            conn.consume(used);
+            conn.skip = u64::from(request.payload_bytes());
+            conn.refuse(request.cookie, errno);
+            return Step::Again;
+        }
+        let kind = match request.command {
+            Command::Read => RequestKind::Read,
+            Command::Write => RequestKind::Write { fua: request.fua },
+            Command::Flush => RequestKind::Flush,
+            Command::Trim => RequestKind::Discard { fua: request.fua },
+            Command::WriteZeroes => RequestKind::WriteZeroes { fua: request.fua },
+            Command::Disconnect | Command::Unknown(_) => {
+                conn.consume(used);
+                conn.refuse(request.cookie, NbdErrno::Invalid);
+                return Step::Again;
+            }
+        };
+        self.begin(conn, used, request, kind)
+    }
+
+    /// Gives a valid request its buffer and, unless its payload is still to come, hands it over.
+    fn begin(&mut self, conn: &mut Connection, used: usize, request: Request, kind: RequestKind) -> Step {
+        let is_write = matches!(kind, RequestKind::Write { .. });
+        if !is_write && kind != RequestKind::Read {
+            conn.consume(used);
+            self.hand_over(conn, request, kind, None);
+            return Step::Again;
+        }
+        if self.buffers_short {
+            return Step::Blocked(true);
+        }
+        let cover = cover_bytes(request.offset, request.length);
+        let Some(buf) = self.engine.with_arena(|arena| arena.alloc(Pool::Client, cover)) else {
+            return Step::Blocked(true);
+        };
+        conn.consume(used);
+        conn.bytes += u64::from(cover);
+        conn.expect_large = is_write && request.length >= LARGE_WRITE_BYTES;
+        if is_write {
+            let rest = payload_of(buf, &request);
+            conn.incoming = Some(Incoming { request, buf, rest, since: Instant::now() });
+        } else {
+            self.hand_over(conn, request, kind, Some(buf));
+        }
+        Step::Again
+    }
+
+    fn hand_over(&mut self, conn: &mut Connection, request: Request, kind: RequestKind, buf: Option<Buf>) {
+        let read = buf.filter(|_| kind == RequestKind::Read).map(|buf| payload_of(buf, &request));
+        let id = self.requests.insert(Pending { conn: conn.id, cookie: request.cookie, buf, read });
+        conn.requests += 1;
+        let (offset, len) = (request.offset, u64::from(request.length));
+        let now = self.now();
+        self.engine.on_request(now, EngineRequest { id, kind, offset, len, buf });
+    }
+}
+
+/// Bytes of the whole blocks that a range touches.
+fn cover_bytes(offset: u64, length: u32) -> u32 {
+    let block = u64::from(BLOCK_BYTES);
+    let end = (offset + u64::from(length)).next_multiple_of(block);
+    // At most the largest payload and two blocks.
+    (end - offset / block * block) as u32
+}
+
+/// The payload in the cover of a request.
+fn payload_of(cover: Buf, request: &Request) -> Buf {
+    cover.slice((request.offset % u64::from(BLOCK_BYTES)) as u32, request.length)
+}

@@ -1,0 +1,61 @@
+//! Requests that the engine has: who asked, under which cookie, with which buffer.
+
+use bimetal_engine::action::{MAX_REQUESTS, RequestId};
+use bimetal_engine::arena::Buf;
+
+/// Names a connection, also after it is gone: a place and how often it was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ConnId {
+    pub(crate) place: usize,
+    pub(crate) generation: u64,
+}
+
+/// One request in flight.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pending {
+    pub(crate) conn: ConnId,
+    pub(crate) cookie: u64,
+    /// The block cover, for reads and writes.
+    pub(crate) buf: Option<Buf>,
+    /// For reads: the payload in the cover.
+    pub(crate) read: Option<Buf>,
+}
+
+/// The table. Its size is the engine's own bound.
+#[derive(Debug)]
+pub(crate) struct Requests {
+    entries: Vec<(u32, Option<Pending>)>,
+    free: Vec<u32>,
+}
+
+impl Requests {
+    pub(crate) fn new() -> Self {
+        let places = MAX_REQUESTS as u32;
+        Requests { entries: vec![(0, None); MAX_REQUESTS], free: (0..places).rev().collect() }
+    }
+
+    pub(crate) fn has_room(&self) -> bool {
+        !self.free.is_empty()
+    }
+
+    /// Takes a place. Only while [`Requests::has_room`].
+    pub(crate) fn insert(&mut self, pending: Pending) -> RequestId {
+        let place = self.free.pop().expect("the caller asked has_room");
+        let entry = &mut self.entries[place as usize];
+        entry.1 = Some(pending);
+        RequestId(u64::from(entry.0) << 32 | u64::from(place))
+    }
+
+    /// Gives a place back; `None` for a request that is not in flight.
+    pub(crate) fn remove(&mut self, id: RequestId) -> Option<Pending> {
+        let place = id.0 as u32;
+        let entry = self.entries.get_mut(place as usize)?;
+        if u64::from(entry.0) != id.0 >> 32 {
+            return None;
+        }
+        let pending = entry.1.take()?;
+        entry.0 = entry.0.wrapping_add(1);
+        self.free.push(place);
+        Some(pending)
+    }
+}

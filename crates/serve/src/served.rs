@@ -1,0 +1,50 @@
+//! What the server needs of a volume. The engine is one; tests put a trivial one in its place, to test the
+//! handling of clients, and to measure it, by itself.
+
+use bimetal_driver::RealArena;
+use bimetal_engine::action::Request;
+use bimetal_engine::options::{Event, Status};
+use bimetal_engine::units::Nanos;
+use bimetal_engine::{Engine, Machine};
+
+/// A volume to serve.
+pub trait Served: Machine<Arena = RealArena> {
+    /// Whether another request may be handed in.
+    fn has_room(&self) -> bool;
+    /// A client's request.
+    fn on_request(&mut self, now: Nanos, request: Request);
+    /// Size that clients see, bytes.
+    fn size_bytes(&self) -> u64;
+    /// Takes no new requests and closes the volume.
+    fn begin_shutdown(&mut self, now: Nanos);
+    /// Whether it is closed.
+    fn is_stopped(&self) -> bool;
+    /// The volume at a glance.
+    fn status(&self) -> Status;
+    /// What is worth telling the user since the last call.
+    fn take_events(&mut self) -> Vec<Event>;
+}
+
+impl Served for Engine<RealArena> {
+    fn has_room(&self) -> bool {
+        Engine::has_room(self)
+    }
+    fn on_request(&mut self, now: Nanos, request: Request) {
+        Engine::on_request(self, now, request);
+    }
+    fn size_bytes(&self) -> u64 {
+        Engine::size_bytes(self)
+    }
+    fn begin_shutdown(&mut self, now: Nanos) {
+        Engine::begin_shutdown(self, now);
+    }
+    fn is_stopped(&self) -> bool {
+        Engine::is_stopped(self)
+    }
+    fn status(&self) -> Status {
+        Engine::status(self)
+    }
+    fn take_events(&mut self) -> Vec<Event> {
+        Engine::take_events(self)
+    }
+}

@@ -1,0 +1,150 @@
+//! The status of a volume as scripts read it.
+
+use bimetal_engine::options::Status;
+use serde::{Deserialize, Serialize};
+
+/// One tier.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TierDoc {
+    /// `fast`, `slow`, or `tier N` where there are more.
+    pub name: String,
+    /// Its path.
+    pub device: String,
+    /// Bytes of slots on it.
+    pub size_bytes: u64,
+    /// Bytes of slots in use.
+    pub used_bytes: u64,
+    /// Its part of the bytes that clients read since the volume was opened, 0 to 1.
+    pub read_share: f64,
+    /// Its part of the bytes that clients wrote since the volume was opened, 0 to 1.
+    pub write_share: f64,
+    /// Bytes that clients read from it.
+    pub read_bytes: u64,
+    /// Bytes that clients wrote to it.
+    pub written_bytes: u64,
+    /// Bytes written to the device in all: moves, log and metadata too.
+    pub device_written_bytes: u64,
+    /// Flushes sent to the device.
+    pub flushes: u64,
+}
+
+/// The landing zone.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LandingDoc {
+    /// Its size.
+    pub size_bytes: u64,
+    /// Bytes of segments in use.
+    pub used_bytes: u64,
+    /// Bytes of blocks whose newest copy is landed.
+    pub landed_bytes: u64,
+    /// Bytes appended to the log, headers included.
+    pub log_written_bytes: u64,
+    /// Client payload bytes appended to the log.
+    pub log_payload_bytes: u64,
+}
+
+/// The document that `status --json` prints and the control socket gives.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct StatusDoc {
+    /// The volume's name.
+    pub volume: String,
+    /// `open`, `read-only`, `stopping`, or `closed` when no server has it.
+    pub state: String,
+    /// The volume's identity, 32 hexadecimal digits.
+    pub volume_id: String,
+    /// Size that clients see.
+    pub size_bytes: u64,
+    /// Bytes per chunk.
+    pub chunk_bytes: u32,
+    /// Fastest first.
+    pub tiers: Vec<TierDoc>,
+    /// The landing zone.
+    pub landing: LandingDoc,
+    /// Chunks moved up since the volume was opened.
+    pub promoted_chunks: u64,
+    /// Chunks moved down since the volume was opened.
+    pub demoted_chunks: u64,
+    /// Landed blocks merged into their homes since the volume was opened.
+    pub destaged_blocks: u64,
+    /// When the last promotion ended.
+    pub last_promotion_unix_s: Option<u64>,
+    /// Checkpoints since the volume was opened.
+    pub checkpoints: u64,
+    /// Client flushes answered since the volume was opened.
+    pub client_flushes: u64,
+    /// Bytes held by the engine's tables and caches.
+    pub ram_bytes: u64,
+    /// Bytes of the buffers between sockets and devices.
+    pub buffer_bytes: u64,
+    /// Clients connected.
+    pub clients: u64,
+}
+
+/// What a volume is called in documents and messages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VolumeName(pub String);
+
+impl StatusDoc {
+    /// The document of an engine's status.
+    pub fn new(name: &VolumeName, status: &Status) -> StatusDoc {
+        let (mut read, mut written) = (0u64, 0u64);
+        for tier in &status.tiers {
+            read += tier.read_bytes;
+            written += tier.written_bytes;
+        }
+        let tiers = status.tiers.iter().enumerate().map(|(index, tier)| TierDoc {
+            name: tier_name(index),
+            device: tier.device.clone(),
+            size_bytes: tier.size_bytes,
+            used_bytes: tier.used_bytes,
+            read_share: share(tier.read_bytes, read),
+            write_share: share(tier.written_bytes, written),
+            read_bytes: tier.read_bytes,
+            written_bytes: tier.written_bytes,
+            device_written_bytes: tier.device_written_bytes,
+            flushes: tier.flushes,
+        });
+        StatusDoc {
+            volume: name.0.clone(),
+            state: status.state.to_owned(),
+            volume_id: hex(&status.volume_id),
+            size_bytes: status.size_bytes,
+            chunk_bytes: status.chunk_bytes,
+            tiers: tiers.collect(),
+            landing: LandingDoc {
+                size_bytes: status.landing_size_bytes,
+                used_bytes: status.landing_used_bytes,
+                landed_bytes: status.landed_bytes,
+                log_written_bytes: status.log_written_bytes,
+                log_payload_bytes: status.log_payload_bytes,
+            },
+            promoted_chunks: status.promoted_chunks,
+            demoted_chunks: status.demoted_chunks,
+            destaged_blocks: status.destaged_blocks,
+            last_promotion_unix_s: status.last_promotion.map(bimetal_driver::Clock::unix_s),
+            checkpoints: status.checkpoints,
+            client_flushes: status.client_flushes,
+            ram_bytes: status.ram_bytes,
+            buffer_bytes: 0,
+            clients: 0,
+        }
+    }
+}
+
+/// What a tier is called.
+pub fn tier_name(index: usize) -> String {
+    match index {
+        0 => "fast".to_owned(),
+        1 => "slow".to_owned(),
+        more => format!("tier {more}"),
+    }
+}
+
+/// Bytes as hexadecimal digits.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn share(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}
