@@ -27,8 +27,8 @@ pub enum Bug {
     DiscardResurrected,
     /// Blocks of a reused slot that were never written are shown.
     UnwrittenShown,
-    /// A superseded landed copy is freed while its successor is unflushed.
-    SupersededFreedEarly,
+    /// A segment with superseded landed copies is reused before the checkpoint that leaves it behind is durable.
+    SegmentFreedEarly,
     /// The checkpoint header is written before its pages are durable.
     HeaderBeforePages,
     /// A moving chunk is written in place.

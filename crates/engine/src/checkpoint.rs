@@ -254,6 +254,9 @@ impl<A: Arena> Engine<A> {
         self.arena.free(buf);
         if self.checkpoint.stage == CheckpointStage::Header && !self.checkpoint.failed && !self.read_only {
             self.checkpoint.stage = CheckpointStage::FlushHeader;
+            if planted(Bug::SegmentFreedEarly) {
+                return self.publish();
+            }
             self.checkpoint.flushing = true;
             self.request_flush(FAST, Waiter::Checkpoint);
         }
@@ -411,10 +414,6 @@ impl<A: Arena> Engine<A> {
 
     fn write_header(&mut self) {
         self.checkpoint.stage = CheckpointStage::Header;
-        if planted(Bug::SupersededFreedEarly) {
-            // What superseded the last landed blocks of a segment may have come after the flush.
-            self.choose_tail();
-        }
         let tail = self.checkpoint.tail.expect("the current segment is always needed");
         let segment = self.state.zone.get(tail);
         let c = &mut self.checkpoint;

@@ -69,7 +69,7 @@ impl<A: Arena> Engine<A> {
 
     /// A record that makes blocks readable: only for data that has been flushed.
     pub(crate) fn shown_by(&self, record: HomeRecord, _proof: &DataFlushed) -> Record {
-        Record::Home(record)
+        Record::Home(Box::new(record))
     }
 
     /// Proof for groups up to `seq`; panics when they are not durable.

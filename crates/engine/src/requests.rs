@@ -235,7 +235,7 @@ fn slice(kind: RequestKind, from: u64, to: u64) -> (u64, PieceKind) {
         RequestKind::Discard { .. } => (to, PieceKind::Discard),
         RequestKind::WriteZeroes { .. } => {
             let whole_end = to / BLOCK * BLOCK;
-            if from % BLOCK == 0 && whole_end > from {
+            if from.is_multiple_of(BLOCK) && whole_end > from {
                 (whole_end, PieceKind::Discard)
             } else {
                 (to.min((from / BLOCK + 1) * BLOCK), PieceKind::Zero)

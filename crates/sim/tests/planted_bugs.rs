@@ -36,7 +36,6 @@ fn must_be_found(bug: Bug) {
 }
 
 #[test]
-#[ignore = "runs the torture for up to a minute; ./test asks for it"]
 fn no_bug_no_violation() {
     if let Err((seed, _, what)) = hunt(None) {
         panic!("seed {seed}: {what}");
@@ -46,7 +45,6 @@ fn no_bug_no_violation() {
 macro_rules! planted {
     ($($test:ident: $bug:ident),* $(,)?) => {$(
         #[test]
-        #[ignore = "runs the torture for up to a minute; ./test asks for it"]
         fn $test() {
             must_be_found(Bug::$bug);
         }
@@ -71,11 +69,12 @@ planted! {
     checksum_not_verified: ChecksumNotVerified,
     discard_resurrected: DiscardResurrected,
     unwritten_shown: UnwrittenShown,
-    superseded_freed_early: SupersededFreedEarly,
+    segment_freed_early: SegmentFreedEarly,
     header_before_pages: HeaderBeforePages,
     in_place_while_moving: InPlaceWhileMoving,
     move_ends_later_landings: MoveEndsLaterLandings,
     move_forgets_discard: MoveForgetsDiscard,
     checkpoint_ahead_of_map: CheckpointAheadOfMap,
     locks_ignored: LocksIgnored,
+    merge_before_landed_durable: MergeBeforeLandedDurable,
 }

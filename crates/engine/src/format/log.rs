@@ -138,7 +138,7 @@ pub enum Record {
         bad: bool,
     },
     /// A chunk has a home.
-    Home(HomeRecord),
+    Home(Box<HomeRecord>),
     /// Blocks read zeros.
     Discard {
         /// The first block.

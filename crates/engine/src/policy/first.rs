@@ -142,7 +142,7 @@ impl Policy for FirstPolicy {
         while moves.len() < budget && free + down < self.free_target && down + 1 < slow_free {
             let Some((chunk, heat)) = self.victim(view, tick, &moves) else { break };
             let colder = hottest.is_some_and(|h| heat + MARGIN <= h);
-            if !colder && !(idle && hottest.is_none()) {
+            if !(colder || idle && hottest.is_none()) {
                 if hottest.is_some()
                     && let Some(c) = self.candidates.pop_front()
                 {
