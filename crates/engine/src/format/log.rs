@@ -207,14 +207,14 @@ impl Record {
                 let summed = BlockMask::from_words(words(get, mask_words as u32)?.into_iter());
                 let sums = words(get, count)?;
                 let chunk = Chunk(u32::try_from(key).ok()?);
-                (summed.count() == count).then_some(Record::Home(HomeRecord {
+                (summed.count() == count).then_some(Record::Home(Box::new(HomeRecord {
                     chunk,
                     home,
                     ends,
                     valid,
                     summed,
                     sums,
-                }))
+                })))
             }
             _ => None,
         }
@@ -329,14 +329,14 @@ mod tests {
         vec![
             Record::Data { block: Block(77), sums: vec![1, 2, 3], bad: false },
             Record::Discard { block: Block(5), count: 4 },
-            Record::Home(HomeRecord {
+            Record::Home(Box::new(HomeRecord {
                 chunk: Chunk(9),
                 home,
                 ends: LogPos(44),
                 valid,
                 summed,
                 sums: vec![8, 9],
-            }),
+            })),
             Record::Data { block: Block(1), sums: vec![0], bad: true },
         ]
     }
