@@ -308,6 +308,10 @@ impl<A: Arena> Engine<A> {
     pub(crate) fn checkpoint_page_arrived(&mut self, ok: bool) {
         self.checkpoint.fold_waits = false;
         self.checkpoint.failed |= !ok;
+        if self.checkpoint.stage == CheckpointStage::Fold {
+            // At once, before another page pushes this one out.
+            self.step_fold();
+        }
     }
 
     fn step_root(&mut self) {

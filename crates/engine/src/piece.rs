@@ -78,6 +78,9 @@ pub struct Piece {
     pub failed: bool,
     /// What is being read.
     pub extents: SmallVec<[Extent; 2]>,
+    /// Blocks of the extents that matched their checksums: those are not looked up again when a page
+    /// of checksums has to be waited for, or pages that push each other out would never let it end.
+    pub verified: u32,
     /// Old contents of partial blocks.
     pub fill: SmallVec<[Buf; 2]>,
     /// Where it is being written.

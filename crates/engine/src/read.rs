@@ -75,7 +75,7 @@ impl<A: Arena> Engine<A> {
 
     /// Reads the extents; what they refer to stays in place until they are verified.
     pub(crate) fn fetch(&mut self, piece: u32, extents: SmallVec<[Extent; 2]>) {
-        self.pieces[piece].left = 1;
+        (self.pieces[piece].left, self.pieces[piece].verified) = (1, 0);
         for e in &extents {
             match e.source {
                 Source::Zero => self.arena.zero(e.buf),
@@ -140,10 +140,15 @@ impl<A: Arena> Engine<A> {
     }
 
     fn verify(&mut self, piece: u32) -> Verdict {
+        let mut nth = 0;
         for i in 0..self.pieces[piece].extents.len() {
             let e = self.pieces[piece].extents[i];
             let chunk = self.pieces[piece].chunk;
             for k in 0..e.count {
+                nth += 1;
+                if nth <= self.pieces[piece].verified {
+                    continue;
+                }
                 let (expected, tier, at) = match e.source {
                     Source::Landed(z) => {
                         let z = ZoneBlock(z.0 + k);
@@ -165,6 +170,7 @@ impl<A: Arena> Engine<A> {
                         }
                     }
                 }
+                self.pieces[piece].verified = nth;
             }
         }
         Verdict::Good

@@ -43,7 +43,7 @@ impl Sums {
             limit: recent_limit.clamp(least, geo.list_entries as usize),
             cache: Vec::new(),
             by_page: IndexMap::default(),
-            cache_limit: cache_pages.max(8),
+            cache_limit: cache_pages.max(1),
             hand: 0,
             blocks_per_chunk: u64::from(geo.blocks_per_chunk()),
         }

@@ -49,7 +49,8 @@ fn geometry(rng: &mut Rng) -> Geometry {
     // A size of one chunk is refused, and then becomes the least that is not, plus the slack.
     let least = |rng: &mut Rng, many: u64| if rng.one_in(3) { 1 } else { rng.range(8, many) };
     let fast_bytes = least(rng, 48) * chunk;
-    let slow_bytes = least(rng, 64) * chunk;
+    // A long slow tier now and then, so that its checksums take more pages than are cached.
+    let slow_bytes = if rng.one_in(8) { rng.range(64, 200) } else { least(rng, 64) } * chunk;
     let landing_bytes = match rng.below(4) {
         0 => None,
         1 => Some(chunk),
