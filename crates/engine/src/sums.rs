@@ -88,6 +88,12 @@ impl Sums {
         for (sum, bytes) in sums.iter_mut().zip(payload.chunks_exact(4)) {
             *sum = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
         }
+        // What a running checkpoint has folded is in `recent` until its header is durable, and on the
+        // device only then: a page loaded in between must not lack it when `recent` forgets it.
+        let first = u64::from(page) * SUMS_PER_PAGE;
+        for (index, sum) in self.recent.range(first..first + SUMS_PER_PAGE) {
+            sums[(index - first) as usize] = *sum;
+        }
         let entry = Cached { page, used: true, sums };
         if let Some(i) = self.by_page.get(&page) {
             self.cache[*i] = entry;
