@@ -105,6 +105,7 @@ impl<A: Arena> Engine<A> {
     /// Everything has been read, or checksums that were missing have come: verify and go on.
     pub(crate) fn data_arrived(&mut self, piece: u32) {
         let filling = self.pieces[piece].kind != PieceKind::Read;
+        self.pieces[piece].failed |= self.unshown_lost && self.reads_unshown(piece);
         if self.pieces[piece].failed {
             self.report_unreadable(piece);
             self.unpin(piece);
@@ -196,6 +197,14 @@ impl<A: Arena> Engine<A> {
             PieceKind::Read => self.read_piece(piece),
             _ => self.refill(piece),
         }
+    }
+
+    /// Whether the piece read blocks that a flush, failing meanwhile, may have turned into what the
+    /// slot held before.
+    fn reads_unshown(&self, piece: u32) -> bool {
+        let p = &self.pieces[piece];
+        let lost = |e: &Extent| (e.first..e.first + e.count).any(|b| self.source(p.chunk, b) == Source::Bad);
+        p.extents.iter().any(lost)
     }
 
     fn report_unreadable(&mut self, piece: u32) {
