@@ -45,6 +45,7 @@ impl<A: Arena> Creator<A> {
             first: Seq(1),
             durable: Seq(0),
             successor: Area(self.geo.zone_first.0 + 1),
+            checkpoint: 0,
         };
         let header = CheckpointHeader {
             number: 2,

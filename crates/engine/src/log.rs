@@ -53,7 +53,7 @@ pub enum Job {
         /// The block.
         block: Block,
         /// Where its unreadable copy is.
-        was: crate::landed::ZoneBlock,
+        was: LogPos,
     },
     /// Stands behind jobs that are appended again after a failure: slots that they free wait for it.
     Fence,
@@ -100,6 +100,8 @@ pub struct Log {
     /// Every group up to here is durable.
     pub durable: Seq,
     to_seal: VecDeque<Place>,
+    /// Records of lost blocks that wait or are in flight.
+    pub losses: u32,
     /// Indexes being written.
     pub sealing: u32,
     failures: u32,
@@ -131,6 +133,7 @@ impl Log {
             applied_end: end,
             durable: last,
             to_seal: VecDeque::new(),
+            losses: 0,
             sealing: 0,
             failures: 0,
             retry_after: false,
@@ -164,6 +167,13 @@ struct Draft {
 }
 
 impl<A: Arena> Engine<A> {
+    /// Says at the head of the log that the newest copy of a landed block is lost.
+    pub(crate) fn record_loss(&mut self, block: Block, z: crate::landed::ZoneBlock) {
+        self.log.losses += 1;
+        let was = self.state.zone.pos_of(z);
+        self.log.internal.push_back(Job::Bad { block, was });
+    }
+
     /// Whether clients' data may use the log now.
     pub(crate) fn clients_may_land(&self) -> bool {
         self.state.zone.free_segments() > RESERVE_SEGMENTS
@@ -273,7 +283,7 @@ impl<A: Arena> Engine<A> {
         let block = self.state.map.join(p.chunk, p.first + from);
         let sums: SmallVec<[u32; 32]> =
             (0..take).map(|i| self.arena.crc32c(buf.slice(i * BLOCK_BYTES, BLOCK_BYTES))).collect();
-        wire::put_data(&mut draft.records, block, &sums, false);
+        wire::put_data(&mut draft.records, block, &sums);
         draft.sums.extend_from_slice(&sums);
         let job = Job::Land { piece, from, count: take };
         draft.parts.push(Part { job, payload: draft.payload_blocks });
@@ -322,21 +332,21 @@ impl<A: Arena> Engine<A> {
         (at < to).then_some(Job::Homes { of, from: at, to })
     }
 
-    fn draft_bad(&mut self, draft: &mut Draft, block: Block, was: crate::landed::ZoneBlock) -> Option<Job> {
+    fn draft_bad(&mut self, draft: &mut Draft, block: Block, was: LogPos) -> Option<Job> {
         let job = Job::Bad { block, was };
-        let bytes = draft.records.len() + wire::data_record_bytes(1);
+        if self.state.landed_at(block) != Some(was) {
+            self.log.losses -= 1;
+            return None;
+        }
+        let bytes = draft.records.len() + wire::BAD_RECORD_BYTES;
         if !self.fits(bytes, draft.payload_blocks + 1) {
             return Some(job);
-        }
-        if self.state.landed.get(block) != Some(was) {
-            return None;
         }
         // Its one block of payload is only a place in the zone: nobody reads it.
         let Some(buf) = self.arena.alloc(Pool::Background, BLOCK_BYTES) else { return Some(job) };
         self.arena.zero(buf);
-        let sum = self.arena.crc32c(buf);
-        wire::put_data(&mut draft.records, block, &[sum], true);
-        draft.sums.push(sum);
+        Record::Bad { block, was }.encode(&mut draft.records, self.state.geo.mask_words());
+        draft.sums.push(self.arena.crc32c(buf));
         draft.own.push(buf);
         draft.parts.push(Part { job, payload: draft.payload_blocks });
         draft.payload.push(buf);
@@ -393,6 +403,7 @@ impl<A: Arena> Engine<A> {
             first: segment.first,
             durable: self.log.durable,
             successor: self.state.zone.area(segment.successor),
+            checkpoint: self.checkpoint.number,
         };
         let index_mark = segment.index.as_ref().map_or(0, |i| i.entries.len());
         if let Some(index) = &mut self.state.zone.get_mut(place).index {
@@ -479,9 +490,8 @@ impl<A: Arena> Engine<A> {
                 Job::Fence => {}
                 Job::Bad { block, was } => {
                     let z = self.state.zone.zone_block(group.place, payload + part.payload);
-                    if self.state.landed.get(block) == Some(was) {
-                        self.state.land(block, z, true);
-                    }
+                    self.state.lose(block, was, z);
+                    self.log.losses -= 1;
                 }
             }
         }
@@ -499,7 +509,10 @@ impl<A: Arena> Engine<A> {
         let (place, seq, mark) = (first.place, first.seq, first.index_mark);
         let began = first.begins;
         // What was admitted once does not wait for admission again: freeing space may wait for it.
-        self.log.internal.push_front(Job::Fence);
+        // One fence stands for all: whatever was fenced before is still in front of it.
+        if !self.log.internal.iter().any(|j| matches!(j, Job::Fence)) {
+            self.log.internal.push_front(Job::Fence);
+        }
         self.raise_fence(seq);
         while let Some(group) = self.log.groups.pop_back() {
             self.free_group_buffers(&group);

@@ -104,7 +104,7 @@ struct Batch {
 pub struct Mover {
     batches: Slab<Batch>,
     pub(crate) planner: Planner,
-    landed_failures: IndexMap<Block, u8>,
+    landed_failures: IndexMap<ZoneBlock, u8>,
     /// Batches in a row of which no chunk could be moved.
     pub(crate) barren: u32,
 }
@@ -232,7 +232,8 @@ impl<A: Arena> Engine<A> {
 
     /// Fixes what is to be copied, from where, to where. False when the chunk cannot be moved now.
     fn snapshot(&mut self, item: &mut Item) -> bool {
-        let (chunk, st) = (item.chunk, &self.state);
+        let chunk = item.chunk;
+        let st = &self.state;
         if st.map.is_pending(chunk) {
             return false;
         }
@@ -242,9 +243,9 @@ impl<A: Arena> Engine<A> {
             st.landed_in(chunk).into_iter().partition(|(_, z)| st.landed.is_bad(*z));
         for (b, was) in &bad {
             // The record of this move ends whatever landed before it, so the loss is said again behind it.
-            let block = st.map.join(chunk, *b);
-            self.log.internal.push_back(Job::Bad { block, was: *was });
+            self.record_loss(self.state.map.join(chunk, *b), *was);
         }
+        let st = &self.state;
         let mut copy = BlockMask::EMPTY;
         landed.iter().for_each(|(b, _)| copy.set(*b));
         if item.to == Destination::Merge && item.from.is_none() {
@@ -295,7 +296,7 @@ impl<A: Arena> Engine<A> {
             .iter_mut()
             .for_each(|i| i.failed |= i.from.is_some_and(|h| h.tier == SLOW) && i.to != Destination::Merge);
         self.drop_failed(batch);
-        self.plan_reads(batch);
+        self.gather_sums(batch);
     }
 
     fn expect_sums(&mut self, item: &mut Item) -> Option<u32> {
@@ -448,20 +449,22 @@ impl<A: Arena> Engine<A> {
             }
         }
         item.failed = wrong;
-        if !wrong {
-            return;
-        }
         for (b, z) in &item.landed {
-            let block = self.state.map.join(item.chunk, *b);
-            let failures = self.mover.landed_failures.entry(block).or_insert(0);
+            if !wrong {
+                self.mover.landed_failures.remove(z);
+                continue;
+            }
+            let failures = self.mover.landed_failures.entry(*z).or_insert(0);
             *failures += 1;
-            if *failures >= READ_ATTEMPTS && self.state.landed.get(block) == Some(*z) {
-                let k = item.copy.iter().take_while(|c| c != b).count() as u32;
-                let sum = self.arena.crc32c(buf.slice(k * BLOCK_BYTES, BLOCK_BYTES));
-                if sum != self.state.landed.sum(*z) {
-                    self.log.internal.push_back(Job::Bad { block, was: *z });
-                }
-                self.mover.landed_failures.remove(&block);
+            if *failures < READ_ATTEMPTS {
+                continue;
+            }
+            self.mover.landed_failures.remove(z);
+            let block = self.state.map.join(item.chunk, *b);
+            let k = item.copy.iter().take_while(|c| c != b).count() as u32;
+            let sum = self.arena.crc32c(buf.slice(k * BLOCK_BYTES, BLOCK_BYTES));
+            if sum != self.state.landed.sum(*z) && self.state.landed.get(block) == Some(*z) {
+                self.record_loss(block, *z);
             }
         }
     }

@@ -72,6 +72,15 @@ impl<A: Arena> Reader<A> {
             walk.epoch = walk.epoch.max(s.epoch);
             walk.durable = walk.durable.max(s.durable);
             let next = self.segment(volume, state, next_place).await?;
+            if next.is_some_and(|n| n.ordinal > s.ordinal + 1 || n.checkpoint > header.number) {
+                // The log went on from here, and was cut behind here by a checkpoint that we do not see.
+                let at = state.zone.offset(next_place, 0);
+                return Err(self.corrupt(
+                    FAST,
+                    at,
+                    "the newest checkpoint header was durable and is not valid",
+                ));
+            }
             let next = next.filter(|n| n.ordinal == s.ordinal + 1);
             end = self.walk_segment(&mut walk, state, place, next).await?;
             state.zone.get_mut(place).last = walk.last;
@@ -259,7 +268,10 @@ impl<A: Arena> Reader<A> {
             let mut get = Get(&records);
             while !get.0.is_empty() {
                 let Some(record) = Record::decode(&mut get, state.geo.mask_words()) else { return false };
-                let Record::Data { sums, .. } = record else { continue };
+                let Record::Data { sums, .. } = record else {
+                    at += record.payload_blocks();
+                    continue;
+                };
                 for sum in sums {
                     if at >= state.geo.area_blocks()
                         || a.crc32c(buf.slice(at * BLOCK_BYTES, BLOCK_BYTES)) != sum
@@ -314,7 +326,7 @@ impl<A: Arena> Reader<A> {
         let mut at = payload;
         while !get.0.is_empty() {
             let Some(record) = Record::decode(&mut get, state.geo.mask_words()) else { return false };
-            let blocks = if let Record::Data { sums, .. } = &record { sums.len() as u32 } else { 0 };
+            let blocks = record.payload_blocks();
             if at.checked_add(blocks).is_none_or(|end| end > state.geo.area_blocks()) {
                 return false;
             }

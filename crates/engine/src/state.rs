@@ -49,6 +49,18 @@ impl State {
         self.map.set_may_be_landed(chunk, true);
     }
 
+    /// The copy of a landed block at `was` is lost, and `z` says so from here on. A newer copy stays.
+    pub fn lose(&mut self, block: Block, was: LogPos, z: ZoneBlock) {
+        if self.landed_at(block) == Some(was) {
+            self.land(block, z, true);
+        }
+    }
+
+    /// Where in the log the block's newest copy is landed, if it is.
+    pub fn landed_at(&self, block: Block) -> Option<LogPos> {
+        self.landed.get(block).map(|z| self.zone.pos_of(z))
+    }
+
     fn unland(&mut self, block: Block) {
         if let Some(z) = self.landed.remove(block) {
             let place = self.zone.place_of(z);
@@ -111,13 +123,17 @@ impl State {
     /// already holds (`in_map`) only bring landed blocks up to date. False when the record names what does not exist.
     pub fn replay(&mut self, record: &Record, payload: ZoneBlock, in_map: bool) -> bool {
         match record {
-            Record::Data { block, sums, bad } => self.replay_data(*block, sums, *bad, payload),
+            Record::Data { block, sums } => self.replay_data(*block, sums, payload),
+            Record::Bad { block, was } => {
+                self.lose(*block, *was, payload);
+                true
+            }
             Record::Discard { block, count } => self.replay_discard(*block, *count, in_map),
             Record::Home(r) => self.replay_home(r, in_map),
         }
     }
 
-    fn replay_data(&mut self, block: Block, sums: &[u32], bad: bool, payload: ZoneBlock) -> bool {
+    fn replay_data(&mut self, block: Block, sums: &[u32], payload: ZoneBlock) -> bool {
         let blocks = u64::from(self.geo.chunks) * u64::from(self.geo.blocks_per_chunk());
         if block.0.checked_add(sums.len() as u64).is_none_or(|end| end > blocks) {
             return false;
@@ -129,7 +145,7 @@ impl State {
             }
             let z = ZoneBlock(payload.0 + i as u32);
             self.landed.note_sum(z, *sum);
-            self.land(block, z, bad);
+            self.land(block, z, false);
         }
         true
     }

@@ -212,7 +212,8 @@ impl<A: Arena> Engine<A> {
         let whole = p.count == self.state.geo.blocks_per_chunk();
         let long = self.requests[p.request].stream_bytes >= STREAM_BYTES;
         let short = self.state.zone.free_segments() * 2 < self.state.zone.len();
-        if !whole || !(long || short) {
+        // A loss that is being recorded lands behind the stream, and would be taken for newer.
+        if !whole || !(long || short) || self.log.losses > 0 {
             return self.land_piece(piece);
         }
         let after = self.pending.slow_bytes + u64::from(self.state.geo.chunk_bytes);

@@ -25,6 +25,8 @@ pub struct SegmentHeader {
     pub durable: Seq,
     /// Where the chain goes on.
     pub successor: Area,
+    /// The newest checkpoint that was durable when it was begun.
+    pub checkpoint: u64,
 }
 
 impl SegmentHeader {
@@ -33,7 +35,7 @@ impl SegmentHeader {
         let mut body = Vec::with_capacity(64);
         let mut put = Put(&mut body);
         put.bytes(volume).u64(self.ordinal).u64(self.epoch.0).u64(self.first.0).u64(self.durable.0);
-        put.u32(self.area.0).u32(self.successor.0);
+        put.u32(self.area.0).u32(self.successor.0).u64(self.checkpoint);
         seal(block, SEGMENT_MAGIC, &body);
     }
 
@@ -45,8 +47,9 @@ impl SegmentHeader {
         }
         let (ordinal, epoch) = (get.u64()?, Generation(get.u64()?));
         let (first, durable) = (Seq(get.u64()?), Seq(get.u64()?));
-        let (own, successor) = (Area(get.u32()?), Area(get.u32()?));
-        (own == area).then_some(SegmentHeader { area, ordinal, epoch, first, durable, successor })
+        let (own, successor, checkpoint) = (Area(get.u32()?), Area(get.u32()?), get.u64()?);
+        let header = SegmentHeader { area, ordinal, epoch, first, durable, successor, checkpoint };
+        (own == area).then_some(header)
     }
 }
 
@@ -134,8 +137,14 @@ pub enum Record {
         block: Block,
         /// Their checksums.
         sums: Vec<u32>,
-        /// The newest copy could not be read: the block is an error until written again.
-        bad: bool,
+    },
+    /// The newest copy of a landed block could not be read: the block is an error until written again.
+    /// One block of payload follows like data, which only gives the loss a place in the log.
+    Bad {
+        /// The block.
+        block: Block,
+        /// The copy that is lost: the record says nothing of a newer one.
+        was: LogPos,
     },
     /// A chunk has a home.
     Home(Box<HomeRecord>),
@@ -151,7 +160,7 @@ pub enum Record {
 const DATA: u8 = 1;
 const HOME: u8 = 2;
 const DISCARD: u8 = 3;
-const FLAG_BAD: u8 = 1;
+const BAD: u8 = 4;
 const RECORD_HEAD_BYTES: usize = 16;
 
 /// Bytes of a data record for `count` blocks.
@@ -164,6 +173,9 @@ pub fn home_record_bytes(mask_words: usize, sums: u32) -> usize {
     RECORD_HEAD_BYTES + 16 + 8 * mask_words + 4 * sums as usize
 }
 
+/// Bytes of a record of loss.
+pub const BAD_RECORD_BYTES: usize = RECORD_HEAD_BYTES + 8;
+
 /// Bytes of a discard record.
 pub const DISCARD_RECORD_BYTES: usize = RECORD_HEAD_BYTES;
 
@@ -171,7 +183,10 @@ impl Record {
     /// Appends the record's bytes.
     pub fn encode(&self, out: &mut Vec<u8>, mask_words: usize) {
         match self {
-            Record::Data { block, sums, bad } => put_data(out, *block, sums, *bad),
+            Record::Data { block, sums } => put_data(out, *block, sums),
+            Record::Bad { block, was } => {
+                Put(out).u8(BAD).u8(0).u16(0).u32(1).u64(block.0).u64(was.0);
+            }
             Record::Discard { block, count } => {
                 Put(out).u8(DISCARD).u8(0).u16(0).u32(*count).u64(block.0);
             }
@@ -192,14 +207,22 @@ impl Record {
         }
     }
 
+    /// Blocks of payload that belong to the record.
+    pub fn payload_blocks(&self) -> u32 {
+        match self {
+            Record::Data { sums, .. } => sums.len() as u32,
+            Record::Bad { .. } => 1,
+            Record::Home(_) | Record::Discard { .. } => 0,
+        }
+    }
+
     /// Reads the next record; `None` when the bytes are not a record.
     pub fn decode(get: &mut Get<'_>, mask_words: usize) -> Option<Record> {
-        let (kind, flags, _) = (get.u8()?, get.u8()?, get.u16()?);
+        let (kind, _, _) = (get.u8()?, get.u8()?, get.u16()?);
         let (count, key) = (get.u32()?, get.u64()?);
         match kind {
-            DATA => {
-                Some(Record::Data { block: Block(key), sums: words(get, count)?, bad: flags & FLAG_BAD != 0 })
-            }
+            DATA => Some(Record::Data { block: Block(key), sums: words(get, count)? }),
+            BAD => Some(Record::Bad { block: Block(key), was: LogPos(get.u64()?) }),
             DISCARD => Some(Record::Discard { block: Block(key), count }),
             HOME => {
                 let (home, ends) = (unpack_home(get.u64()?)?, LogPos(get.u64()?));
@@ -222,9 +245,9 @@ impl Record {
 }
 
 /// Appends a data record without building one.
-pub fn put_data(out: &mut Vec<u8>, block: Block, sums: &[u32], bad: bool) {
+pub fn put_data(out: &mut Vec<u8>, block: Block, sums: &[u32]) {
     let mut put = Put(out);
-    put.u8(DATA).u8(if bad { FLAG_BAD } else { 0 }).u16(0).u32(sums.len() as u32).u64(block.0);
+    put.u8(DATA).u8(0).u16(0).u32(sums.len() as u32).u64(block.0);
     sums.iter().for_each(|s| {
         put.u32(*s);
     });
@@ -327,7 +350,7 @@ mod tests {
         let summed = BlockMask::range(3, 2);
         let valid = BlockMask::range(0, 9);
         vec![
-            Record::Data { block: Block(77), sums: vec![1, 2, 3], bad: false },
+            Record::Data { block: Block(77), sums: vec![1, 2, 3] },
             Record::Discard { block: Block(5), count: 4 },
             Record::Home(Box::new(HomeRecord {
                 chunk: Chunk(9),
@@ -337,7 +360,7 @@ mod tests {
                 summed,
                 sums: vec![8, 9],
             })),
-            Record::Data { block: Block(1), sums: vec![0], bad: true },
+            Record::Bad { block: Block(1), was: LogPos(3) },
         ]
     }
 
