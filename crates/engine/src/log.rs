@@ -105,6 +105,7 @@ pub struct Log {
     /// Indexes being written.
     pub sealing: u32,
     failures: u32,
+    attempt: u32,
     retry_after: bool,
 }
 
@@ -136,6 +137,7 @@ impl Log {
             losses: 0,
             sealing: 0,
             failures: 0,
+            attempt: 0,
             retry_after: false,
         }
     }
@@ -390,6 +392,7 @@ impl<A: Arena> Engine<A> {
         let group = GroupHeader {
             ordinal: segment.ordinal,
             epoch: self.superblock.generation,
+            attempt: self.log.attempt,
             seq,
             durable: self.log.durable,
             checkpoint: self.checkpoint.number,
@@ -505,9 +508,10 @@ impl<A: Arena> Engine<A> {
         }
         self.log.retry_after = false;
         self.log.failures += 1;
+        self.log.attempt += 1;
         let first = self.log.groups.front().expect("a failed group is in flight");
         let (place, seq, mark) = (first.place, first.seq, first.index_mark);
-        let began = first.begins;
+        let (began, failed_at) = (first.begins, first.offset);
         // What was admitted once does not wait for admission again: freeing space may wait for it.
         // One fence stands for all: whatever was fenced before is still in front of it.
         if !self.log.internal.iter().any(|j| matches!(j, Job::Fence)) {
@@ -538,8 +542,10 @@ impl<A: Arena> Engine<A> {
         }
         (self.log.place, self.log.cursor) = (place, 0);
         if !began {
-            // A full segment has no room, which makes the next group begin the successor.
-            self.log.cursor = self.state.geo.area_blocks();
+            // A full segment has no room, which makes the next group begin the successor. Where there
+            // is none to be had, it is tried again where it failed.
+            let last = self.state.zone.free_segments() == 0;
+            self.log.cursor = if last { failed_at } else { self.state.geo.area_blocks() };
         }
     }
 

@@ -234,7 +234,7 @@ impl<A: Arena> Reader<A> {
         buf: Buf,
     ) -> Vec<Found> {
         let ordinal = state.zone.get(place).ordinal;
-        let (mut offset, mut seq, mut epoch) = (1, walk.last.0 + 1, walk.epoch);
+        let (mut offset, mut seq, mut least) = (1, walk.last.0 + 1, (walk.epoch, 0));
         let mut found = Vec::new();
         self.io.with(|a| {
             let bytes = a.bytes(buf);
@@ -243,7 +243,7 @@ impl<A: Arena> Reader<A> {
                 let Some((header, records, blocks)) = GroupHeader::decode(&bytes[at..], walk.volume) else {
                     break;
                 };
-                let stale = header.ordinal != ordinal || header.epoch < epoch;
+                let stale = header.ordinal != ordinal || (header.epoch, header.attempt) < least;
                 let fits = offset + blocks <= state.geo.area_blocks() && header.offset == offset;
                 // The successor says where this segment ended, unless it is older than what is here.
                 let ended = next.is_some_and(|n| n.first.0 == seq && n.epoch >= header.epoch);
@@ -254,7 +254,7 @@ impl<A: Arena> Reader<A> {
                 let start = records.as_ptr() as usize - bytes.as_ptr() as usize;
                 let header = GroupHeader { seq: Seq(seq), ..header };
                 found.push(Found { header, records: start..start + records.len(), blocks });
-                (offset, seq, epoch) = (offset + blocks, seq + 1, header.epoch);
+                (offset, seq, least) = (offset + blocks, seq + 1, (header.epoch, header.attempt));
             }
         });
         found

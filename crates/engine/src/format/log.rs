@@ -60,6 +60,9 @@ pub struct GroupHeader {
     pub ordinal: u64,
     /// The opening that wrote it.
     pub epoch: Generation,
+    /// Appends that failed in this opening before it was written. Where a failed group is written over,
+    /// what followed it must not be taken for what follows now.
+    pub attempt: u32,
     /// Its number.
     pub seq: Seq,
     /// Every group up to here was durable when this one was written.
@@ -72,7 +75,7 @@ pub struct GroupHeader {
     pub payload_blocks: u32,
 }
 
-const GROUP_HEAD_BYTES: usize = ID_BYTES + 8 * 5 + 8;
+const GROUP_HEAD_BYTES: usize = ID_BYTES + 8 * 5 + 16;
 const ID_BYTES: usize = super::ID_BYTES;
 
 /// Blocks of a group's header when its records take this many bytes.
@@ -86,7 +89,12 @@ impl GroupHeader {
         let mut body = Vec::with_capacity(GROUP_HEAD_BYTES + records.len());
         let mut put = Put(&mut body);
         put.bytes(volume).u64(self.ordinal).u64(self.epoch.0).u64(self.seq.0).u64(self.durable.0);
-        put.u64(self.checkpoint).u32(self.offset).u32(self.payload_blocks).bytes(records);
+        put.u64(self.checkpoint)
+            .u32(self.offset)
+            .u32(self.payload_blocks)
+            .u32(self.attempt)
+            .u32(0)
+            .bytes(records);
         seal(blocks, GROUP_MAGIC, &body);
     }
 
@@ -97,7 +105,8 @@ impl GroupHeader {
         if get.id()? != *volume {
             return None;
         }
-        let header = GroupHeader {
+        let mut header = GroupHeader {
+            attempt: 0,
             ordinal: get.u64()?,
             epoch: Generation(get.u64()?),
             seq: Seq(get.u64()?),
@@ -106,6 +115,8 @@ impl GroupHeader {
             offset: get.u32()?,
             payload_blocks: get.u32()?,
         };
+        header.attempt = get.u32()?;
+        get.u32()?;
         let blocks = sealed_blocks(body.len());
         Some((header, get.0, blocks.checked_add(header.payload_blocks)?))
     }

@@ -6,6 +6,7 @@ use crate::arena::ArenaSizes;
 use crate::disk::CutStyle;
 use crate::rng::Rng;
 use crate::world::{Death, FaultRates, Service};
+use bimetal_engine::coverage::Stage;
 use bimetal_engine::options::Tuning;
 
 const US: u64 = 1_000;
@@ -87,6 +88,18 @@ fn death(rng: &mut Rng) -> Death {
     if rng.one_in(4) { Death::Kill } else { Death::PowerCut(rng.pick(&CutStyle::ALL)) }
 }
 
+/// Stages that a crash seldom hits by chance.
+const SELDOM: [Stage; 6] = [
+    Stage::MoveQuiesce,
+    Stage::ReadChecksums,
+    Stage::MoveFlushLanded,
+    Stage::CheckpointFold,
+    Stage::CheckpointHeader,
+    Stage::SealIndex,
+];
+/// Operations during which the crash waits for such a stage.
+const HUNT_OPS: usize = 300;
+
 /// Draws the lives of a volume of this size.
 pub fn lives(plan: &Plan) -> Vec<Life> {
     let mut rng = Rng::new(plan.seed, 2);
@@ -104,6 +117,8 @@ fn life(rng: &mut Rng, plan: &Plan, later: bool) -> Life {
     };
     let clean = when == When::Stopping && rng.one_in(2);
     let error_life = rng.one_in(6);
+    let hunt = (when == When::Busy && rng.one_in(6)).then(|| rng.pick(&SELDOM));
+    let more = if hunt.is_some() { HUNT_OPS } else { 16 };
     Life {
         recreate: later && rng.one_in(40),
         opening: opening(rng),
@@ -112,10 +127,11 @@ fn life(rng: &mut Rng, plan: &Plan, later: bool) -> Life {
         services: [service(rng, 50 * US), service(rng, 2 * MS)],
         rates: rates(rng, error_life),
         depth,
-        ops: ops(rng, plan, after as usize + depth as usize + 16),
+        ops: ops(rng, plan, after as usize + depth as usize + more),
         after,
         when,
         points: steps(rng, 9),
+        hunt,
         death: (!clean).then(|| death(rng)),
         bad_sectors: if plan.latent { rng.below(3) as u32 } else { 0 },
         check: rng.one_in(4),

@@ -2,6 +2,7 @@
 
 use crate::arena::ArenaSizes;
 use crate::world::{Death, FaultRates, Service};
+use bimetal_engine::coverage::Stage;
 use bimetal_engine::options::Tuning;
 use std::fmt;
 
@@ -99,6 +100,8 @@ pub struct Life {
     pub when: When,
     /// Steps from there to the crash.
     pub points: u32,
+    /// Amid load: crash as soon as an operation is in this stage, which is seldom or short.
+    pub hunt: Option<Stage>,
     /// How it dies; `None` is an orderly stop.
     pub death: Option<Death>,
     /// Pages that are damaged with it: a bad sector, or a flipped bit.

@@ -441,10 +441,13 @@ impl<'a> Run<'a> {
                 && client.answered >= after
             {
                 match life.when {
-                    When::Busy if self.world.fuse.is_none() => {
-                        self.world.fuse = life.death.map(|_| life.points)
+                    When::Busy if self.world.fuse.is_some() => {}
+                    When::Busy if life.hunt.is_some() => {
+                        let mut found = false;
+                        engine.stages_in_flight(&mut |stage| found |= Some(stage) == life.hunt);
+                        self.world.fuse = (found && life.death.is_some()).then_some(0);
                     }
-                    When::Busy => {}
+                    When::Busy => self.world.fuse = life.death.map(|_| life.points),
                     When::Idle(_) => client.stop(),
                     When::Stopping => return Ok(Flow::Quiet),
                 }
