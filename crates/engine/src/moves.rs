@@ -320,6 +320,9 @@ impl<A: Arena> Engine<A> {
         let mut ios = Vec::new();
         for (i, item) in self.mover.batches[batch].items.iter().enumerate() {
             let buf = item.buf.expect("a chunk in a batch has its buffer");
+            // After a failure each landed block is read by itself, so that one bad sector does not
+            // condemn its neighbours.
+            let apart = item.landed.iter().any(|(_, z)| self.mover.landed_failures.contains_key(z));
             let mut last: Option<(Tier, u64)> = None;
             for (k, block) in item.copy.iter().enumerate() {
                 let landed = item.landed.iter().find(|(b, _)| *b == block);
@@ -332,7 +335,9 @@ impl<A: Arena> Engine<A> {
                 };
                 let part = buf.slice(k as u32 * BLOCK_BYTES, BLOCK_BYTES);
                 match ios.last_mut() {
-                    Some(Io { item, buf, .. }) if *item == i as u32 && last == Some((tier, offset)) => {
+                    Some(Io { item, buf, .. })
+                        if *item == i as u32 && last == Some((tier, offset)) && !apart =>
+                    {
                         buf.len += BLOCK_BYTES;
                     }
                     _ => ios.push(Io { item: i as u32, tier, offset, buf: part }),

@@ -60,7 +60,8 @@ impl<A: Arena> Engine<A> {
     }
 
     pub(crate) fn pump_moves(&mut self) {
-        if self.moves_are_over() {
+        // Records of loss must be in place before the next move of their chunks fixes what it ends.
+        if self.moves_are_over() || self.log.losses > 0 {
             return;
         }
         if !self.mover.is_busy(true) && self.destage_is_due() && self.now >= self.mover.planner.next_destage {

@@ -56,6 +56,23 @@ impl State {
         }
     }
 
+    /// The same in recovery, where the segment of the lost copy may be gone: such a copy was still the
+    /// newest when the record was made, or the record would not have been made.
+    fn replay_loss(&mut self, block: Block, was: LogPos, z: ZoneBlock) -> bool {
+        let blocks = u64::from(self.geo.chunks) * u64::from(self.geo.blocks_per_chunk());
+        if block.0 >= blocks {
+            return false;
+        }
+        let tail = self.zone.chain.front().map(|place| self.zone.pos(*place, 0));
+        let gone = self.landed_at(block).is_none() && tail.is_some_and(|tail| was < tail);
+        if gone {
+            self.land(block, z, true);
+        } else {
+            self.lose(block, was, z);
+        }
+        true
+    }
+
     /// Where in the log the block's newest copy is landed, if it is.
     pub fn landed_at(&self, block: Block) -> Option<LogPos> {
         self.landed.get(block).map(|z| self.zone.pos_of(z))
@@ -124,10 +141,7 @@ impl State {
     pub fn replay(&mut self, record: &Record, payload: ZoneBlock, in_map: bool) -> bool {
         match record {
             Record::Data { block, sums } => self.replay_data(*block, sums, payload),
-            Record::Bad { block, was } => {
-                self.lose(*block, *was, payload);
-                true
-            }
+            Record::Bad { block, was } => self.replay_loss(*block, *was, payload),
             Record::Discard { block, count } => self.replay_discard(*block, *count, in_map),
             Record::Home(r) => self.replay_home(r, in_map),
         }
