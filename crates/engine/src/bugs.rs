@@ -41,6 +41,10 @@ pub enum Bug {
     CheckpointAheadOfMap,
     /// A merge overwrites a slow block before the landed copy is durable.
     MergeBeforeLandedDurable,
+    /// FUA of a range that reads zeros already does not wait for the discard that made it so.
+    BlankFuaAnsweredEarly,
+    /// A page of checksums that is loaded while a checkpoint folds is not brought up to date.
+    FoldedPageStale,
     /// Writes are not ordered by block locks.
     LocksIgnored,
 }

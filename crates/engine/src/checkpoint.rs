@@ -5,7 +5,6 @@
 //! what holds, not what changed; pages hold only what the log (perhaps not yet durably) says; and the
 //! header is written only after a flush that covers pages and log alike.
 
-use crate::action::{Action, BufList, Class};
 use crate::arena::{Arena, Buf, Pool};
 use crate::bugs::{Bug, planted};
 use crate::coverage::Stage;
@@ -232,17 +231,7 @@ impl<A: Arena> Engine<A> {
         };
         c.bufs[io] = Some(buf);
         c.in_flight += 1;
-        self.stats.device_written[0] += u64::from(buf.len);
-        let token = self.tokens.issue(Owner::Checkpoint(io as u32));
-        let bufs = BufList::from_elem(buf, 1);
-        self.out.push_back(Action::Write {
-            device: FAST,
-            offset,
-            bufs,
-            fua: false,
-            token,
-            class: Class::Background,
-        });
+        self.write_metadata(Owner::Checkpoint(io as u32), offset, buf);
     }
 
     pub(crate) fn checkpoint_io_done(&mut self, io: u32, ok: bool) {

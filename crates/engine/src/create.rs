@@ -1,6 +1,6 @@
 //! Lays out a new volume.
 
-use crate::arena::{Arena, Pool};
+use crate::arena::Arena;
 use crate::format::Id;
 use crate::format::geometry::{Geometry, HEADERS_AT};
 use crate::format::header::CheckpointHeader;
@@ -89,15 +89,8 @@ impl<A: Arena> Creator<A> {
     }
 
     async fn block(&self, tier: Tier, offset: u64, fill: impl FnOnce(&mut [u8])) -> Result<(), OpenError> {
-        let buf = self.io.alloc(Pool::Meta, BLOCK_BYTES).ok_or_else(crate::open::no_memory)?;
-        self.io.with(|a| {
-            let bytes = a.bytes_mut(buf);
-            bytes.fill(0);
-            fill(bytes);
-        });
-        let result = self.io.write(tier, offset, buf).await;
-        self.io.free(buf);
-        result.map_err(|e| self.device_error(tier, offset, e.errno))
+        let written = self.io.write_block(tier, offset, fill).await;
+        written.map_err(|e| self.device_error(tier, offset, e.errno))
     }
 
     async fn flush(&self, tier: Tier) -> Result<(), OpenError> {

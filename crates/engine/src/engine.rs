@@ -3,9 +3,11 @@
 //! The loop of [`Machine::next_action`]: hand out what is queued; when the queue is empty, let each
 //! kind of operation take its next steps (`pump`), and hand out what that queued.
 
-use crate::action::{Action, DeviceError, Machine, Request, RequestError, RequestKind, Token};
+use crate::action::{
+    Action, BufList, Class, DeviceError, Machine, Request, RequestError, RequestKind, Token,
+};
 use crate::action::{MAX_PAYLOAD_BYTES, MAX_REQUESTS};
-use crate::arena::Arena;
+use crate::arena::{Arena, Buf};
 use crate::checkpoint::Checkpoint;
 use crate::commit::Commit;
 use crate::coverage::Stage;
@@ -206,6 +208,15 @@ impl<A: Arena> Engine<A> {
     /// Time never runs backwards for the engine.
     fn tick(&mut self, now: Nanos) {
         self.now = self.now.max(now);
+    }
+
+    /// A background write of metadata to the fast device.
+    pub(crate) fn write_metadata(&mut self, owner: Owner, offset: u64, buf: Buf) {
+        self.stats.device_written[0] += u64::from(buf.len);
+        let token = self.tokens.issue(owner);
+        let bufs = BufList::from_elem(buf, 1);
+        let class = Class::Background;
+        self.out.push_back(Action::Write { device: FAST, offset, bufs, fua: false, token, class });
     }
 
     pub(crate) fn fail_volume(&mut self, message: String) {

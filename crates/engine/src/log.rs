@@ -615,17 +615,7 @@ impl<A: Arena> Engine<A> {
             (segment.index, segment.pins) = (None, segment.pins + 1);
             self.index_bufs.push((place, buf));
             self.log.sealing += 1;
-            self.stats.device_written[0] += u64::from(buf.len);
-            let token = self.tokens.issue(Owner::Index(place));
-            let bufs = BufList::from_elem(buf, 1);
-            self.out.push_back(Action::Write {
-                device: FAST,
-                offset,
-                bufs,
-                fua: false,
-                token,
-                class: Class::Background,
-            });
+            self.write_metadata(Owner::Index(place), offset, buf);
         }
     }
 

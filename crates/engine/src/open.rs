@@ -1,6 +1,6 @@
 //! Opens a volume: recover, raise the generation, hand over to the engine.
 
-use crate::arena::{Arena, Pool};
+use crate::arena::Arena;
 use crate::checkpoint::Checkpoint;
 use crate::commit::Commit;
 use crate::coverage::Stage;
@@ -113,15 +113,8 @@ impl<A: Arena> Reader<A> {
         offset: u64,
         fill: impl FnOnce(&mut [u8]),
     ) -> Result<(), OpenError> {
-        let buf = self.io.alloc(Pool::Meta, BLOCK_BYTES).ok_or_else(no_memory)?;
-        self.io.with(|a| {
-            let bytes = a.bytes_mut(buf);
-            bytes.fill(0);
-            fill(bytes);
-        });
-        let result = self.io.write(tier, offset, buf).await;
-        self.io.free(buf);
-        result.map_err(|e| self.device_error(tier, offset, e.errno))
+        let written = self.io.write_block(tier, offset, fill).await;
+        written.map_err(|e| self.device_error(tier, offset, e.errno))
     }
 
     async fn flush(&self, tier: Tier) -> Result<(), OpenError> {

@@ -5,6 +5,7 @@
 
 use crate::action::{Request, RequestError, RequestId, RequestKind};
 use crate::arena::{Arena, Buf};
+use crate::bugs::{Bug, planted};
 use crate::coverage::Stage;
 use crate::engine::Engine;
 use crate::piece::{Piece, PieceKind};
@@ -133,7 +134,7 @@ impl<A: Arena> Engine<A> {
             let idle = kind == PieceKind::Discard && self.state.map.is_blank(chunk) && !self.locks.any(chunk);
             if idle {
                 // It reads zeros already, perhaps by a discard that is not durable yet.
-                self.requests[request].needs_commit = true;
+                self.requests[request].needs_commit |= !planted(Bug::BlankFuaAnsweredEarly);
             } else {
                 self.spawn(request, kind, chunk, from, to);
             }

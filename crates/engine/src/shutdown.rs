@@ -1,6 +1,5 @@
 //! An orderly end: answer what is in flight, commit, checkpoint, mark the volume as clean.
 
-use crate::action::{Action, BufList, Class};
 use crate::arena::{Arena, Buf, Pool};
 use crate::coverage::Stage;
 use crate::engine::{Engine, Owner};
@@ -103,16 +102,7 @@ impl<A: Arena> Engine<A> {
         let offset = if copy == 0 { 0 } else { self.state.geo.second_superblock_at(FAST) };
         self.superblock.encode(self.arena.bytes_mut(buf), offset);
         self.shutdown.buf = Some(buf);
-        let token = self.tokens.issue(Owner::Shutdown);
-        let bufs = BufList::from_elem(buf, 1);
-        self.out.push_back(Action::Write {
-            device: FAST,
-            offset,
-            bufs,
-            fua: false,
-            token,
-            class: Class::Background,
-        });
+        self.write_metadata(Owner::Shutdown, offset, buf);
     }
 
     pub(crate) fn shutdown_io_done(&mut self, _ok: bool) {

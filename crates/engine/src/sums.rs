@@ -1,6 +1,7 @@
 //! Checksums of the slow tier: recent ones in a list, the others in pages on the fast tier that are
 //! cached within a limit.
 
+use crate::bugs::{Bug, planted};
 use crate::format::geometry::Geometry;
 use crate::format::page::SUMS_PER_PAGE;
 use crate::hash::IndexMap;
@@ -92,6 +93,9 @@ impl Sums {
         // device only then: a page loaded in between must not lack it when `recent` forgets it.
         let first = u64::from(page) * SUMS_PER_PAGE;
         for (index, sum) in self.recent.range(first..first + SUMS_PER_PAGE) {
+            if planted(Bug::FoldedPageStale) {
+                break;
+            }
             sums[(index - first) as usize] = *sum;
         }
         let entry = Cached { page, used: true, sums };

@@ -16,6 +16,9 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
+/// ENOMEM: a buffer pool without room for one block.
+const NO_MEMORY: i32 = 12;
+
 struct Shared<A> {
     arena: Option<A>,
     out: VecDeque<Action>,
@@ -84,6 +87,24 @@ impl<A: Arena> TaskIo<A> {
             token,
             class: Class::Foreground,
         })
+    }
+
+    /// Writes a block of metadata: zeros, and what `fill` puts into them.
+    pub async fn write_block(
+        &self,
+        device: Tier,
+        offset: u64,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> Result<(), DeviceError> {
+        let buf = self.alloc(Pool::Meta, BLOCK_BYTES).ok_or(DeviceError { errno: NO_MEMORY })?;
+        self.with(|a| {
+            let bytes = a.bytes_mut(buf);
+            bytes.fill(0);
+            fill(bytes);
+        });
+        let result = self.write(device, offset, buf).await;
+        self.free(buf);
+        result
     }
 
     /// Flushes a device.
