@@ -6,6 +6,7 @@ use crate::volume::{self, Volume};
 use crate::{Outcome, inspect, say, size};
 use anyhow::{Context as _, bail};
 use bimetal_driver::{BlockFile, run_task};
+use bimetal_engine::format::geometry::Geometry;
 use bimetal_engine::options::CreateOptions;
 use std::path::{Path, PathBuf};
 
@@ -16,6 +17,8 @@ pub(crate) struct Plan {
     pub(crate) chunk: u64,
     pub(crate) landing: Option<u64>,
     pub(crate) force: bool,
+    /// Only what an earlier run left half made may be overwritten.
+    pub(crate) resumes: bool,
 }
 
 pub(crate) fn run(args: &CreateArgs) -> anyhow::Result<Outcome> {
@@ -25,6 +28,7 @@ pub(crate) fn run(args: &CreateArgs) -> anyhow::Result<Outcome> {
         chunk: args.chunk,
         landing: args.landing,
         force: args.force,
+        resumes: false,
     })?;
     say(&format!("created {}; serve it with `bimetal serve {}`", volume.file.display(), args.volume));
     Ok(Outcome::Good)
@@ -46,7 +50,20 @@ pub(crate) fn make(plan: &Plan) -> anyhow::Result<Volume> {
     let id = random_id()?;
     let mut volume = Volume { file: plan.file.clone(), id, devices, unfinished: true };
     let (mut driver, arena) = volume::driver(&volume.devices)?;
-    volume.save()?;
+    if plan.resumes && Volume::load(&plan.file).is_ok_and(|v| !v.unfinished) {
+        bail!("{} was made by another process meanwhile; run the command again", plan.file.display());
+    }
+    if !plan.force {
+        // Looked at again under the lock: somebody else may have been faster.
+        for path in &volume.devices {
+            if let Some(found) = inspect::contents(path)? {
+                bail!(
+                    "{} holds {found} by now; choose another, or overwrite it with --force",
+                    path.display()
+                );
+            }
+        }
+    }
     let options = CreateOptions {
         volume_id: id,
         chunk_bytes,
@@ -54,6 +71,9 @@ pub(crate) fn make(plan: &Plan) -> anyhow::Result<Volume> {
         area_bytes: None,
         created_unix_s: bimetal_driver::Clock::unix_s(driver.clock.now()),
     };
+    // What cannot be laid out is refused before anything is touched, an older volume file included.
+    Geometry::plan(&driver.device_infos(), &options)?;
+    volume.save()?;
     let task = bimetal_engine::create(arena, driver.device_infos(), options);
     if let Err(error) = run_task(&mut driver, task)? {
         // Nothing was made, so nothing is to be found under that name.

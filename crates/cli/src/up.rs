@@ -64,5 +64,6 @@ fn load_or_create(dir: &Path) -> anyhow::Result<Volume> {
         landing: None,
         // What an earlier run left half made is ours to overwrite.
         force: unfinished,
+        resumes: unfinished,
     })
 }

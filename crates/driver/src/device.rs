@@ -1,6 +1,9 @@
 //! Opening the files and block devices that hold a volume.
 
-use rustix::fs::{FlockOperation, Mode, OFlags, SeekFrom, flock, fstat, fstatfs, ftruncate, open, seek};
+use rustix::fs::{
+    Advice, FlockOperation, Mode, OFlags, SeekFrom, fadvise, fdatasync, flock, fstat, fstatfs, ftruncate,
+    open, seek,
+};
 use rustix::io::Errno;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
@@ -65,6 +68,11 @@ impl BlockFile {
             Err(error) => return Err(open_error(path, error)),
         };
         lock(path, &fd)?;
+        if !direct {
+            // After a failed write-back the cache holds what the disk does not; nothing read may come from it.
+            fdatasync(&fd).map_err(|e| system(path, "flush", e))?;
+            let _ = fadvise(&fd, 0, None, Advice::DontNeed);
+        }
         let size_bytes = size_of(path, &fd)?;
         /// `TMPFS_MAGIC`
         const TMPFS: i64 = 0x0102_1994;

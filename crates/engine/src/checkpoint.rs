@@ -12,7 +12,7 @@ use crate::engine::{Engine, Owner};
 use crate::flush::Waiter;
 use crate::format::geometry::{Geometry, HEADERS_AT};
 use crate::format::header::CheckpointHeader;
-use crate::format::page::{self, LIST_ENTRY_BYTES, PAGE_PAYLOAD, PageKind};
+use crate::format::page::{self, LIST_ENTRIES_PER_BLOCK, PAGE_PAYLOAD, PageKind};
 use crate::sumload::SumWaiter;
 use crate::units::*;
 use crate::zone::Place;
@@ -141,8 +141,6 @@ pub fn unpack_places(bytes: &[u8], pages: u32) -> Option<Vec<u8>> {
 pub fn places_blocks(geo: &Geometry) -> u32 {
     geo.pages().div_ceil(4).div_ceil(PAGE_PAYLOAD as u32)
 }
-
-const ENTRIES_PER_BLOCK: u32 = (PAGE_PAYLOAD / LIST_ENTRY_BYTES) as u32;
 
 impl<A: Arena> Engine<A> {
     pub(crate) fn pump_checkpoint(&mut self) {
@@ -348,7 +346,7 @@ impl<A: Arena> Engine<A> {
         let mut out = Vec::with_capacity(PAGE_PAYLOAD);
         let c = &mut self.checkpoint;
         let listed = self.state.sums.list(c.list_cursor).filter(|e| c.folded.binary_search(e).is_err());
-        for (index, sum) in listed.take(ENTRIES_PER_BLOCK as usize) {
+        for (index, sum) in listed.take(LIST_ENTRIES_PER_BLOCK as usize) {
             out.extend_from_slice(&index.to_le_bytes());
             out.extend_from_slice(&sum.to_le_bytes());
             c.list_cursor = index + 1;

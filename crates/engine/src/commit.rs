@@ -201,7 +201,8 @@ impl<A: Arena> Engine<A> {
     }
 
     pub(crate) fn commit_recorded(&mut self, seq: Seq) {
-        self.commit.first.get_or_insert(seq);
+        // After a failed append a record may come in an earlier group than before.
+        self.commit.first = Some(self.commit.first.map_or(seq, |first| first.min(seq)));
         self.commit.last = seq;
     }
 

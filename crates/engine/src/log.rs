@@ -166,6 +166,8 @@ struct Draft {
     parts: SmallVec<[Part; 4]>,
     sums: SmallVec<[u32; 32]>,
     own: SmallVec<[Buf; 1]>,
+    /// A job was refused for want of space in the segment.
+    full: bool,
 }
 
 impl<A: Arena> Engine<A> {
@@ -220,6 +222,7 @@ impl<A: Arena> Engine<A> {
             parts: SmallVec::new(),
             sums: SmallVec::new(),
             own: SmallVec::new(),
+            full: false,
         };
         let Some(header) = self.arena.alloc(Pool::Log, (GROUP_HEADER_BLOCKS + 1) * BLOCK_BYTES) else {
             return false;
@@ -227,7 +230,7 @@ impl<A: Arena> Engine<A> {
         // Whatever the records say must hold from here on, so the group takes its number first.
         self.log.next.0 += 1;
         self.fill_draft(&mut draft);
-        if draft.parts.is_empty() && self.advance_segment() {
+        if draft.parts.is_empty() && draft.full && self.advance_segment() {
             self.fill_draft(&mut draft);
         }
         if draft.parts.is_empty() {
@@ -277,6 +280,7 @@ impl<A: Arena> Engine<A> {
             take -= 1;
         }
         if take == 0 || draft.payload.len() + 3 > MAX_BUFS {
+            draft.full = true;
             return Some(Job::Land { piece, from, count });
         }
         let p = &self.pieces[piece];
@@ -297,6 +301,7 @@ impl<A: Arena> Engine<A> {
     fn draft_discard(&mut self, draft: &mut Draft, piece: u32) -> Option<Job> {
         let job = Job::Discard { piece };
         if !self.fits(draft.records.len() + wire::DISCARD_RECORD_BYTES, draft.payload_blocks) {
+            draft.full = true;
             return Some(job);
         }
         let p = &self.pieces[piece];
@@ -313,6 +318,7 @@ impl<A: Arena> Engine<A> {
         let mut at = from;
         if !self.fits(draft.records.len(), draft.payload_blocks) {
             // Even a group in which every record turns out to be needless takes a block.
+            draft.full = true;
             return Some(Job::Homes { of, from, to });
         }
         while at < to {
@@ -320,6 +326,7 @@ impl<A: Arena> Engine<A> {
                 let sums = if let Record::Home(r) = &record { r.sums.len() as u32 } else { 0 };
                 let bytes = wire::home_record_bytes(words, sums);
                 if !self.fits(draft.records.len() + bytes, draft.payload_blocks) {
+                    draft.full = true;
                     break;
                 }
                 record.encode(&mut draft.records, words);
@@ -342,10 +349,11 @@ impl<A: Arena> Engine<A> {
         }
         let bytes = draft.records.len() + wire::BAD_RECORD_BYTES;
         if !self.fits(bytes, draft.payload_blocks + 1) {
+            draft.full = true;
             return Some(job);
         }
         // Its one block of payload is only a place in the zone: nobody reads it.
-        let Some(buf) = self.arena.alloc(Pool::Background, BLOCK_BYTES) else { return Some(job) };
+        let Some(buf) = self.arena.alloc(Pool::Log, BLOCK_BYTES) else { return Some(job) };
         self.arena.zero(buf);
         Record::Bad { block, was }.encode(&mut draft.records, self.state.geo.mask_words());
         draft.sums.push(self.arena.crc32c(buf));
@@ -360,6 +368,10 @@ impl<A: Arena> Engine<A> {
     fn advance_segment(&mut self) -> bool {
         if !self.log.groups.iter().all(|g| g.place == self.log.place) {
             // One segment at a time is being left.
+            return false;
+        }
+        if self.log.cursor == 0 {
+            // Nothing was written to it yet: leaving it would break the chain on the device.
             return false;
         }
         let Some(next) = self.state.zone.take_free() else { return false };

@@ -536,7 +536,8 @@ impl<A: Arena> Engine<A> {
 
     pub(crate) fn batch_recorded(&mut self, batch: u32, seq: Seq) {
         let b = &mut self.mover.batches[batch];
-        b.first.get_or_insert(seq);
+        // After a failed append a record may come in an earlier group than before.
+        b.first = Some(b.first.map_or(seq, |first| first.min(seq)));
         b.last = seq;
     }
 

@@ -20,6 +20,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+/// Rounds of devices' answers before clients are looked at.
+const MAX_ROUNDS: u32 = 64;
 /// Clients at most; the next one waits to be accepted.
 pub const MAX_CLIENTS: usize = 64;
 /// A client that keeps a buffer this long while others wait for one is disconnected.
@@ -162,7 +164,11 @@ impl<V: Served> Server<V> {
         let (mut replies, mut events) = (Vec::new(), Vec::new());
         loop {
             self.driver.pump(&mut self.engine, |id, result| replies.push((id, result)));
-            while self.driver.ring.has_ready() {
+            // Where devices answer at once, background work could go on for long: clients come in between.
+            for _ in 0..MAX_ROUNDS {
+                if !self.driver.ring.has_ready() {
+                    break;
+                }
                 self.driver.harvest(&mut self.engine, |completion| events.push(completion));
                 self.driver.pump(&mut self.engine, |id, result| replies.push((id, result)));
             }

@@ -97,6 +97,7 @@ fn rounds(args: &KillArgs, seed: u64, dir: &Path) -> anyhow::Result<KillDoc> {
         chunk: 64 << 10,
         landing: Some(LANDING_BYTES),
         force: false,
+        resumes: false,
     })?;
     let mut workers: Vec<Worker> =
         (0..WORKERS).map(|place| Worker::new(place, WORKERS, rng.fork(place))).collect();

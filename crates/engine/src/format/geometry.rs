@@ -181,9 +181,8 @@ impl Geometry {
         self.sum_pages = sums.div_ceil(page::SUMS_PER_PAGE) as u32;
         let least = 1024.max(8 * self.blocks_per_chunk());
         self.list_entries = (sums / 16).clamp(u64::from(least), u64::from(MAX_LIST_ENTRIES)) as u32;
-        let root_bytes = u64::from(self.pages()).div_ceil(4)
-            + u64::from(self.list_entries) * page::LIST_ENTRY_BYTES as u64;
-        self.root_blocks = root_bytes.div_ceil(PAGE_PAYLOAD as u64) as u32 + 1;
+        let places = u64::from(self.pages()).div_ceil(4).div_ceil(PAGE_PAYLOAD as u64) as u32;
+        self.root_blocks = places + self.list_entries.div_ceil(page::LIST_ENTRIES_PER_BLOCK);
         self.roots_at = [FIXED_BLOCKS * BLOCK, (FIXED_BLOCKS + u64::from(self.root_blocks)) * BLOCK];
         self.map_at = self.roots_at[1] + u64::from(self.root_blocks) * BLOCK;
         self.sums_at = self.map_at + u64::from(self.map_pages) * 2 * BLOCK;

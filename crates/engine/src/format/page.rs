@@ -26,6 +26,9 @@ pub const SUMS_PER_PAGE: u64 = PAGE_PAYLOAD as u64 / 4;
 /// Bytes of an entry of the list of recent checksums: index (8), checksum (4).
 pub const LIST_ENTRY_BYTES: usize = 12;
 
+/// Entries of the list in a block of the root: whole ones only.
+pub const LIST_ENTRIES_PER_BLOCK: u32 = (PAGE_PAYLOAD / LIST_ENTRY_BYTES) as u32;
+
 /// Bytes of a map entry: home (6), copy (6), valid blocks.
 pub fn map_entry_bytes(mask_words: usize) -> usize {
     12 + 4 * mask_words
