@@ -72,8 +72,12 @@ impl<A: Arena> Reader<A> {
             walk.epoch = walk.epoch.max(s.epoch);
             walk.durable = walk.durable.max(s.durable);
             let next = self.segment(volume, state, next_place).await?;
-            if next.is_some_and(|n| n.ordinal > s.ordinal + 1 || n.checkpoint > header.number) {
+            let further_on = next.filter(|n| n.ordinal > s.ordinal + 1);
+            let next = next.filter(|n| n.ordinal == s.ordinal + 1);
+            end = self.walk_segment(&mut walk, state, place, next).await?;
+            if further_on.is_some_and(|n| n.epoch >= walk.epoch) {
                 // The log went on from here, and was cut behind here by a checkpoint that we do not see.
+                // One of an earlier epoch is what a crash left of a future that was lost.
                 let at = state.zone.offset(next_place, 0);
                 return Err(self.corrupt(
                     FAST,
@@ -81,8 +85,6 @@ impl<A: Arena> Reader<A> {
                     "the newest checkpoint header was durable and is not valid",
                 ));
             }
-            let next = next.filter(|n| n.ordinal == s.ordinal + 1);
-            end = self.walk_segment(&mut walk, state, place, next).await?;
             state.zone.get_mut(place).last = walk.last;
             // A successor of an epoch before the last group's was lost in a crash before this one.
             segment = next.filter(|n| n.epoch >= walk.epoch && n.first.0 == walk.last.0 + 1);
