@@ -1,7 +1,6 @@
 //! Reads a volume's state: superblocks, checkpoint, log. Writes nothing; opening and the check share it.
 
 use crate::arena::{Arena, Pool};
-use crate::bugs::{Bug, planted};
 use crate::checkpoint::{places_blocks, unpack_places};
 use crate::coverage::Stage;
 use crate::format::codec::Get;
@@ -253,9 +252,4 @@ impl<A: Arena> Reader<A> {
         }
         Ok(())
     }
-}
-
-/// Whether a planted bug accepts what the rules refuse.
-pub(crate) fn accepts(bug: Bug) -> bool {
-    planted(bug)
 }

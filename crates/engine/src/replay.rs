@@ -4,14 +4,14 @@
 //! it, it is corruption, and is reported.
 
 use crate::arena::{Arena, Buf, Pool};
-use crate::bugs::Bug;
+use crate::bugs::{Bug, planted};
 use crate::format::Id;
 use crate::format::codec::Get;
 use crate::format::header::CheckpointHeader;
 use crate::format::log::{GroupHeader, Index, Record, SegmentHeader};
 use crate::open::no_memory;
 use crate::options::OpenError;
-use crate::recovery::{Reader, accepts};
+use crate::recovery::Reader;
 use crate::state::State;
 use crate::units::*;
 use crate::zone::Place;
@@ -97,7 +97,7 @@ impl<A: Arena> Reader<A> {
             let at = state.zone.offset(tail, 0);
             return Err(self.corrupt(FAST, at, "the log segment that the checkpoint names is not valid"));
         }
-        if walk.last < walk.durable.min(Seq(u64::MAX)) {
+        if walk.last < walk.durable {
             let at = state.zone.offset(end.place, end.cursor.min(state.geo.area_blocks() - 1));
             let what = format!("log group {} was durable and is not valid", walk.last.0 + 1);
             return Err(self.corrupt(FAST, at, what));
@@ -209,7 +209,7 @@ impl<A: Arena> Reader<A> {
         for g in groups {
             let payload = g.header.offset + g.blocks - g.header.payload_blocks;
             let whole = g.header.seq <= walk.durable || self.payload_is_whole(state, &g, buf);
-            if !whole && !accepts(Bug::TornGroupAccepted) {
+            if !whole && !planted(Bug::TornGroupAccepted) {
                 break;
             }
             let records = self.io.with(|a| a.bytes(buf)[g.records.clone()].to_vec());
@@ -249,8 +249,8 @@ impl<A: Arena> Reader<A> {
                 let fits = offset + blocks <= state.geo.area_blocks() && header.offset == offset;
                 // The successor says where this segment ended, unless it is older than what is here.
                 let ended = next.is_some_and(|n| n.first.0 == seq && n.epoch >= header.epoch);
-                let in_order = header.seq.0 == seq || accepts(Bug::StaleGroupAccepted);
-                if !fits || ended || !in_order || stale && !accepts(Bug::StaleGroupAccepted) {
+                let in_order = header.seq.0 == seq || planted(Bug::StaleGroupAccepted);
+                if !fits || ended || !in_order || stale && !planted(Bug::StaleGroupAccepted) {
                     break;
                 }
                 let start = records.as_ptr() as usize - bytes.as_ptr() as usize;
@@ -303,7 +303,7 @@ impl<A: Arena> Reader<A> {
                 GroupHeader::decode(&a.bytes(buf)[at..], walk.volume).map(|(h, _, _)| h)
             });
             let later = group.filter(|h| h.ordinal == ordinal && h.epoch >= walk.epoch && h.offset == offset);
-            if later.is_some_and(|h| h.durable > walk.last) && !accepts(Bug::TornGroupAccepted) {
+            if later.is_some_and(|h| h.durable > walk.last) && !planted(Bug::TornGroupAccepted) {
                 let at = state.zone.offset(place, cursor);
                 return Err(self.corrupt(
                     FAST,
