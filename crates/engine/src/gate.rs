@@ -103,8 +103,12 @@ impl<A: Arena> Engine<A> {
         leaving.chain([&mut self.commit.discards_upto, &mut self.checkpoint.log_upto])
     }
 
-    /// Frees what may be freed by now.
+    /// Frees what may be freed by now. A volume that failed gives nothing away: records that are durable
+    /// may say more than it applied, and recovery will believe them.
     pub(crate) fn release_slots(&mut self) {
+        if self.read_only {
+            return;
+        }
         let early = planted(Bug::FreedBeforeDurable);
         let proof = Durable { upto: if early { Seq(u64::MAX) } else { self.log.durable } };
         for _ in 0..self.gate.leaving.len().min(RELEASES_PER_CALL) {

@@ -608,9 +608,7 @@ impl<A: Arena> Engine<A> {
                 None => false,
             };
             moved_any |= moved;
-            // A volume that failed reuses nothing, whatever its records say.
-            let keep = moved || self.read_only;
-            self.let_go(item, keep);
+            self.let_go(item, moved);
         }
         self.mover.barren = if moved_any { 0 } else { self.mover.barren + u32::from(b.io_failed) };
         let took = self.now.since(b.started);

@@ -328,7 +328,7 @@ impl<'a> Run<'a> {
         self.unverified.fill(false);
         self.world.services = life.services.to_vec();
         self.world.rates = life.rates;
-        let stopped = self.work(&mut engine, life)?;
+        let stopped = self.work(&mut engine, life).inspect_err(|_| self.keep_events(&mut engine))?;
         self.end_life(engine, life, stopped)?;
         if life.check && !self.errors_ever && !self.damaged {
             self.check()?;
@@ -637,10 +637,12 @@ impl<'a> Run<'a> {
             Stretch::Crashed => return Err("the last opening: it crashed without a fuse".into()),
         };
         self.opened(&engine)?;
-        self.verify(&mut engine, true)?;
-        let mut client = Client::new(&[], 1);
-        self.stop(&mut engine, &mut client)?;
+        let stopped = self.verify(&mut engine, true).and_then(|()| {
+            let mut client = Client::new(&[], 1);
+            self.stop(&mut engine, &mut client)
+        });
         self.keep_events(&mut engine);
+        stopped?;
         drop(engine);
         self.world.die(Death::Kill);
         if self.errors_ever || self.damaged { Ok(()) } else { self.check() }

@@ -1,0 +1,225 @@
+//! A volume on simulated devices, led step by step: for tests that tell one story.
+#![allow(dead_code, reason = "each test file compiles this module and uses a part of it")]
+
+use bimetal_engine::action::{Machine, Request, RequestError, RequestId, RequestKind};
+use bimetal_engine::arena::{Arena, Buf, Pool};
+use bimetal_engine::coverage::Stage;
+use bimetal_engine::options::{CreateOptions, DeviceInfo, OpenError, OpenOptions, Tuning};
+use bimetal_engine::units::Nanos;
+use bimetal_engine::{Engine, Task};
+use bimetal_sim::arena::{ArenaMemory, ArenaSizes, SimArena};
+use bimetal_sim::disk::Disk;
+use bimetal_sim::world::{Death, FaultRates, Flow, World};
+
+/// Bytes in a block and in a chunk of these volumes.
+pub const BLOCK: u64 = 4096;
+pub const CHUNK: u64 = 64 << 10;
+const VOLUME: [u8; 16] = *b"a volume's story";
+/// A story that needs more steps than this is stuck.
+const PATIENCE: u32 = 100_000;
+
+/// A volume, its devices, and what is under way.
+pub struct Story {
+    pub world: World,
+    pub tuning: Tuning,
+    engine: Option<Engine<SimArena>>,
+    memory: ArenaMemory,
+    answers: Vec<(RequestId, Result<(), RequestError>)>,
+}
+
+/// A request under way.
+pub struct Asked {
+    id: RequestId,
+    buf: Option<Buf>,
+}
+
+impl Story {
+    /// Makes a volume of these many chunks on each device, and opens it. Nothing moves by heat.
+    pub fn begin(fast_chunks: u64, slow_chunks: u64) -> Story {
+        let tuning = Tuning {
+            promote_touches: 1_000_000,
+            idle_after_ns: 10 * Nanos::MS,
+            small_write_bytes: 0,
+            ..Tuning::default()
+        };
+        let disks = vec![Disk::new(fast_chunks * CHUNK, 1), Disk::new(slow_chunks * CHUNK, 2)];
+        let mut story = Story {
+            world: World::new(disks, 7),
+            tuning,
+            engine: None,
+            memory: ArenaMemory::default(),
+            answers: Vec::new(),
+        };
+        let options = CreateOptions {
+            volume_id: VOLUME,
+            chunk_bytes: CHUNK as u32,
+            landing_bytes: Some(12 * CHUNK),
+            area_bytes: Some(2 * CHUNK as u32),
+            created_unix_s: 0,
+        };
+        let (arena, devices) = (story.arena(), story.devices());
+        story.task(bimetal_engine::create(arena, devices, options)).expect("the volume is made");
+        story.open().expect("the volume opens");
+        story
+    }
+
+    fn arena(&self) -> SimArena {
+        self.memory.arena(ArenaSizes::default(), false)
+    }
+
+    fn devices(&self) -> Vec<DeviceInfo> {
+        let device =
+            |(disk, name): (&Disk, &str)| DeviceInfo { name: name.into(), size_bytes: disk.size_bytes() };
+        self.world.disks.iter().zip(["fast", "slow"]).map(device).collect()
+    }
+
+    fn options(&self) -> OpenOptions {
+        OpenOptions { volume_id: Some(VOLUME), tuning: self.tuning.clone() }
+    }
+
+    fn task<T>(&mut self, mut task: Task<SimArena, T>) -> T {
+        for _ in 0..PATIENCE {
+            assert!(self.world.pump(&mut task).expect("a legal action") == Flow::Quiet);
+            if let Some(result) = task.take_result() {
+                return result;
+            }
+            self.world.advance(&mut task, Nanos(u64::MAX)).expect("a legal action");
+        }
+        panic!("the task is stuck");
+    }
+
+    /// Opens the volume after a death.
+    pub fn open(&mut self) -> Result<(), OpenError> {
+        let (arena, devices, options) = (self.arena(), self.devices(), self.options());
+        self.engine = Some(self.task(bimetal_engine::open(arena, devices, options))?);
+        Ok(())
+    }
+
+    /// The offline check's findings.
+    pub fn check(&mut self) -> Result<Vec<String>, OpenError> {
+        let (arena, devices, options) = (self.arena(), self.devices(), self.options());
+        let report = self.task(bimetal_engine::check(arena, devices, options))?;
+        Ok(report.findings.into_iter().map(|f| f.what).collect())
+    }
+
+    /// The machine dies here.
+    pub fn die(&mut self, death: Death) {
+        self.engine = None;
+        self.answers.clear();
+        self.world.rates = FaultRates::default();
+        self.world.die(death);
+    }
+
+    pub fn engine(&mut self) -> &mut Engine<SimArena> {
+        self.engine.as_mut().expect("the volume is open")
+    }
+
+    /// Hands in a request.
+    pub fn ask(&mut self, kind: RequestKind, offset: u64, len: u64, fill: u8) -> Asked {
+        let (id, now) = (self.world.request_id(), self.world.now());
+        let engine = self.engine.as_mut().expect("the volume is open");
+        let payload = matches!(kind, RequestKind::Read | RequestKind::Write { .. });
+        let buf = payload.then(|| {
+            engine.with_arena(|a| {
+                let buf = a.alloc(Pool::Client, len as u32).expect("the client's pool has room");
+                a.payload_mut(buf).fill(fill);
+                buf
+            })
+        });
+        engine.on_request(now, Request { id, kind, offset, len, buf });
+        Asked { id, buf }
+    }
+
+    /// One event. False: nothing will ever happen again by itself.
+    pub fn step(&mut self) -> bool {
+        let engine = self.engine.as_mut().expect("the volume is open");
+        self.world.pump(engine).expect("a legal action");
+        let more = self.world.next_event(engine).is_some();
+        if more {
+            self.world.advance(engine, Nanos(u64::MAX)).expect("a legal action");
+            self.world.pump(engine).expect("a legal action");
+        }
+        self.answers.append(&mut self.world.replies);
+        more
+    }
+
+    /// Goes on until the request is answered; what was read, if it was a read.
+    pub fn answer(&mut self, asked: Asked) -> Result<Vec<u8>, RequestError> {
+        for _ in 0..PATIENCE {
+            if let Some(i) = self.answers.iter().position(|(id, _)| *id == asked.id) {
+                let (_, result) = self.answers.swap_remove(i);
+                let engine = self.engine();
+                let bytes = asked.buf.map(|buf| {
+                    engine.with_arena(|a| {
+                        let bytes = a.payload(buf).to_vec();
+                        a.free(buf);
+                        bytes
+                    })
+                });
+                return result.map(|()| bytes.unwrap_or_default());
+            }
+            self.step();
+        }
+        panic!("no answer");
+    }
+
+    pub fn write(&mut self, offset: u64, len: u64, fill: u8) {
+        let asked = self.ask(RequestKind::Write { fua: false }, offset, len, fill);
+        self.answer(asked).expect("a write succeeds");
+    }
+
+    pub fn flush(&mut self) {
+        let asked = self.ask(RequestKind::Flush, 0, 0, 0);
+        self.answer(asked).expect("a flush succeeds");
+    }
+
+    pub fn read(&mut self, offset: u64, len: u64) -> Result<Vec<u8>, RequestError> {
+        let asked = self.ask(RequestKind::Read, offset, len, 0xee);
+        self.answer(asked)
+    }
+
+    /// Stops in order.
+    pub fn stop(&mut self) {
+        let now = self.world.now();
+        self.engine().begin_shutdown(now);
+        for _ in 0..PATIENCE {
+            self.step();
+            if self.engine().is_stopped() {
+                self.engine = None;
+                return self.world.die(Death::Kill);
+            }
+        }
+        panic!("it does not stop");
+    }
+
+    /// Goes on until an operation is in this stage.
+    pub fn until_stage(&mut self, stage: Stage) {
+        for _ in 0..PATIENCE {
+            let mut found = false;
+            self.engine().stages_in_flight(&mut |s| found |= s == stage);
+            if found {
+                return;
+            }
+            self.step();
+        }
+        panic!("{stage:?} is never reached");
+    }
+
+    /// Lets this much time pass.
+    pub fn wait(&mut self, ns: u64) {
+        let end = self.world.now().after(ns);
+        while self.world.now() < end {
+            let engine = self.engine.as_mut().expect("the volume is open");
+            self.world.pump(engine).expect("a legal action");
+            self.world.advance(engine, end).expect("a legal action");
+        }
+        self.answers.append(&mut self.world.replies);
+    }
+
+    /// Whether a read of the block is answered by the slow device.
+    pub fn is_slow(&mut self, offset: u64) -> bool {
+        let before = self.engine().status().tiers[1].read_bytes;
+        self.read(offset, BLOCK).expect("it can be read");
+        self.engine().status().tiers[1].read_bytes > before
+    }
+}
