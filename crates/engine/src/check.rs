@@ -29,7 +29,7 @@ pub fn check<A: Arena + 'static>(
             });
         }
         let names: Vec<String> = devices.iter().map(|d| d.name.clone()).collect();
-        let reader = Reader { io, devices };
+        let reader = Reader::new(io, devices);
         match reader.recover(&options, true).await {
             Ok(recovered) => Checker { reader, recovered, report: CheckReport::default() }.run().await,
             // Damage to metadata is what a check is for: it is a finding, not a failure to run.
@@ -51,6 +51,9 @@ struct Checker<A> {
 
 impl<A: Arena> Checker<A> {
     async fn run(mut self) -> Result<CheckReport, OpenError> {
+        for (tier, at) in self.reader.unreadable.take() {
+            self.find(tier, at, "metadata that is kept elsewhere too cannot be read here");
+        }
         self.slots();
         self.landed().await?;
         for chunk in (0..self.state().map.chunks()).map(Chunk) {
@@ -145,10 +148,12 @@ impl<A: Arena> Checker<A> {
             };
             let at = self.state().geo.page_at(number, place);
             let volume = self.recovered.superblocks[0].volume;
+            let checkpoint = self.recovered.header.number;
             let payload = self
                 .reader
                 .blocks(FAST, at, 1, |b| {
-                    page::decode(b, PageKind::Sums, &volume, u64::from(number), None).map(<[u8]>::to_vec)
+                    page::decode(b, PageKind::Sums, &volume, u64::from(number), 0..=checkpoint)
+                        .map(<[u8]>::to_vec)
                 })
                 .await?;
             match payload {

@@ -14,6 +14,7 @@ mod checkpoint;
 mod commit;
 pub mod coverage;
 mod create;
+mod draft;
 mod engine;
 mod flush;
 pub mod format;

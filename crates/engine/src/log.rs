@@ -3,11 +3,12 @@
 //! While groups are in flight new jobs gather; that is the group commit. Groups are applied in
 //! order, whatever order the device completes them in.
 
-use crate::action::{Action, BufList, Class, MAX_BUFS, RequestError};
+use crate::action::{Action, BufList, Class, RequestError};
 use crate::arena::{Arena, Buf, Pool};
 use crate::coverage::Stage;
+use crate::draft::{Draft, GROUP_HEADER_BLOCKS};
 use crate::engine::{Engine, Owner};
-use crate::format::log::{self as wire, GroupHeader, Index, Record, SegmentHeader};
+use crate::format::log::{self as wire, GroupHeader, Index, SegmentHeader};
 use crate::units::*;
 use crate::zone::Place;
 use smallvec::SmallVec;
@@ -60,10 +61,10 @@ pub enum Job {
 }
 
 /// A job, or part of one, in a group.
-struct Part {
-    job: Job,
+pub struct Part {
+    pub(crate) job: Job,
     /// First payload block behind the group's header.
-    payload: u32,
+    pub(crate) payload: u32,
 }
 
 struct Group {
@@ -90,8 +91,8 @@ pub struct Log {
     /// Jobs of clients: admitted while there is space beside the reserve.
     pub client: VecDeque<Job>,
     groups: VecDeque<Group>,
-    place: Place,
-    cursor: u32,
+    pub(crate) place: Place,
+    pub(crate) cursor: u32,
     next: Seq,
     /// Every group up to here is complete and applied.
     pub applied: Seq,
@@ -109,10 +110,6 @@ pub struct Log {
     retry_after: bool,
 }
 
-/// Payload blocks in a group at most.
-const GROUP_PAYLOAD_BLOCKS: u32 = 128;
-/// Header blocks in a group at most: records of a batch of moves.
-const GROUP_HEADER_BLOCKS: u32 = 4;
 /// Segments that client data leaves free for records of commits and moves.
 const RESERVE_SEGMENTS: u32 = 2;
 /// Appends that fail in a row before the volume goes read-only.
@@ -158,18 +155,6 @@ impl Log {
     }
 }
 
-/// A group being put together.
-struct Draft {
-    records: Vec<u8>,
-    payload: BufList,
-    payload_blocks: u32,
-    parts: SmallVec<[Part; 4]>,
-    sums: SmallVec<[u32; 32]>,
-    own: SmallVec<[Buf; 1]>,
-    /// A job was refused for want of space in the segment.
-    full: bool,
-}
-
 impl<A: Arena> Engine<A> {
     /// Says at the head of the log that the newest copy of a landed block is lost.
     pub(crate) fn record_loss(&mut self, block: Block, z: crate::landed::ZoneBlock) {
@@ -204,26 +189,8 @@ impl<A: Arena> Engine<A> {
             && (!self.log.internal.is_empty() || !self.log.client.is_empty() && self.clients_may_land())
     }
 
-    /// Free blocks for a group with these records and payload, the segment's index allowed for.
-    fn fits(&self, record_bytes: usize, payload_blocks: u32) -> bool {
-        let index = self.state.zone.get(self.log.place).index.as_ref().map_or(0, |i| i.entries.len());
-        let header = wire::group_header_blocks(record_bytes);
-        let index = Index::blocks(index + wire::INDEX_ENTRY_BYTES + record_bytes);
-        let cursor = self.log.cursor.max(1);
-        header <= GROUP_HEADER_BLOCKS
-            && cursor + header + payload_blocks + index <= self.state.geo.area_blocks()
-    }
-
     fn form_group(&mut self) -> bool {
-        let mut draft = Draft {
-            records: Vec::new(),
-            payload: SmallVec::new(),
-            payload_blocks: 0,
-            parts: SmallVec::new(),
-            sums: SmallVec::new(),
-            own: SmallVec::new(),
-            full: false,
-        };
+        let mut draft = Draft::default();
         let Some(header) = self.arena.alloc(Pool::Log, (GROUP_HEADER_BLOCKS + 1) * BLOCK_BYTES) else {
             return false;
         };
@@ -256,112 +223,6 @@ impl<A: Arena> Engine<A> {
                 break;
             }
         }
-    }
-
-    /// Adds as much of a job as fits; gives back what did not.
-    fn draft_job(&mut self, draft: &mut Draft, job: Job) -> Option<Job> {
-        match job {
-            Job::Land { piece, from, count } => self.draft_land(draft, piece, from, count),
-            Job::Discard { piece } => self.draft_discard(draft, piece),
-            Job::Homes { of, from, to } => self.draft_homes(draft, of, from, to),
-            Job::Bad { block, was } => self.draft_bad(draft, block, was),
-            Job::Fence => {
-                self.lift_fence(self.log.appended());
-                None
-            }
-        }
-    }
-
-    fn draft_land(&mut self, draft: &mut Draft, piece: u32, from: u32, count: u32) -> Option<Job> {
-        let mut take = count.min(GROUP_PAYLOAD_BLOCKS - draft.payload_blocks.min(GROUP_PAYLOAD_BLOCKS));
-        while take > 0
-            && !self.fits(draft.records.len() + wire::data_record_bytes(take), draft.payload_blocks + take)
-        {
-            take -= 1;
-        }
-        if take == 0 || draft.payload.len() + 3 > MAX_BUFS {
-            draft.full = true;
-            return Some(Job::Land { piece, from, count });
-        }
-        let p = &self.pieces[piece];
-        let buf = p.buf.expect("a landing piece has its buffer");
-        let buf = buf.slice(from * BLOCK_BYTES, take * BLOCK_BYTES);
-        let block = self.state.map.join(p.chunk, p.first + from);
-        let sums: SmallVec<[u32; 32]> =
-            (0..take).map(|i| self.arena.crc32c(buf.slice(i * BLOCK_BYTES, BLOCK_BYTES))).collect();
-        wire::put_data(&mut draft.records, block, &sums);
-        draft.sums.extend_from_slice(&sums);
-        let job = Job::Land { piece, from, count: take };
-        draft.parts.push(Part { job, payload: draft.payload_blocks });
-        draft.payload.push(buf);
-        draft.payload_blocks += take;
-        (take < count).then_some(Job::Land { piece, from: from + take, count: count - take })
-    }
-
-    fn draft_discard(&mut self, draft: &mut Draft, piece: u32) -> Option<Job> {
-        let job = Job::Discard { piece };
-        if !self.fits(draft.records.len() + wire::DISCARD_RECORD_BYTES, draft.payload_blocks) {
-            draft.full = true;
-            return Some(job);
-        }
-        let p = &self.pieces[piece];
-        let (chunk, first, count) = (p.chunk, p.first, p.count);
-        let block = self.state.map.join(chunk, first);
-        Record::Discard { block, count }.encode(&mut draft.records, self.state.geo.mask_words());
-        draft.parts.push(Part { job, payload: draft.payload_blocks });
-        self.apply_discard(chunk, first, count);
-        None
-    }
-
-    fn draft_homes(&mut self, draft: &mut Draft, of: Homes, from: u32, to: u32) -> Option<Job> {
-        let words = self.state.geo.mask_words();
-        let mut at = from;
-        if !self.fits(draft.records.len(), draft.payload_blocks) {
-            // Even a group in which every record turns out to be needless takes a block.
-            draft.full = true;
-            return Some(Job::Homes { of, from, to });
-        }
-        while at < to {
-            if let Some(record) = self.home_record(of, at) {
-                let sums = if let Record::Home(r) = &record { r.sums.len() as u32 } else { 0 };
-                let bytes = wire::home_record_bytes(words, sums);
-                if !self.fits(draft.records.len() + bytes, draft.payload_blocks) {
-                    draft.full = true;
-                    break;
-                }
-                record.encode(&mut draft.records, words);
-                self.home_recorded(of, self.log.appended());
-            }
-            at += 1;
-        }
-        if at > from {
-            let job = Job::Homes { of, from, to: at };
-            draft.parts.push(Part { job, payload: draft.payload_blocks });
-        }
-        (at < to).then_some(Job::Homes { of, from: at, to })
-    }
-
-    fn draft_bad(&mut self, draft: &mut Draft, block: Block, was: LogPos) -> Option<Job> {
-        let job = Job::Bad { block, was };
-        if self.state.landed_at(block) != Some(was) {
-            self.log.losses -= 1;
-            return None;
-        }
-        let bytes = draft.records.len() + wire::BAD_RECORD_BYTES;
-        if !self.fits(bytes, draft.payload_blocks + 1) {
-            draft.full = true;
-            return Some(job);
-        }
-        // Its one block of payload is only a place in the zone: nobody reads it.
-        let Some(buf) = self.arena.alloc(Pool::Log, BLOCK_BYTES) else { return Some(job) };
-        self.arena.zero(buf);
-        Record::Bad { block, was }.encode(&mut draft.records, self.state.geo.mask_words());
-        draft.sums.push(self.arena.crc32c(buf));
-        draft.own.push(buf);
-        draft.parts.push(Part { job, payload: draft.payload_blocks });
-        draft.payload.push(buf);
-        draft.payload_blocks += 1;
-        None
     }
 
     /// Begins the successor of the current segment. False when no segment can be named as the next one.

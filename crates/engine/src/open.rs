@@ -6,12 +6,13 @@ use crate::commit::Commit;
 use crate::coverage::Stage;
 use crate::engine::{Engine, Tokens, Wanted, new_slabs};
 use crate::flush::Flusher;
+use crate::format::geometry::HEADERS_AT;
 use crate::format::superblock::{OpenState, Superblock};
 use crate::gate::Gate;
 use crate::locks::Locks;
 use crate::log::Log;
 use crate::moves::Mover;
-use crate::options::{DeviceInfo, OpenError, OpenOptions};
+use crate::options::{DeviceInfo, Event, OpenError, OpenOptions};
 use crate::pending::Pending;
 use crate::plan::Planner;
 use crate::policy::FirstPolicy;
@@ -40,7 +41,7 @@ pub fn open<A: Arena + 'static>(
                 what: format!("a volume has two devices, {} were given", devices.len()),
             });
         }
-        let reader = Reader { io, devices };
+        let reader = Reader::new(io, devices);
         let mut recovered = reader.recover(&options, true).await?;
         let slots = used_slots(&recovered.state).map_err(|home| {
             let at = recovered.state.geo.slot_at(home);
@@ -48,6 +49,7 @@ pub fn open<A: Arena + 'static>(
         })?;
         reader.io.stage(Stage::OpenRaise);
         reader.erase_end(&recovered.state, &recovered.log).await?;
+        reader.erase_lost_header().await?;
         reader.raise(&mut recovered.superblocks).await?;
         Ok(engine(&reader, recovered, slots, options))
     })
@@ -81,6 +83,18 @@ impl<A: Arena> Reader<A> {
         let offset = state.zone.offset(end.place, end.cursor);
         self.write_block(FAST, offset, |_| {}).await?;
         self.flush(FAST).await
+    }
+
+    /// Erases a checkpoint header that could not be read: were it to come back, it would name pages that
+    /// the next checkpoint overwrites.
+    async fn erase_lost_header(&self) -> Result<(), OpenError> {
+        for at in [HEADERS_AT, HEADERS_AT + u64::from(BLOCK_BYTES)] {
+            if self.unreadable.borrow().contains(&(FAST, at)) {
+                self.write_block(FAST, at, |_| {}).await?;
+                self.flush(FAST).await?;
+            }
+        }
+        Ok(())
     }
 
     /// Raises the generation on both devices, the fast one first, which says so until both have it.
@@ -137,6 +151,12 @@ fn engine<A: Arena>(
     let policy = FirstPolicy::new(state.geo.chunks, state.geo.slots(FAST), &tuning);
     let (requests, pieces) = new_slabs();
     let now = reader.io.now();
+    let events = reader.unreadable.take().into_iter().map(|(tier, at)| Event {
+        message: format!(
+            "{}: the metadata at byte {at} cannot be read; it is kept elsewhere too",
+            reader.devices[usize::from(tier.0)].name
+        ),
+    });
     Engine {
         arena: reader.io.take_arena(),
         now,
@@ -166,7 +186,7 @@ fn engine<A: Arena>(
         shutdown: Shutdown::default(),
         wanted: Wanted::default(),
         stats: Stats::default(),
-        events: VecDeque::new(),
+        events: events.collect(),
         read_only: false,
         unshown_lost: false,
         last_client: now,

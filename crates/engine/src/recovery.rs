@@ -1,6 +1,6 @@
 //! Reads a volume's state: superblocks, checkpoint, log. Writes nothing; opening and the check share it.
 
-use crate::arena::{Arena, Pool};
+use crate::arena::{Arena, Buf, Pool};
 use crate::checkpoint::{places_blocks, unpack_places};
 use crate::coverage::Stage;
 use crate::format::codec::Get;
@@ -14,8 +14,11 @@ use crate::options::{DeviceInfo, OpenError, OpenOptions};
 use crate::state::State;
 use crate::task::TaskIo;
 use crate::units::*;
+use std::cell::RefCell;
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
+/// EIO.
+const EIO: i32 = 5;
 /// Blocks read in one go.
 const READ_BLOCKS: u32 = 16;
 
@@ -23,6 +26,18 @@ const READ_BLOCKS: u32 = 16;
 pub struct Reader<A> {
     pub(crate) io: TaskIo<A>,
     pub(crate) devices: Vec<DeviceInfo>,
+    /// Blocks of metadata that could not be read, and were done without.
+    pub(crate) unreadable: RefCell<Vec<(Tier, u64)>>,
+}
+
+/// Blocks in a buffer that the device could not read; they are zeroed.
+pub struct Unreadable(Vec<u32>);
+
+impl Unreadable {
+    /// Whether any of these blocks is among them.
+    pub fn any(&self, blocks: std::ops::Range<u32>) -> bool {
+        self.0.iter().any(|b| blocks.contains(b))
+    }
 }
 
 /// What was read.
@@ -40,6 +55,11 @@ pub struct Recovered {
 }
 
 impl<A: Arena> Reader<A> {
+    /// A reader of these devices, in tier order.
+    pub fn new(io: TaskIo<A>, devices: Vec<DeviceInfo>) -> Reader<A> {
+        Reader { io, devices, unreadable: RefCell::default() }
+    }
+
     /// Flushes, so that nothing read can vanish; then reads all there is.
     pub async fn recover(&self, options: &OpenOptions, flush: bool) -> Result<Recovered, OpenError> {
         if flush {
@@ -56,7 +76,7 @@ impl<A: Arena> Reader<A> {
         let volume = superblocks[0].volume;
         let header = self.header(&volume).await?;
         let places = self.root(&volume, &header, &mut state).await?;
-        self.map(&volume, &places, &mut state).await?;
+        self.map(&volume, &header, &places, &mut state).await?;
         self.io.stage(Stage::OpenReplay);
         let log = self.replay(&volume, &header, &mut state).await?;
         // A move in flight keeps the home of a chunk that was discarded meanwhile.
@@ -91,6 +111,46 @@ impl<A: Arena> Reader<A> {
         let result = read.map(|()| self.io.with(|a| f(a.bytes(buf))));
         self.io.free(buf);
         result.map_err(|e| self.device_error(tier, offset, e.errno))
+    }
+
+    /// Reads a block of metadata of which there is another copy, or another way to know: none when the
+    /// device cannot read it.
+    pub(crate) async fn spare_block<R>(
+        &self,
+        tier: Tier,
+        offset: u64,
+        f: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Option<R>, OpenError> {
+        match self.blocks(tier, offset, 1, f).await {
+            Err(OpenError::Device { .. }) => {
+                self.unreadable.borrow_mut().push((tier, offset));
+                Ok(None)
+            }
+            other => other.map(Some),
+        }
+    }
+
+    /// Fills a buffer; where the device cannot, block by block, so that one bad sector costs one block.
+    pub(crate) async fn read_around(
+        &self,
+        tier: Tier,
+        offset: u64,
+        buf: Buf,
+    ) -> Result<Unreadable, OpenError> {
+        let Err(error) = self.io.read(tier, offset, buf).await else { return Ok(Unreadable(Vec::new())) };
+        let mut bad = Vec::new();
+        let count = buf.len / BLOCK_BYTES;
+        for i in 0..count {
+            let block = buf.slice(i * BLOCK_BYTES, BLOCK_BYTES);
+            if self.io.read(tier, offset + u64::from(i) * BLOCK, block).await.is_err() {
+                self.io.with(|a| a.zero(block));
+                bad.push(i);
+            }
+        }
+        if bad.len() as u32 == count {
+            return Err(self.device_error(tier, offset, error.errno));
+        }
+        Ok(Unreadable(bad))
     }
 
     async fn superblocks(&self, expected: Option<Id>) -> Result<[Superblock; 2], OpenError> {
@@ -133,7 +193,9 @@ impl<A: Arena> Reader<A> {
         if size < 64 * BLOCK {
             return Err(OpenError::NotOurs { device });
         }
-        let first = self.blocks(tier, 0, 1, |b| Superblock::decode(b, 0)).await?;
+        let first = self.spare_block(tier, 0, |b| Superblock::decode(b, 0)).await?;
+        let lost = first.is_none();
+        let first = first.unwrap_or(Found::Nothing);
         let second_at = match &first {
             Found::Valid(s) => {
                 s.geometry.device_bytes.get(usize::from(s.tier.0)).map_or(0, |b| b.saturating_sub(BLOCK))
@@ -142,7 +204,8 @@ impl<A: Arena> Reader<A> {
         };
         // On a device that shrank the second one is gone; the first says so.
         let second = if second_at + BLOCK <= size {
-            self.blocks(tier, second_at, 1, |b| Superblock::decode(b, second_at)).await?
+            let decoded = self.spare_block(tier, second_at, |b| Superblock::decode(b, second_at)).await?;
+            decoded.unwrap_or(Found::Nothing)
         } else {
             Found::Nothing
         };
@@ -152,17 +215,19 @@ impl<A: Arena> Reader<A> {
                 Err(OpenError::NewerFormat { device, found, known: FORMAT })
             }
             (Found::Valid(s), Found::Nothing) | (Found::Nothing, Found::Valid(s)) => Ok(*s),
+            (Found::Nothing, Found::Nothing) if lost => Err(self.device_error(tier, 0, EIO)),
             (Found::Nothing, Found::Nothing) => Err(OpenError::NotOurs { device }),
         }
     }
 
+    /// The newest checkpoint. One that cannot be read may have been newer: pages and log groups written
+    /// since then say so, and are refused.
     async fn header(&self, volume: &Id) -> Result<CheckpointHeader, OpenError> {
         let mut newest: Option<CheckpointHeader> = None;
         for place in 0..2 {
-            let found = self
-                .blocks(FAST, HEADERS_AT + place * BLOCK, 1, |b| CheckpointHeader::decode(b, volume, place))
-                .await?;
-            if let Some(header) = found
+            let at = HEADERS_AT + place * BLOCK;
+            let found = self.spare_block(FAST, at, |b| CheckpointHeader::decode(b, volume, place)).await?;
+            if let Some(header) = found.flatten()
                 && newest.as_ref().is_none_or(|n| n.number < header.number)
             {
                 newest = Some(header);
@@ -194,7 +259,7 @@ impl<A: Arena> Reader<A> {
             let offset = at + u64::from(block) * BLOCK;
             let bytes = self
                 .blocks(FAST, offset, 1, |b| {
-                    page::decode(b, PageKind::Root, volume, u64::from(block), Some(header.number))
+                    page::decode(b, PageKind::Root, volume, u64::from(block), header.number..=header.number)
                         .map(<[u8]>::to_vec)
                 })
                 .await?
@@ -216,7 +281,13 @@ impl<A: Arena> Reader<A> {
         Ok(places)
     }
 
-    async fn map(&self, volume: &Id, places: &[u8], state: &mut State) -> Result<(), OpenError> {
+    async fn map(
+        &self,
+        volume: &Id,
+        header: &CheckpointHeader,
+        places: &[u8],
+        state: &mut State,
+    ) -> Result<(), OpenError> {
         let mut page = 0;
         while page < state.geo.map_pages {
             // Both places of neighbouring pages lie together: one read brings several pages.
@@ -238,7 +309,7 @@ impl<A: Arena> Reader<A> {
                                 PageKind::Map,
                                 volume,
                                 u64::from(*p),
-                                None,
+                                0..=header.number,
                             )
                             .is_some_and(|payload| state.map.load_page(&geo, *p, payload))
                     })

@@ -11,7 +11,7 @@ use crate::format::header::CheckpointHeader;
 use crate::format::log::{GroupHeader, Index, Record, SegmentHeader};
 use crate::open::no_memory;
 use crate::options::OpenError;
-use crate::recovery::Reader;
+use crate::recovery::{Reader, Unreadable};
 use crate::state::State;
 use crate::units::*;
 use crate::zone::Place;
@@ -33,6 +33,12 @@ struct Walk<'a> {
     durable: Seq,
     epoch: Generation,
     last: Seq,
+}
+
+/// A segment as it was read.
+struct Segment {
+    buf: Buf,
+    unreadable: Unreadable,
 }
 
 /// A group found in a segment.
@@ -128,28 +134,34 @@ impl<A: Arena> Reader<A> {
         let area_bytes = state.geo.area_bytes;
         let buf = self.io.alloc(Pool::Log, area_bytes).ok_or_else(no_memory)?;
         let offset = state.zone.offset(place, 0);
-        let read = self.io.read(FAST, offset, buf).await;
-        let result = match read {
-            Ok(()) => self.apply_groups(walk, state, place, next, buf),
-            Err(e) => Err(self.device_error(FAST, offset, e.errno)),
+        let result = match self.read_around(FAST, offset, buf).await {
+            Ok(unreadable) => self.apply_groups(walk, state, place, next, &Segment { buf, unreadable }),
+            Err(error) => Err(error),
         };
         self.io.free(buf);
         result
     }
 
-    /// The index of a sealed segment: it was written when all its groups were durable.
+    /// The index of a sealed segment: it was written when all its groups were durable. One that cannot be
+    /// read is done without.
     async fn index(&self, walk: &Walk<'_>, state: &State, place: Place) -> Result<Option<Index>, OpenError> {
         let ordinal = state.zone.get(place).ordinal;
         let end = state.geo.area_blocks();
         let trailer = state.zone.offset(place, end - 1);
-        let body = self.blocks(FAST, trailer, 1, |b| Index::decode_trailer(b, walk.volume, ordinal)).await?;
-        let Some(body) = body.filter(|n| *n + 1 < end) else { return Ok(None) };
+        let body =
+            self.spare_block(FAST, trailer, |b| Index::decode_trailer(b, walk.volume, ordinal)).await?;
+        let Some(body) = body.flatten().filter(|n| *n + 1 < end) else { return Ok(None) };
         let at = state.zone.offset(place, end - 1 - body);
         let buf = self.io.alloc(Pool::Log, body * BLOCK_BYTES).ok_or_else(no_memory)?;
         let read = self.io.read(FAST, at, buf).await;
-        let index = read.map(|()| self.io.with(|a| Index::decode(a.bytes(buf), walk.volume, ordinal)));
+        let index = match read {
+            Ok(()) => self.io.with(|a| Index::decode(a.bytes(buf), walk.volume, ordinal)),
+            Err(_) => {
+                self.unreadable.borrow_mut().push((FAST, at));
+                None
+            }
+        };
         self.io.free(buf);
-        let index = index.map_err(|e| self.device_error(FAST, at, e.errno))?;
         Ok(index.filter(|i| i.epoch >= walk.epoch))
     }
 
@@ -190,9 +202,9 @@ impl<A: Arena> Reader<A> {
         state: &mut State,
         place: Place,
         next: Option<SegmentHeader>,
-        buf: Buf,
+        segment: &Segment,
     ) -> Result<LogEnd, OpenError> {
-        let groups = self.find_groups(walk, state, place, next, buf);
+        let groups = self.find_groups(walk, state, place, next, segment)?;
         for g in &groups {
             walk.durable = walk.durable.max(g.header.durable);
             if g.header.checkpoint > walk.header.number {
@@ -208,11 +220,11 @@ impl<A: Arena> Reader<A> {
         let mut cursor = 1;
         for g in groups {
             let payload = g.header.offset + g.blocks - g.header.payload_blocks;
-            let whole = g.header.seq <= walk.durable || self.payload_is_whole(state, &g, buf);
+            let whole = g.header.seq <= walk.durable || self.payload_is_whole(state, &g, segment);
             if !whole && !planted(Bug::TornGroupAccepted) {
                 break;
             }
-            let records = self.io.with(|a| a.bytes(buf)[g.records.clone()].to_vec());
+            let records = self.io.with(|a| a.bytes(segment.buf)[g.records.clone()].to_vec());
             if !self.apply(walk, state, place, g.header.seq, payload, &records) {
                 let at = state.zone.offset(place, g.header.offset);
                 return Err(self.corrupt(FAST, at, "a log group names what does not exist"));
@@ -221,28 +233,33 @@ impl<A: Arena> Reader<A> {
             cursor = g.header.offset + g.blocks;
             index.add(g.header.seq, g.header.epoch, g.header.offset, payload - g.header.offset, &records);
         }
-        self.refuse_later_groups(walk, state, place, cursor, buf)?;
+        self.refuse_later_groups(walk, state, place, cursor, segment.buf)?;
         state.zone.get_mut(place).index = Some(index);
         Ok(LogEnd { place, cursor, last: walk.last })
     }
 
-    /// Groups whose headers follow each other, from the segment's start.
+    /// Groups whose headers follow each other, from the segment's start. Where the next header would be
+    /// and cannot be read, nobody knows whether the log ends.
     fn find_groups(
         &self,
         walk: &Walk<'_>,
         state: &State,
         place: Place,
         next: Option<SegmentHeader>,
-        buf: Buf,
-    ) -> Vec<Found> {
+        segment: &Segment,
+    ) -> Result<Vec<Found>, OpenError> {
         let ordinal = state.zone.get(place).ordinal;
         let (mut offset, mut seq, mut least) = (1, walk.last.0 + 1, (walk.epoch, 0));
         let mut found = Vec::new();
+        let mut hidden = false;
         self.io.with(|a| {
-            let bytes = a.bytes(buf);
+            let bytes = a.bytes(segment.buf);
             while offset < state.geo.area_blocks() {
                 let at = (offset * BLOCK_BYTES) as usize;
                 let Some((header, records, blocks)) = GroupHeader::decode(&bytes[at..], walk.volume) else {
+                    let claimed = GroupHeader::claimed_blocks(&bytes[at..]);
+                    hidden = segment.unreadable.any(offset..offset.saturating_add(claimed))
+                        && !next.is_some_and(|n| n.first.0 == seq && n.epoch >= least.0);
                     break;
                 };
                 let stale = header.ordinal != ordinal || (header.epoch, header.attempt) < least;
@@ -259,13 +276,18 @@ impl<A: Arena> Reader<A> {
                 (offset, seq, least) = (offset + blocks, seq + 1, (header.epoch, header.attempt));
             }
         });
-        found
+        if hidden {
+            let at = state.zone.offset(place, offset);
+            return Err(self.corrupt(FAST, at, "the log goes on, or ends, in a block that cannot be read"));
+        }
+        Ok(found)
     }
 
-    /// Whether all payload of a group matches its checksums.
-    fn payload_is_whole(&self, state: &State, group: &Found, buf: Buf) -> bool {
+    /// Whether all payload of a group matches its checksums. A block that cannot be read counts as there:
+    /// whoever reads it gets the error, and the groups behind it are not lost.
+    fn payload_is_whole(&self, state: &State, group: &Found, segment: &Segment) -> bool {
         self.io.with(|a| {
-            let records = a.bytes(buf)[group.records.clone()].to_vec();
+            let records = a.bytes(segment.buf)[group.records.clone()].to_vec();
             let mut at = group.header.offset + group.blocks - group.header.payload_blocks;
             let mut get = Get(&records);
             while !get.0.is_empty() {
@@ -276,7 +298,8 @@ impl<A: Arena> Reader<A> {
                 };
                 for sum in sums {
                     if at >= state.geo.area_blocks()
-                        || a.crc32c(buf.slice(at * BLOCK_BYTES, BLOCK_BYTES)) != sum
+                        || !segment.unreadable.any(at..at + 1)
+                            && a.crc32c(segment.buf.slice(at * BLOCK_BYTES, BLOCK_BYTES)) != sum
                     {
                         return false;
                     }

@@ -76,8 +76,9 @@ impl<A: Arena> Engine<A> {
         let number = self.state.geo.map_pages + page;
         let volume = &self.superblock.volume;
         let bytes = self.arena.bytes(buf);
+        let written = 0..=self.checkpoint.number;
         let payload =
-            if ok { page::decode(bytes, PageKind::Sums, volume, u64::from(number), None) } else { None };
+            if ok { page::decode(bytes, PageKind::Sums, volume, u64::from(number), written) } else { None };
         let good = payload.is_some();
         match payload {
             Some(payload) => self.state.sums.fill(page, payload),

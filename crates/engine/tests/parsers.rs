@@ -107,7 +107,7 @@ fn no_damaged_metadata_block_makes_a_parser_panic() {
         (0..40).for_each(|_| page::put_map_entry(&mut payload, home, 1, &BlockMask::range(0, 3)));
         page::encode(&mut block, PageKind::Map, &VOLUME, 4, 2, &payload);
         damage(&mut block, &mut rng);
-        if let Some(payload) = page::decode(&block, PageKind::Map, &VOLUME, 4, None) {
+        if let Some(payload) = page::decode(&block, PageKind::Map, &VOLUME, 4, 0..=u64::MAX) {
             let mut get = Get(payload);
             while page::get_map_entry(&mut get, 1).is_some() {}
         }

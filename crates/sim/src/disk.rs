@@ -67,6 +67,7 @@ pub enum DiscardEffect {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BadSector(pub u64);
 
+#[derive(Clone)]
 struct Change {
     page: u32,
     /// Whole pages.
@@ -77,12 +78,14 @@ struct Change {
     durable: bool,
 }
 
+#[derive(Clone)]
 enum Kind {
     Change { change: Change, fua: bool },
     Nothing,
     Flush { covers: u64 },
 }
 
+#[derive(Clone)]
 struct InFlight {
     id: IoId,
     kind: Kind,
@@ -99,6 +102,7 @@ struct Page {
 }
 
 /// A device.
+#[derive(Clone)]
 pub struct Disk {
     pages: Vec<Page>,
     store: PageStore,

@@ -92,6 +92,15 @@ pub fn unseal<'a>(bytes: &'a [u8], magic: &[u8; 8]) -> Option<&'a [u8]> {
         .then(|| &bytes[SEAL_BYTES..SEAL_BYTES + len])
 }
 
+/// Blocks that a seal with this magic claims to cover, valid or not.
+pub fn claimed_blocks(bytes: &[u8], magic: &[u8; 8]) -> Option<u32> {
+    let mut get = Get(bytes);
+    let ours = get.bytes(8)? == magic;
+    get.u32()?;
+    let len = get.u32()?;
+    ours.then(|| len.saturating_add(SEAL_BYTES as u32).div_ceil(BLOCK_BYTES))
+}
+
 /// Blocks that a sealed body of this length takes.
 pub fn sealed_blocks(body_bytes: usize) -> u32 {
     ((SEAL_BYTES + body_bytes) as u32).div_ceil(BLOCK_BYTES)

@@ -1,7 +1,7 @@
 //! The log: segment headers, groups of records, and the index that ends a sealed segment.
 
 use super::Id;
-use super::codec::{Get, Put, SEAL_BYTES, seal, sealed_blocks, unseal};
+use super::codec::{Get, Put, SEAL_BYTES, claimed_blocks, seal, sealed_blocks, unseal};
 use super::page::{pack_home, unpack_home};
 use crate::mask::BlockMask;
 use crate::units::*;
@@ -96,6 +96,11 @@ impl GroupHeader {
             .u32(0)
             .bytes(records);
         seal(blocks, GROUP_MAGIC, &body);
+    }
+
+    /// Blocks that a header at `bytes` would take, valid or not; one where none seems to begin.
+    pub fn claimed_blocks(bytes: &[u8]) -> u32 {
+        claimed_blocks(bytes, GROUP_MAGIC).unwrap_or(1)
     }
 
     /// Reads the group at `bytes`; gives the header, its records, and its length in blocks, header included.

@@ -4,6 +4,7 @@ use super::Id;
 use super::codec::{Get, Put, SEAL_BYTES, seal, unseal};
 use crate::mask::BlockMask;
 use crate::units::*;
+use std::ops::RangeInclusive;
 
 const MAGIC: &[u8; 8] = b"BMTLpage";
 
@@ -47,20 +48,20 @@ pub fn encode(block: &mut [u8], kind: PageKind, volume: &Id, number: u64, checkp
     seal(block, MAGIC, &body);
 }
 
-/// The payload of a page, if it is the page it should be. `checkpoint` is checked where given.
+/// The payload of a page, if it is the page it should be, written by one of these checkpoints.
 pub fn decode<'a>(
     block: &'a [u8],
     kind: PageKind,
     volume: &Id,
     number: u64,
-    checkpoint: Option<u64>,
+    checkpoints: RangeInclusive<u64>,
 ) -> Option<&'a [u8]> {
     let mut get = Get(unseal(block, MAGIC)?);
     let same = get.id()? == *volume && get.u32()? == kind as u32;
     get.u32()?;
     let same = same && get.u64()? == number;
     let written_by = get.u64()?;
-    (same && checkpoint.is_none_or(|c| c == written_by)).then_some(get.0)
+    (same && checkpoints.contains(&written_by)).then_some(get.0)
 }
 
 /// A home in six bytes: slot (40 bits), flags (4, reserved), tier plus one (4; zero is no home).

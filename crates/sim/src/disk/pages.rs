@@ -14,7 +14,7 @@ pub(super) const GARBAGE: u32 = 0;
 const SECTOR: usize = 512;
 
 /// Storage for pages, by index; index zero stands for garbage.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct PageStore {
     bytes: Vec<u8>,
     free: Vec<u32>,

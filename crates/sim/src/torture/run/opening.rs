@@ -1,0 +1,182 @@
+//! Making and opening the volume, with crashes and errors on the way.
+
+use super::*;
+
+impl Run<'_> {
+    pub(super) fn volume_id(&self) -> [u8; 16] {
+        let mut id = [0; 16];
+        id[..8].copy_from_slice(&self.plan.seed.to_le_bytes());
+        id[8..].copy_from_slice(&self.volumes.to_le_bytes());
+        id
+    }
+
+    pub(super) fn options(&self) -> OpenOptions {
+        OpenOptions { volume_id: Some(self.volume_id()), tuning: self.plan.tuning.clone() }
+    }
+
+    /// A world from its beginning: refused attempts leave no trace, so that a plan replays what its drawing ran.
+    fn make_world(&mut self) {
+        let g = self.plan.geometry;
+        let disk = |size: u64, salt| Disk::new(size.next_multiple_of(4096), salt);
+        let seed = self.plan.seed;
+        let disks = vec![disk(g.fast_bytes, seed ^ 0xfa57), disk(g.slow_bytes, seed ^ 0x510e)];
+        let trace = self.world.trace;
+        self.world = World::new(disks, seed);
+        self.world.trace = trace;
+    }
+
+    /// Makes the volume; sizes and options that are refused grow until they are not.
+    pub(super) fn create(&mut self) -> Result<(), String> {
+        let fresh = self.world.disks.is_empty();
+        self.volumes = if fresh { 1 } else { self.volumes + 1 };
+        for _ in 0..16 {
+            if fresh {
+                self.make_world();
+            }
+            let g = self.plan.geometry;
+            let options = CreateOptions {
+                volume_id: self.volume_id(),
+                chunk_bytes: g.chunk_bytes,
+                landing_bytes: g.landing_bytes,
+                area_bytes: g.area_bytes,
+                created_unix_s: 0,
+            };
+            let mut task = bimetal_engine::create(self.arena(), self.devices(), options);
+            let error = match self.task("create", &mut task)? {
+                Stretch::Done(Ok(())) => return Ok(()),
+                Stretch::Done(Err(error)) => error,
+                Stretch::Crashed => return Err("create: it crashed without a fuse".into()),
+            };
+            self.yield_to(&error)?;
+        }
+        Err(format!("create refuses every geometry up to {:?}", self.plan.geometry))
+    }
+
+    fn yield_to(&mut self, error: &OpenError) -> Result<(), String> {
+        let g = &mut self.plan.geometry;
+        match error {
+            OpenError::TooSmall { device, need_bytes, .. } => {
+                let size = need_bytes + g.slack_bytes;
+                *(if device == NAMES[0] { &mut g.fast_bytes } else { &mut g.slow_bytes }) = size;
+            }
+            OpenError::BadOption { .. } if g.area_bytes.is_some() => g.area_bytes = None,
+            OpenError::BadOption { .. } => {
+                let twice = g.landing_bytes.map(|b| b * 2);
+                g.landing_bytes = twice.filter(|&b| b < g.fast_bytes.max(1 << 20));
+            }
+            _ => return Err(format!("create: {error}")),
+        }
+        Ok(())
+    }
+
+    /// Opens the new volume for its size. False: the limits drawn are refused, and are tame from now on.
+    pub(super) fn measure(&mut self) -> Result<bool, String> {
+        match self.try_open()? {
+            Stretch::Done(Ok(engine)) => {
+                self.plan.size_bytes = engine.size_bytes();
+                drop(engine);
+                self.world.die(Death::Kill);
+                Ok(true)
+            }
+            Stretch::Done(Err(OpenError::BadOption { .. } | OpenError::Memory { .. })) => {
+                self.plan.tuning = Tuning::default();
+                self.stats.count("refused-tuning");
+                Ok(false)
+            }
+            Stretch::Done(Err(error)) => Err(format!("the first opening: {error}")),
+            Stretch::Crashed => Err("the first opening: it crashed without a fuse".into()),
+        }
+    }
+
+    /// Serves a task to its end, or to the fuse's.
+    pub(super) fn task<T>(&mut self, name: &str, task: &mut Task<SimArena, T>) -> Result<Stretch<T>, String> {
+        let limit = self.world.now().after(STUCK_NS);
+        self.world.progress();
+        loop {
+            if self.world.pump(task)? == Flow::Crash {
+                return Ok(Stretch::Crashed);
+            }
+            if let Some(result) = task.take_result() {
+                self.world.fuse = None;
+                if self.world.busy() {
+                    return Err(format!("{name}: it ended with I/O in flight"));
+                }
+                return Ok(Stretch::Done(result));
+            }
+            if self.world.now() >= limit {
+                return Err(format!("{name}: stuck at {:?}", task.stage()));
+            }
+            if self.world.advance(task, limit)? == Flow::Crash {
+                return Ok(Stretch::Crashed);
+            }
+        }
+    }
+
+    pub(super) fn try_open(&mut self) -> Result<Stretch<Result<Engine<SimArena>, OpenError>>, String> {
+        let mut task = bimetal_engine::open(self.arena(), self.devices(), self.options());
+        let result = self.task("open", &mut task)?;
+        if matches!(result, Stretch::Crashed) {
+            self.stats.recovery_stages = task.stages();
+        }
+        Ok(result)
+    }
+
+    /// Opens as the life wants: with crashes on the way, then with errors, then for good.
+    /// `None`: the volume cannot be opened, and a bad sector excuses it.
+    pub(super) fn open(&mut self, life: &Life) -> Result<Option<Engine<SimArena>>, String> {
+        for &(steps, death) in &life.opening.crashes {
+            self.world.fuse = Some(steps);
+            match self.try_open()? {
+                Stretch::Done(Ok(engine)) => return Ok(Some(engine)),
+                Stretch::Done(Err(error)) if self.damaged => return Ok(self.refused(&error)),
+                Stretch::Done(Err(error)) => return Err(format!("open: {error}")),
+                Stretch::Crashed => self.crash_in_recovery(death),
+            }
+        }
+        if let Some(rates) = life.opening.rates {
+            self.world.rates = rates;
+            let before = self.world.injected.total();
+            let result = self.try_open()?;
+            self.world.rates = FaultRates::default();
+            let failed = self.world.injected.total() > before;
+            self.errors_ever |= failed;
+            match result {
+                Stretch::Done(Ok(engine)) => return Ok(Some(engine)),
+                Stretch::Done(Err(_)) if failed => self.after_failed_open(),
+                Stretch::Done(Err(error)) if self.damaged => return Ok(self.refused(&error)),
+                Stretch::Done(Err(error)) => return Err(format!("open: {error}")),
+                Stretch::Crashed => return Err("open: it crashed without a fuse".into()),
+            }
+        }
+        match self.try_open()? {
+            Stretch::Done(Ok(engine)) => Ok(Some(engine)),
+            Stretch::Done(Err(error)) if self.damaged => Ok(self.refused(&error)),
+            Stretch::Done(Err(error)) => Err(format!("open: {error}")),
+            Stretch::Crashed => Err("open: it crashed without a fuse".into()),
+        }
+    }
+
+    fn refused(&mut self, _: &OpenError) -> Option<Engine<SimArena>> {
+        self.stats.count("open-refused-after-damage");
+        None
+    }
+
+    /// The process gives up after a failed opening: devices live on.
+    fn after_failed_open(&mut self) {
+        self.stats.count("failed-open");
+        self.world.die(Death::Kill);
+        self.begin_life();
+    }
+
+    fn crash_in_recovery(&mut self, death: Death) {
+        let (name, fault) = match death {
+            Death::PowerCut(_) => ("power-cut-in-recovery", Fault::CutInRecovery),
+            Death::Kill => ("kill-in-recovery", Fault::KillInRecovery),
+        };
+        self.stats.count(name);
+        let stages = self.stats.recovery_stages;
+        stages.iter().for_each(|s| self.world.coverage.hit(s, fault));
+        self.crashed_in.iter().for_each(|s| self.world.coverage.hit(s, Fault::CrashInRecovery));
+        self.world.die(death);
+    }
+}
