@@ -10,9 +10,9 @@ use crate::bugs::{Bug, planted};
 use crate::coverage::Stage;
 use crate::engine::{Engine, Owner};
 use crate::flush::Waiter;
-use crate::format::geometry::{Geometry, HEADERS_AT};
+use crate::format::geometry::{Geometry, HEADER_COPIES, header_at};
 use crate::format::header::CheckpointHeader;
-use crate::format::page::{self, LIST_ENTRIES_PER_BLOCK, PAGE_PAYLOAD, PageKind};
+use crate::format::page::{self, LIST_ENTRIES_PER_BLOCK, LIST_ENTRY_BYTES, PAGE_PAYLOAD, PageKind};
 use crate::sumload::SumWaiter;
 use crate::units::*;
 use crate::zone::Place;
@@ -32,7 +32,7 @@ enum CheckpointStage {
 /// Pause after a checkpoint that failed, ns.
 const RETRY_NS: u64 = Nanos::SECOND;
 /// Checkpoints that fail in a row before the volume goes read-only.
-const MAX_FAILURES: u32 = 3;
+const MAX_FAILURES: u32 = 30;
 
 /// The checkpoint that is running, and what the last one left.
 pub struct Checkpoint {
@@ -146,9 +146,13 @@ impl<A: Arena> Engine<A> {
     pub(crate) fn pump_checkpoint(&mut self) {
         if self.checkpoint.retry_at.is_some_and(|at| at <= self.now) {
             self.checkpoint.retry_at = None;
+            if self.checkpoint.stage == CheckpointStage::Header {
+                self.write_header();
+            }
             self.wanted.checkpoint = true;
         }
         if self.checkpoint.stage == CheckpointStage::Idle {
+            self.wanted.checkpoint |= self.log_wants_checkpoint();
             let may = self.wanted.checkpoint && !self.read_only && self.checkpoint.retry_at.is_none();
             if !may {
                 return;
@@ -159,17 +163,26 @@ impl<A: Arena> Engine<A> {
         self.step_checkpoint();
     }
 
-    fn start_checkpoint(&mut self) {
+    /// The last group of which the map holds every record. Those of commits and moves reach the map only
+    /// when they are durable: a checkpoint must not claim those that are under way.
+    fn recorded(&self) -> Seq {
         let unapplied = [self.commit.unapplied(), self.mover.unapplied()].into_iter().flatten().min();
-        let recorded = unapplied.map_or(self.log.applied, |first| Seq(first.0 - 1));
+        unapplied.map_or(self.log.applied, |first| Seq(first.0 - 1)).min(self.log.applied)
+    }
+
+    /// Whether the log is short of segments and a checkpoint would let it have some.
+    fn log_wants_checkpoint(&self) -> bool {
+        let zone = &self.state.zone;
+        let oldest = zone.chain.front().filter(|p| zone.get(**p).live == 0);
+        !self.clients_may_land()
+            && oldest.is_some_and(|p| Some(*p) != self.log.current())
+            && self.recorded() > self.checkpoint.applied
+    }
+
+    fn start_checkpoint(&mut self) {
+        let recorded = self.recorded();
         let c = &mut self.checkpoint;
-        // Records of commits and moves reach the map only when they are durable: the checkpoint must
-        // not claim those that are under way.
-        c.applied = if planted(Bug::CheckpointAheadOfMap) {
-            self.log.applied
-        } else {
-            recorded.min(self.log.applied)
-        };
+        c.applied = if planted(Bug::CheckpointAheadOfMap) { self.log.applied } else { recorded };
         c.stage = CheckpointStage::Map;
         (c.cursor, c.failed, c.tail, c.flushing) = (0, false, None, false);
         c.moved.clear();
@@ -237,8 +250,10 @@ impl<A: Arena> Engine<A> {
         let c = &mut self.checkpoint;
         let buf = c.bufs[io as usize].take().expect("a write that ended has its buffer");
         c.in_flight -= 1;
-        c.failed |= !ok;
         self.arena.free(buf);
+        if !ok {
+            return self.checkpoint_write_failed();
+        }
         if self.checkpoint.stage == CheckpointStage::Header && !self.checkpoint.failed && !self.read_only {
             self.checkpoint.stage = CheckpointStage::FlushHeader;
             if planted(Bug::SegmentFreedEarly) {
@@ -246,6 +261,17 @@ impl<A: Arena> Engine<A> {
             }
             self.checkpoint.flushing = true;
             self.request_flush(FAST, Waiter::Checkpoint);
+        }
+    }
+
+    /// A header may be on the device although its write failed, so nothing but the same header may follow.
+    fn checkpoint_write_failed(&mut self) {
+        let c = &mut self.checkpoint;
+        c.failures += 1;
+        if c.stage == CheckpointStage::Header && c.failures < MAX_FAILURES && !self.shutdown.began() {
+            c.retry_at = Some(self.now.after(RETRY_NS));
+        } else {
+            c.failed = true;
         }
     }
 
@@ -320,6 +346,13 @@ impl<A: Arena> Engine<A> {
             page::encode(bytes, PageKind::Root, volume, u64::from(block), next, &payload);
             let at = self.state.geo.roots_at[(next % 2) as usize] + u64::from(block) * u64::from(BLOCK_BYTES);
             self.checkpoint.root_block = block + 1;
+            // What joins the list from here on is in the log: a block that is not full ends the list, or
+            // each newcomer would take a block of its own.
+            let whole = LIST_ENTRIES_PER_BLOCK as usize * LIST_ENTRY_BYTES;
+            if block >= places_blocks && payload.len() < whole {
+                self.checkpoint.header.root_blocks = block + 1;
+                self.checkpoint.root_block = u32::MAX;
+            }
             self.write_checkpoint(at, buf);
         }
         if self.checkpoint.root_block == u32::MAX && self.checkpoint.in_flight == 0 && !self.checkpoint.failed
@@ -420,12 +453,14 @@ impl<A: Arena> Engine<A> {
             list_entries: c.list_written,
             root_blocks: c.header.root_blocks,
         };
-        let Some(buf) = self.arena.alloc(Pool::Meta, BLOCK_BYTES) else {
+        let Some(buf) = self.arena.alloc(Pool::Meta, HEADER_COPIES as u32 * BLOCK_BYTES) else {
             self.checkpoint.failed = true;
             return;
         };
-        self.checkpoint.header.encode(self.arena.bytes_mut(buf), &self.superblock.volume);
-        self.write_checkpoint(HEADERS_AT + number % 2 * u64::from(BLOCK_BYTES), buf);
+        for block in self.arena.bytes_mut(buf).chunks_exact_mut(BLOCK_BYTES as usize) {
+            self.checkpoint.header.encode(block, &self.superblock.volume);
+        }
+        self.write_checkpoint(header_at(number % 2), buf);
     }
 
     /// The header is durable: pages are where it says, and what the log holds before its tail is free.
@@ -447,10 +482,10 @@ impl<A: Arena> Engine<A> {
 
     fn abort_checkpoint(&mut self) {
         let c = &mut self.checkpoint;
+        c.retry_at = None;
         // A header that failed may be on the device all the same: what it names must stay as it is.
         let fatal = matches!(c.stage, CheckpointStage::Header | CheckpointStage::FlushHeader);
         c.stage = CheckpointStage::Idle;
-        c.failures += 1;
         let moved = std::mem::take(&mut c.moved);
         for (page, _) in moved {
             if page < self.state.geo.map_pages {

@@ -2,7 +2,7 @@
 
 use crate::arena::Arena;
 use crate::format::Id;
-use crate::format::geometry::{Geometry, HEADERS_AT};
+use crate::format::geometry::{Geometry, HEADER_COPIES, header_at};
 use crate::format::header::CheckpointHeader;
 use crate::format::log::SegmentHeader;
 use crate::format::superblock::{OpenState, Superblock};
@@ -63,8 +63,10 @@ impl<A: Arena> Creator<A> {
         // The successor must not look begun: what it held may be of an earlier volume of this name.
         self.block(FAST, self.geo.area_at(first.successor), |_| {}).await?;
         self.block(FAST, self.geo.area_at(first.area) + block, |_| {}).await?;
-        self.block(FAST, HEADERS_AT + block, |_| {}).await?;
-        self.block(FAST, HEADERS_AT, |b| header.encode(b, &volume)).await?;
+        for copy in 0..HEADER_COPIES {
+            self.block(FAST, header_at(1) + copy * block, |_| {}).await?;
+            self.block(FAST, header_at(0) + copy * block, |b| header.encode(b, &volume)).await?;
+        }
         self.flush(FAST).await?;
         for tier in [SLOW, FAST] {
             let superblock = self.superblock(tier);

@@ -107,6 +107,10 @@ pub struct Wanted {
     pub fold: bool,
     /// Something was freed: blocked pieces may go on.
     pub wake: bool,
+    /// Slots on their way to being free may go on.
+    pub release: bool,
+    /// A call ended at its limit while requests could still be cut.
+    pub cut: bool,
 }
 
 /// A volume at work.
@@ -229,6 +233,9 @@ impl<A: Arena> Engine<A> {
     fn pump(&mut self) {
         loop {
             let before = self.progress();
+            if std::mem::take(&mut self.wanted.release) {
+                self.release_slots();
+            }
             self.pump_requests();
             self.pump_commit();
             self.pump_log();
@@ -318,7 +325,15 @@ impl<A: Arena> Machine for Engine<A> {
     }
 
     fn deadline(&self) -> Option<Nanos> {
-        let times = [self.commit_deadline(), self.move_deadline(), self.checkpoint.deadline()];
+        // Work that was cut short goes on at once, as soon as others had their turn.
+        let more = (self.wanted.release || self.wanted.cut).then_some(self.now);
+        let times = [
+            more,
+            self.commit_deadline(),
+            self.move_deadline(),
+            self.checkpoint.deadline(),
+            self.log.deadline(),
+        ];
         times.into_iter().flatten().min()
     }
 

@@ -41,6 +41,8 @@ struct Leaving {
 #[derive(Default)]
 pub struct Gate {
     leaving: VecDeque<Leaving>,
+    /// Discards in flight.
+    trims: u32,
 }
 
 impl Gate {
@@ -55,6 +57,8 @@ const FENCED: Seq = Seq(u64::MAX - 1);
 
 /// Slots looked at in one call at most, so that calls stay short.
 const RELEASES_PER_CALL: usize = 256;
+/// Slots being given back to a device at a time: background work, which clients should not notice.
+const MAX_TRIMS: u32 = 32;
 
 impl<A: Arena> Engine<A> {
     /// A flush of the fast device has ended that was submitted when every group up to `covered` was complete.
@@ -111,12 +115,18 @@ impl<A: Arena> Engine<A> {
         }
         let early = planted(Bug::FreedBeforeDurable);
         let proof = Durable { upto: if early { Seq(u64::MAX) } else { self.log.durable } };
-        for _ in 0..self.gate.leaving.len().min(RELEASES_PER_CALL) {
+        let looked_at = self.gate.leaving.len().min(RELEASES_PER_CALL);
+        let mut left = 0;
+        for _ in 0..looked_at {
             let Some(leaving) = self.gate.leaving.pop_front() else { return };
             let Leaving { home, after, trim } = leaving;
             let slots = &mut self.slots[usize::from(home.tier.0)];
-            if !proof.covers(after) || slots.has_readers(home.slot) {
+            // Where slots are wanted at once, their space below need not be given back first.
+            let trim = trim && slots.free() > 0;
+            let full = trim && self.gate.trims >= MAX_TRIMS;
+            if !proof.covers(after) || slots.has_readers(home.slot) || full {
                 self.gate.leaving.push_back(leaving);
+                left += 1;
             } else if trim {
                 self.trim_slot(home);
             } else {
@@ -124,9 +134,11 @@ impl<A: Arena> Engine<A> {
                 self.wanted.wake = true;
             }
         }
+        self.wanted.release = looked_at > left && !self.gate.leaving.is_empty();
     }
 
     fn trim_slot(&mut self, home: Home) {
+        self.gate.trims += 1;
         let token = self.tokens.issue(Owner::Trim(home));
         let (offset, len) = (self.state.geo.slot_at(home), u64::from(self.state.geo.chunk_bytes));
         self.out.push_back(Action::Discard { device: home.tier, offset, len, token });
@@ -134,7 +146,9 @@ impl<A: Arena> Engine<A> {
 
     /// The device has given the slot's space back (or refused to, which is harmless).
     pub(crate) fn on_trimmed(&mut self, home: Home) {
+        self.gate.trims -= 1;
         self.free_slot(home, Seq(0), false);
+        self.wanted.release = true;
     }
 
     /// Applies a record to the map: readers see it from here on. Frees the home it replaces.

@@ -106,14 +106,23 @@ pub struct Log {
     /// Indexes being written.
     pub sealing: u32,
     failures: u32,
+    failing_since: Option<Nanos>,
+    retry_at: Option<Nanos>,
     attempt: u32,
     retry_after: bool,
 }
 
 /// Segments that client data leaves free for records of commits and moves.
-const RESERVE_SEGMENTS: u32 = 2;
-/// Appends that fail in a row before the volume goes read-only.
+const RESERVE_SEGMENTS: u32 = 4;
+/// Segments of these that records of commits and placements leave free for the batch that empties the zone.
+const FREEING_RESERVE: u32 = 2;
+/// Appends that fail in a row and are tried again at once.
 const MAX_FAILURES: u32 = 3;
+/// After that, an append is tried this often, ns.
+const RETRY_NS: u64 = 100 * Nanos::MS;
+/// A device whose log cannot be written for this long is not having a bad moment: the volume goes
+/// read-only, so that whoever waits for a flush gets an answer.
+const PATIENCE_NS: u64 = 30 * Nanos::SECOND;
 /// Indexes that wait to be written; older ones are dropped, and opening walks those segments' groups.
 const MAX_TO_SEAL: usize = 4;
 
@@ -134,6 +143,8 @@ impl Log {
             losses: 0,
             sealing: 0,
             failures: 0,
+            failing_since: None,
+            retry_at: None,
             attempt: 0,
             retry_after: false,
         }
@@ -147,6 +158,11 @@ impl Log {
     /// Whether nothing waits and nothing is in flight.
     pub fn is_idle(&self) -> bool {
         self.internal.is_empty() && self.client.is_empty() && self.groups.is_empty()
+    }
+
+    /// When a failing append is to be tried again.
+    pub fn deadline(&self) -> Option<Nanos> {
+        self.retry_at
     }
 
     /// The segment being written; none while the newest one has not been written to.
@@ -168,6 +184,30 @@ impl<A: Arena> Engine<A> {
         self.state.zone.free_segments() > RESERVE_SEGMENTS
     }
 
+    /// Whether records of commits and placements may use the log now. Flush after flush would use up what
+    /// the batch that empties the zone needs for its record; so near the end they take turns with it. A
+    /// batch that found every chunk held by them must let them pass.
+    fn commits_may_append(&self) -> bool {
+        let free = self.state.zone.free_segments();
+        let turn = free == FREEING_RESERVE || self.mover.planner.zone_is_held || self.state.landed.len() == 0;
+        free > FREEING_RESERVE || self.moves_are_over() || turn && !self.mover.is_busy(true)
+    }
+
+    fn may_append(&self, job: &Job) -> bool {
+        match job {
+            Job::Homes { of: Homes::Commit, .. } => self.commits_may_append(),
+            Job::Homes { of: Homes::Batch(batch), .. } => {
+                self.mover.frees_zone(*batch) || self.commits_may_append()
+            }
+            _ => true,
+        }
+    }
+
+    /// Whether somebody waits for space in the zone.
+    pub(crate) fn log_is_starved(&self) -> bool {
+        self.landing_is_starved() || self.log.internal.iter().any(|job| !self.may_append(job))
+    }
+
     /// Whether clients wait for space in the zone.
     pub(crate) fn landing_is_starved(&self) -> bool {
         !self.log.client.is_empty() && !self.clients_may_land()
@@ -176,6 +216,10 @@ impl<A: Arena> Engine<A> {
     /// Forms groups while jobs wait and the device has room for more.
     pub(crate) fn pump_log(&mut self) {
         self.settle_failure();
+        if self.log.retry_at.is_some_and(|at| at > self.now) {
+            return;
+        }
+        self.log.retry_at = None;
         while self.log.groups.len() < self.tuning.groups_in_flight
             && !self.log.retry_after
             && self.has_admissible_job()
@@ -186,7 +230,8 @@ impl<A: Arena> Engine<A> {
 
     fn has_admissible_job(&self) -> bool {
         !self.read_only
-            && (!self.log.internal.is_empty() || !self.log.client.is_empty() && self.clients_may_land())
+            && (self.log.internal.iter().any(|job| self.may_append(job))
+                || !self.log.client.is_empty() && self.clients_may_land())
     }
 
     fn form_group(&mut self) -> bool {
@@ -210,12 +255,17 @@ impl<A: Arena> Engine<A> {
     }
 
     fn fill_draft(&mut self, draft: &mut Draft) {
+        let mut waiting = Vec::new();
         while let Some(job) = self.log.internal.pop_front() {
-            if let Some(rest) = self.draft_job(draft, job) {
+            // A fence stands for everything before it.
+            if !self.may_append(&job) || matches!(job, Job::Fence) && !waiting.is_empty() {
+                waiting.push(job);
+            } else if let Some(rest) = self.draft_job(draft, job) {
                 self.log.internal.push_front(rest);
                 break;
             }
         }
+        waiting.into_iter().rev().for_each(|job| self.log.internal.push_front(job));
         while self.clients_may_land() {
             let Some(job) = self.log.client.pop_front() else { break };
             if let Some(rest) = self.draft_job(draft, job) {
@@ -344,7 +394,10 @@ impl<A: Arena> Engine<A> {
 
     /// A group is complete, and all before it: what it says holds.
     fn apply_group(&mut self, group: Group) {
-        self.log.failures = 0;
+        if std::mem::take(&mut self.log.failures) >= MAX_FAILURES {
+            self.event(format!("{}: the log can be written again", self.names[0]));
+        }
+        self.log.failing_since = None;
         self.log.applied = group.seq;
         self.log.applied_end = self.state.zone.pos(group.place, group.offset + group.blocks);
         self.state.zone.get_mut(group.place).last = group.seq;
@@ -397,11 +450,20 @@ impl<A: Arena> Engine<A> {
             again.for_each(|job| self.log.internal.push_front(job));
         }
         self.log.next = seq;
-        if self.log.failures >= MAX_FAILURES {
+        let since = *self.log.failing_since.get_or_insert(self.now);
+        if self.log.failures >= MAX_FAILURES && !self.read_only {
             let name = self.names[0].clone();
-            return self.fail_volume(format!(
-                "{name}: the log cannot be written: the volume is read-only until it is opened again"
-            ));
+            if self.now.since(since) >= PATIENCE_NS || self.shutdown.began() {
+                return self.fail_volume(format!(
+                    "{name}: the log cannot be written: the volume is read-only until it is opened again"
+                ));
+            }
+            if self.log.failures == MAX_FAILURES {
+                self.event(format!("{name}: the log cannot be written; what goes through it waits"));
+            }
+            // Nobody gets an error yet: a group that failed may be on the device all the same, and would
+            // be replayed over what a client wrote after the error.
+            self.log.retry_at = Some(self.now.after(RETRY_NS));
         }
         if self.read_only {
             return self.fail_log_jobs();

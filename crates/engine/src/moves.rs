@@ -24,8 +24,19 @@ use crate::units::*;
 
 /// Batches in flight: one that frees the zone and one that places chunks.
 pub const MAX_BATCHES: usize = 2;
-/// A landed block that fails this many reads is given up and marked as lost.
-const READ_ATTEMPTS: u8 = 3;
+/// A landed block is given up and marked as lost when it failed this many reads, ...
+const READ_ATTEMPTS: u32 = 3;
+/// ... for this long, ns, while the device could read others: it is the block, not a bad moment of the device.
+const READ_PATIENCE_NS: u64 = 10 * Nanos::SECOND;
+/// ... or for this long whatever else the device does.
+const READ_LIMIT_NS: u64 = 120 * Nanos::SECOND;
+
+/// A landed block that cannot be read.
+#[derive(Clone, Copy)]
+struct ReadFailures {
+    count: u32,
+    since: Nanos,
+}
 
 /// Where a chunk's blocks are to go.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -104,14 +115,22 @@ struct Batch {
 pub struct Mover {
     batches: Slab<Batch>,
     pub(crate) planner: Planner,
-    landed_failures: IndexMap<ZoneBlock, u8>,
-    /// Batches in a row of which no chunk could be moved.
-    pub(crate) barren: u32,
+    landed_failures: IndexMap<ZoneBlock, ReadFailures>,
+    /// When the fast device last read something well.
+    pub(crate) last_good_read: Nanos,
+    /// Since when the devices failed every batch.
+    pub(crate) barren_since: Option<Nanos>,
 }
 
 impl Mover {
     pub(crate) fn new(planner: Planner) -> Mover {
-        Mover { batches: Slab::new(MAX_BATCHES), planner, landed_failures: IndexMap::default(), barren: 0 }
+        Mover {
+            batches: Slab::new(MAX_BATCHES),
+            planner,
+            landed_failures: IndexMap::default(),
+            last_good_read: Nanos(0),
+            barren_since: None,
+        }
     }
 
     /// Whether no batch is in flight.
@@ -132,6 +151,11 @@ impl Mover {
     /// Whether a batch of this kind is in flight.
     pub fn is_busy(&self, frees_zone: bool) -> bool {
         self.batches.iter().any(|(_, b)| b.frees_zone == frees_zone)
+    }
+
+    /// Whether this batch empties the zone.
+    pub fn frees_zone(&self, batch: u32) -> bool {
+        self.batches.get(batch).is_some_and(|b| b.frees_zone)
     }
 
     /// The first group with records that the map does not hold yet.
@@ -241,9 +265,8 @@ impl<A: Arena> Engine<A> {
         item.ends = self.log.applied_end;
         let (bad, landed): (Vec<_>, Vec<_>) =
             st.landed_in(chunk).into_iter().partition(|(_, z)| st.landed.is_bad(*z));
-        for (b, was) in &bad {
-            // The record of this move ends whatever landed before it, so the loss is said again behind it.
-            self.record_loss(self.state.map.join(chunk, *b), *was);
+        for (b, was) in bad.iter().filter(|(_, z)| self.holds_tail(*z)).copied().collect::<Vec<_>>() {
+            self.record_loss(self.state.map.join(chunk, b), was);
         }
         let st = &self.state;
         let mut copy = BlockMask::EMPTY;
@@ -272,6 +295,12 @@ impl<A: Arena> Engine<A> {
         }
         let pins = item.landed.iter().map(|(_, z)| self.state.zone.place_of(*z)).collect::<Vec<_>>();
         pins.into_iter().for_each(|place| self.state.zone.get_mut(place).pins += 1);
+        if item.home.is_some() {
+            // The record of this move ends whatever landed before it, so a loss is said again behind it.
+            for (b, was) in bad.into_iter().filter(|(_, z)| !self.holds_tail(*z)).collect::<Vec<_>>() {
+                self.record_loss(self.state.map.join(chunk, b), was);
+            }
+        }
         item.home.is_some()
     }
 
@@ -390,6 +419,8 @@ impl<A: Arena> Engine<A> {
         b.items[io.item as usize].failed |= !ok;
         if writes {
             self.flushers[usize::from(io.tier.0)].dirty = true;
+        } else if ok && io.tier == FAST {
+            self.mover.last_good_read = self.now;
         }
         if !ok {
             b.io_failed = true;
@@ -437,8 +468,8 @@ impl<A: Arena> Engine<A> {
         self.begin_ios(batch, BatchStage::Write, ios);
     }
 
-    /// Compares what was read with its checksums. A landed block that stays unreadable is given up after
-    /// a few attempts, for it would hold the log's tail for ever.
+    /// Compares what was read with its checksums. A landed block that stays unreadable is given up in the
+    /// end, for it would hold the log's tail for ever.
     fn verify_item(&mut self, item: &mut Item) {
         let buf = item.buf.expect("a chunk in a batch has its buffer");
         let mut wrong = item.failed;
@@ -459,9 +490,12 @@ impl<A: Arena> Engine<A> {
                 self.mover.landed_failures.remove(z);
                 continue;
             }
-            let failures = self.mover.landed_failures.entry(*z).or_insert(0);
-            *failures += 1;
-            if *failures < READ_ATTEMPTS {
+            let fresh = ReadFailures { count: 0, since: self.now };
+            let failures = self.mover.landed_failures.entry(*z).or_insert(fresh);
+            failures.count += 1;
+            let ReadFailures { count, since } = *failures;
+            let limit = if self.mover.last_good_read > since { READ_PATIENCE_NS } else { READ_LIMIT_NS };
+            if count < READ_ATTEMPTS || self.now.since(since) < limit {
                 continue;
             }
             self.mover.landed_failures.remove(z);
@@ -610,7 +644,11 @@ impl<A: Arena> Engine<A> {
             moved_any |= moved;
             self.let_go(item, moved);
         }
-        self.mover.barren = if moved_any { 0 } else { self.mover.barren + u32::from(b.io_failed) };
+        if moved_any {
+            self.mover.barren_since = None;
+        } else if b.io_failed {
+            self.mover.barren_since.get_or_insert(self.now);
+        }
         let took = self.now.since(b.started);
         self.batch_ended(b.frees_zone, took, moved_any);
         self.release_slots();

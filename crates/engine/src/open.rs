@@ -6,7 +6,7 @@ use crate::commit::Commit;
 use crate::coverage::Stage;
 use crate::engine::{Engine, Tokens, Wanted, new_slabs};
 use crate::flush::Flusher;
-use crate::format::geometry::HEADERS_AT;
+use crate::format::geometry::{HEADERS_AT, header_at};
 use crate::format::superblock::{OpenState, Superblock};
 use crate::gate::Gate;
 use crate::locks::Locks;
@@ -88,7 +88,7 @@ impl<A: Arena> Reader<A> {
     /// Erases a checkpoint header that could not be read: were it to come back, it would name pages that
     /// the next checkpoint overwrites.
     async fn erase_lost_header(&self) -> Result<(), OpenError> {
-        for at in [HEADERS_AT, HEADERS_AT + u64::from(BLOCK_BYTES)] {
+        for at in (HEADERS_AT..header_at(2)).step_by(BLOCK_BYTES as usize) {
             if self.unreadable.borrow().contains(&(FAST, at)) {
                 self.write_block(FAST, at, |_| {}).await?;
                 self.flush(FAST).await?;

@@ -18,8 +18,11 @@ const MAX_PLAN_SEGMENTS: usize = 16;
 const BARREN_PAUSE_NS: u64 = 5 * Nanos::MS;
 /// Pause after the policy had nothing to move, ns.
 const NO_MOVES_PAUSE_NS: u64 = Nanos::SECOND;
-/// Batches that fail on the devices in a row before clients that wait for space get an error.
-const BARREN_LIMIT: u32 = 8;
+/// Pause after a batch of which the devices failed everything, ns.
+const FAILED_PAUSE_NS: u64 = 250 * Nanos::MS;
+/// Clients that wait for space get an error when the devices have failed every batch for this long, ns:
+/// longer than a landed block that cannot be read may hold the zone.
+const BARREN_PATIENCE_NS: u64 = 20 * Nanos::SECOND;
 /// Chunks that a busy volume places in one batch: short enough to be pre-empted soon.
 const BUSY_BATCH: usize = 8;
 
@@ -31,6 +34,8 @@ pub struct Planner {
     next_place: Nanos,
     /// The policy had nothing to move when it was last asked.
     nothing_to_place: bool,
+    /// The last batch that was to empty the zone could move nothing.
+    pub(crate) zone_is_held: bool,
 }
 
 impl<A: Arena> Engine<A> {
@@ -43,7 +48,7 @@ impl<A: Arena> Engine<A> {
     }
 
     /// A volume that is being closed frees its zone only as far as clients still wait for space.
-    fn moves_are_over(&self) -> bool {
+    pub(crate) fn moves_are_over(&self) -> bool {
         self.read_only || self.shutdown.began() && self.requests.is_empty()
     }
 
@@ -56,7 +61,16 @@ impl<A: Arena> Engine<A> {
     }
 
     fn destage_is_due(&self) -> bool {
-        self.landing_is_starved() || self.zone_is_half_full() || self.is_idle()
+        self.log_is_starved() || self.zone_is_half_full() || self.is_idle()
+    }
+
+    /// Whether this landed block, which cannot be moved because it is lost, must be said again at the head
+    /// so that the log's tail can go on. Not before the zone needs it: saying it costs two blocks.
+    pub(crate) fn holds_tail(&self, z: ZoneBlock) -> bool {
+        let zone = &self.state.zone;
+        let ordinal = zone.get(zone.place_of(z)).ordinal;
+        let oldest = zone.chain.front().map_or(0, |p| zone.get(*p).ordinal);
+        (self.zone_is_half_full() || self.log_is_starved()) && ordinal < oldest + zone.chain.len() as u64 / 2
     }
 
     pub(crate) fn pump_moves(&mut self) {
@@ -101,11 +115,12 @@ impl<A: Arena> Engine<A> {
     fn destage(&mut self) {
         if self.state.landed.len() == 0 {
             // Only records fill the chain: a checkpoint frees it.
-            self.wanted.checkpoint |= self.zone_is_half_full() || self.landing_is_starved();
+            self.wanted.checkpoint |= self.zone_is_half_full() || self.log_is_starved();
             return;
         }
-        if self.mover.barren >= BARREN_LIMIT && self.landing_is_starved() {
-            self.mover.barren = 0;
+        let barren = self.mover.barren_since.map_or(0, |since| self.now.since(since));
+        if barren >= BARREN_PATIENCE_NS && self.landing_is_starved() {
+            self.mover.barren_since = None;
             self.event("the landing zone is full and cannot be emptied: waiting writes fail".into());
             self.fail_client_jobs();
             return;
@@ -113,6 +128,11 @@ impl<A: Arena> Engine<A> {
         let room = self.batch_room();
         if self.mover.planner.tail.is_empty() {
             self.plan_tail();
+        }
+        if self.mover.planner.tail.is_empty() {
+            // Only lost blocks are left, and they hold nothing up.
+            self.mover.planner.next_destage = self.now.after(NO_MOVES_PAUSE_NS);
+            return;
         }
         let n = self.mover.planner.tail.len().min(self.tuning.batch_chunks).min(room);
         let tail = &mut self.mover.planner.tail;
@@ -136,7 +156,10 @@ impl<A: Arena> Engine<A> {
         for place in live {
             for block in 1..self.state.geo.area_blocks() {
                 let z: ZoneBlock = zone.zone_block(*place, block);
-                chunks.extend(self.state.landed.owner(z).map(|b| self.state.map.split(b).0));
+                let Some(owner) = self.state.landed.owner(z) else { continue };
+                if !self.state.landed.is_bad(z) || self.holds_tail(z) {
+                    chunks.push(self.state.map.split(owner).0);
+                }
             }
         }
         let map = &self.state.map;
@@ -163,8 +186,11 @@ impl<A: Arena> Engine<A> {
     pub(crate) fn batch_ended(&mut self, frees_zone: bool, took_ns: u64, moved: bool) {
         let planner = &mut self.mover.planner;
         if frees_zone {
+            planner.zone_is_held = !moved;
             if !moved {
-                planner.next_destage = self.now.after(BARREN_PAUSE_NS);
+                let failed = self.mover.barren_since.is_some();
+                let pause = if failed { FAILED_PAUSE_NS } else { BARREN_PAUSE_NS };
+                planner.next_destage = self.now.after(pause);
                 self.wanted.commit = self.pending.len() > 0 || self.gate.leaving() > 0;
             }
         } else {
@@ -183,7 +209,7 @@ impl<A: Arena> Engine<A> {
         let mut times: [Option<Nanos>; MAX_BATCHES] = [None; MAX_BATCHES];
         if self.state.landed.len() > 0 && !self.mover.is_busy(true) && self.requests.is_empty() {
             times[0] = Some(idle_at.max(p.next_destage));
-        } else if self.landing_is_starved() && !self.mover.is_busy(true) {
+        } else if self.log_is_starved() && !self.mover.is_busy(true) {
             times[0] = Some(p.next_destage);
         }
         if self.policy.has_work(self.slots[0].free()) && !self.mover.is_busy(false) && !self.shutdown.began()

@@ -264,6 +264,9 @@ impl<A: Arena> Engine<A> {
                 Source::Slot(home) => home.tier,
                 Source::Zero | Source::Bad => continue,
             };
+            if tier == FAST {
+                self.mover.last_good_read = self.now;
+            }
             self.stats.read_bytes[usize::from(tier.0)] += u64::from(e.count) * u64::from(BLOCK_BYTES);
         }
         self.touched(piece, false);

@@ -4,7 +4,7 @@ use crate::arena::{Arena, Buf, Pool};
 use crate::checkpoint::{places_blocks, unpack_places};
 use crate::coverage::Stage;
 use crate::format::codec::Get;
-use crate::format::geometry::HEADERS_AT;
+use crate::format::geometry::{HEADER_COPIES, HEADERS_AT, header_at};
 use crate::format::header::CheckpointHeader;
 use crate::format::page::{self, LIST_ENTRY_BYTES, PageKind};
 use crate::format::superblock::{Found, OpenState, Superblock};
@@ -224,8 +224,8 @@ impl<A: Arena> Reader<A> {
     /// since then say so, and are refused.
     async fn header(&self, volume: &Id) -> Result<CheckpointHeader, OpenError> {
         let mut newest: Option<CheckpointHeader> = None;
-        for place in 0..2 {
-            let at = HEADERS_AT + place * BLOCK;
+        for (place, copy) in (0..2).flat_map(|place| (0..HEADER_COPIES).map(move |copy| (place, copy))) {
+            let at = header_at(place) + copy * BLOCK;
             let found = self.spare_block(FAST, at, |b| CheckpointHeader::decode(b, volume, place)).await?;
             if let Some(header) = found.flatten()
                 && newest.as_ref().is_none_or(|n| n.number < header.number)

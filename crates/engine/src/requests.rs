@@ -112,6 +112,8 @@ impl<A: Arena> Engine<A> {
                 break;
             }
         }
+        // Blank chunks make no pieces, so no completion would bring the engine back here.
+        self.wanted.cut = chunks == 0 && !self.request_queue.is_empty();
     }
 
     /// Cuts pieces off a request; true when it has been cut to its end.

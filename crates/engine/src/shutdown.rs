@@ -19,10 +19,15 @@ enum ShutdownStage {
     Done,
 }
 
+/// How long the end waits for discarded slots to be given back to their devices, ns: what is left is
+/// free, but keeps its space below until it is used again.
+const TRIM_PATIENCE_NS: u64 = 2 * Nanos::SECOND;
+
 /// How far the end has come.
 #[derive(Default)]
 pub struct Shutdown {
     stage: ShutdownStage,
+    since: Nanos,
     buf: Option<Buf>,
 }
 
@@ -49,6 +54,7 @@ impl<A: Arena> Engine<A> {
         self.now = self.now.max(now);
         if !self.shutdown.began() {
             self.shutdown.stage = ShutdownStage::Drain;
+            self.shutdown.since = self.now;
         }
     }
 
@@ -79,6 +85,10 @@ impl<A: Arena> Engine<A> {
                 ShutdownStage::Commit
             }
             ShutdownStage::Commit => {
+                self.release_slots();
+                if !self.out.is_empty() && self.now.since(self.shutdown.since) < TRIM_PATIENCE_NS {
+                    return;
+                }
                 self.wanted.checkpoint = true;
                 ShutdownStage::Checkpoint
             }

@@ -3,7 +3,7 @@
 
 mod story;
 
-use bimetal_engine::format::geometry::HEADERS_AT;
+use bimetal_engine::format::geometry::{HEADERS_AT, header_at};
 use bimetal_engine::options::OpenError;
 use bimetal_engine::units::Nanos;
 use bimetal_sim::disk::Disk;
@@ -85,14 +85,14 @@ fn a_bad_sector_closes_the_volume_only_where_metadata_stands_once() {
     let whole = s.world.disks.clone();
     for device in 0..2 {
         let blocks = whole[device].size_bytes() / BLOCK;
-        let headers = [HEADERS_AT / BLOCK, HEADERS_AT / BLOCK + 1];
+        let headers = HEADERS_AT / BLOCK..header_at(2) / BLOCK;
         let (mut closed, mut ends) = (Vec::new(), 0);
         for block in 0..blocks {
             if opens(&mut s, &whole, device, block, &held) {
                 continue;
             }
             assert!(block != 0 && block != blocks - 1, "a superblock stands twice");
-            assert!(device == 1 || !headers.contains(&block), "there are two checkpoint headers");
+            assert!(device == 1 || !headers.contains(&block), "each checkpoint header stands twice");
             let bytes = content(&whole[device], block);
             let once = [&b"BMTLpage"[..], b"BMTLsegm", b"BMTLgrup"].iter().any(|m| bytes.starts_with(m));
             // Where the log ends, nobody knows whether it does if the block cannot be read.

@@ -60,9 +60,16 @@ pub struct Geometry {
     pub slow_slots: u32,
 }
 
-/// Where each device's first checkpoint header lies; the second follows it.
+/// Where the checkpoint headers lie on the fast device, by place (0 or 1) and copy (0 or 1).
 pub const HEADERS_AT: u64 = BLOCK;
-const FIXED_BLOCKS: u64 = 4;
+/// Copies of each header, one behind the other, written as one.
+pub const HEADER_COPIES: u64 = 2;
+
+/// Where the copies of the header in this place begin.
+pub fn header_at(place: u64) -> u64 {
+    HEADERS_AT + place * HEADER_COPIES * BLOCK
+}
+const FIXED_BLOCKS: u64 = 8;
 
 impl Geometry {
     /// Blocks per chunk.
