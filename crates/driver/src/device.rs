@@ -163,7 +163,10 @@ impl BlockFile {
             return Err(DeviceOpenError::ReadOnly { path: path.into() });
         }
         if ![512, IO_BYTES].contains(&device.logical_sector_bytes) {
-            return Err(DeviceOpenError::SectorSize { path: path.into(), bytes: device.logical_sector_bytes });
+            return Err(DeviceOpenError::SectorSize {
+                path: path.into(),
+                bytes: device.logical_sector_bytes,
+            });
         }
         Ok(BlockFile {
             path: path.into(),
