@@ -116,6 +116,14 @@ losetup --detach "$fast" && losetup --detach "$slow"
 slow=$(losetup --find --show "$work/even.img") && fast=$(losetup --find --show --sector-size 4096 "$work/odd.img")
 start
 [[ $("$BIMETAL" status "$work/v.toml" --json | jq -r '.tiers | map(.device) | join(" ")') == "$fast $slow" ]]
+# Devices that cannot discard, or stop being able to: a hint that is not taken, and nothing else.
+for loop in "$fast" "$slow"; do
+    for limit in discard_max_bytes write_zeroes_unmap_max_bytes; do
+        [[ ! -w /sys/block/${loop#/dev/}/queue/$limit ]] || echo 0 >"/sys/block/${loop#/dev/}/queue/$limit"
+    done
+done
+load --name=mixed --rw=randtrimwrite --bs=128k --size=400m --io_size=400m --iodepth=8 --do_verify=0 --fsync=16
+load --name=mixed --rw=randwrite --bs=64k --size=200m --iodepth=8 --do_verify=1 --randseed=3
 stop
 clean
 losetup --detach "$slow"
