@@ -50,11 +50,16 @@ fails 2 "in use" "$BIMETAL" serve "$work/v.toml" --nbd "unix:$work/other.sock"
 stop
 [[ ! -e $socket ]]
 clean
-# Swapped devices are told apart.
+# Devices that changed places in the volume file are told apart by what they carry.
 sed -e 's/fast.img/@/; s/slow.img/fast.img/; s/@/slow.img/' "$work/v.toml" >"$work/swapped.toml"
-fails 2 "swapped" "$BIMETAL" serve "$work/swapped.toml" --nbd "unix:$socket"
+"$BIMETAL" check "$work/swapped.toml" 2>"$work/stderr" >/dev/null
+grep -q "using $work/fast.img" "$work/stderr"
 truncate -s 512M "$work/slow.img"
 fails 2 "shrunk" "$BIMETAL" serve "$work/v.toml" --nbd "unix:$socket"
 rm "$work/slow.img"
 fails 2 "slow.img does not exist" "$BIMETAL" serve "$work/v.toml" --nbd "unix:$socket"
+fails 2 "give --yes" "$BIMETAL" destroy "$work/v.toml"
+fails 2 "nothing was destroyed" "$BIMETAL" destroy "$work/v.toml" --yes
+"$BIMETAL" destroy "$work/v.toml" --yes --force --json | jq -e '.devices | map(.erased) == [true, false]' >/dev/null
+[[ ! -e $work/v.toml ]]
 echo "exit codes, sentences and keys are as promised"

@@ -17,6 +17,8 @@ Examples:
   bimetal create ./v.toml --fast 'fast.img?size=1G' --slow 'slow.img?size=8G'
   bimetal serve films                               prints `ready: nbd+unix:///?socket=PATH`
   bimetal status films --json
+  bimetal list
+  bimetal destroy films --yes
 
 VOLUME is a name, kept in the configuration directory, or a path to a volume file (it contains a / or
 ends in .toml). Sizes take K, M, G and T, powers of two.
@@ -40,6 +42,10 @@ pub(crate) enum Command {
     Status(LookArgs),
     /// Verify a volume that is not being served: its structure, and every checksum
     Check(LookArgs),
+    /// List the volumes of the configuration directory
+    List(ListArgs),
+    /// End a volume for good: its superblocks and its volume file
+    Destroy(DestroyArgs),
     /// Put the engine and the server to the test
     Sim {
         #[command(subcommand)]
@@ -118,12 +124,56 @@ pub(crate) struct ServeArgs {
 /// `bimetal status` and `bimetal check`
 #[derive(Debug, Args)]
 #[command(after_help = "\
+Examples:
+  bimetal status films --json
+  bimetal check ./v.toml
+
 `status` asks the server of the volume. When none runs, it opens the volume itself, under its lock and with
 recovery if the last server was killed, and closes it again. `check` writes nothing, and refuses a volume
 that is being served.")]
 pub(crate) struct LookArgs {
     /// Name of the volume, or path of its volume file
     pub(crate) volume: String,
+    /// Print one JSON document on standard output and nothing else there
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `bimetal list`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  bimetal list
+  bimetal list --json
+
+Lists what `create NAME` made, in $XDG_CONFIG_HOME/bimetal or ~/.config/bimetal; volumes whose file is
+elsewhere are not known there. The state is served, stopped, missing device, unfinished (`create` did not come
+to its end) or broken (the volume file cannot be read). Exit code 1 when any of the last three is listed.")]
+pub(crate) struct ListArgs {
+    /// Print one JSON document on standard output and nothing else there
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `bimetal destroy`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  bimetal destroy films --yes
+
+Erases the superblocks on both devices and removes the volume file; what was stored can then no longer be
+found. The rest of the devices is not overwritten, and files are not removed. A volume that is served is
+refused, and so is one with a device that is missing or holds something else, unless --force is given; such
+a device is never touched.")]
+pub(crate) struct DestroyArgs {
+    /// Name of the volume, or path of its volume file
+    pub(crate) volume: String,
+    /// Really do it
+    #[arg(long)]
+    pub(crate) yes: bool,
+    /// Destroy what there is of it, even if a device is missing or holds something else
+    #[arg(long)]
+    pub(crate) force: bool,
     /// Print one JSON document on standard output and nothing else there
     #[arg(long)]
     pub(crate) json: bool,

@@ -3,12 +3,12 @@
 use crate::args::CreateArgs;
 use crate::paths::DeviceSpec;
 use crate::volume::{self, Volume};
-use crate::{Outcome, inspect, say, size};
+use crate::{Outcome, find, inspect, say, size};
 use anyhow::{Context as _, bail};
 use bimetal_driver::{BlockFile, run_task};
 use bimetal_engine::format::geometry::Geometry;
 use bimetal_engine::options::CreateOptions;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// What `create` needs to know.
 pub(crate) struct Plan {
@@ -22,7 +22,7 @@ pub(crate) struct Plan {
 }
 
 pub(crate) fn run(args: &CreateArgs) -> anyhow::Result<Outcome> {
-    let volume = make(&Plan {
+    let made = make(&Plan {
         file: volume::locate(&args.volume)?,
         devices: [args.fast.clone(), args.slow.clone()],
         chunk: args.chunk,
@@ -30,12 +30,15 @@ pub(crate) fn run(args: &CreateArgs) -> anyhow::Result<Outcome> {
         force: args.force,
         resumes: false,
     })?;
-    say(&format!("created {}; serve it with `bimetal serve {}`", volume.file.display(), args.volume));
+    say(&format!("created {}; serve it with `bimetal serve {}`", made.volume.file.display(), args.volume));
+    for (tier, file) in made.files.iter().enumerate() {
+        say(&describe(tier, file));
+    }
     Ok(Outcome::Good)
 }
 
-/// Makes a volume.
-pub(crate) fn make(plan: &Plan) -> anyhow::Result<Volume> {
+/// Makes a volume. Its devices stay locked until what is returned is dropped.
+pub(crate) fn make(plan: &Plan) -> anyhow::Result<Made> {
     if plan.file.exists() && !plan.force {
         bail!("{} exists already; choose another name, or overwrite it with --force", plan.file.display());
     }
@@ -44,12 +47,13 @@ pub(crate) fn make(plan: &Plan) -> anyhow::Result<Volume> {
     };
     let devices =
         plan.devices.iter().map(|spec| prepare(spec, plan.force)).collect::<anyhow::Result<Vec<_>>>()?;
-    if devices[0] == devices[1] {
+    if find::is_same_device(&devices[0], &devices[1]) {
         bail!("{} is given as both the fast and the slow device", devices[0].display());
     }
     let id = random_id()?;
     let mut volume = Volume { file: plan.file.clone(), id, devices, unfinished: true };
-    let (mut driver, arena) = volume::driver(&volume.devices)?;
+    let files = volume.devices.iter().map(|path| BlockFile::open(path)).collect::<Result<Vec<_>, _>>()?;
+    let (mut driver, arena) = volume::driver(files)?;
     if plan.resumes && Volume::load(&plan.file).is_ok_and(|v| !v.unfinished) {
         bail!("{} was made by another process meanwhile; run the command again", plan.file.display());
     }
@@ -74,6 +78,9 @@ pub(crate) fn make(plan: &Plan) -> anyhow::Result<Volume> {
     // What cannot be laid out is refused before anything is touched, an older volume file included.
     Geometry::plan(&driver.device_infos(), &options)?;
     volume.save()?;
+    for device in driver.devices() {
+        inspect::wipe(device)?;
+    }
     let task = bimetal_engine::create(arena, driver.device_infos(), options);
     if let Err(error) = run_task(&mut driver, task)? {
         // Nothing was made, so nothing is to be found under that name.
@@ -82,17 +89,24 @@ pub(crate) fn make(plan: &Plan) -> anyhow::Result<Volume> {
     }
     volume.unfinished = false;
     volume.save()?;
-    Ok(volume)
+    Ok(Made { volume, files: driver.into_devices() })
 }
 
-/// Looks at what is there, creates the file if that was asked for, and gives its absolute path.
+/// A new volume, and its devices, still locked.
+pub(crate) struct Made {
+    pub(crate) volume: Volume,
+    pub(crate) files: Vec<BlockFile>,
+}
+
+/// Looks at what is there, creates the file if that was asked for, and gives the path to keep: a block
+/// device's as it was written, since a name such as /dev/disk/by-id/... outlives the one that it leads to.
 fn prepare(spec: &DeviceSpec, force: bool) -> anyhow::Result<PathBuf> {
     let path = &spec.path;
     if !force && let Some(found) = inspect::contents(path)? {
         bail!("{} holds {found}; choose another device, or overwrite it with --force", path.display());
     }
     if let Some(size) = spec.size
-        && !is_block_device(path)
+        && !find::is_block_device(path)
     {
         BlockFile::create_sparse(path, size)?;
     }
@@ -103,12 +117,28 @@ fn prepare(spec: &DeviceSpec, force: bool) -> anyhow::Result<PathBuf> {
             path.display()
         );
     }
-    path.canonicalize().with_context(|| format!("cannot find {}", path.display()))
+    let kept = if find::is_block_device(path) { std::path::absolute(path) } else { path.canonicalize() };
+    kept.with_context(|| format!("cannot find {}", path.display()))
 }
 
-fn is_block_device(path: &Path) -> bool {
-    use std::os::unix::fs::FileTypeExt as _;
-    std::fs::metadata(path).is_ok_and(|meta| meta.file_type().is_block_device())
+/// One line for people: how a device is used.
+fn describe(tier: usize, file: &BlockFile) -> String {
+    let facts = file.facts();
+    let kind = if facts.block_device { "block device" } else { "file" };
+    let way = if facts.direct { "direct I/O" } else { "through the page cache" };
+    let mut text = format!(
+        "  {}: {}, a {kind} of {}, {way}",
+        bimetal_serve::status::tier_name(tier),
+        file.path().display(),
+        size::show(file.size_bytes())
+    );
+    if let Some(sector) = facts.logical_sector_bytes {
+        text += &format!(" in units of {sector} bytes");
+    }
+    if let Some(physical) = facts.physical_sector_bytes {
+        text += &format!(", physical sectors of {physical}");
+    }
+    text
 }
 
 /// A random identity from the system.

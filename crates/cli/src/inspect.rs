@@ -1,12 +1,16 @@
 //! What a device holds before it is overwritten.
 
+use crate::signatures::{self, BLOCK};
 use anyhow::Context as _;
+use bimetal_driver::BlockFile;
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
 /// Bytes looked at from each end of a device.
 const WINDOW: u64 = 4 << 20;
+/// Times that a device is probed again after what was found has been erased.
+const MAX_LAYERS: usize = 4;
 /// Bytes of data looked through at most before a file counts as holding something.
 const MAX_SCAN: u64 = 256 << 20;
 
@@ -25,38 +29,45 @@ pub(crate) fn contents(path: &Path) -> anyhow::Result<Option<String>> {
     let size = rustix::fs::seek(&file, rustix::fs::SeekFrom::End(0))
         .map_err(std::io::Error::from)
         .with_context(look)?;
-    let start = read(&file, 0, WINDOW.min(size)).with_context(look)?;
-    if let Some(found) = signature(&start) {
-        return Ok(Some(found.to_owned()));
+    match signatures::phrase(&signatures::probe(&file, size).with_context(look)?) {
+        Some(found) => Ok(Some(found)),
+        None => data(&file, size).with_context(look),
     }
-    data(&file, size).with_context(look)
 }
 
-/// Known signatures: where, which bytes, what it is.
-const SIGNATURES: [(usize, &[u8], &str); 17] = [
-    (0, b"BMTLsupr", "a Bimetal volume"),
-    (0x438, &[0x53, 0xef], "an ext2, ext3 or ext4 file system"),
-    (0, b"XFSB", "an XFS file system"),
-    (0x10040, b"_BHRfS_M", "a btrfs file system"),
-    (3, b"NTFS    ", "an NTFS file system"),
-    (0x52, b"FAT32", "a FAT file system"),
-    (0x36, b"FAT1", "a FAT file system"),
-    (3, b"EXFAT", "an exFAT file system"),
-    (512, b"EFI PART", "a GPT partition table"),
-    (0, b"LUKS", "a LUKS encrypted device"),
-    (512, b"LABELONE", "an LVM physical volume"),
-    (0xff6, b"SWAPSPACE2", "swap space"),
-    (0, b"QFI\xfb", "a qcow2 image"),
-    (0x8001, b"CD001", "an ISO 9660 image"),
-    (0x1018, &[0xc6, 0x85, 0x73, 0xf6, 0x4e, 0x1a, 0x45, 0xca], "a bcache device"),
-    (0x1000, &[0xfc, 0x4e, 0x2b, 0xa9], "a Linux RAID member"),
-    (510, &[0x55, 0xaa], "a boot sector or MBR partition table"),
-];
+/// Erases every known signature of a device that is about to be overwritten, so that whoever probes it later
+/// finds only what comes next.
+pub(crate) fn wipe(device: &BlockFile) -> anyhow::Result<()> {
+    let look = || format!("cannot look at what {} holds", device.path().display());
+    let file = File::open(device.path()).with_context(look)?;
+    // One signature may hide another, as a table its copy.
+    for _ in 0..MAX_LAYERS {
+        let found = signatures::probe(&file, device.size_bytes()).with_context(look)?;
+        if found.is_empty() {
+            return Ok(());
+        }
+        let end = device.size_bytes() / BLOCK * BLOCK;
+        for one in found {
+            let at = one.at / BLOCK * BLOCK;
+            if at < end {
+                device.erase(at, BLOCK)?;
+            } else {
+                erase_tail(device.path(), end, device.size_bytes())?;
+            }
+        }
+    }
+    Ok(())
+}
 
-fn signature(start: &[u8]) -> Option<&'static str> {
-    let holds =
-        |&&(at, bytes, _): &&(usize, &[u8], &'static str)| start.get(at..at + bytes.len()) == Some(bytes);
-    SIGNATURES.iter().find(holds).map(|found| found.2)
+/// Erases the odd bytes behind the last whole block, which direct I/O in whole blocks does not reach: the
+/// second header of a GPT may be there.
+fn erase_tail(path: &Path, from: u64, to: u64) -> anyhow::Result<()> {
+    let erase = || -> std::io::Result<()> {
+        let file = File::options().write(true).open(path)?;
+        file.write_all_at(&vec![0; (to - from) as usize], from)?;
+        file.sync_data()
+    };
+    erase().with_context(|| format!("cannot erase the end of {}", path.display()))
 }
 
 /// Looks for bytes that are not zero: in all data of a file, as far as that is little, else at both ends.

@@ -3,11 +3,15 @@
 
 mod args;
 mod create;
+mod destroy;
+mod find;
 mod inspect;
 mod kill;
+mod list;
 mod offline;
 mod paths;
 mod serve;
+mod signatures;
 mod size;
 mod torture;
 mod up;
@@ -33,6 +37,8 @@ fn main() -> ExitCode {
         Command::Serve(args) => serve::run(&args),
         Command::Status(args) => offline::status(&args),
         Command::Check(args) => offline::check(&args),
+        Command::List(args) => list::run(&args),
+        Command::Destroy(args) => destroy::run(&args),
         Command::Sim { command: SimCommand::Torture(args) } => torture::run(&args),
         Command::Sim { command: SimCommand::Kill(args) } => kill::run(&args),
     };

@@ -36,6 +36,7 @@ fn closed_status(volume: &Volume) -> anyhow::Result<StatusDoc> {
     let task = bimetal_engine::open(arena, driver.device_infos(), volume.open_options());
     let engine = run_task(&mut driver, task)??;
     let mut doc = StatusDoc::new(&volume.name(), &engine.status());
+    doc.describe_devices(&driver.io_facts());
     if doc.state == "open" {
         doc.state = "closed".to_owned();
     }
@@ -67,6 +68,14 @@ fn describe(doc: &StatusDoc) -> String {
             tier.write_share * 100.0,
             tier.device
         );
+        text += &format!("        {}", if tier.direct { "direct I/O" } else { "through the page cache" });
+        if let Some(sector) = tier.logical_sector_bytes {
+            text += &format!(" in units of {sector} bytes");
+        }
+        if let Some(physical) = tier.physical_sector_bytes {
+            text += &format!(", physical sectors of {physical}");
+        }
+        text += "\n";
     }
     text += &format!(
         "  landing zone: {} of {} in use, {} landed\n",

@@ -4,7 +4,7 @@ use crate::args::ServeArgs;
 use crate::volume::{self, Volume};
 use crate::{Outcome, paths, say};
 use anyhow::{Context as _, bail};
-use bimetal_driver::run_task;
+use bimetal_driver::{BlockFile, run_task};
 use bimetal_serve::{Server, ServerOptions};
 use std::path::PathBuf;
 
@@ -14,12 +14,19 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<Outcome> {
         Some(address) => unix_path(address)?,
         None => volume.socket("nbd")?,
     };
-    serve(&volume, nbd, |uri| say(&format!("ready: {uri}")))
+    let files = volume.open_devices()?;
+    serve(&volume, files, nbd, |uri| say(&format!("ready: {uri}")))
 }
 
-/// Opens a volume and serves it until it is told to stop; `ready` is called once clients can connect.
-pub(crate) fn serve(volume: &Volume, nbd: PathBuf, ready: impl FnOnce(&str)) -> anyhow::Result<Outcome> {
-    let (mut driver, arena) = volume.driver()?;
+/// Opens a volume on its devices, which are locked already, and serves it until it is told to stop; `ready`
+/// is called once clients can connect.
+pub(crate) fn serve(
+    volume: &Volume,
+    files: Vec<BlockFile>,
+    nbd: PathBuf,
+    ready: impl FnOnce(&str),
+) -> anyhow::Result<Outcome> {
+    let (mut driver, arena) = volume::driver(files)?;
     let buffer_bytes = arena.region().len() as u64;
     let task = bimetal_engine::open(arena, driver.device_infos(), volume.open_options());
     let engine = run_task(&mut driver, task)??;

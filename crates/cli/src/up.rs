@@ -1,7 +1,7 @@
 //! `bimetal up`: from nothing to a served volume.
 
 use crate::args::UpArgs;
-use crate::create::{self, Plan};
+use crate::create::{self, Made, Plan};
 use crate::paths::{self, DeviceSpec};
 use crate::serve;
 use crate::volume::Volume;
@@ -19,8 +19,8 @@ pub(crate) fn run(args: &UpArgs) -> anyhow::Result<Outcome> {
     };
     std::fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
     let dir = dir.canonicalize().with_context(|| format!("cannot find {}", dir.display()))?;
-    let volume = load_or_create(&dir)?;
-    serve::serve(&volume, dir.join("nbd.sock"), |uri| {
+    let Made { volume, files } = load_or_create(&dir)?;
+    serve::serve(&volume, files, dir.join("nbd.sock"), |uri| {
         say(&format!("ready: {uri}"));
         say(&format!(
             "
@@ -42,13 +42,15 @@ Ctrl-C closes it; `bimetal up` opens it again.",
     })
 }
 
-fn load_or_create(dir: &Path) -> anyhow::Result<Volume> {
+/// The volume, its devices locked: a new one's are never let go of in between.
+fn load_or_create(dir: &Path) -> anyhow::Result<Made> {
     let file = dir.join("volume.toml");
     let unfinished = match file.exists() {
         true => {
             let volume = Volume::load(&file)?;
             if !volume.unfinished {
-                return Ok(volume);
+                let files = volume.open_devices()?;
+                return Ok(Made { volume, files });
             }
             true
         }

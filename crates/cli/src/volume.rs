@@ -1,6 +1,6 @@
 //! Volume files: which devices, in tier order, under which identity.
 
-use crate::paths;
+use crate::{find, paths};
 use anyhow::{Context as _, bail};
 use bimetal_driver::{BlockFile, Driver, PoolSizes, RealArena, Ring};
 use bimetal_engine::options::OpenOptions;
@@ -129,12 +129,19 @@ impl Volume {
         Ok(paths::runtime_dir()?.join(format!("{name}-{id}.{suffix}")))
     }
 
-    /// Opens and locks the devices and sets up the ring.
-    pub(crate) fn driver(&self) -> anyhow::Result<(Driver, RealArena)> {
+    /// Finds, opens and locks the devices; says on standard error where one was found under another name.
+    pub(crate) fn open_devices(&self) -> anyhow::Result<Vec<BlockFile>> {
         if self.unfinished {
             bail!("{} was not made to its end; run `bimetal create --force` again", self.file.display());
         }
-        driver(&self.devices)
+        let resolved = find::resolve(self)?;
+        resolved.notes.iter().for_each(|note| eprintln!("bimetal: {note}"));
+        Ok(resolved.devices.iter().map(|path| BlockFile::open(path)).collect::<Result<Vec<_>, _>>()?)
+    }
+
+    /// Finds, opens and locks the devices and sets up the ring.
+    pub(crate) fn driver(&self) -> anyhow::Result<(Driver, RealArena)> {
+        driver(self.open_devices()?)
     }
 
     /// How the engine is to open it.
@@ -143,9 +150,8 @@ impl Volume {
     }
 }
 
-/// Opens and locks devices and sets up a ring for them.
-pub(crate) fn driver(devices: &[PathBuf]) -> anyhow::Result<(Driver, RealArena)> {
-    let files = devices.iter().map(|path| BlockFile::open(path)).collect::<Result<Vec<_>, _>>()?;
+/// Sets up a ring for devices in tier order.
+pub(crate) fn driver(files: Vec<BlockFile>) -> anyhow::Result<(Driver, RealArena)> {
     let arena = RealArena::new(PoolSizes::default()).context("cannot map memory for buffers")?;
     let ring =
         Ring::new(arena.region()).context("cannot set up io_uring (is it disabled on this system?)")?;

@@ -1,13 +1,24 @@
 //! Opening the files and block devices that hold a volume.
+//!
+//! The engine reads and writes whole blocks of 4 KiB at multiples of 4 KiB, in buffers that lie at multiples
+//! of 4 KiB ([`IO_BYTES`]). So direct I/O works on every device whose logical sectors are 512 or 4096 bytes,
+//! and on every file whose file system asks for no coarser alignment; where one does, the page cache is used.
+//!
+//! A flush is `fdatasync`, which sends a block device's own flush command after what was written, and
+//! `RWF_DSYNC` gives a write to one the FUA bit: both hold for files and for block devices alike.
 
+use crate::{blockdev, claims};
 use rustix::fs::{
-    Advice, FlockOperation, Mode, OFlags, SeekFrom, fadvise, fdatasync, flock, fstat, fstatfs, ftruncate,
-    open, seek,
+    Advice, AtFlags, FileType, FlockOperation, Mode, OFlags, StatxFlags, fadvise, fdatasync, flock, fstat,
+    fstatfs, ftruncate, open, stat, statx,
 };
 use rustix::io::Errno;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+
+/// Unit and alignment of all I/O on devices, bytes.
+pub const IO_BYTES: u32 = bimetal_engine::units::BLOCK_BYTES;
 
 /// Why a device cannot be opened. Each sentence names it.
 #[derive(Debug, thiserror::Error)]
@@ -24,11 +35,33 @@ pub enum DeviceOpenError {
         /// The file.
         path: PathBuf,
     },
+    /// The system uses the block device itself.
+    #[error("{} is {by}; release it first", path.display())]
+    Claimed {
+        /// The block device.
+        path: PathBuf,
+        /// By whom, as far as is known.
+        by: String,
+    },
     /// Neither a regular file nor a block device.
     #[error("{} is neither a regular file nor a block device", path.display())]
     WrongKind {
         /// The file.
         path: PathBuf,
+    },
+    /// Nothing can be written to it.
+    #[error("{} is read-only; make it, or the file system it is on, writable first", path.display())]
+    ReadOnly {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Its sectors do not divide our blocks.
+    #[error("{} has sectors of {bytes} bytes; use a device with sectors of 512 or 4096 bytes", path.display())]
+    SectorSize {
+        /// The block device.
+        path: PathBuf,
+        /// Its logical sector size.
+        bytes: u32,
     },
     /// The system refused.
     #[error("cannot {what} {}: {source}", path.display())]
@@ -42,42 +75,113 @@ pub enum DeviceOpenError {
     },
 }
 
+/// How space is given back to a device. What does not work is not asked for again; the next is tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum GiveBack {
+    /// Not at all.
+    Nothing,
+    /// `fallocate`: a hole in a file; on a block device zeros that take no space, which many SSDs do not have.
+    Punch,
+    /// A block device's own discard (TRIM, UNMAP, Deallocate); needs Linux 6.12.
+    Discard,
+}
+
+/// How I/O reaches a device, for whoever wants to know why it is as fast as it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IoFacts {
+    /// Past the page cache.
+    pub direct: bool,
+    /// Whether it is a block device.
+    pub block_device: bool,
+    /// The smallest unit of I/O, bytes: a block device's logical sector, or the alignment that a file's
+    /// direct I/O needs. `None` for files through the page cache and where the kernel does not say.
+    pub logical_sector_bytes: Option<u32>,
+    /// The unit that a block device writes without reading first, bytes.
+    pub physical_sector_bytes: Option<u32>,
+}
+
 /// An open, exclusively locked file or block device.
 #[derive(Debug)]
 pub struct BlockFile {
     path: PathBuf,
     fd: OwnedFd,
     size_bytes: u64,
-    direct: bool,
+    facts: IoFacts,
     in_memory: bool,
-    punch: bool,
+    give_back: GiveBack,
 }
 
 impl BlockFile {
     /// Opens and locks a file or block device that exists, past the page cache where its file system allows.
     ///
     /// The lock is `flock`'s, which the kernel drops only when the last reference to the open file is gone:
-    /// the last I/O of a killed process holds one.
+    /// the last I/O of a killed process holds one. A block device is claimed besides (`O_EXCL`), so that what
+    /// is mounted, or part of another device, is refused, and cannot be mounted while it is open.
     pub fn open(path: &Path) -> Result<BlockFile, DeviceOpenError> {
-        let plain = OFlags::RDWR | OFlags::CLOEXEC;
-        let (fd, direct) = match open(path, plain | OFlags::DIRECT, Mode::empty()) {
-            Ok(fd) => (fd, true),
-            Err(Errno::INVAL | Errno::OPNOTSUPP) => {
-                (open(path, plain, Mode::empty()).map_err(|e| open_error(path, e))?, false)
-            }
-            Err(error) => return Err(open_error(path, error)),
+        let kind = stat(path).map_err(|e| open_error(path, e)).map(|s| FileType::from_raw_mode(s.st_mode))?;
+        let file = match kind {
+            FileType::RegularFile => BlockFile::open_file(path)?,
+            FileType::BlockDevice => BlockFile::open_block_device(path)?,
+            _ => return Err(DeviceOpenError::WrongKind { path: path.into() }),
         };
+        // Between the two calls something else may have taken the name.
+        match fstat(&file.fd).map(|s| FileType::from_raw_mode(s.st_mode)) {
+            Ok(now) if now == kind => Ok(file),
+            _ => Err(DeviceOpenError::WrongKind { path: path.into() }),
+        }
+    }
+
+    fn open_file(path: &Path) -> Result<BlockFile, DeviceOpenError> {
+        let (fd, align) = open_direct_or_cached(path)?;
         lock(path, &fd)?;
-        if !direct {
+        if align.is_none() {
             // After a failed write-back the cache holds what the disk does not; nothing read may come from it.
             fdatasync(&fd).map_err(|e| system(path, "flush", e))?;
             let _ = fadvise(&fd, 0, None, Advice::DontNeed);
         }
-        let size_bytes = size_of(path, &fd)?;
         /// `TMPFS_MAGIC`
         const TMPFS: i64 = 0x0102_1994;
-        let in_memory = fstatfs(&fd).is_ok_and(|fs| fs.f_type == TMPFS);
-        Ok(BlockFile { path: path.into(), fd, size_bytes, direct, in_memory, punch: true })
+        Ok(BlockFile {
+            path: path.into(),
+            size_bytes: fstat(&fd).map_err(|e| system(path, "examine", e))?.st_size as u64,
+            facts: IoFacts {
+                direct: align.is_some(),
+                logical_sector_bytes: align.filter(|&bytes| bytes > 0),
+                ..IoFacts::default()
+            },
+            in_memory: fstatfs(&fd).is_ok_and(|fs| fs.f_type == TMPFS),
+            give_back: GiveBack::Punch,
+            fd,
+        })
+    }
+
+    fn open_block_device(path: &Path) -> Result<BlockFile, DeviceOpenError> {
+        let fd = open_exclusively(path)?;
+        lock(path, &fd)?;
+        let device = blockdev::facts(&fd).map_err(|e| system(path, "examine", e))?;
+        if device.read_only {
+            return Err(DeviceOpenError::ReadOnly { path: path.into() });
+        }
+        if ![512, IO_BYTES].contains(&device.logical_sector_bytes) {
+            return Err(DeviceOpenError::SectorSize {
+                path: path.into(),
+                bytes: device.logical_sector_bytes,
+            });
+        }
+        Ok(BlockFile {
+            path: path.into(),
+            fd,
+            size_bytes: device.size_bytes,
+            facts: IoFacts {
+                direct: true,
+                block_device: true,
+                logical_sector_bytes: Some(device.logical_sector_bytes),
+                physical_sector_bytes: Some(device.physical_sector_bytes),
+            },
+            // Its node is in a file system in memory; its data is not.
+            in_memory: false,
+            give_back: GiveBack::Discard,
+        })
     }
 
     /// Creates a sparse file of `size_bytes` bytes. One that exists is left as it is unless it is empty or
@@ -86,7 +190,11 @@ impl BlockFile {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
         let existed = path.exists();
         let fd = open(path, flags, Mode::from_raw_mode(0o600)).map_err(|e| open_error(path, e))?;
-        if size_of(path, &fd)? < size_bytes {
+        let stat = fstat(&fd).map_err(|e| system(path, "examine", e))?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+            return Err(DeviceOpenError::WrongKind { path: path.into() });
+        }
+        if (stat.st_size as u64) < size_bytes {
             ftruncate(&fd, size_bytes).map_err(|e| system(path, "set the size of", e))?;
         }
         Ok(!existed)
@@ -104,7 +212,12 @@ impl BlockFile {
 
     /// Whether I/O goes past the page cache.
     pub fn is_direct(&self) -> bool {
-        self.direct
+        self.facts.direct
+    }
+
+    /// How I/O reaches it.
+    pub fn facts(&self) -> IoFacts {
+        self.facts
     }
 
     /// Whether its file system keeps it in memory, so that I/O on it does not wait.
@@ -117,19 +230,130 @@ impl BlockFile {
         self.fd.as_raw_fd()
     }
 
-    /// Whether giving space back has worked so far.
-    pub(crate) fn can_punch(&self) -> bool {
-        self.punch
+    /// The best way to give space back that has not failed yet.
+    pub(crate) fn give_back(&self) -> GiveBack {
+        self.give_back
     }
 
-    /// The file system refused to give space back: do not ask again.
-    pub(crate) fn cannot_punch(&mut self) {
-        self.punch = false;
+    /// `way` does not work here: asks for the next one from now on.
+    pub(crate) fn cannot_give_back(&mut self, way: GiveBack) {
+        let next = if way == GiveBack::Discard { GiveBack::Punch } else { GiveBack::Nothing };
+        self.give_back = self.give_back.min(next);
+    }
+
+    /// Overwrites whole blocks with zeros, at once and durably; for what is not the engine's business.
+    /// `at` and `bytes` are multiples of [`IO_BYTES`].
+    pub fn erase(&self, at: u64, bytes: u64) -> Result<(), DeviceOpenError> {
+        const STEP: usize = 1 << 20;
+        let unit = u64::from(IO_BYTES);
+        assert!(at.is_multiple_of(unit) && bytes.is_multiple_of(unit), "erases {bytes} bytes at {at}");
+        let mut room = vec![0u8; STEP + IO_BYTES as usize];
+        let zeros = aligned(&mut room, STEP);
+        let (mut at, end) = (at, at + bytes);
+        while at < end {
+            let len = (end - at).min(STEP as u64) as usize;
+            match rustix::io::pwrite(&self.fd, &zeros[..len], at) {
+                Ok(0) => return Err(system(&self.path, "erase a part of", Errno::IO)),
+                Ok(done) => at += done as u64,
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(system(&self.path, "erase a part of", error)),
+            }
+        }
+        fdatasync(&self.fd).map_err(|e| system(&self.path, "flush", e))
+    }
+
+    /// Reads one block at a multiple of [`IO_BYTES`]; for what is not the engine's business.
+    pub fn read_block(&self, at: u64) -> Result<Vec<u8>, DeviceOpenError> {
+        assert!(at.is_multiple_of(u64::from(IO_BYTES)), "reads at {at}");
+        let mut room = vec![0u8; 2 * IO_BYTES as usize];
+        let block = aligned(&mut room, IO_BYTES as usize);
+        let mut done = 0;
+        while done < block.len() {
+            match rustix::io::pread(&self.fd, &mut block[done..], at + done as u64) {
+                Ok(0) => return Err(system(&self.path, "read", Errno::IO)),
+                Ok(bytes) => done += bytes,
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(system(&self.path, "read", error)),
+            }
+        }
+        Ok(block.to_vec())
+    }
+}
+
+/// The part of `room` that begins at a multiple of [`IO_BYTES`]; `room` is larger by that much.
+fn aligned(room: &mut [u8], len: usize) -> &mut [u8] {
+    let start = room.as_ptr().align_offset(IO_BYTES as usize);
+    &mut room[start..start + len]
+}
+
+/// Opens a file; with the alignment that its direct I/O needs (0: not known), or `None` when it goes through
+/// the page cache.
+fn open_direct_or_cached(path: &Path) -> Result<(OwnedFd, Option<u32>), DeviceOpenError> {
+    let plain = OFlags::RDWR | OFlags::CLOEXEC;
+    match open(path, plain | OFlags::DIRECT, Mode::empty()) {
+        Ok(fd) => {
+            let align = direct_align(&fd);
+            if align.is_none_or(|align| (1..=IO_BYTES).contains(&align)) {
+                return Ok((fd, Some(align.unwrap_or(0))));
+            }
+        }
+        Err(Errno::INVAL | Errno::OPNOTSUPP) => {}
+        Err(error) => return Err(open_error(path, error)),
+    }
+    Ok((open(path, plain, Mode::empty()).map_err(|e| open_error(path, e))?, None))
+}
+
+/// What direct I/O on a file must be aligned to, in the file and in memory, bytes: 0 says that it cannot be
+/// done, `None` that the kernel (before 6.1) or the file system does not say.
+fn direct_align(fd: &OwnedFd) -> Option<u32> {
+    let answer = statx(fd, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN).ok()?;
+    let said = answer.stx_mask & StatxFlags::DIOALIGN.bits() != 0;
+    said.then_some(match answer.stx_dio_offset_align {
+        0 => 0,
+        offset => offset.max(answer.stx_dio_mem_align),
+    })
+}
+
+/// Opens and claims a block device, with patience for a process that was just killed.
+fn open_exclusively(path: &Path) -> Result<OwnedFd, DeviceOpenError> {
+    let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::EXCL | OFlags::DIRECT;
+    let start = Instant::now();
+    loop {
+        match open(path, flags, Mode::empty()) {
+            Ok(fd) => return Ok(fd),
+            Err(Errno::BUSY) => {}
+            Err(Errno::NXIO) => return Err(system(path, "open", Errno::NXIO)),
+            Err(error) => return Err(open_error(path, error)),
+        }
+        let device = stat(path).map_err(|e| open_error(path, e))?.st_rdev;
+        if let Some(by) = claims::holder(device) {
+            return Err(DeviceOpenError::Claimed { path: path.into(), by });
+        }
+        if start.elapsed() >= LOCK_PATIENCE {
+            return Err(busy(path));
+        }
+        std::thread::sleep(LOCK_PAUSE);
+    }
+}
+
+/// Why a block device stays busy: a process that serves it has its lock, too.
+fn busy(path: &Path) -> DeviceOpenError {
+    let locked = open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).is_ok_and(|fd| {
+        matches!(flock(&fd, FlockOperation::NonBlockingLockExclusive), Err(Errno::WOULDBLOCK))
+    });
+    match locked {
+        true => DeviceOpenError::InUse { path: path.into() },
+        false => DeviceOpenError::Claimed {
+            path: path.into(),
+            by: "claimed by the system (a mounted file system, swap, RAID, LVM) or by another program".into(),
+        },
     }
 }
 
 /// How long to wait for a lock: a process that was just killed holds it until its last I/O has ended.
 const LOCK_PATIENCE: Duration = Duration::from_secs(2);
+/// How often it is tried.
+const LOCK_PAUSE: Duration = Duration::from_millis(2);
 
 fn lock(path: &Path, fd: &OwnedFd) -> Result<(), DeviceOpenError> {
     let start = Instant::now();
@@ -137,7 +361,7 @@ fn lock(path: &Path, fd: &OwnedFd) -> Result<(), DeviceOpenError> {
         match flock(fd, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => return Ok(()),
             Err(Errno::WOULDBLOCK | Errno::INTR) if start.elapsed() < LOCK_PATIENCE => {
-                std::thread::sleep(Duration::from_millis(2));
+                std::thread::sleep(LOCK_PAUSE);
             }
             Err(Errno::WOULDBLOCK) => return Err(DeviceOpenError::InUse { path: path.into() }),
             Err(error) => return Err(system(path, "lock", error)),
@@ -145,20 +369,10 @@ fn lock(path: &Path, fd: &OwnedFd) -> Result<(), DeviceOpenError> {
     }
 }
 
-fn size_of(path: &Path, fd: &OwnedFd) -> Result<u64, DeviceOpenError> {
-    let stat = fstat(fd).map_err(|e| system(path, "examine", e))?;
-    match rustix::fs::FileType::from_raw_mode(stat.st_mode) {
-        rustix::fs::FileType::RegularFile => Ok(stat.st_size as u64),
-        rustix::fs::FileType::BlockDevice => {
-            seek(fd, SeekFrom::End(0)).map_err(|e| system(path, "find the size of", e))
-        }
-        _ => Err(DeviceOpenError::WrongKind { path: path.into() }),
-    }
-}
-
 fn open_error(path: &Path, error: Errno) -> DeviceOpenError {
     match error {
         Errno::NOENT => DeviceOpenError::Missing { path: path.into() },
+        Errno::ROFS => DeviceOpenError::ReadOnly { path: path.into() },
         Errno::ISDIR | Errno::NXIO => DeviceOpenError::WrongKind { path: path.into() },
         error => system(path, "open", error),
     }
@@ -184,8 +398,37 @@ mod tests {
         let second = BlockFile::open(&path).expect_err("it is locked");
         assert!(second.to_string().contains("in use"), "{second}");
         drop(first);
-        assert!(BlockFile::open(&path).is_ok());
+        let again = BlockFile::open(&path).expect("open");
+        assert!(again.facts().logical_sector_bytes.is_none_or(|bytes| bytes <= IO_BYTES));
         let wrong = BlockFile::open(dir.path()).expect_err("a directory");
         assert!(wrong.to_string().contains("neither"), "{wrong}");
+    }
+
+    #[test]
+    fn what_is_erased_reads_zeros_and_nothing_else_does() {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let path = dir.path().join("device");
+        std::fs::write(&path, [7; 5 * IO_BYTES as usize]).expect("write");
+        let file = BlockFile::open(&path).expect("open");
+        file.erase(4096, 8192).expect("erase");
+        let first = |block: u64| file.read_block(block * 4096).expect("read")[4095];
+        assert_eq!([0, 1, 2, 3, 4].map(first), [7, 0, 0, 7, 7]);
+        assert!(file.read_block(5 * 4096).is_err(), "behind the end");
+    }
+
+    #[test]
+    fn a_way_to_give_space_back_that_failed_is_not_tried_again() {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let path = dir.path().join("device");
+        BlockFile::create_sparse(&path, 1 << 20).expect("create");
+        let mut file = BlockFile::open(&path).expect("open");
+        file.give_back = GiveBack::Discard;
+        // Two discards in flight fail one after the other: that is one step, not two.
+        file.cannot_give_back(GiveBack::Discard);
+        file.cannot_give_back(GiveBack::Discard);
+        assert_eq!(file.give_back(), GiveBack::Punch);
+        file.cannot_give_back(GiveBack::Punch);
+        file.cannot_give_back(GiveBack::Discard);
+        assert_eq!(file.give_back(), GiveBack::Nothing);
     }
 }

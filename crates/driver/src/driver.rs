@@ -1,7 +1,7 @@
 //! Serving a machine: its actions to the ring, the ring's completions to it.
 
 use crate::clock::Clock;
-use crate::device::BlockFile;
+use crate::device::{BlockFile, IoFacts};
 use crate::ops::{DeviceOps, Outcome};
 use crate::ring::{Completion, Ring};
 use bimetal_engine::Machine;
@@ -51,6 +51,23 @@ impl Driver {
                 size_bytes: device.size_bytes(),
             })
             .collect()
+    }
+
+    /// How I/O reaches each device, in tier order.
+    pub fn io_facts(&self) -> Vec<IoFacts> {
+        self.devices.iter().map(BlockFile::facts).collect()
+    }
+
+    /// The devices themselves, for what is not the engine's business. Only while nothing is in flight.
+    pub fn devices(&self) -> &[BlockFile] {
+        assert_eq!(self.ops.len(), 0, "operations are in flight");
+        &self.devices
+    }
+
+    /// Gives the devices up, still locked, to be used with another ring.
+    pub fn into_devices(self) -> Vec<BlockFile> {
+        assert_eq!(self.ops.len(), 0, "operations are in flight");
+        self.devices
     }
 
     /// Device operations in flight.

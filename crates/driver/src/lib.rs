@@ -11,10 +11,13 @@
 //!   device files ─────────┘                     └── RealArena: every payload byte, registered once
 //! ```
 //!
-//! Unsafe code stands in three modules only, each block with its argument: [`memory`] (the mapping),
-//! [`ring`] (submissions and the buffers they name) and [`signals`] (signalfd).
+//! Unsafe code stands in four modules only, each block with its argument: `blockdev` (what the kernel says
+//! about a block device), [`memory`] (the mapping), [`ring`] (submissions and the buffers they name) and
+//! [`signals`] (signalfd).
 
+mod blockdev;
 pub mod buddy;
+mod claims;
 pub mod clock;
 pub mod device;
 pub mod driver;
@@ -25,7 +28,7 @@ pub mod signals;
 mod task;
 
 pub use clock::Clock;
-pub use device::{BlockFile, DeviceOpenError};
+pub use device::{BlockFile, DeviceOpenError, IO_BYTES, IoFacts};
 pub use driver::Driver;
 pub use memory::{Memory, PoolSizes, RealArena};
 pub use ring::{Completion, Ring};

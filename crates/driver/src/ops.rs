@@ -1,6 +1,6 @@
 //! Device operations in flight: short I/O is finished here, so that a completion means all of it.
 
-use crate::device::BlockFile;
+use crate::device::{BlockFile, GiveBack, IO_BYTES};
 use crate::ring::{MAX_PARTS, Ring};
 use bimetal_engine::action::{Action, BufList, DeviceError, Token};
 use bimetal_engine::arena::Buf;
@@ -13,7 +13,7 @@ enum Kind {
     Read,
     Write { dsync: bool },
     Flush,
-    Discard { len: u64 },
+    Discard { len: u64, way: GiveBack },
 }
 
 #[derive(Debug)]
@@ -62,10 +62,16 @@ impl DeviceOps {
             }
             Action::Flush { device, token } => (Kind::Flush, device, 0, none, token),
             Action::Discard { device, offset, len, token } => {
-                (Kind::Discard { len }, device, offset, none, token)
+                let way = devices[usize::from(device.0)].give_back();
+                (Kind::Discard { len, way }, device, offset, none, token)
             }
             Action::Reply { .. } => return,
         };
+        let aligned = |bytes: u64| bytes.is_multiple_of(u64::from(IO_BYTES));
+        assert!(
+            aligned(offset) && bufs.iter().all(|buf| aligned(buf.start) && aligned(u64::from(buf.len))),
+            "I/O at {offset} is not in whole blocks"
+        );
         let op = DeviceOp { kind, device: usize::from(device.0), offset, bufs, token, retries: 0 };
         let place = self.free.pop().unwrap_or_else(|| {
             self.ops.push(None);
@@ -92,7 +98,7 @@ impl DeviceOps {
                 op.retries += 1;
                 None
             }
-            errno if errno > 0 => Some(op.failed(errno, device)),
+            errno if errno > 0 => op.failed(errno, device),
             _ => op.advance(result as u32),
         };
         match outcome {
@@ -111,15 +117,19 @@ impl DeviceOps {
 }
 
 impl DeviceOp {
-    fn failed(&self, errno: i32, device: &mut BlockFile) -> Result<(), DeviceError> {
-        if matches!(self.kind, Kind::Discard { .. }) {
-            if errno == libc::EOPNOTSUPP {
-                device.cannot_punch();
+    /// What an error means; `None` when there is another way to try.
+    fn failed(&mut self, errno: i32, device: &mut BlockFile) -> Option<Result<(), DeviceError>> {
+        let Kind::Discard { way, .. } = &mut self.kind else { return Some(Err(DeviceError { errno })) };
+        // How kernels and devices say that they do not know the command.
+        if matches!(errno, libc::EOPNOTSUPP | libc::EINVAL | libc::ENOTTY | libc::ENOSYS) {
+            device.cannot_give_back(*way);
+            if device.give_back() < *way && device.give_back() != GiveBack::Nothing {
+                *way = device.give_back();
+                return None;
             }
-            // A hint that was not taken.
-            return Ok(());
         }
-        Err(DeviceError { errno })
+        // A hint that was not taken.
+        Some(Ok(()))
     }
 
     /// Takes note of `done` more bytes; `None` when some are left.
@@ -161,7 +171,8 @@ fn submit(op: &DeviceOp, place: u32, ring: &mut Ring, devices: &[BlockFile]) {
         Kind::Flush if now => ring.flush_now(fd, tag),
         Kind::Write { dsync } => ring.write(fd, op.offset, &op.bufs, dsync, tag),
         Kind::Flush => ring.flush(fd, tag),
-        Kind::Discard { len } if device.can_punch() => ring.punch(fd, op.offset, len, tag),
-        Kind::Discard { .. } => ring.nop(tag),
+        Kind::Discard { len, way: GiveBack::Discard } => ring.discard(fd, op.offset, len, tag),
+        Kind::Discard { len, way: GiveBack::Punch } => ring.punch(fd, op.offset, len, tag),
+        Kind::Discard { way: GiveBack::Nothing, .. } => ring.nop(tag),
     }
 }

@@ -222,6 +222,7 @@ impl<V: Served> Server<V> {
         let mut doc = StatusDoc::new(&self.options.volume, &self.engine.status());
         doc.clients = self.conns.iter().flatten().count() as u64;
         doc.buffer_bytes = self.buffer_bytes;
+        doc.describe_devices(&self.driver.io_facts());
         doc
     }
 

@@ -1,5 +1,6 @@
 //! The status of a volume as scripts read it.
 
+use bimetal_driver::IoFacts;
 use bimetal_engine::options::Status;
 use serde::{Deserialize, Serialize};
 
@@ -26,6 +27,16 @@ pub struct TierDoc {
     pub device_written_bytes: u64,
     /// Flushes sent to the device.
     pub flushes: u64,
+    /// Whether I/O goes past the page cache.
+    #[serde(default)]
+    pub direct: bool,
+    /// The smallest unit of I/O: a block device's logical sector, or the alignment of a file's direct I/O;
+    /// null where there is none, or the kernel does not say.
+    #[serde(default)]
+    pub logical_sector_bytes: Option<u32>,
+    /// The unit that a block device writes without reading first; null for files.
+    #[serde(default)]
+    pub physical_sector_bytes: Option<u32>,
 }
 
 /// The landing zone.
@@ -103,6 +114,9 @@ impl StatusDoc {
             written_bytes: tier.written_bytes,
             device_written_bytes: tier.device_written_bytes,
             flushes: tier.flushes,
+            direct: false,
+            logical_sector_bytes: None,
+            physical_sector_bytes: None,
         });
         StatusDoc {
             volume: name.0.clone(),
@@ -127,6 +141,15 @@ impl StatusDoc {
             ram_bytes: status.ram_bytes,
             buffer_bytes: 0,
             clients: 0,
+        }
+    }
+
+    /// Adds what the driver knows of the devices, in tier order.
+    pub fn describe_devices(&mut self, devices: &[IoFacts]) {
+        for (tier, facts) in self.tiers.iter_mut().zip(devices) {
+            tier.direct = facts.direct;
+            tier.logical_sector_bytes = facts.logical_sector_bytes;
+            tier.physical_sector_bytes = facts.physical_sector_bytes;
         }
     }
 }

@@ -88,7 +88,8 @@ pub(crate) fn run(args: &KillArgs) -> anyhow::Result<Outcome> {
 fn rounds(args: &KillArgs, seed: u64, dir: &Path) -> anyhow::Result<KillDoc> {
     let start = Instant::now();
     let mut rng = Rng::new(seed);
-    let volume = create::make(&Plan {
+    // Only the volume is kept: its devices are for the child to lock.
+    let create::Made { volume, .. } = create::make(&Plan {
         file: dir.join("volume.toml"),
         devices: [
             DeviceSpec { path: dir.join("fast.img"), size: Some(FAST_BYTES) },

@@ -1,0 +1,259 @@
+//! Finding a volume's devices, also after their paths changed.
+//!
+//! A path in the volume file is where to look first. What decides is the superblock: the volume's identity
+//! and the tier. If the path leads nowhere, or to something else, the likely places are searched for the
+//! device, so that /dev/sda and /dev/sdb may change places. Two devices that both match are a copy and its
+//! original, and nobody but the user can say which is which: that is refused. What is found is locked and
+//! verified again by whoever opens it, generations included.
+
+use crate::volume::Volume;
+use anyhow::bail;
+use bimetal_engine::format::superblock::{Found, Superblock};
+use bimetal_engine::units::BLOCK_BYTES;
+use std::fs::{File, Metadata};
+use std::io::{self, Seek as _, SeekFrom};
+use std::os::unix::fs::{FileExt as _, FileTypeExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+
+const BLOCK: u64 = BLOCK_BYTES as u64;
+/// Entries of one directory that are looked at when a device is searched for, in the order of their names.
+const MAX_PER_DIRECTORY: usize = 256;
+/// Directories of device nodes. The links below /dev/disk lead to nodes in /dev, most of the time.
+const DEVICE_DIRECTORIES: [&str; 6] = [
+    "/dev",
+    "/dev/mapper",
+    "/dev/disk/by-id",
+    "/dev/disk/by-partuuid",
+    "/dev/disk/by-path",
+    "/dev/disk/by-uuid",
+];
+/// Nodes in /dev that hold no volume: memory, and drives whose medium may not be there.
+const NOT_SEARCHED: [&str; 4] = ["ram", "zram", "sr", "fd"];
+
+/// What a path leads to.
+#[derive(Debug)]
+pub(crate) enum Look {
+    /// Nothing.
+    Missing,
+    /// A device of some volume.
+    Ours(Box<Superblock>),
+    /// Something without a superblock.
+    Other,
+    /// It cannot be said: no permission, an I/O error, a newer format.
+    Unknown(String),
+}
+
+/// Looks at the superblocks of a file or block device, without a lock.
+pub(crate) fn look(path: &Path) -> Look {
+    match read(path) {
+        Ok(look) => look,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Look::Missing,
+        // A device node with no device behind it.
+        Err(error) if matches!(error.raw_os_error(), Some(6 | 19 | 123)) => Look::Missing,
+        Err(error) => Look::Unknown(error.to_string()),
+    }
+}
+
+fn read(path: &Path) -> io::Result<Look> {
+    let kind = std::fs::metadata(path)?.file_type();
+    if !kind.is_file() && !kind.is_block_device() {
+        return Ok(Look::Other);
+    }
+    let mut file = File::open(path)?;
+    let blocks = file.seek(SeekFrom::End(0))? / BLOCK;
+    let mut block = vec![0; BLOCK as usize];
+    let mut failed = None;
+    for place in [Some(0), blocks.checked_sub(1).map(|last| last * BLOCK)].into_iter().flatten() {
+        if place >= blocks * BLOCK {
+            continue;
+        }
+        if let Err(error) = file.read_exact_at(&mut block, place) {
+            failed = Some(error);
+            continue;
+        }
+        match Superblock::decode(&block, place) {
+            Found::Valid(superblock) => return Ok(Look::Ours(superblock)),
+            Found::Newer(format) => return Ok(Look::Unknown(format!("it has format {format}"))),
+            Found::Nothing => {}
+        }
+    }
+    failed.map_or(Ok(Look::Other), Err)
+}
+
+/// Where the devices of a volume are.
+#[derive(Debug)]
+pub(crate) struct Resolved {
+    /// In tier order.
+    pub(crate) devices: Vec<PathBuf>,
+    /// What the user should hear: one sentence for each device that is not where the volume file says.
+    pub(crate) notes: Vec<String>,
+}
+
+/// Finds the devices of a volume. A device that is there but damaged keeps its path: opening says what is
+/// wrong with it. The error is a sentence that names what is missing, or all that match.
+pub(crate) fn resolve(volume: &Volume) -> anyhow::Result<Resolved> {
+    let mut resolved = Resolved { devices: volume.devices.clone(), notes: Vec::new() };
+    let mut candidates = None;
+    for (tier, path) in volume.devices.iter().enumerate() {
+        let look = look(path);
+        match &look {
+            Look::Ours(superblock) if belongs(superblock, volume, tier) => continue,
+            Look::Unknown(_) => continue,
+            _ => {}
+        }
+        let candidates = candidates.get_or_insert_with(|| Candidates::of(volume));
+        let named = bimetal_serve::status::tier_name(tier);
+        let matches = candidates.matching(tier);
+        match matches.as_slice() {
+            [] if matches!(look, Look::Missing) => bail!(
+                "{} does not exist, and nothing among {} files and devices is the {named} device of {}; \
+                 attach it, or name its new place in the volume file",
+                path.display(),
+                candidates.looked_at,
+                volume.file.display()
+            ),
+            [] => {}
+            [found] => {
+                resolved.notes.push(format!(
+                    "{} {}; using {}, which says that it is the {named} device of this volume",
+                    path.display(),
+                    if matches!(look, Look::Missing) { "does not exist" } else { "is something else now" },
+                    found.display()
+                ));
+                resolved.devices[tier] = found.clone();
+            }
+            [one, other, ..] => bail!(
+                "both {} and {} say that they are the {named} device of {}: one is a copy; name the right \
+                 one in the volume file, or take the other away",
+                one.display(),
+                other.display(),
+                volume.file.display()
+            ),
+        }
+    }
+    Ok(resolved)
+}
+
+/// Whether a superblock is that of this volume's device of this tier.
+pub(crate) fn belongs(superblock: &Superblock, volume: &Volume, tier: usize) -> bool {
+    superblock.volume == volume.id && usize::from(superblock.tier.0) == tier
+}
+
+/// Devices of this volume in the likely places.
+struct Candidates {
+    /// With their tiers.
+    found: Vec<(usize, PathBuf)>,
+    looked_at: usize,
+}
+
+impl Candidates {
+    /// Looks into the directories that the volume file and its files are in, then among all block devices.
+    fn of(volume: &Volume) -> Candidates {
+        let mut directories: Vec<&Path> = Vec::new();
+        for path in volume.devices.iter().chain([&volume.file]) {
+            // Device nodes have their turn below.
+            let parent = path.parent().filter(|parent| !parent.starts_with("/dev"));
+            directories.extend(parent.filter(|parent| !directories.contains(parent)));
+        }
+        directories.extend(DEVICE_DIRECTORIES.iter().map(Path::new));
+        let mut seen: Vec<DeviceId> = Vec::new();
+        let mut found = Vec::new();
+        let mut backing = Vec::new();
+        for path in directories.into_iter().flat_map(entries) {
+            let Some((id, meta)) = DeviceId::of(&path) else { continue };
+            if seen.contains(&id) || is_held(&meta) {
+                continue;
+            }
+            seen.push(id);
+            if let Look::Ours(superblock) = look(&path)
+                && superblock.volume == volume.id
+            {
+                backing.extend(backing_file(&meta));
+                found.push((usize::from(superblock.tier.0), id, path));
+            }
+        }
+        // A loop device and the file below it are the same bytes, not a copy: the device is the one in use.
+        found.retain(|(_, id, _)| !backing.contains(id));
+        Candidates {
+            found: found.into_iter().map(|(tier, _, path)| (tier, path)).collect(),
+            looked_at: seen.len(),
+        }
+    }
+
+    fn matching(&self, tier: usize) -> Vec<PathBuf> {
+        self.found.iter().filter(|(of, _)| *of == tier).map(|(_, path)| path.clone()).collect()
+    }
+}
+
+/// The first entries of a directory, by name.
+fn entries(directory: &Path) -> Vec<PathBuf> {
+    let mut paths: Vec<PathBuf> = std::fs::read_dir(directory)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter(|entry| {
+            let name = entry.file_name();
+            let name = name.to_string_lossy();
+            directory != Path::new("/dev") || !NOT_SEARCHED.iter().any(|kind| name.starts_with(kind))
+        })
+        .map(|entry| entry.path())
+        .filter(|path| {
+            std::fs::metadata(path)
+                .is_ok_and(|meta| meta.file_type().is_block_device() || (meta.is_file() && meta.len() > 0))
+        })
+        .collect();
+    paths.sort();
+    paths.truncate(MAX_PER_DIRECTORY);
+    paths
+}
+
+/// What makes two paths the same device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum DeviceId {
+    BlockDevice(u64),
+    File(u64, u64),
+}
+
+impl DeviceId {
+    fn of(path: &Path) -> Option<(DeviceId, Metadata)> {
+        let meta = std::fs::metadata(path).ok()?;
+        let id = match meta.file_type().is_block_device() {
+            true => DeviceId::BlockDevice(meta.rdev()),
+            false => DeviceId::File(meta.dev(), meta.ino()),
+        };
+        Some((id, meta))
+    }
+}
+
+/// Whether two paths lead to the same file or block device.
+pub(crate) fn is_same_device(one: &Path, other: &Path) -> bool {
+    match (DeviceId::of(one), DeviceId::of(other)) {
+        (Some((one, _)), Some((other, _))) => one == other,
+        _ => false,
+    }
+}
+
+/// Whether a path leads to a block device.
+pub(crate) fn is_block_device(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|meta| meta.file_type().is_block_device())
+}
+
+fn sys(meta: &Metadata) -> PathBuf {
+    let (major, minor) = (rustix::fs::major(meta.rdev()), rustix::fs::minor(meta.rdev()));
+    Path::new("/sys/dev/block").join(format!("{major}:{minor}"))
+}
+
+/// Whether a block device is a part of another one (multipath, RAID, LVM), which then is the one to use.
+fn is_held(meta: &Metadata) -> bool {
+    meta.file_type().is_block_device()
+        && std::fs::read_dir(sys(meta).join("holders")).is_ok_and(|mut holders| holders.next().is_some())
+}
+
+/// The file below a loop device.
+fn backing_file(meta: &Metadata) -> Option<DeviceId> {
+    if !meta.file_type().is_block_device() {
+        return None;
+    }
+    let path = std::fs::read_to_string(sys(meta).join("loop/backing_file")).ok()?;
+    DeviceId::of(Path::new(path.trim_end_matches('\n'))).map(|(id, _)| id)
+}

@@ -1,0 +1,188 @@
+//! `bimetal list`
+
+use crate::args::ListArgs;
+use crate::find::{self, Look};
+use crate::volume::Volume;
+use crate::{Outcome, paths, say, say_json, size};
+use anyhow::Context as _;
+use bimetal_serve::status::{hex, tier_name};
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+use serde::Serialize;
+use std::fs::File;
+use std::io::{Seek as _, SeekFrom};
+use std::path::{Path, PathBuf};
+
+/// What `list --json` prints.
+#[derive(Debug, Serialize)]
+struct ListDoc {
+    volumes: Vec<VolumeDoc>,
+}
+
+/// How a volume is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+enum State {
+    /// A process has its devices locked.
+    #[serde(rename = "served")]
+    Served,
+    #[serde(rename = "stopped")]
+    Stopped,
+    /// A device is not there, or cannot be read, or there are two that claim to be it.
+    #[serde(rename = "missing device")]
+    MissingDevice,
+    /// `create` or `destroy` did not come to its end.
+    #[serde(rename = "unfinished")]
+    Unfinished,
+    /// Its file cannot be read.
+    #[serde(rename = "broken")]
+    Broken,
+}
+
+impl State {
+    fn name(self) -> &'static str {
+        match self {
+            State::Served => "served",
+            State::Stopped => "stopped",
+            State::MissingDevice => "missing device",
+            State::Unfinished => "unfinished",
+            State::Broken => "broken",
+        }
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct VolumeDoc {
+    name: String,
+    file: PathBuf,
+    volume_id: Option<String>,
+    state: State,
+    /// Size that clients see, where a superblock could be read.
+    size_bytes: Option<u64>,
+    devices: Vec<DeviceDoc>,
+    /// One sentence, where something is wrong.
+    problem: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct DeviceDoc {
+    name: String,
+    /// Where it is now, which may be elsewhere than the volume file says.
+    device: PathBuf,
+    /// Of the device, where it can be read.
+    size_bytes: Option<u64>,
+}
+
+pub(crate) fn run(args: &ListArgs) -> anyhow::Result<Outcome> {
+    let directory = paths::config_dir()?;
+    let volumes: Vec<VolumeDoc> = files(&directory)?.iter().map(|file| describe(file)).collect();
+    let good = volumes.iter().all(|volume| matches!(volume.state, State::Served | State::Stopped));
+    if args.json {
+        say_json(&ListDoc { volumes })?;
+    } else if volumes.is_empty() {
+        say(&format!("there are no volumes in {}; make one with `bimetal create`", directory.display()));
+    } else {
+        volumes.iter().for_each(|volume| say(&text(volume)));
+    }
+    Ok(if good { Outcome::Good } else { Outcome::Problem })
+}
+
+/// The volume files of a directory, by name; none if there is no such directory.
+fn files(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let entries = match std::fs::read_dir(directory) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error).with_context(|| format!("cannot list {}", directory.display())),
+    };
+    let mut files: Vec<PathBuf> = entries
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|ending| ending == "toml"))
+        .collect();
+    files.sort();
+    Ok(files)
+}
+
+/// What is to be known of a volume without opening it. Nothing that is wrong with it is an error here.
+fn describe(file: &Path) -> VolumeDoc {
+    let volume = match Volume::load(file) {
+        Ok(volume) => volume,
+        Err(error) => {
+            return VolumeDoc {
+                name: file.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
+                file: file.into(),
+                volume_id: None,
+                state: State::Broken,
+                size_bytes: None,
+                devices: Vec::new(),
+                problem: Some(format!("{error:#}")),
+            };
+        }
+    };
+    let (paths, mut problem) = match find::resolve(&volume) {
+        Ok(resolved) => (resolved.devices, None),
+        Err(error) => (volume.devices.clone(), Some(error.to_string())),
+    };
+    let mut size_bytes = None;
+    for (tier, path) in paths.iter().enumerate() {
+        match find::look(path) {
+            Look::Ours(superblock) if find::belongs(&superblock, &volume, tier) => {
+                size_bytes = Some(superblock.geometry.volume_bytes());
+            }
+            Look::Unknown(why) => {
+                problem.get_or_insert_with(|| format!("{} cannot be read: {why}", path.display()));
+            }
+            _ => {
+                problem.get_or_insert_with(|| {
+                    format!("{} is not the {} device of this volume", path.display(), tier_name(tier))
+                });
+            }
+        }
+    }
+    let state = match &problem {
+        _ if volume.unfinished => State::Unfinished,
+        Some(_) => State::MissingDevice,
+        None if paths.iter().any(|path| is_locked(path)) => State::Served,
+        None => State::Stopped,
+    };
+    if state == State::Unfinished {
+        problem = Some("it was not made to its end, or not destroyed to its end".to_owned());
+    }
+    VolumeDoc {
+        name: volume.name().0,
+        file: file.into(),
+        volume_id: Some(hex(&volume.id)),
+        state,
+        size_bytes,
+        devices: devices(paths),
+        problem,
+    }
+}
+
+fn devices(paths: Vec<PathBuf>) -> Vec<DeviceDoc> {
+    let tiers = paths.into_iter().enumerate();
+    tiers
+        .map(|(tier, device)| DeviceDoc {
+            name: tier_name(tier),
+            size_bytes: File::open(&device).and_then(|mut file| file.seek(SeekFrom::End(0))).ok(),
+            device,
+        })
+        .collect()
+}
+
+/// Whether a process has a device locked. Our own lock lasts a moment only, shorter than anyone's patience.
+fn is_locked(path: &Path) -> bool {
+    File::open(path)
+        .is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK))
+}
+
+fn text(volume: &VolumeDoc) -> String {
+    let size = volume.size_bytes.map_or_else(|| "?".to_owned(), size::show);
+    let mut text = format!("{:<20} {:<14} {size:>10}", volume.name, volume.state.name());
+    for device in &volume.devices {
+        text += &format!("   {}: {}", device.name, device.device.display());
+    }
+    if let Some(problem) = &volume.problem {
+        text += &format!("\n    {problem}");
+    }
+    text
+}

@@ -1,0 +1,165 @@
+//! Device files are sparse: the disk below them may fill up. The write that meets this fails; what was
+//! acknowledged and flushed stays, is read while the disk is full, and is there when the volume is opened
+//! again with room made.
+
+mod common;
+
+use bimetal_nbd::Command as Nbd;
+use common::{Client, bimetal, pattern, start, succeed, terminate, text};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+const MIB: u64 = 1 << 20;
+
+/// A small file system, unmounted with its owner.
+struct Mounted(PathBuf);
+
+impl Mounted {
+    /// `None` where this may not be done.
+    fn new(dir: &Path, kind: &str, mib: u64) -> Option<Mounted> {
+        let place = dir.join("small");
+        std::fs::create_dir(&place).expect("a directory");
+        let quiet = |command: &mut Command| {
+            let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
+            command.env("PATH", path).stdout(Stdio::null()).stderr(Stdio::null());
+            command.status().is_ok_and(|status| status.success())
+        };
+        let made = match kind {
+            "tmpfs" => quiet(
+                Command::new("mount")
+                    .args(["-t", "tmpfs", "-o", &format!("size={mib}m"), "none"])
+                    .arg(&place),
+            ),
+            _ => {
+                let image = dir.join("small.ext4");
+                std::fs::File::create(&image).and_then(|file| file.set_len(mib * MIB)).expect("an image");
+                quiet(Command::new("mkfs.ext4").args(["-q", "-F", "-m", "0"]).arg(&image))
+                    && quiet(Command::new("mount").args(["-o", "loop"]).arg(&image).arg(&place))
+            }
+        };
+        made.then_some(Mounted(place))
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(&self.0).status();
+    }
+}
+
+fn serve(dir: &Path) -> (Child, Client) {
+    let mut command = bimetal(dir);
+    command.arg("serve").arg(dir.join("v.toml"));
+    command.arg("--nbd").arg(format!("unix:{}", dir.join("nbd.sock").display()));
+    let child = start(command);
+    (child, Client::connect(&dir.join("nbd.sock")))
+}
+
+/// Ends the server, whatever it says about it.
+struct Server(Child);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// What the client knows of one MiB.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Known {
+    Nothing,
+    Written,
+    Flushed,
+}
+
+/// Writes MiB by MiB, flushing now and then, until something fails; returns what is known of each.
+fn write_until_full(client: &mut Client, mib: u64) -> Vec<Known> {
+    let mut known = vec![Known::Nothing; mib as usize];
+    for place in 0..mib {
+        let bytes = pattern(place, MIB as usize);
+        if let Err(error) = client.call(Nbd::Write, place * MIB, MIB as u32, &bytes).result {
+            eprintln!("the write of MiB {place} failed: {error:?}");
+            return known;
+        }
+        known[place as usize] = Known::Written;
+        if place % 8 == 7 {
+            if client.call(Nbd::Flush, 0, 0, &[]).result.is_err() {
+                return known;
+            }
+            known[..=place as usize].fill(Known::Flushed);
+        }
+    }
+    panic!("the disk did not fill up");
+}
+
+fn verify(client: &mut Client, known: &[Known], least: Known) {
+    for (place, &state) in known.iter().enumerate() {
+        if state == Known::Flushed || state == least {
+            let bytes = client.read(place as u64 * MIB, MIB as usize);
+            assert!(bytes == pattern(place as u64, MIB as usize), "MiB {place}, {state:?}");
+        }
+    }
+}
+
+/// `full`: which of the devices lies on the small disk.
+fn fills_up(kind: &str, full: &str) {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let Some(small) = Mounted::new(dir.path(), kind, 200) else {
+        eprintln!("cannot mount {kind} here: skipped");
+        return;
+    };
+    let place = |tier: &str| if tier == full { small.0.clone() } else { dir.path().to_owned() };
+    let spec = |tier: &str, size: &str| format!("{}?size={size}", place(tier).join(tier).display());
+    // In the way, to be removed later.
+    let balloon = small.0.join("balloon");
+    std::fs::write(&balloon, vec![1; 100 << 20]).expect("a large file");
+    let (fast, slow) = if full == "fast" { ("160M", "512M") } else { ("64M", "1G") };
+    succeed(bimetal(dir.path()).arg("create").arg(dir.path().join("v.toml")).args([
+        "--fast",
+        &spec("fast", fast),
+        "--slow",
+        &spec("slow", slow),
+        "--landing",
+        "16M",
+    ]));
+    let (child, mut client) = serve(dir.path());
+    let mut server = Server(child);
+    let known = write_until_full(&mut client, 600);
+    let written = known.iter().filter(|&&known| known != Known::Nothing).count();
+    eprintln!("{kind}, {full} device: {written} MiB fitted");
+    assert!(written >= 32, "only {written} MiB fitted");
+    // Whatever was acknowledged is read while the disk is full.
+    verify(&mut client, &known, Known::Written);
+    if full == "slow" {
+        // Small writes have room: their blocks are on the fast device, or land there.
+        client.write(0, &pattern(0, MIB as usize)[..4096]);
+        client.flush();
+    }
+    let end = terminate(&mut server.0);
+    eprintln!("{kind}, {full} device: closing ended with {end}");
+    drop(server);
+    std::fs::remove_file(&balloon).expect("make room");
+    let (child, mut client) = serve(dir.path());
+    let mut server = Server(child);
+    verify(&mut client, &known, Known::Flushed);
+    for place in 0..8 {
+        client.write(place * MIB, &pattern(place + 1000, MIB as usize));
+    }
+    client.flush();
+    assert!(terminate(&mut server.0).success());
+    let check = bimetal(dir.path()).arg("check").arg(dir.path().join("v.toml")).output().expect("run");
+    assert!(check.status.success(), "{}", text(&check.stdout));
+}
+
+#[test]
+fn a_full_disk_below_the_slow_device() {
+    fills_up("ext4", "slow");
+    fills_up("tmpfs", "slow");
+}
+
+#[test]
+fn a_full_disk_below_the_fast_device() {
+    fills_up("ext4", "fast");
+    fills_up("tmpfs", "fast");
+}
