@@ -8,6 +8,7 @@
 # folder of downloaded packages.
 # Exit codes: 0 done, 1 a failure, 77 skipped: this machine cannot.
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+# shellcheck source=tests/clients/lib.sh
 . "$here/../clients/lib.sh"
 
 limit=${LIMIT:-900}
