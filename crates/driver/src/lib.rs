@@ -11,13 +11,15 @@
 //!   device files ─────────┘                     └── RealArena: every payload byte, registered once
 //! ```
 //!
-//! Unsafe code stands in three modules only, each block with its argument: [`memory`] (the mapping),
-//! [`ring`] (submissions and the buffers they name) and [`signals`] (signalfd).
+//! Unsafe code stands in four modules only, each block with its argument: [`memory`] (the mapping),
+//! [`ring`] (submissions and the buffers they name), [`signals`] (signalfd) and [`inherit`] (descriptors that a
+//! service manager opened).
 
 pub mod buddy;
 pub mod clock;
 pub mod device;
 pub mod driver;
+pub mod inherit;
 pub mod memory;
 mod ops;
 pub mod ring;
@@ -27,6 +29,7 @@ mod task;
 pub use clock::Clock;
 pub use device::{BlockFile, DeviceOpenError};
 pub use driver::Driver;
+pub use inherit::{InheritError, inherited_sockets};
 pub use memory::{Memory, PoolSizes, RealArena};
 pub use ring::{Completion, Ring};
 pub use task::{TaskError, run_task};
