@@ -378,15 +378,17 @@ impl<V: Served> Server<V> {
 
     /// Sends what is ready and takes down what is over.
     fn visit_touched(&mut self) {
-        let mut touched = std::mem::take(&mut self.touched);
-        for place in touched.drain(..) {
+        // Whoever takes the place of one that is over is touched meanwhile, too.
+        let mut visited = 0;
+        while let Some(&place) = self.touched.get(visited) {
+            visited += 1;
             self.send(place);
             let Some(conn) = &mut self.conns[place] else { continue };
             if conn.dead || conn.draining {
                 self.wind_up(place);
             }
         }
-        self.touched = touched;
+        self.touched.clear();
     }
 
     fn send(&mut self, place: usize) {
