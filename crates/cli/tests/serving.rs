@@ -234,6 +234,33 @@ fn holes_are_told_and_not_sent() {
 }
 
 #[test]
+fn many_questions_at_once_are_all_answered() {
+    let served = Served::new();
+    let mut stream = UnixStream::connect(served.socket()).expect("connect");
+    negotiate(&mut stream, "", MODERN);
+    let mut requests = Vec::new();
+    for cookie in 0..300 {
+        requests.extend(encode_request(&Request::new(cookie, Command::Cache, 0, 1 << 20)));
+    }
+    let status = |cookie| Request::new(cookie, Command::BlockStatus, 0, 1 << 20);
+    for cookie in 300..600 {
+        requests.extend(encode_request(&status(cookie)));
+    }
+    stream.write_all(&requests).expect("send");
+    for cookie in 0..300 {
+        let mut header = [0; SIMPLE_REPLY_BYTES];
+        stream.read_exact(&mut header).expect("reply");
+        let reply = parse_simple_reply(&header).expect("valid").expect("whole");
+        assert_eq!((reply.cookie, reply.result), (cookie, Ok(())));
+    }
+    // Two contexts of one extent each: two chunks of 32 bytes.
+    let mut replies = vec![0; 300 * 64];
+    stream.read_exact(&mut replies).expect("replies");
+    let (chunks, _) = ask(&mut stream, &status(7)).expect("status");
+    assert_eq!(chunks.len(), 2);
+}
+
+#[test]
 fn reads_of_many_pieces_keep_their_data_apart() {
     let served = Served::new();
     let mut plain = served.connect();

@@ -42,6 +42,10 @@ pub(crate) const MAX_CLIENT_BYTES: u64 = 16 << 20;
 /// as reads in the largest number of chunks.
 pub(crate) const MAX_CLIENT_HEAD_BYTES: usize = 128 << 10;
 
+/// Questions of one client (BLOCK_STATUS, CACHE) that are answered in one turn: each may take the better part of a
+/// millisecond, and others wait.
+pub(crate) const MAX_QUESTIONS: u32 = 8;
+
 /// Where a connection stands.
 pub(crate) enum Phase {
     /// Negotiation.
@@ -86,6 +90,8 @@ pub(crate) struct Connection {
     pub(crate) out: VecDeque<Reply>,
     /// Bytes of the heads in `out`.
     pub(crate) head_bytes: usize,
+    /// Questions answered since the last send.
+    pub(crate) questions: u32,
     /// Covers whose payload the send in flight names.
     sending_covers: Vec<Buf>,
     sending_requests: u32,
@@ -127,6 +133,7 @@ impl Connection {
             out_bytes: greeting,
             out: VecDeque::new(),
             head_bytes: 0,
+            questions: 0,
             sending_covers: Vec::new(),
             sending_requests: 0,
             sending_bytes: 0,
@@ -277,6 +284,7 @@ impl Connection {
         sockets: usize,
         parts: &mut Vec<Mem>,
     ) {
+        self.questions = 0;
         let mut used = 0u32;
         // The piece of the send buffer that is being filled: its start.
         let mut piece = 0u32;

@@ -1,7 +1,7 @@
 //! From received bytes to requests in the engine.
 
 use crate::answer::Reply;
-use crate::connection::{Connection, Incoming, LARGE_WRITE_BYTES, Phase};
+use crate::connection::{Connection, Incoming, LARGE_WRITE_BYTES, MAX_QUESTIONS, Phase};
 use crate::requests::Pending;
 use crate::served::Served;
 use crate::server::Server;
@@ -118,7 +118,8 @@ impl<V: Served> Server<V> {
             conn.draining = true;
             return Step::Starved;
         }
-        if !self.has_room_for(conn) {
+        let is_question = matches!(request.command, Command::BlockStatus | Command::Cache);
+        if !self.has_room_for(conn) || is_question && conn.questions >= MAX_QUESTIONS {
             return Step::Blocked(false);
         }
         if let Err(errno) = request.validate(self.export(), &conn.terms) {
@@ -138,12 +139,14 @@ impl<V: Served> Server<V> {
             Command::WriteZeroes => RequestKind::WriteZeroes { fua: request.fua },
             Command::Cache => {
                 conn.consume(used);
+                conn.questions += 1;
                 self.engine.prefer_fast(self.now(), offset, length);
                 conn.answer(Reply::plain(&request, &conn.terms, None));
                 return Step::Again;
             }
             Command::BlockStatus => {
                 conn.consume(used);
+                conn.questions += 1;
                 let extents = self.engine.extents(offset, length, MAX_STATUS_EXTENTS);
                 conn.answer(Reply::status(&request, &conn.terms, &extents));
                 return Step::Again;

@@ -104,6 +104,8 @@ pub struct Server<V> {
     /// Accepted while all places were taken: they wait, and nobody is accepted behind them. At most one for each
     /// listener.
     lobby: VecDeque<OwnedFd>,
+    /// An accept failed (no descriptor is left, perhaps): when to try again.
+    accept_at: Option<Instant>,
     control: Option<Listener>,
     signals: StopSignals,
     /// Receive and send buffers of all connections.
@@ -156,6 +158,7 @@ impl<V: Served> Server<V> {
                 .map(|address| Ok(NbdListener { listener: Listener::bind(address)?, accepting: false }))
                 .collect::<Result<_, ListenError>>()?,
             lobby: VecDeque::new(),
+            accept_at: None,
             signals: StopSignals::new().map_err(ServeError::Setup)?,
             engine,
             driver,
@@ -208,7 +211,8 @@ impl<V: Served> Server<V> {
             if self.is_finished() {
                 return Ok(());
             }
-            let looking = !self.blocked.is_empty() || !self.lobby.is_empty() || self.stopping;
+            let waiting = !self.blocked.is_empty() || !self.lobby.is_empty();
+            let looking = waiting || self.accept_at.is_some() || self.stopping;
             let limit = looking.then_some(TICK);
             self.driver.wait(&self.engine, limit).map_err(ServeError::Ring)?;
             self.driver.harvest(&mut self.engine, |completion| events.push(completion));
@@ -233,9 +237,11 @@ impl<V: Served> Server<V> {
                     if let Some(fd) = fd {
                         nbd.listener.prepare(&fd);
                         self.lobby.push_back(fd);
+                        self.welcome_more();
+                    } else {
+                        self.accept_at = Some(Instant::now() + TICK);
                     }
                 }
-                self.welcome_more();
             }
             CONTROL => {
                 if let Some(fd) = self.driver.ring.take_accepted(event.result) {
@@ -435,8 +441,13 @@ impl<V: Served> Server<V> {
         }
     }
 
-    /// Disconnects clients that keep buffers while others wait for one, or places while others wait for one.
+    /// Disconnects clients that keep buffers while others wait for one, or places while others wait for one;
+    /// accepts again after a failure.
     fn look_after(&mut self) {
+        if self.accept_at.is_some_and(|at| at <= Instant::now()) {
+            self.accept_at = None;
+            self.welcome_more();
+        }
         let (buffers, places) = (self.buffers_short, !self.lobby.is_empty());
         if !(buffers || places) || self.next_look > Instant::now() {
             return;
