@@ -172,6 +172,8 @@ impl Listener {
         if !listens || !stream {
             return Err(refused());
         }
+        // An accept on a socket that does not block would end at once instead of waiting in the ring.
+        rustix::io::ioctl_fionbio(&socket, false).map_err(|_| refused())?;
         let (socket, endpoint) = match tcp_address(socket) {
             (socket, Some(address)) if address.ip().is_loopback() => (socket, Endpoint::Tcp(address)),
             (_, Some(address)) => return Err(ListenError::NotLoopback { address }),
