@@ -16,6 +16,7 @@ Examples:
   bimetal create films --fast /dev/nvme0n1p4 --slow /dev/sdb
   bimetal create ./v.toml --fast 'fast.img?size=1G' --slow 'slow.img?size=8G'
   bimetal serve films                               prints `ready: nbd+unix:///?socket=PATH`
+  bimetal serve films --nbd 127.0.0.1:10809         prints `ready: nbd://127.0.0.1:10809/`
   bimetal status films --json
   bimetal list
   bimetal destroy films --yes
@@ -110,15 +111,27 @@ pub(crate) struct CreateArgs {
 Examples:
   bimetal serve films
   bimetal serve ./v.toml --nbd unix:/run/films.sock
+  bimetal serve films --nbd unix:/run/films.sock --nbd 127.0.0.1:10809 --nbd '[::1]:0'
+  bimetal serve films --read-only
 
-Prints one line `ready: URI` when clients can connect. SIGTERM and Ctrl-C finish what is in flight, close
-the volume and exit with 0.")]
+Prints one line `ready: URI` for each socket when clients can connect. SIGTERM and Ctrl-C finish what is in
+flight, close the volume and exit with 0.
+
+Clients are not asked who they are: TCP is served on loopback addresses only, and everybody on this machine
+can connect to those; a unix socket is kept by the permissions of its file and directory. Sockets handed over
+by systemd (LISTEN_PID, LISTEN_FDS) are served, too; then --nbd is not needed. The export is named after the
+volume, and is also the default one (the empty name). Ask where data is with
+  nbdinfo --map=x-bimetal:tier URI                  0 a hole, 1 fast, 2 slow, 3 landed, 4 lost")]
 pub(crate) struct ServeArgs {
     /// Name of the volume, or path of its volume file
     pub(crate) volume: String,
-    /// Where NBD clients connect: unix:PATH [default: a socket in $XDG_RUNTIME_DIR/bimetal]
-    #[arg(long, value_name = "unix:PATH")]
-    pub(crate) nbd: Option<String>,
+    /// Where NBD clients connect: unix:PATH, or HOST:PORT on loopback, port 0 for a free one; may be given
+    /// several times [default: a socket in $XDG_RUNTIME_DIR/bimetal]
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) nbd: Vec<String>,
+    /// Refuse what clients write (EPERM); the volume itself is opened, recovered and kept in order as ever
+    #[arg(long)]
+    pub(crate) read_only: bool,
 }
 
 /// `bimetal status` and `bimetal check`

@@ -2,8 +2,9 @@
 
 use crate::size;
 use anyhow::{Context as _, bail};
+use bimetal_serve::Endpoint;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// A device as written on the command line: a path, and a size where it is to be created.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,9 +85,14 @@ pub(crate) fn runtime_dir() -> anyhow::Result<PathBuf> {
     Ok(dir)
 }
 
-/// A path as an NBD URI.
-pub(crate) fn nbd_uri(socket: &Path) -> String {
+/// Where clients connect, as an NBD URI. An inherited socket without a path has none; it is named in words.
+pub(crate) fn nbd_uri(endpoint: &Endpoint) -> String {
     use std::os::unix::ffi::OsStrExt as _;
+    let socket = match endpoint {
+        Endpoint::Unix(path) => path,
+        Endpoint::Tcp(address) => return format!("nbd://{address}/"),
+        Endpoint::Unnamed => return "an inherited unix socket without a path".to_owned(),
+    };
     let mut uri = "nbd+unix:///?socket=".to_owned();
     for &byte in socket.as_os_str().as_bytes() {
         match byte {
@@ -115,6 +121,8 @@ mod tests {
 
     #[test]
     fn uris_escape_what_is_special() {
-        assert_eq!(nbd_uri(Path::new("/a b/c&d.sock")), "nbd+unix:///?socket=/a%20b/c%26d.sock");
+        assert_eq!(nbd_uri(&Endpoint::Unix("/a b/c&d.sock".into())), "nbd+unix:///?socket=/a%20b/c%26d.sock");
+        let address = "[::1]:10809".parse().expect("an address");
+        assert_eq!(nbd_uri(&Endpoint::Tcp(address)), "nbd://[::1]:10809/");
     }
 }

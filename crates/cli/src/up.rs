@@ -3,10 +3,11 @@
 use crate::args::UpArgs;
 use crate::create::{self, Made, Plan};
 use crate::paths::{self, DeviceSpec};
-use crate::serve;
+use crate::serve::{self, Serving};
 use crate::volume::Volume;
 use crate::{Outcome, say};
 use anyhow::Context as _;
+use bimetal_serve::Address;
 use std::path::Path;
 
 const FAST_BYTES: u64 = 1 << 30;
@@ -20,7 +21,9 @@ pub(crate) fn run(args: &UpArgs) -> anyhow::Result<Outcome> {
     std::fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
     let dir = dir.canonicalize().with_context(|| format!("cannot find {}", dir.display()))?;
     let Made { volume, files } = load_or_create(&dir)?;
-    serve::serve(&volume, files, dir.join("nbd.sock"), |uri| {
+    let serving = Serving { nbd: vec![Address::Unix(dir.join("nbd.sock"))], read_only: false };
+    serve::serve(&volume, files, serving, |uris| {
+        let uri = uris.first().map(String::as_str).unwrap_or_default();
         say(&format!("ready: {uri}"));
         say(&format!(
             "

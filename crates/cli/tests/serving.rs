@@ -2,11 +2,15 @@
 
 mod common;
 
-use bimetal_nbd::{Command, NbdErrno, Request, encode_request};
-use common::{Client, Served, bimetal, pattern, start, succeed, terminate, text};
+use bimetal_nbd::{
+    Chunk, Command, Contexts, Extent, MetaContext, NbdErrno, Request, SIMPLE_REPLY_BYTES, Terms,
+    TransmissionFlags, encode_request, parse_simple_reply,
+};
+use common::{Client, Served, ask, bimetal, negotiate, pattern, start, start_many, succeed, terminate, text};
 use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const MIB: u64 = 1 << 20;
 
@@ -159,6 +163,179 @@ fn one_client_more_than_there_is_room_for_waits_its_turn() {
     waiting.set_read_timeout(Some(Duration::from_secs(20))).expect("timeout");
     let mut client = Client::over(waiting);
     assert_eq!(client.read(63 * 4096, 4096), pattern(63, 4096));
+}
+
+const MODERN: Terms = Terms {
+    structured: true,
+    contexts: Contexts::NONE.with(MetaContext::Allocation).with(MetaContext::Tier),
+};
+
+#[test]
+fn holes_are_told_and_not_sent() {
+    let served = Served::new();
+    let mut plain = served.connect();
+    let bytes = pattern(6, 8192);
+    plain.write(MIB, &bytes);
+    let mut stream = UnixStream::connect(served.socket()).expect("connect");
+    let export = negotiate(&mut stream, "v", MODERN);
+    assert_eq!(export.terms, MODERN);
+    let flags = TransmissionFlags::SEND_DF
+        .union(TransmissionFlags::SEND_CACHE)
+        .union(TransmissionFlags::SEND_FAST_ZERO)
+        .union(TransmissionFlags::CAN_MULTI_CONN);
+    assert!(export.flags.contains(flags) && !export.flags.contains(TransmissionFlags::ROTATIONAL));
+
+    let read = Request::new(1, Command::Read, MIB - 4096, 16384);
+    let (chunks, data) = ask(&mut stream, &read).expect("read");
+    let expected = [
+        Chunk::Hole { offset: MIB - 4096, length: 4096 },
+        Chunk::Data { offset: MIB, length: 8192 },
+        Chunk::Hole { offset: MIB + 8192, length: 4096 },
+    ];
+    assert_eq!(chunks, expected);
+    assert_eq!(
+        (&data[..4096], &data[4096..12288], &data[12288..]),
+        (&[0; 4096][..], &bytes[..], &[0; 4096][..])
+    );
+    let (chunks, data) = ask(&mut stream, &Request { df: true, ..read }).expect("read");
+    assert_eq!(chunks, [Chunk::Data { offset: MIB - 4096, length: 16384 }]);
+    assert_eq!(data[4096..12288], bytes);
+
+    let status = Request::new(2, Command::BlockStatus, MIB - 4096, 16384);
+    let (chunks, _) = ask(&mut stream, &status).expect("status");
+    let extents = |words: [u32; 3]| -> Vec<Extent> {
+        [4096, 8192, 4096].into_iter().zip(words).map(|(length, word)| Extent { length, word }).collect()
+    };
+    assert_eq!(chunks[0], Chunk::Status { context: 1, extents: extents([3, 0, 3]) });
+    assert_eq!(chunks[1], Chunk::Status { context: 2, extents: extents([0, 1, 0]) });
+    assert_eq!(chunks.len(), 2);
+    let (chunks, _) = ask(&mut stream, &Request { req_one: true, ..status }).expect("status");
+    assert_eq!(chunks[0], Chunk::Status { context: 1, extents: extents([3, 0, 3])[..1].to_vec() });
+    let beyond = Request::new(3, Command::BlockStatus, export.size_bytes - 1, 2);
+    assert_eq!(ask(&mut stream, &beyond), Err(NbdErrno::Invalid));
+    let huge = Request::new(4, Command::Read, 0, u32::MAX);
+    assert_eq!(ask(&mut stream, &huge), Err(NbdErrno::Invalid));
+    assert_eq!(ask(&mut stream, &Request { df: true, ..huge }), Err(NbdErrno::Overflow));
+
+    // What has no payload is answered simply.
+    for (command, length, result) in [
+        (Command::Cache, MIB as u32, Ok(())),
+        (Command::WriteZeroes, 4096, Ok(())),
+        (Command::WriteZeroes, 4097, Err(NbdErrno::NotSupported)),
+    ] {
+        let fast_zero = command == Command::WriteZeroes;
+        let request = Request { fast_zero, ..Request::new(5, command, MIB, length) };
+        stream.write_all(&encode_request(&request)).expect("send");
+        let mut header = [0; SIMPLE_REPLY_BYTES];
+        stream.read_exact(&mut header).expect("reply");
+        assert_eq!(parse_simple_reply(&header).expect("valid").expect("whole").result, result);
+    }
+    assert_eq!(plain.read(MIB, 8192), [&[0; 4096], &bytes[4096..]].concat());
+}
+
+#[test]
+fn many_questions_at_once_are_all_answered() {
+    let served = Served::new();
+    let mut stream = UnixStream::connect(served.socket()).expect("connect");
+    negotiate(&mut stream, "", MODERN);
+    let mut requests = Vec::new();
+    for cookie in 0..300 {
+        requests.extend(encode_request(&Request::new(cookie, Command::Cache, 0, 1 << 20)));
+    }
+    let status = |cookie| Request::new(cookie, Command::BlockStatus, 0, 1 << 20);
+    for cookie in 300..600 {
+        requests.extend(encode_request(&status(cookie)));
+    }
+    stream.write_all(&requests).expect("send");
+    for cookie in 0..300 {
+        let mut header = [0; SIMPLE_REPLY_BYTES];
+        stream.read_exact(&mut header).expect("reply");
+        let reply = parse_simple_reply(&header).expect("valid").expect("whole");
+        assert_eq!((reply.cookie, reply.result), (cookie, Ok(())));
+    }
+    // Two contexts of one extent each: two chunks of 32 bytes.
+    let mut replies = vec![0; 300 * 64];
+    stream.read_exact(&mut replies).expect("replies");
+    let (chunks, _) = ask(&mut stream, &status(7)).expect("status");
+    assert_eq!(chunks.len(), 2);
+}
+
+#[test]
+fn reads_of_many_pieces_keep_their_data_apart() {
+    let served = Served::new();
+    let mut plain = served.connect();
+    let bytes = pattern(7, 4096);
+    for block in (0..64).step_by(2) {
+        plain.write(block * 4096, &bytes[..4096 - block as usize]);
+    }
+    let mut stream = UnixStream::connect(served.socket()).expect("connect");
+    negotiate(&mut stream, "", MODERN);
+    // Small pieces are copied behind their heads, large ones are sent from where they are.
+    for (offset, length) in [(0, 64 * 4096), (4000, 200), (100, 4500), (8000, 100_000), (3, 17)] {
+        let (chunks, data) = ask(&mut stream, &Request::new(1, Command::Read, offset, length)).expect("read");
+        assert!(chunks.len() <= 16, "{}", chunks.len());
+        assert!(data == plain.read(offset, length as usize), "{offset} {length}");
+    }
+}
+
+#[test]
+fn several_sockets_serve_one_volume_that_clients_may_not_change() {
+    let mut served = Served::new();
+    served.connect().write(0, &pattern(1, 4096));
+    served.stop();
+    let (dir, file) = (served.dir.path().to_owned(), served.file());
+    let serve = |address: &str| {
+        let mut command = bimetal(&dir);
+        command.arg("serve").arg(&file).arg("--nbd").arg(address);
+        command
+    };
+    let mut command = serve("127.0.0.1:0");
+    command.arg("--nbd").arg(format!("unix:{}", served.socket().display())).arg("--read-only");
+    let (child, uris) = start_many(command, 2);
+    served.child = Some(child);
+    let address = uris[0].strip_prefix("nbd://").and_then(|rest| rest.strip_suffix('/')).expect("a TCP URI");
+    let mut stream = TcpStream::connect(address).expect("connect");
+    let export = negotiate(&mut stream, "", MODERN);
+    assert!(export.flags.contains(TransmissionFlags::READ_ONLY));
+    assert!(!export.flags.contains(TransmissionFlags::SEND_WRITE_ZEROES));
+    let (_, data) = ask(&mut stream, &Request::new(1, Command::Read, 0, 8192)).expect("read");
+    assert_eq!(data, [pattern(1, 4096), vec![0; 4096]].concat());
+    let mut client = served.connect();
+    for command in [Command::Write, Command::WriteZeroes, Command::Trim] {
+        let payload = if command == Command::Write { &data[..4096] } else { &[] };
+        assert_eq!(client.call(command, 4096, 4096, payload).result, Err(NbdErrno::NotPermitted));
+    }
+    client.call(Command::Cache, 0, 4096, &[]).result.expect("cache");
+    client.flush();
+    served.stop();
+    served.check();
+    for address in ["0.0.0.0:0", "[::]:10809", "10.1.2.3:10809"] {
+        let output = serve(address).output().expect("run");
+        assert_eq!(output.status.code(), Some(2), "{address}");
+        assert!(text(&output.stderr).contains("other machines"), "{}", text(&output.stderr));
+    }
+}
+
+#[test]
+fn a_client_that_never_negotiates_gives_its_place_to_one_that_waits() {
+    let served = Served::new();
+    let mut idle = served.connect();
+    let silent: Vec<UnixStream> = (0..63)
+        .map(|place| {
+            let mut stream = UnixStream::connect(served.socket()).expect("connect");
+            // Some say nothing at all, some stop half way through an option.
+            if place % 2 == 0 {
+                stream.write_all(b"\0\0\0\x03IHAVEOPT\0\0").expect("send");
+            }
+            stream
+        })
+        .collect();
+    let start = Instant::now();
+    let mut client = served.connect();
+    assert!(start.elapsed() > Duration::from_secs(5), "nobody had to give way");
+    client.write(0, &pattern(1, 4096));
+    assert_eq!(idle.read(0, 4096), pattern(1, 4096), "a client that asks for nothing keeps its place");
+    drop(silent);
 }
 
 #[test]

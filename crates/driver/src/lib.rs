@@ -11,9 +11,9 @@
 //!   device files ─────────┘                     └── RealArena: every payload byte, registered once
 //! ```
 //!
-//! Unsafe code stands in four modules only, each block with its argument: `blockdev` (what the kernel says
-//! about a block device), [`memory`] (the mapping), [`ring`] (submissions and the buffers they name) and
-//! [`signals`] (signalfd).
+//! Unsafe code stands in five modules only, each block with its argument: `blockdev` (what the kernel says
+//! about a block device), [`memory`] (the mapping), [`ring`] (submissions and the buffers they name),
+//! [`signals`] (signalfd) and [`inherit`] (descriptors that a service manager opened).
 
 mod blockdev;
 pub mod buddy;
@@ -21,6 +21,7 @@ mod claims;
 pub mod clock;
 pub mod device;
 pub mod driver;
+pub mod inherit;
 pub mod memory;
 mod ops;
 pub mod ring;
@@ -30,6 +31,7 @@ mod task;
 pub use clock::Clock;
 pub use device::{BlockFile, DeviceOpenError, IO_BYTES, IoFacts};
 pub use driver::Driver;
+pub use inherit::{InheritError, inherited_sockets};
 pub use memory::{Memory, PoolSizes, RealArena};
 pub use ring::{Completion, Ring};
 pub use task::{TaskError, run_task};

@@ -267,8 +267,8 @@ impl<A: Arena> Engine<A> {
     /// A header may be on the device although its write failed, so nothing but the same header may follow.
     fn checkpoint_write_failed(&mut self) {
         let c = &mut self.checkpoint;
-        c.failures += 1;
         if c.stage == CheckpointStage::Header && c.failures < MAX_FAILURES && !self.shutdown.began() {
+            c.failures += 1;
             c.retry_at = Some(self.now.after(RETRY_NS));
         } else {
             c.failed = true;
@@ -486,6 +486,7 @@ impl<A: Arena> Engine<A> {
         // A header that failed may be on the device all the same: what it names must stay as it is.
         let fatal = matches!(c.stage, CheckpointStage::Header | CheckpointStage::FlushHeader);
         c.stage = CheckpointStage::Idle;
+        c.failures += 1;
         let moved = std::mem::take(&mut c.moved);
         for (page, _) in moved {
             if page < self.state.geo.map_pages {

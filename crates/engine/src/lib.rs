@@ -16,6 +16,7 @@ pub mod coverage;
 mod create;
 mod draft;
 mod engine;
+pub mod extents;
 mod flush;
 pub mod format;
 mod gate;

@@ -26,6 +26,10 @@ const BARREN_PATIENCE_NS: u64 = 20 * Nanos::SECOND;
 /// Chunks that a busy volume places in one batch: short enough to be pre-empted soon.
 const BUSY_BATCH: usize = 8;
 
+/// Chunks that one client's wish to have a range made fast looks at: 512 MiB of chunks of 128 KiB, as many as the
+/// policy remembers candidates, in a call that stays short.
+const CHUNKS_PER_WISH: usize = 4096;
+
 /// The plan for the zone's tail, and when the next batches may begin.
 #[derive(Default)]
 pub struct Planner {
@@ -45,6 +49,27 @@ impl<A: Arena> Engine<A> {
         let stream = self.requests[p.request].stream_bytes >= 1 << 20;
         let on_fast = self.state.map.home(p.chunk).is_some_and(|h| h.tier == FAST);
         self.policy.touch(Touch { chunk: p.chunk, write, stream, on_fast }, self.now);
+    }
+
+    /// A client asks for a range to be made fast: its chunks on the slow tier become candidates, as if they had
+    /// been touched often enough, and the mover promotes them when it may; colder chunks make room. A hint: it
+    /// is never waited for, loses to what is hotter, and what goes beyond [`CHUNKS_PER_WISH`] or has no room
+    /// among the candidates is forgotten. Chunks without a home are left to destage, which gives them one.
+    pub fn prefer_fast(&mut self, now: Nanos, offset: u64, len: u64) {
+        self.now = self.now.max(now);
+        let end = offset.saturating_add(len).min(self.size_bytes());
+        if offset >= end || self.read_only || self.shutdown.began() {
+            return;
+        }
+        let chunk_bytes = u64::from(self.state.geo.chunk_bytes);
+        let (first, last) = (offset / chunk_bytes, (end - 1) / chunk_bytes);
+        for chunk in (first..=last).take(CHUNKS_PER_WISH).map(|chunk| Chunk(chunk as u32)) {
+            let on_slow = self.state.map.home(chunk).is_some_and(|home| home.tier == SLOW);
+            if on_slow && !self.policy.wish(chunk, self.now) {
+                break;
+            }
+        }
+        self.mover.planner.nothing_to_place = false;
     }
 
     /// A volume that is being closed frees its zone only as far as clients still wait for space.

@@ -1,11 +1,12 @@
-//! The client's side, as far as tests and load tools need it: GO for one export, then simple replies.
+//! The client's side, as far as tests and load tools need it: perhaps STRUCTURED_REPLY and
+//! SET_META_CONTEXT, then GO for one export. Replies are in `reply.rs`.
 
-use crate::error::NbdErrno;
 use crate::export::TransmissionFlags;
 use crate::limits::{MAX_CLIENT_OPTION_REPLIES, MAX_OPTION_DATA_BYTES, MAX_STRING_BYTES};
 use crate::request::Request;
+use crate::terms::{MetaContext, Terms};
 use crate::wire::{self, Fields, handshake_flag, info, opt, rep};
-use crate::wire::{REQUEST_HEADER_BYTES, REQUEST_MAGIC, SIMPLE_REPLY_BYTES, SIMPLE_REPLY_MAGIC};
+use crate::wire::{REQUEST_HEADER_BYTES, REQUEST_MAGIC};
 
 /// Why a client cannot go on with a server; fatal to the connection.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -29,6 +30,12 @@ pub enum ClientError {
         code: u32,
         /// What the server said, perhaps nothing.
         message: String,
+    },
+    /// Section "Structured reply chunk message".
+    #[error("a chunk of type {kind} is malformed, or longer than what was asked for")]
+    BadChunk {
+        /// Its type.
+        kind: u16,
     },
     /// Section "Simple reply message".
     #[error("a reply starts with {found:#010x} instead of its magic number")]
@@ -58,6 +65,8 @@ pub struct RemoteExport {
     pub flags: TransmissionFlags,
     /// Block sizes, where the server gave them.
     pub block_size: Option<BlockSize>,
+    /// What was agreed on of what the client wished for.
+    pub terms: Terms,
 }
 
 /// Where the client's negotiation stands.
@@ -72,15 +81,19 @@ pub enum ClientStep {
 #[derive(Debug, Clone)]
 enum Stage {
     Greeting,
-    Replies,
+    /// Replies to this option are expected.
+    Replies(u32),
     Granted(RemoteExport),
     Failed(ClientError),
 }
 
-/// Fixed newstyle negotiation, the client's side: one GO (section "Option types").
+/// Fixed newstyle negotiation, the client's side (section "Option types"). Options are sent one at a time, the
+/// next one when the one before is answered.
 #[derive(Debug)]
 pub struct ClientHandshake {
     name: String,
+    wishes: Terms,
+    terms: Terms,
     stage: Stage,
     export: Option<(u64, TransmissionFlags)>,
     block_size: Option<BlockSize>,
@@ -88,13 +101,22 @@ pub struct ClientHandshake {
 }
 
 impl ClientHandshake {
-    /// A client that wants the export of this name; empty for the server's default.
+    /// A client that wants the export of this name, and simple replies; the name is empty for the server's
+    /// default.
     pub fn new(name: &str) -> Result<Self, ClientError> {
+        Self::wishing(name, Terms::default())
+    }
+
+    /// A client that would like these terms. A server that does not know them grants less, which
+    /// [`RemoteExport::terms`] tells; contexts are asked for only where replies are structured.
+    pub fn wishing(name: &str, wishes: Terms) -> Result<Self, ClientError> {
         if name.len() > MAX_STRING_BYTES {
             return Err(ClientError::NameTooLong { length: name.len() });
         }
         Ok(ClientHandshake {
             name: name.to_owned(),
+            wishes,
+            terms: Terms::default(),
             stage: Stage::Greeting,
             export: None,
             block_size: None,
@@ -110,7 +132,7 @@ impl ClientHandshake {
             let rest = &input[consumed..];
             let advanced = match &self.stage {
                 Stage::Greeting => self.greeting(rest, out),
-                Stage::Replies => self.reply(rest),
+                &Stage::Replies(option) => self.reply(option, rest, out),
                 Stage::Granted(export) => return Ok((consumed, ClientStep::Transmission(*export))),
                 Stage::Failed(error) => Err(error.clone()),
             };
@@ -136,25 +158,44 @@ impl ClientHandshake {
         }
         let ours = flags & (handshake_flag::FIXED_NEWSTYLE | handshake_flag::NO_ZEROES);
         out.extend_from_slice(&u32::from(ours).to_be_bytes());
-        self.go(out);
-        self.stage = Stage::Replies;
+        let first = if self.wishes.structured { opt::STRUCTURED_REPLY } else { opt::GO };
+        self.ask(first, out);
         Ok(Some(wire::GREETING_BYTES))
     }
 
-    fn go(&self, out: &mut Vec<u8>) {
-        let name = self.name.as_bytes();
-        // `new` bounds the name, so the lengths fit.
-        let data_length = (4 + name.len() + 2 + 2) as u32;
+    /// Sends an option and expects its replies.
+    fn ask(&mut self, option: u32, out: &mut Vec<u8>) {
+        let mut data = Vec::new();
+        if option != opt::STRUCTURED_REPLY {
+            // `wishing` bounds the name, so the lengths fit.
+            put_string(&mut data, self.name.as_bytes());
+        }
+        match option {
+            opt::SET_META_CONTEXT => {
+                data.extend_from_slice(&(self.wishes.contexts.iter().count() as u32).to_be_bytes());
+                for context in self.wishes.contexts.iter() {
+                    put_string(&mut data, context.name().as_bytes());
+                }
+            }
+            opt::GO => {
+                data.extend_from_slice(&1u16.to_be_bytes());
+                data.extend_from_slice(&info::BLOCK_SIZE.to_be_bytes());
+            }
+            _ => {}
+        }
         out.extend_from_slice(&wire::OPTION_MAGIC.to_be_bytes());
-        out.extend_from_slice(&opt::GO.to_be_bytes());
-        out.extend_from_slice(&data_length.to_be_bytes());
-        out.extend_from_slice(&(name.len() as u32).to_be_bytes());
-        out.extend_from_slice(name);
-        out.extend_from_slice(&1u16.to_be_bytes());
-        out.extend_from_slice(&info::BLOCK_SIZE.to_be_bytes());
+        out.extend_from_slice(&option.to_be_bytes());
+        out.extend_from_slice(&(data.len() as u32).to_be_bytes());
+        out.extend_from_slice(&data);
+        self.stage = Stage::Replies(option);
     }
 
-    fn reply(&mut self, input: &[u8]) -> Result<Option<usize>, ClientError> {
+    fn reply(
+        &mut self,
+        expected: u32,
+        input: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<Option<usize>, ClientError> {
         let mut fields = Fields::new(input);
         let (Some(magic), Some(option), Some(kind), Some(length)) =
             (fields.u64(), fields.u32(), fields.u32(), fields.u32())
@@ -162,7 +203,7 @@ impl ClientHandshake {
             return Ok(None);
         };
         let sound = magic == wire::OPTION_REPLY_MAGIC
-            && option == opt::GO
+            && option == expected
             && length as usize <= MAX_OPTION_DATA_BYTES
             && self.replies_seen < MAX_CLIENT_OPTION_REPLIES;
         if !sound {
@@ -170,13 +211,24 @@ impl ClientHandshake {
         }
         let Some(data) = fields.bytes(length as usize) else { return Ok(None) };
         self.replies_seen += 1;
-        match kind {
-            rep::INFO => self.info(data).ok_or(ClientError::BadOptionReply)?,
-            rep::ACK => self.granted()?,
-            kind if kind & rep::ERROR_BIT != 0 => {
+        match (expected, kind) {
+            (opt::GO, rep::INFO) => self.info(data).ok_or(ClientError::BadOptionReply)?,
+            (opt::GO, rep::ACK) => self.granted()?,
+            (opt::GO, kind) if kind & rep::ERROR_BIT != 0 => {
                 let message = String::from_utf8_lossy(data).into_owned();
                 return Err(ClientError::Refused { code: kind & !rep::ERROR_BIT, message });
             }
+            (opt::SET_META_CONTEXT, rep::META_CONTEXT) => {
+                self.context(data).ok_or(ClientError::BadOptionReply)?;
+            }
+            (opt::STRUCTURED_REPLY, rep::ACK) => {
+                self.terms.structured = true;
+                let more = !self.wishes.contexts.is_empty();
+                self.ask(if more { opt::SET_META_CONTEXT } else { opt::GO }, out);
+            }
+            (opt::SET_META_CONTEXT, rep::ACK) => self.ask(opt::GO, out),
+            // A server that cannot is done without.
+            (_, kind) if kind & rep::ERROR_BIT != 0 => self.ask(opt::GO, out),
             _ => return Err(ClientError::BadOptionReply),
         }
         Ok(Some(wire::OPTION_REPLY_HEADER_BYTES + data.len()))
@@ -199,12 +251,32 @@ impl ClientHandshake {
         fields.rest().is_empty().then_some(())
     }
 
+    /// Takes a context that the server selected. Its number must be the one that this crate's server uses:
+    /// replies are told apart by it.
+    fn context(&mut self, data: &[u8]) -> Option<()> {
+        let mut fields = Fields::new(data);
+        let id = fields.u32()?;
+        let known = |context: &MetaContext| {
+            context.name().as_bytes() == fields.rest() && self.wishes.contexts.contains(*context)
+        };
+        let context = MetaContext::ALL.into_iter().find(known)?;
+        self.terms.contexts = self.terms.contexts.with(context);
+        (id == context.id()).then_some(())
+    }
+
     fn granted(&mut self) -> Result<(), ClientError> {
         // An ACK without the export's size before it breaks the specification.
         let (size_bytes, flags) = self.export.ok_or(ClientError::BadOptionReply)?;
-        self.stage = Stage::Granted(RemoteExport { size_bytes, flags, block_size: self.block_size });
+        let (block_size, terms) = (self.block_size, self.terms);
+        self.stage = Stage::Granted(RemoteExport { size_bytes, flags, block_size, terms });
         Ok(())
     }
+}
+
+/// A length and the bytes of a string that is known to be short.
+fn put_string(out: &mut Vec<u8>, text: &[u8]) {
+    out.extend_from_slice(&(text.len() as u32).to_be_bytes());
+    out.extend_from_slice(text);
 }
 
 /// The header of a request; the payload of a WRITE is sent behind it (section "Request message").
@@ -218,27 +290,4 @@ pub fn encode_request(request: &Request) -> [u8; REQUEST_HEADER_BYTES] {
     header[16..24].copy_from_slice(&request.offset.to_be_bytes());
     header[24..28].copy_from_slice(&request.length.to_be_bytes());
     header
-}
-
-/// The header of a reply; where it answers a READ without error, the data follows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SimpleReply {
-    /// The cookie of the request that it answers.
-    pub cookie: u64,
-    /// Whether the request succeeded.
-    pub result: Result<(), NbdErrno>,
-}
-
-/// Parses the reply header at the front of `input`, [`SIMPLE_REPLY_BYTES`] long; `None` where it is not
-/// complete (section "Simple reply message").
-#[inline]
-pub fn parse_simple_reply(input: &[u8]) -> Result<Option<SimpleReply>, ClientError> {
-    let Some(header) = input.first_chunk::<SIMPLE_REPLY_BYTES>() else { return Ok(None) };
-    let fields = u128::from_be_bytes(*header);
-    let (magic, code, cookie) = ((fields >> 96) as u32, (fields >> 64) as u32, fields as u64);
-    if magic != SIMPLE_REPLY_MAGIC {
-        return Err(ClientError::BadReplyMagic { found: magic });
-    }
-    let result = if code == 0 { Ok(()) } else { Err(NbdErrno::from_code(code)) };
-    Ok(Some(SimpleReply { cookie, result }))
 }

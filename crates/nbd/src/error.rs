@@ -116,7 +116,7 @@ pub enum NbdErrno {
     /// `NBD_ENOSPC`: a write past the end, or a full volume.
     #[error("no space left on device")]
     NoSpace = 28,
-    /// `NBD_EOVERFLOW`: only with structured replies.
+    /// `NBD_EOVERFLOW`: a READ with DF that is too long; only with structured replies.
     #[error("value too large")]
     Overflow = 75,
     /// `NBD_ENOTSUP`: only for a WRITE_ZEROES that cannot be fast.

@@ -20,16 +20,23 @@ impl Export {
     /// The flags announced for this export (section "Transmission flags").
     ///
     /// A flush on one connection covers all, hence CAN_MULTI_CONN. A read-only export does not announce
-    /// TRIM and WRITE_ZEROES, which it would always refuse.
-    pub const fn transmission_flags(&self) -> TransmissionFlags {
+    /// TRIM and WRITE_ZEROES, which it would always refuse. DF means something only with `structured`
+    /// replies, and must not be announced without them. ROTATIONAL is never set: a tiered volume wants its
+    /// hot part requested in any order, and gains nothing from a client's elevator.
+    pub const fn transmission_flags(&self, structured: bool) -> TransmissionFlags {
         let always = TransmissionFlags::HAS_FLAGS
             .union(TransmissionFlags::SEND_FLUSH)
             .union(TransmissionFlags::SEND_FUA)
-            .union(TransmissionFlags::CAN_MULTI_CONN);
+            .union(TransmissionFlags::CAN_MULTI_CONN)
+            .union(TransmissionFlags::SEND_CACHE);
+        let always = if structured { always.union(TransmissionFlags::SEND_DF) } else { always };
         if self.read_only {
             always.union(TransmissionFlags::READ_ONLY)
         } else {
-            always.union(TransmissionFlags::SEND_TRIM).union(TransmissionFlags::SEND_WRITE_ZEROES)
+            always
+                .union(TransmissionFlags::SEND_TRIM)
+                .union(TransmissionFlags::SEND_WRITE_ZEROES)
+                .union(TransmissionFlags::SEND_FAST_ZERO)
         }
     }
 
@@ -123,8 +130,14 @@ impl TransmissionFlags {
     pub const SEND_TRIM: Self = Self(1 << 5);
     /// WRITE_ZEROES and its NO_HOLE flag are understood.
     pub const SEND_WRITE_ZEROES: Self = Self(1 << 6);
+    /// The DF command flag is understood on reads.
+    pub const SEND_DF: Self = Self(1 << 7);
     /// A flush on one connection covers the writes answered on all.
     pub const CAN_MULTI_CONN: Self = Self(1 << 8);
+    /// CACHE is understood.
+    pub const SEND_CACHE: Self = Self(1 << 10);
+    /// The FAST_ZERO command flag is understood.
+    pub const SEND_FAST_ZERO: Self = Self(1 << 11);
 
     /// The flags as they stand on the wire; bits without a name are kept.
     pub const fn from_bits(bits: u16) -> Self {

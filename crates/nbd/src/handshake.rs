@@ -3,7 +3,8 @@
 //! ```text
 //!   new ──greeting──> ClientFlags ──4 bytes──> Options ──EXPORT_NAME, GO──> Transmission
 //!                                               │  ^└──────ABORT──────────> Closed
-//!                                               └──┘ INFO, LIST, refusals
+//!                                               └──┘ INFO, LIST, STRUCTURED_REPLY,
+//!                                                    metadata contexts, refusals
 //!   any of them ──ProtocolError──> Failed
 //! ```
 
@@ -12,7 +13,8 @@ use std::sync::Arc;
 use crate::error::ProtocolError;
 use crate::export::{ExportIndex, Exports};
 use crate::limits::{MAX_HANDSHAKE_REPLY_BYTES, MAX_OPTION_DATA_BYTES, MAX_OPTIONS};
-use crate::option::{self, Answer};
+use crate::option::{self, Answer, Haggle};
+use crate::terms::Terms;
 use crate::wire::{self, CLIENT_FLAGS_BYTES, Fields, handshake_flag, opt};
 
 /// Where negotiation stands after the bytes shown so far.
@@ -25,6 +27,8 @@ pub enum HandshakeStep {
     Transmission {
         /// The chosen export.
         export: ExportIndex,
+        /// What was agreed on beside it.
+        terms: Terms,
     },
     /// The client ended negotiation with ABORT: send the output, then close the connection.
     Closed,
@@ -44,7 +48,7 @@ pub struct Handshake {
     exports: Arc<Exports>,
     stage: Stage,
     fixed_newstyle: bool,
-    no_zeroes: bool,
+    haggle: Haggle,
     options_seen: u32,
     reply_bytes: usize,
 }
@@ -60,7 +64,7 @@ impl Handshake {
             exports,
             stage: Stage::ClientFlags,
             fixed_newstyle: false,
-            no_zeroes: false,
+            haggle: Haggle::default(),
             options_seen: 0,
             reply_bytes: 0,
         }
@@ -115,7 +119,7 @@ impl Handshake {
             return Err(ProtocolError::UnknownClientFlags { flags });
         }
         self.fixed_newstyle = flags & fixed_newstyle != 0;
-        self.no_zeroes = flags & no_zeroes != 0;
+        self.haggle.no_zeroes = flags & no_zeroes != 0;
         self.stage = Stage::Options;
         Ok(Some(CLIENT_FLAGS_BYTES))
     }
@@ -146,14 +150,17 @@ impl Handshake {
 
     fn answer(&mut self, option: u32, data: &[u8], out: &mut Vec<u8>) -> Result<(), ProtocolError> {
         let before = out.len();
-        let answer = option::answer(&self.exports, self.no_zeroes, option, data, out)?;
+        let answer = option::answer(&self.exports, &mut self.haggle, option, data, out)?;
         self.reply_bytes += out.len() - before;
         if self.reply_bytes > MAX_HANDSHAKE_REPLY_BYTES {
             return Err(ProtocolError::TooManyReplies);
         }
         match answer {
             Answer::GoOn => {}
-            Answer::Chosen(export) => self.stage = Stage::Ended(HandshakeStep::Transmission { export }),
+            Answer::Chosen(export) => {
+                let terms = self.haggle.terms_for(export);
+                self.stage = Stage::Ended(HandshakeStep::Transmission { export, terms });
+            }
             Answer::Aborted => self.stage = Stage::Ended(HandshakeStep::Closed),
         }
         Ok(())

@@ -10,32 +10,38 @@
 //!                                                  └─ Write: `length` bytes of payload follow in the stream;
 //!                                                     the driver receives them straight into a write buffer
 //!   socket <── simple_reply (16 bytes) [+ data of a read] <── the volume
+//!          <── data_chunk [+ data], hole_chunk, status_chunk, error_chunk   where structured replies are agreed on
 //! ```
 //!
-//! What is spoken: fixed newstyle negotiation and simple replies. Structured replies, metadata contexts and
-//! TLS are refused in the way the specification provides for, so that clients go on without them. Sections
-//! named in this crate are those of the specification, `doc/proto.md` in the NBD project's repository.
+//! What is spoken: fixed newstyle negotiation, simple replies, and for clients that negotiate them structured
+//! replies and the metadata contexts of [`MetaContext`]. TLS and extended headers are refused in the way the
+//! specification provides for, so that clients go on without them. Sections named in this crate are those of
+//! the specification, `doc/proto.md` in the NBD project's repository.
 //!
 //! Everything a peer can make us hold or send is bounded; the bounds and their reasons are in [`limits`].
 #![forbid(unsafe_code)]
 
+mod chunk;
 mod client;
 mod error;
 mod export;
 mod handshake;
 pub mod limits;
+mod meta;
 mod option;
+mod reply;
 mod request;
+mod terms;
 mod transmission;
 mod wire;
 
-pub use client::{
-    BlockSize, ClientError, ClientHandshake, ClientStep, RemoteExport, SimpleReply, encode_request,
-    parse_simple_reply,
-};
+pub use chunk::{DATA_CHUNK_BYTES, HOLE_CHUNK_BYTES, data_chunk, error_chunk, hole_chunk, status_chunk};
+pub use client::{BlockSize, ClientError, ClientHandshake, ClientStep, RemoteExport, encode_request};
 pub use error::{ExportsError, NbdErrno, ProtocolError};
 pub use export::{Export, ExportIndex, Exports, TransmissionFlags};
 pub use handshake::{Handshake, HandshakeStep};
+pub use reply::{Chunk, ChunkHead, Extent, SimpleReply, parse_chunk, parse_simple_reply};
 pub use request::{Command, Request};
+pub use terms::{Contexts, MetaContext, Placement, Terms};
 pub use transmission::{Parse, Transmission, simple_reply};
-pub use wire::{REQUEST_HEADER_BYTES, SIMPLE_REPLY_BYTES};
+pub use wire::{CHUNK_HEADER_BYTES, REQUEST_HEADER_BYTES, SIMPLE_REPLY_BYTES};

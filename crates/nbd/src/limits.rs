@@ -7,8 +7,7 @@ use crate::wire::OPTION_HEADER_BYTES;
 pub const MAX_STRING_BYTES: usize = 4096;
 
 /// Most data one option may carry, in bytes. The largest sensible option is a GO with a 4096-byte name and a
-/// few information requests; metadata queries, which are refused but must be read to be refused, carry a name
-/// and a handful of short queries. Beyond this the length is taken for nonsense and the connection ends.
+/// few information requests; metadata queries carry a name and a handful of short queries. Beyond this the length is taken for nonsense and the connection ends.
 pub const MAX_OPTION_DATA_BYTES: usize = 16 * 1024;
 
 /// Longest message of a handshake, in bytes: a receive buffer of this size always makes progress.
@@ -32,6 +31,20 @@ pub const MAX_EXPORT_SIZE_BYTES: u64 = i64::MAX as u64;
 /// (section "Block size constraints"), and what we announce as the maximum. TRIM and WRITE_ZEROES carry no
 /// payload and are not bound by it.
 pub const MAX_PAYLOAD_BYTES: u32 = 32 * 1024 * 1024;
+
+/// Most chunks of content in one structured reply to a READ: a reply that alternated between data and holes
+/// at every block would cost more in headers and parts of a send than the zeros it spares. What is beyond is
+/// sent as data.
+pub const MAX_READ_CHUNKS: usize = 16;
+
+/// Most extents reported for one metadata context in the reply to a BLOCK_STATUS: 8 KiB, a small part of a
+/// send buffer. A client that wants to know more asks again from where the answer ended (section "Request
+/// types", BLOCK_STATUS).
+pub const MAX_STATUS_EXTENTS: usize = 1024;
+
+/// Longest message beside an error in a structured reply, in bytes: one short sentence. A client that gets a
+/// longer one reads it within the 4096 bytes of any string.
+pub const MAX_ERROR_MESSAGE_BYTES: usize = 128;
 
 /// Smallest unit of offset and length we accept, in bytes: requests need no alignment.
 pub const MIN_BLOCK_BYTES: u32 = 1;

@@ -3,7 +3,31 @@
 use crate::error::ProtocolError;
 use crate::export::{Export, ExportIndex, Exports};
 use crate::limits::{MAX_PAYLOAD_BYTES, MAX_STRING_BYTES, MIN_BLOCK_BYTES, PREFERRED_BLOCK_BYTES};
+use crate::meta;
+use crate::terms::{Contexts, Terms};
 use crate::wire::{self, Fields, info, opt, rep};
+
+/// What has been agreed on so far.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Haggle {
+    pub(crate) no_zeroes: bool,
+    pub(crate) structured: bool,
+    /// The metadata contexts of the last SET_META_CONTEXT, and the export it named.
+    pub(crate) contexts: Contexts,
+    pub(crate) contexts_of: Option<ExportIndex>,
+}
+
+impl Haggle {
+    /// The terms for the chosen export: contexts that were selected for another one are dropped (section
+    /// "Option types", SET_META_CONTEXT).
+    pub(crate) fn terms_for(&self, export: ExportIndex) -> Terms {
+        let contexts = match self.contexts_of {
+            Some(of) if of == export => self.contexts,
+            _ => Contexts::NONE,
+        };
+        Terms { structured: self.structured, contexts }
+    }
+}
 
 /// What an option did to the negotiation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,13 +40,13 @@ pub(crate) enum Answer {
 /// Answers one option into `out`.
 pub(crate) fn answer(
     exports: &Exports,
-    no_zeroes: bool,
+    haggle: &mut Haggle,
     option: u32,
     data: &[u8],
     out: &mut Vec<u8>,
 ) -> Result<Answer, ProtocolError> {
     match option {
-        opt::EXPORT_NAME => export_name(exports, no_zeroes, data, out).map(Answer::Chosen),
+        opt::EXPORT_NAME => export_name(exports, haggle, data, out).map(Answer::Chosen),
         opt::ABORT => {
             reply(out, option, rep::ACK, &[]);
             Ok(Answer::Aborted)
@@ -31,12 +55,20 @@ pub(crate) fn answer(
             list(exports, data, out);
             Ok(Answer::GoOn)
         }
-        opt::INFO | opt::GO => match info_or_go(exports, option, data, out) {
+        opt::STRUCTURED_REPLY => {
+            structured_reply(haggle, data, out);
+            Ok(Answer::GoOn)
+        }
+        opt::LIST_META_CONTEXT | opt::SET_META_CONTEXT => {
+            meta::answer(exports, haggle, option, data, out);
+            Ok(Answer::GoOn)
+        }
+        opt::INFO | opt::GO => match info_or_go(exports, haggle, option, data, out) {
             Some(export) if option == opt::GO => Ok(Answer::Chosen(export)),
             _ => Ok(Answer::GoOn),
         },
-        // Known to the specification but not offered (STARTTLS, STRUCTURED_REPLY, metadata contexts, extended
-        // headers), or from its future: clients are told to go on without.
+        // Known to the specification but not offered (STARTTLS, extended headers), or from its future: clients
+        // are told to go on without.
         _ => {
             reply(out, option, rep::ERR_UNSUP, b"this option is not supported");
             Ok(Answer::GoOn)
@@ -47,18 +79,26 @@ pub(crate) fn answer(
 /// EXPORT_NAME has no header in its answer and no way to report an error.
 fn export_name(
     exports: &Exports,
-    no_zeroes: bool,
+    haggle: &Haggle,
     name: &[u8],
     out: &mut Vec<u8>,
 ) -> Result<ExportIndex, ProtocolError> {
     let index = exports.find(name).ok_or(ProtocolError::UnknownExport)?;
     let export = exports.get(index);
     out.extend_from_slice(&export.size_bytes.to_be_bytes());
-    out.extend_from_slice(&export.transmission_flags().bits().to_be_bytes());
-    if !no_zeroes {
+    out.extend_from_slice(&export.transmission_flags(haggle.structured).bits().to_be_bytes());
+    if !haggle.no_zeroes {
         out.extend_from_slice(&wire::EXPORT_NAME_PADDING);
     }
     Ok(index)
+}
+
+fn structured_reply(haggle: &mut Haggle, data: &[u8], out: &mut Vec<u8>) {
+    if !data.is_empty() {
+        return reply(out, opt::STRUCTURED_REPLY, rep::ERR_INVALID, b"STRUCTURED_REPLY takes no data");
+    }
+    haggle.structured = true;
+    reply(out, opt::STRUCTURED_REPLY, rep::ACK, &[]);
 }
 
 fn list(exports: &Exports, data: &[u8], out: &mut Vec<u8>) {
@@ -100,30 +140,58 @@ impl Wanted {
 }
 
 /// Answers INFO and GO, which differ only in what happens after; returns the export where there is one.
-fn info_or_go(exports: &Exports, option: u32, data: &[u8], out: &mut Vec<u8>) -> Option<ExportIndex> {
-    let mut fields = Fields::new(data);
-    let name_length = fields.u32().map(|length| length as usize);
-    if name_length.is_some_and(|length| length > MAX_STRING_BYTES) {
-        reply(out, option, rep::ERR_TOO_BIG, b"the export name is too long");
-        return None;
-    }
-    let name = name_length.and_then(|length| fields.bytes(length));
-    let (Some(name), Some(wanted)) = (name, Wanted::parse(fields)) else {
-        reply(out, option, rep::ERR_INVALID, b"the lengths in this option do not fit its data");
-        return None;
-    };
-    let Some(index) = exports.find(name) else {
-        reply(out, option, rep::ERR_UNKNOWN, b"there is no export of this name");
+fn info_or_go(
+    exports: &Exports,
+    haggle: &Haggle,
+    option: u32,
+    data: &[u8],
+    out: &mut Vec<u8>,
+) -> Option<ExportIndex> {
+    let (name, fields) = name_first(option, data, out)?;
+    let Some(wanted) = Wanted::parse(fields) else {
+        reply(out, option, rep::ERR_INVALID, LENGTHS_DO_NOT_FIT);
         return None;
     };
-    describe(exports.get(index), option, wanted, out);
+    let index = find(exports, name, option, out)?;
+    describe(exports.get(index), haggle, option, wanted, out);
     reply(out, option, rep::ACK, &[]);
     Some(index)
 }
 
-fn describe(export: &Export, option: u32, wanted: Wanted, out: &mut Vec<u8>) {
+/// What is said of an option whose lengths contradict each other.
+pub(crate) const LENGTHS_DO_NOT_FIT: &[u8] = b"the lengths in this option do not fit its data";
+
+/// Takes the export name that an option's data begins with; where there is none, says so to the client.
+pub(crate) fn name_first<'a>(
+    option: u32,
+    data: &'a [u8],
+    out: &mut Vec<u8>,
+) -> Option<(&'a [u8], Fields<'a>)> {
+    let mut fields = Fields::new(data);
+    let length = fields.u32().map(|length| length as usize);
+    if length.is_some_and(|length| length > MAX_STRING_BYTES) {
+        reply(out, option, rep::ERR_TOO_BIG, b"the export name is too long");
+        return None;
+    }
+    let Some(name) = length.and_then(|length| fields.bytes(length)) else {
+        reply(out, option, rep::ERR_INVALID, LENGTHS_DO_NOT_FIT);
+        return None;
+    };
+    Some((name, fields))
+}
+
+/// The export of this name; where there is none, says so to the client.
+pub(crate) fn find(exports: &Exports, name: &[u8], option: u32, out: &mut Vec<u8>) -> Option<ExportIndex> {
+    let found = exports.find(name);
+    if found.is_none() {
+        reply(out, option, rep::ERR_UNKNOWN, b"there is no export of this name");
+    }
+    found
+}
+
+fn describe(export: &Export, haggle: &Haggle, option: u32, wanted: Wanted, out: &mut Vec<u8>) {
     let size = export.size_bytes.to_be_bytes();
-    let flags = export.transmission_flags().bits().to_be_bytes();
+    let flags = export.transmission_flags(haggle.structured).bits().to_be_bytes();
     reply_info(out, option, info::EXPORT, &[&size, &flags]);
     if wanted.name {
         reply_info(out, option, info::NAME, &[export.name.as_bytes()]);
@@ -144,11 +212,11 @@ fn reply_info(out: &mut Vec<u8>, option: u32, kind: u16, parts: &[&[u8]]) {
     end_reply(out, start);
 }
 
-fn reply(out: &mut Vec<u8>, option: u32, kind: u32, data: &[u8]) {
+pub(crate) fn reply(out: &mut Vec<u8>, option: u32, kind: u32, data: &[u8]) {
     reply_parts(out, option, kind, &[data]);
 }
 
-fn reply_parts(out: &mut Vec<u8>, option: u32, kind: u32, parts: &[&[u8]]) {
+pub(crate) fn reply_parts(out: &mut Vec<u8>, option: u32, kind: u32, parts: &[&[u8]]) {
     let start = begin_reply(out, option, kind);
     parts.iter().for_each(|part| out.extend_from_slice(part));
     end_reply(out, start);

@@ -2,7 +2,8 @@
 
 use crate::error::NbdErrno;
 use crate::export::Export;
-use crate::limits::MAX_PAYLOAD_BYTES;
+use crate::limits::{MAX_PAYLOAD_BYTES, PREFERRED_BLOCK_BYTES};
+use crate::terms::Terms;
 use crate::wire::{cmd, cmd_flag};
 
 /// What a client asks for (section "Request types").
@@ -16,6 +17,10 @@ pub enum Command {
     Flush,
     /// `NBD_CMD_TRIM`: the range is not needed any more.
     Trim,
+    /// `NBD_CMD_CACHE`: the range is going to be read soon; where it can, the server makes that fast.
+    Cache,
+    /// `NBD_CMD_BLOCK_STATUS`: what the negotiated metadata contexts say of the range.
+    BlockStatus,
     /// `NBD_CMD_WRITE_ZEROES`: the range reads as zeros from now on.
     WriteZeroes,
     /// `NBD_CMD_DISC`: answer what is in flight, then close; it has no reply of its own.
@@ -33,6 +38,8 @@ impl Command {
             cmd::DISC => Command::Disconnect,
             cmd::FLUSH => Command::Flush,
             cmd::TRIM => Command::Trim,
+            cmd::CACHE => Command::Cache,
+            cmd::BLOCK_STATUS => Command::BlockStatus,
             cmd::WRITE_ZEROES => Command::WriteZeroes,
             other => Command::Unknown(other),
         }
@@ -45,16 +52,20 @@ impl Command {
             Command::Disconnect => cmd::DISC,
             Command::Flush => cmd::FLUSH,
             Command::Trim => cmd::TRIM,
+            Command::Cache => cmd::CACHE,
+            Command::BlockStatus => cmd::BLOCK_STATUS,
             Command::WriteZeroes => cmd::WRITE_ZEROES,
             Command::Unknown(code) => code,
         }
     }
 
     /// The command flags that mean something with this command. FUA is accepted on all of them: clients are
-    /// known to set it on reads (section "Command flags").
+    /// known to set it on reads (section "Command flags"). Whether DF was offered is for the terms to say.
     const fn known_flags(self) -> u16 {
         match self {
-            Command::WriteZeroes => cmd_flag::FUA | cmd_flag::NO_HOLE,
+            Command::WriteZeroes => cmd_flag::FUA | cmd_flag::NO_HOLE | cmd_flag::FAST_ZERO,
+            Command::Read => cmd_flag::FUA | cmd_flag::DF,
+            Command::BlockStatus => cmd_flag::FUA | cmd_flag::REQ_ONE,
             _ => cmd_flag::FUA,
         }
     }
@@ -71,8 +82,13 @@ pub struct Request {
     pub fua: bool,
     /// With WRITE_ZEROES: keep space allocated rather than punching a hole.
     pub no_hole: bool,
-    /// Flags that do not belong to this command or were not offered (FAST_ZERO, DF, ...), as they stand on
-    /// the wire; [`Request::validate`] refuses a request that has any.
+    /// With WRITE_ZEROES: fail with ENOTSUP rather than be no faster than writing zeros.
+    pub fast_zero: bool,
+    /// With READ: the structured reply carries at most one chunk of content.
+    pub df: bool,
+    /// With BLOCK_STATUS: one extent per context is enough.
+    pub req_one: bool,
+    /// Flags that do not belong to this command or that nobody knows, as they stand on the wire; [`Request::validate`] refuses a request that has any.
     pub unsupported_flags: u16,
     /// First byte of the range.
     pub offset: u64,
@@ -83,7 +99,18 @@ pub struct Request {
 impl Request {
     /// A request without flags.
     pub const fn new(cookie: u64, command: Command, offset: u64, length: u32) -> Self {
-        Request { cookie, command, fua: false, no_hole: false, unsupported_flags: 0, offset, length }
+        Request {
+            cookie,
+            command,
+            fua: false,
+            no_hole: false,
+            fast_zero: false,
+            df: false,
+            req_one: false,
+            unsupported_flags: 0,
+            offset,
+            length,
+        }
     }
 
     /// The same with FUA set.
@@ -100,6 +127,9 @@ impl Request {
             command,
             fua: known & cmd_flag::FUA != 0,
             no_hole: known & cmd_flag::NO_HOLE != 0,
+            fast_zero: known & cmd_flag::FAST_ZERO != 0,
+            df: known & cmd_flag::DF != 0,
+            req_one: known & cmd_flag::REQ_ONE != 0,
             unsupported_flags: flags & !known,
             offset,
             length,
@@ -107,9 +137,15 @@ impl Request {
     }
 
     pub(crate) const fn wire_flags(&self) -> u16 {
-        let fua = if self.fua { cmd_flag::FUA } else { 0 };
-        let no_hole = if self.no_hole { cmd_flag::NO_HOLE } else { 0 };
-        self.unsupported_flags | fua | no_hole
+        const fn bit(set: bool, flag: u16) -> u16 {
+            if set { flag } else { 0 }
+        }
+        self.unsupported_flags
+            | bit(self.fua, cmd_flag::FUA)
+            | bit(self.no_hole, cmd_flag::NO_HOLE)
+            | bit(self.fast_zero, cmd_flag::FAST_ZERO)
+            | bit(self.df, cmd_flag::DF)
+            | bit(self.req_one, cmd_flag::REQ_ONE)
     }
 
     /// Bytes of payload that follow this request's header in the stream: `length` for a WRITE, valid or not,
@@ -122,35 +158,58 @@ impl Request {
         }
     }
 
-    /// Checks the request against the export it is for: flags, permission, range.
+    /// Whether the reply has to be structured under these terms: a READ's, which carries payload, and a
+    /// BLOCK_STATUS's (section "Structured reply chunk message"). All others stay simple.
+    #[inline]
+    pub const fn wants_structured(&self, terms: &Terms) -> bool {
+        terms.structured && matches!(self.command, Command::Read | Command::BlockStatus)
+    }
+
+    /// Checks the request against the export it is for and the terms agreed on: flags, permission, range.
     ///
     /// On an error the driver replies with it and the connection goes on. **When an invalid request is a
     /// WRITE, its payload still follows in the stream**: skip [`Request::payload_bytes`] bytes. DISC is always
     /// valid. Where several things are wrong, flags come before permission, and permission before the range.
     ///
     /// Errors are those of section "Error values": EINVAL for an unknown command, a flag that was not offered,
-    /// a read or trim beyond the end, a read above 32 MiB; ENOSPC for a write or zeroing beyond the end; EPERM
-    /// for one on a read-only export. An empty range, on which the specification leaves behaviour open, is
-    /// EINVAL, so that the volume never sees one; so is a FLUSH whose reserved offset or length is not 0.
-    pub fn validate(&self, export: &Export) -> Result<(), NbdErrno> {
+    /// a read or trim beyond the end, a read above 32 MiB (with DF it is EOVERFLOW, which says that smaller
+    /// ones work); ENOSPC for a write or zeroing beyond the end; EPERM for one on a read-only export; EINVAL
+    /// for a BLOCK_STATUS without a metadata context. An empty range, on which the specification leaves
+    /// behaviour open, is EINVAL, so that the volume never sees one; so is a FLUSH whose reserved offset or
+    /// length is not 0. ENOTSUP is for a FAST_ZERO whose range cuts a block: zeroing part of one reads and
+    /// writes it, as a plain write does; whole blocks are one record in the log, however many they are.
+    pub fn validate(&self, export: &Export, terms: &Terms) -> Result<(), NbdErrno> {
         if self.command == Command::Disconnect {
             return Ok(());
         }
-        if self.unsupported_flags != 0 {
+        if self.unsupported_flags != 0 || self.df && !terms.structured {
             return Err(NbdErrno::Invalid);
         }
         match self.command {
+            Command::Read if self.length > MAX_PAYLOAD_BYTES && self.df => Err(NbdErrno::Overflow),
             Command::Read if self.length > MAX_PAYLOAD_BYTES => Err(NbdErrno::Invalid),
-            Command::Read => self.check_range(export, NbdErrno::Invalid),
+            Command::BlockStatus if !terms.structured || terms.contexts.is_empty() => Err(NbdErrno::Invalid),
+            Command::Read | Command::Cache | Command::BlockStatus => {
+                self.check_range(export, NbdErrno::Invalid)
+            }
             Command::Write | Command::Trim | Command::WriteZeroes if export.read_only => {
                 Err(NbdErrno::NotPermitted)
             }
-            Command::Write | Command::WriteZeroes => self.check_range(export, NbdErrno::NoSpace),
+            Command::Write => self.check_range(export, NbdErrno::NoSpace),
+            Command::WriteZeroes => {
+                self.check_range(export, NbdErrno::NoSpace)?;
+                if self.fast_zero && !self.is_whole_blocks() { Err(NbdErrno::NotSupported) } else { Ok(()) }
+            }
             Command::Trim => self.check_range(export, NbdErrno::Invalid),
             Command::Flush if self.offset != 0 || self.length != 0 => Err(NbdErrno::Invalid),
             Command::Flush | Command::Disconnect => Ok(()),
             Command::Unknown(_) => Err(NbdErrno::Invalid),
         }
+    }
+
+    fn is_whole_blocks(&self) -> bool {
+        let unit = PREFERRED_BLOCK_BYTES;
+        self.offset.is_multiple_of(u64::from(unit)) && self.length.is_multiple_of(unit)
     }
 
     fn check_range(&self, export: &Export, beyond: NbdErrno) -> Result<(), NbdErrno> {

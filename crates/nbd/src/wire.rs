@@ -10,6 +10,8 @@ pub(crate) const OPTION_REPLY_MAGIC: u64 = 0x0003_e889_0455_65a9;
 pub(crate) const REQUEST_MAGIC: u32 = 0x2560_9513;
 /// Starts every simple reply (section "Simple reply message").
 pub(crate) const SIMPLE_REPLY_MAGIC: u32 = 0x6744_6698;
+/// Starts every chunk of a structured reply (section "Structured reply chunk message").
+pub(crate) const STRUCTURED_REPLY_MAGIC: u32 = 0x668e_33ef;
 
 /// Length of the server's greeting: two magic numbers and the handshake flags.
 pub(crate) const GREETING_BYTES: usize = 18;
@@ -26,6 +28,10 @@ pub const REQUEST_HEADER_BYTES: usize = 28;
 /// Length of a simple reply's header in bytes (section "Simple reply message").
 pub const SIMPLE_REPLY_BYTES: usize = 16;
 
+/// Length of the header of a structured reply's chunk in bytes: magic, flags, type, cookie, length of data
+/// (section "Structured reply chunk message").
+pub const CHUNK_HEADER_BYTES: usize = 20;
+
 /// Handshake flags (server) and client flags share their first two bits (sections "Handshake flags" and
 /// "Client flags").
 pub(crate) mod handshake_flag {
@@ -40,6 +46,9 @@ pub(crate) mod opt {
     pub(crate) const LIST: u32 = 3;
     pub(crate) const INFO: u32 = 6;
     pub(crate) const GO: u32 = 7;
+    pub(crate) const STRUCTURED_REPLY: u32 = 8;
+    pub(crate) const LIST_META_CONTEXT: u32 = 9;
+    pub(crate) const SET_META_CONTEXT: u32 = 10;
 }
 
 /// Section "Option reply types".
@@ -47,6 +56,7 @@ pub(crate) mod rep {
     pub(crate) const ACK: u32 = 1;
     pub(crate) const SERVER: u32 = 2;
     pub(crate) const INFO: u32 = 3;
+    pub(crate) const META_CONTEXT: u32 = 4;
     pub(crate) const ERROR_BIT: u32 = 1 << 31;
     pub(crate) const ERR_UNSUP: u32 = ERROR_BIT | 1;
     pub(crate) const ERR_INVALID: u32 = ERROR_BIT | 3;
@@ -69,13 +79,33 @@ pub(crate) mod cmd {
     pub(crate) const DISC: u16 = 2;
     pub(crate) const FLUSH: u16 = 3;
     pub(crate) const TRIM: u16 = 4;
+    pub(crate) const CACHE: u16 = 5;
     pub(crate) const WRITE_ZEROES: u16 = 6;
+    pub(crate) const BLOCK_STATUS: u16 = 7;
 }
 
 /// Section "Command flags".
 pub(crate) mod cmd_flag {
     pub(crate) const FUA: u16 = 1 << 0;
     pub(crate) const NO_HOLE: u16 = 1 << 1;
+    pub(crate) const DF: u16 = 1 << 2;
+    pub(crate) const REQ_ONE: u16 = 1 << 3;
+    pub(crate) const FAST_ZERO: u16 = 1 << 4;
+}
+
+/// Section "Structured reply flags".
+pub(crate) mod chunk_flag {
+    pub(crate) const DONE: u16 = 1 << 0;
+}
+
+/// Section "Structured reply types".
+pub(crate) mod chunk_type {
+    pub(crate) const NONE: u16 = 0;
+    pub(crate) const OFFSET_DATA: u16 = 1;
+    pub(crate) const OFFSET_HOLE: u16 = 2;
+    pub(crate) const BLOCK_STATUS: u16 = 5;
+    pub(crate) const ERROR_BIT: u16 = 1 << 15;
+    pub(crate) const ERROR: u16 = ERROR_BIT | 1;
 }
 
 /// Takes big-endian fields off the front of a slice; `None` where it is too short.

@@ -5,9 +5,9 @@ mod common;
 use std::collections::VecDeque;
 
 use bimetal_nbd::{
-    BlockSize, ClientError, ClientHandshake, ClientStep, Command, Handshake, HandshakeStep, NbdErrno, Parse,
-    RemoteExport, Request, SIMPLE_REPLY_BYTES, Transmission, TransmissionFlags, encode_request,
-    parse_simple_reply, simple_reply,
+    BlockSize, ClientError, ClientHandshake, ClientStep, Command, Contexts, Handshake, HandshakeStep,
+    MetaContext, NbdErrno, Parse, RemoteExport, Request, SIMPLE_REPLY_BYTES, Terms, Transmission,
+    TransmissionFlags, encode_request, parse_simple_reply, simple_reply,
 };
 use common::exports;
 
@@ -34,10 +34,10 @@ impl Pipe {
 type Negotiated = (Result<ClientStep, ClientError>, HandshakeStep);
 
 /// Negotiates until nobody has anything more to say.
-fn negotiate(name: &str, piece: usize) -> Negotiated {
+fn negotiate(name: &str, wishes: Terms, piece: usize) -> Negotiated {
     let (mut up, mut down, mut out) = (Pipe::default(), Pipe::default(), Vec::new());
     let mut server = Handshake::new(exports(), &mut out);
-    let mut client = ClientHandshake::new(name).unwrap();
+    let mut client = ClientHandshake::wishing(name, wishes).unwrap();
     let mut client_end;
     let mut server_end = HandshakeStep::NeedMore;
     down.send(&mut out);
@@ -65,21 +65,42 @@ fn negotiate(name: &str, piece: usize) -> Negotiated {
 #[test]
 fn both_sides_agree_on_an_export() {
     for piece in 1..100 {
-        let (client, server) = negotiate("vault", piece);
-        let Ok(ClientStep::Transmission(RemoteExport { size_bytes, flags, block_size })) = client else {
+        let (client, server) = negotiate("vault", Terms::default(), piece);
+        let Ok(ClientStep::Transmission(RemoteExport { size_bytes, flags, block_size, .. })) = client else {
             panic!("the client was not granted its export: {client:?}");
         };
         assert_eq!(size_bytes, 1 << 30);
         assert!(flags.contains(TransmissionFlags::HAS_FLAGS.union(TransmissionFlags::CAN_MULTI_CONN)));
         let announced = BlockSize { minimum: 1, preferred: 4096, maximum: 32 << 20 };
         assert_eq!(block_size, Some(announced));
-        assert!(matches!(server, HandshakeStep::Transmission { export } if export.get() == 0));
+        assert!(matches!(server, HandshakeStep::Transmission { export, .. } if export.get() == 0));
     }
 }
 
 #[test]
+fn both_sides_agree_on_terms() {
+    let contexts = MetaContext::ALL.into_iter().fold(Contexts::NONE, Contexts::with);
+    let all = Terms { structured: true, contexts };
+    let tier = Terms { structured: true, contexts: Contexts::NONE.with(MetaContext::Tier) };
+    let structured = Terms { structured: true, contexts: Contexts::NONE };
+    for wishes in [all, tier, structured, Terms::default()] {
+        for piece in 1..60 {
+            let (client, server) = negotiate("vault", wishes, piece);
+            let Ok(ClientStep::Transmission(export)) = client else {
+                panic!("the client was not granted its export: {client:?}");
+            };
+            assert_eq!(export.terms, wishes);
+            assert_eq!(export.flags.contains(TransmissionFlags::SEND_DF), wishes.structured);
+            assert!(matches!(server, HandshakeStep::Transmission { terms, .. } if terms == wishes));
+        }
+    }
+    let (client, _) = negotiate("cellar", all, 7);
+    assert!(matches!(client, Err(ClientError::Refused { code: 6, .. })), "{client:?}");
+}
+
+#[test]
 fn a_refusal_reaches_the_client_with_its_reason() {
-    let (client, server) = negotiate("cellar", 7);
+    let (client, server) = negotiate("cellar", Terms::default(), 7);
     let message = "there is no export of this name".to_owned();
     assert_eq!(client, Err(ClientError::Refused { code: 6, message }));
     assert_eq!(server, HandshakeStep::NeedMore);
@@ -115,7 +136,7 @@ fn serve(stream: &[u8], disk: &mut [u8]) -> Vec<u8> {
         if request.command == Command::Disconnect {
             break;
         }
-        let error = request.validate(export).err();
+        let error = request.validate(export, &Terms::default()).err();
         out.extend(simple_reply(request.cookie, error));
         if error.is_some() {
             continue;

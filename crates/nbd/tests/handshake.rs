@@ -5,13 +5,17 @@ mod common;
 use bimetal_nbd::limits::{
     MAX_EXPORTS, MAX_HANDSHAKE_REPLY_BYTES, MAX_OPTION_DATA_BYTES, MAX_OPTIONS, MAX_STRING_BYTES,
 };
-use bimetal_nbd::{Export, Exports, ExportsError, HandshakeStep, ProtocolError, TransmissionFlags};
+use bimetal_nbd::{
+    Contexts, Export, Exports, ExportsError, HandshakeStep, MetaContext, ProtocolError, Terms,
+    TransmissionFlags,
+};
 use common::*;
 use std::sync::Arc;
 
 const GREETING: &[u8] = b"NBDMAGICIHAVEOPT\x00\x03";
-const VAULT_FLAGS: u16 = 0b1_0110_1101;
-const ATTIC_FLAGS: u16 = 0b1_0000_1111;
+const VAULT_FLAGS: u16 = 0b1101_0110_1101;
+const ATTIC_FLAGS: u16 = 0b101_0000_1111;
+const DF_FLAG: u16 = 1 << 7;
 
 fn run(options: &[Vec<u8>]) -> HandshakeOutcome {
     run_handshake(&exports(), &client_stream(FIXED_NO_ZEROES, options), &[])
@@ -32,7 +36,7 @@ fn only_reply(options: &[Vec<u8>]) -> (u32, u32) {
 
 fn chosen(outcome: &HandshakeOutcome) -> usize {
     match outcome.end {
-        Ok(HandshakeStep::Transmission { export }) => export.get(),
+        Ok(HandshakeStep::Transmission { export, .. }) => export.get(),
         other => panic!("no export was chosen: {other:?}"),
     }
 }
@@ -141,10 +145,10 @@ fn abort_is_acknowledged_and_closes() {
 
 #[test]
 fn what_is_not_offered_is_refused_and_negotiation_goes_on() {
-    for number in [0, 4, STARTTLS, STRUCTURED_REPLY, 9, 10, 11, 12, u32::MAX] {
+    for number in [0, 4, STARTTLS, 11, 12, u32::MAX] {
         assert_eq!(only_reply(&[option(number, b"data")]), (number, ERR_UNSUP));
     }
-    let outcome = run(&[option(STRUCTURED_REPLY, &[]), option(GO, &info_data(b"", &[]))]);
+    let outcome = run(&[option(STARTTLS, &[]), option(GO, &info_data(b"", &[]))]);
     assert_eq!(chosen(&outcome), 0);
 }
 
@@ -222,7 +226,110 @@ fn exports_are_checked_once() {
 fn a_read_only_export_offers_nothing_that_writes() {
     let exports = exports();
     let [vault, attic] = exports.as_slice() else { panic!("there are two") };
-    assert_eq!(vault.transmission_flags().bits(), VAULT_FLAGS);
-    assert!(attic.transmission_flags().contains(TransmissionFlags::READ_ONLY));
-    assert!(!attic.transmission_flags().contains(TransmissionFlags::SEND_TRIM));
+    assert_eq!(vault.transmission_flags(false).bits(), VAULT_FLAGS);
+    assert!(attic.transmission_flags(false).contains(TransmissionFlags::READ_ONLY));
+    assert!(!attic.transmission_flags(false).contains(TransmissionFlags::SEND_TRIM));
+}
+
+fn terms(options: &[Vec<u8>]) -> Terms {
+    match run(options).end {
+        Ok(HandshakeStep::Transmission { terms, .. }) => terms,
+        other => panic!("no export was chosen: {other:?}"),
+    }
+}
+
+fn contexts(of: &[MetaContext]) -> Contexts {
+    of.iter().fold(Contexts::NONE, |set, &context| set.with(context))
+}
+
+#[test]
+fn structured_replies_are_agreed_on_and_change_the_flags() {
+    let go = option(GO, &info_data(b"vault", &[]));
+    assert_eq!(terms(std::slice::from_ref(&go)), Terms::default());
+    let outcome = run(&[option(STRUCTURED_REPLY, &[]), go]);
+    let replies = replies(&outcome);
+    assert_eq!(replies[0], OptionReply { option: STRUCTURED_REPLY, kind: ACK, data: vec![] });
+    assert_eq!(replies[1].data[10..], (VAULT_FLAGS | DF_FLAG).to_be_bytes());
+    let expected = Terms { structured: true, contexts: Contexts::NONE };
+    assert!(matches!(outcome.end, Ok(HandshakeStep::Transmission { terms, .. }) if terms == expected));
+    assert_eq!(only_reply(&[option(STRUCTURED_REPLY, b"x")]), (STRUCTURED_REPLY, ERR_INVALID));
+    let outcome = run(&[option(STRUCTURED_REPLY, &[]), option(EXPORT_NAME, b"attic")]);
+    let answer = &outcome.out[outcome.out.len() - 10..];
+    assert_eq!(answer[8..], (ATTIC_FLAGS | DF_FLAG).to_be_bytes());
+}
+
+#[test]
+fn metadata_contexts_are_listed() {
+    let listed = |queries: &[&[u8]]| -> Vec<Vec<u8>> {
+        let outcome = run(&[option(LIST_META, &meta_data(b"", queries))]);
+        let mut replies = replies(&outcome);
+        let end = replies.pop().unwrap();
+        assert_eq!((end.option, end.kind, end.data), (LIST_META, ACK, vec![]));
+        assert!(replies.iter().all(|reply| (reply.option, reply.kind) == (LIST_META, META_CONTEXT)));
+        replies.into_iter().map(|reply| reply.data).collect()
+    };
+    let allocation = b"\0\0\0\0base:allocation".to_vec();
+    let tier = b"\0\0\0\0x-bimetal:tier".to_vec();
+    let both = [allocation.clone(), tier.clone()];
+    assert_eq!(listed(&[]), both);
+    assert_eq!(listed(&[b"x-bimetal:", b"base:"]), both, "each once, in one order");
+    assert_eq!(listed(&[b"base:", b"base:allocation"]), [allocation]);
+    assert_eq!(listed(&[b"x-bimetal:tier"]), [tier]);
+    for nothing in [b"".as_slice(), b":", b"base", b"base:alloc", b"qemu:", b"base:allocation:", b"x-"] {
+        assert_eq!(listed(&[nothing]), [[]; 0], "{nothing:?}");
+    }
+}
+
+#[test]
+fn metadata_contexts_are_selected_byte_by_byte() {
+    let set = option(SET_META, &meta_data(b"vault", &[b"x-bimetal:tier", b"base:allocation", b"no:such"]));
+    let outcome = run(&[option(STRUCTURED_REPLY, &[]), set, option(GO, &info_data(b"vault", &[]))]);
+    let expected: &[u8] =
+        b"\0\x03\xe8\x89\x04\x55\x65\xa9\0\0\0\x0a\0\0\0\x04\0\0\0\x13\0\0\0\x01base:allocation\
+        \0\x03\xe8\x89\x04\x55\x65\xa9\0\0\0\x0a\0\0\0\x04\0\0\0\x12\0\0\0\x02x-bimetal:tier\
+        \0\x03\xe8\x89\x04\x55\x65\xa9\0\0\0\x0a\0\0\0\x01\0\0\0\0";
+    let start = GREETING.len() + 20;
+    assert_eq!(outcome.out[start..start + expected.len()], *expected);
+    let expected = Terms { structured: true, contexts: contexts(&MetaContext::ALL) };
+    assert!(matches!(outcome.end, Ok(HandshakeStep::Transmission { terms, .. }) if terms == expected));
+}
+
+#[test]
+fn the_last_selection_for_the_chosen_export_counts() {
+    let structured = option(STRUCTURED_REPLY, &[]);
+    let set = |name: &[u8], queries: &[&[u8]]| option(SET_META, &meta_data(name, queries));
+    let go = |name: &[u8]| option(GO, &info_data(name, &[]));
+    let selected = |options: &[Vec<u8>]| {
+        let mut all = vec![structured.clone()];
+        all.extend_from_slice(options);
+        terms(&all).contexts
+    };
+    let tier = Contexts::NONE.with(MetaContext::Tier);
+    assert_eq!(selected(&[set(b"", &[b"base:"]), set(b"", &[b"x-bimetal:"]), go(b"vault")]), tier);
+    assert_eq!(selected(&[set(b"vault", &[b"x-bimetal:tier"]), go(b"")]), tier, "one export, two names");
+    assert_eq!(selected(&[set(b"attic", &[b"x-bimetal:tier"]), go(b"")]), Contexts::NONE);
+    assert_eq!(selected(&[set(b"", &[b"base:"]), set(b"", &[]), go(b"")]), Contexts::NONE);
+    assert_eq!(selected(&[set(b"", &[b"base:"]), set(b"cellar", &[b"base:"]), go(b"")]), Contexts::NONE);
+    let list = option(LIST_META, &meta_data(b"", &[]));
+    assert_eq!(selected(&[set(b"", &[b"x-bimetal:"]), list, go(b"")]), tier, "a list selects nothing");
+}
+
+#[test]
+fn malformed_metadata_queries_are_error_replies() {
+    let good = meta_data(b"vault", &[b"base:allocation", b"x-bimetal:tier"]);
+    for length in 0..good.len() {
+        assert_eq!(only_reply(&[option(LIST_META, &good[..length])]), (LIST_META, ERR_INVALID), "{length}");
+    }
+    let mut longer = good.clone();
+    longer.push(0);
+    assert_eq!(only_reply(&[option(LIST_META, &longer)]), (LIST_META, ERR_INVALID));
+    let long = vec![b'x'; MAX_STRING_BYTES + 1];
+    assert_eq!(only_reply(&[option(LIST_META, &meta_data(&long, &[]))]), (LIST_META, ERR_TOO_BIG));
+    assert_eq!(only_reply(&[option(LIST_META, &meta_data(b"", &[&long]))]), (LIST_META, ERR_TOO_BIG));
+    assert_eq!(only_reply(&[option(LIST_META, &meta_data(b"cellar", &[]))]), (LIST_META, ERR_UNKNOWN));
+    assert_eq!(only_reply(&[option(SET_META, &good)]), (SET_META, ERR_INVALID), "before STRUCTURED_REPLY");
+    let mut many = meta_data(b"", &[]);
+    let end = many.len();
+    many[end - 4..].copy_from_slice(&u32::MAX.to_be_bytes());
+    assert_eq!(only_reply(&[option(LIST_META, &many)]), (LIST_META, ERR_INVALID));
 }

@@ -3,18 +3,45 @@
 
 mod common;
 
-use bimetal_nbd::{ClientHandshake, ClientStep, parse_simple_reply};
+use bimetal_nbd::{
+    ClientHandshake, ClientStep, Contexts, MetaContext, NbdErrno, Placement, Terms, data_chunk, error_chunk,
+    hole_chunk, parse_chunk, parse_simple_reply, status_chunk,
+};
 use common::*;
+
+const ALL_TERMS: Terms = Terms {
+    structured: true,
+    contexts: Contexts::NONE.with(MetaContext::Allocation).with(MetaContext::Tier),
+};
 
 fn random_option(rng: &mut Rng) -> Vec<u8> {
     let name: &[u8] = rng.pick(&[b"".as_slice(), b"vault", b"attic", b"cellar"]);
-    let number =
-        rng.pick(&[EXPORT_NAME, ABORT, LIST, STARTTLS, INFO, INFO, INFO, GO, STRUCTURED_REPLY, 10, 99]);
+    let number = rng.pick(&[
+        EXPORT_NAME,
+        ABORT,
+        LIST,
+        STARTTLS,
+        INFO,
+        INFO,
+        GO,
+        8,
+        8,
+        LIST_META,
+        SET_META,
+        SET_META,
+        99,
+    ]);
     match number {
         EXPORT_NAME => option(number, name),
         INFO | GO => {
             let wanted: Vec<u16> = (0..rng.below(4)).map(|_| rng.below(5) as u16).collect();
             option(number, &info_data(name, &wanted))
+        }
+        LIST_META | SET_META => {
+            let known: [&[u8]; 6] =
+                [b"base:allocation", b"x-bimetal:tier", b"base:", b"x-bimetal:", b"", b"qemu:dirty-bitmap:x"];
+            let queries: Vec<&[u8]> = (0..rng.below(4)).map(|_| rng.pick(&known)).collect();
+            option(number, &meta_data(name, &queries))
         }
         _ => {
             let length = rng.pick(&[0, 0, 0, 1, 40]);
@@ -36,8 +63,8 @@ fn random_handshake(rng: &mut Rng) -> Vec<u8> {
 fn random_requests(rng: &mut Rng) -> Vec<u8> {
     let mut stream = Vec::new();
     for _ in 0..rng.below(6) {
-        let command = rng.pick(&[0, 1, 1, 1, 3, 4, 6, 7, 99]);
-        let flags = rng.pick(&[0, 0, 1, 2, 3, 16]);
+        let command = rng.pick(&[0, 1, 1, 1, 3, 4, 5, 6, 7, 99]);
+        let flags = rng.pick(&[0, 0, 1, 2, 3, 4, 8, 16, 18]);
         let length = rng.pick(&[0, 1, 27, 28, 29, 90]);
         let (cookie, offset) = (rng.next(), rng.next());
         stream.extend(request(flags, command, cookie, offset, length));
@@ -109,7 +136,8 @@ fn request_streams_do_not_depend_on_how_they_are_cut() {
         requests += outcome.requests.len();
         for request in outcome.requests {
             for export in exports.as_slice() {
-                let _ = request.validate(export);
+                let _ = request.validate(export, &Terms::default());
+                let _ = request.validate(export, &ALL_TERMS);
             }
         }
     }
@@ -126,12 +154,71 @@ fn plain_noise_does_no_harm() {
         check_handshake(&mut rng, &noise);
         check_transmission(&mut rng, &noise);
         let _ = parse_simple_reply(&noise);
+        let _ = parse_chunk(&noise);
+    }
+}
+
+/// The chunks of a stream as the client reads them, and how it ended.
+fn run_chunks(stream: &[u8], cuts: &[usize]) -> String {
+    let (mut used, mut seen) = (0, String::new());
+    for &received in cuts.iter().chain([&stream.len()]) {
+        while used <= received {
+            match parse_chunk(&stream[used..received]) {
+                Ok(None) => break,
+                Ok(Some((consumed, head, chunk))) => {
+                    assert!(consumed > 0 && consumed <= received - used);
+                    used += consumed;
+                    if let bimetal_nbd::Chunk::Data { length, .. } = chunk {
+                        used += length as usize;
+                    }
+                    seen.push_str(&format!("{head:?} {chunk:?} "));
+                }
+                Err(error) => return seen + &error.to_string(),
+            }
+        }
+    }
+    seen
+}
+
+#[test]
+fn chunks_do_not_depend_on_how_they_are_cut() {
+    let mut rng = Rng::from_env(5);
+    let placements = [Placement::Hole, Placement::Fast, Placement::Slow, Placement::Landed, Placement::Lost];
+    for _ in 0..1500 {
+        let mut stream = Vec::new();
+        for _ in 0..=rng.below(4) {
+            let (cookie, done, offset) = (rng.next(), rng.chance(50), rng.next());
+            match rng.below(4) {
+                0 => {
+                    let length = rng.pick(&[1, 2, 30]);
+                    stream.extend(data_chunk(cookie, done, offset, length));
+                    stream.extend(rng.bytes(length as usize));
+                }
+                1 => stream.extend(hole_chunk(cookie, done, offset, rng.next() as u32)),
+                2 => stream.extend(error_chunk(cookie, rng.pick(&[NbdErrno::Io, NbdErrno::Overflow]))),
+                _ => {
+                    let extents: Vec<_> =
+                        (0..=rng.below(3)).map(|_| (rng.below(9) as u32, rng.pick(&placements))).collect();
+                    let context = rng.pick(&MetaContext::ALL);
+                    status_chunk(&mut stream, cookie, done, context, extents, rng.chance(20));
+                }
+            }
+        }
+        if rng.chance(60) {
+            rng.mutate(&mut stream);
+        }
+        let whole = run_chunks(&stream, &[]);
+        for cut in 0..=stream.len() {
+            assert_eq!(run_chunks(&stream, &[cut]), whole, "cut at {cut}: {stream:02x?}");
+        }
+        let every: Vec<usize> = (0..=stream.len()).collect();
+        assert_eq!(run_chunks(&stream, &every), whole, "byte by byte: {stream:02x?}");
     }
 }
 
 /// Feeds a client in pieces; returns what it sent and how it ended.
-fn run_client(stream: &[u8], cuts: &[usize]) -> (Vec<u8>, String) {
-    let mut client = ClientHandshake::new("vault").unwrap();
+fn run_client(wishes: Terms, stream: &[u8], cuts: &[usize]) -> (Vec<u8>, String) {
+    let mut client = ClientHandshake::wishing("vault", wishes).unwrap();
     let (mut out, mut used, mut end) = (Vec::new(), 0, String::new());
     for &received in cuts.iter().chain([&stream.len()]) {
         let input = &stream[used..received];
@@ -154,15 +241,24 @@ fn run_client(stream: &[u8], cuts: &[usize]) -> (Vec<u8>, String) {
 fn the_client_does_not_depend_on_how_answers_are_cut() {
     let mut rng = Rng::from_env(4);
     let go = client_stream(FIXED_NO_ZEROES, &[option(GO, &info_data(b"vault", &[1, 2, 3]))]);
-    let answers = run_handshake(&exports(), &go, &[]).out;
-    for _ in 0..800 {
+    let simple = run_handshake(&exports(), &go, &[]).out;
+    let queries: [&[u8]; 2] = [b"base:allocation", b"x-bimetal:tier"];
+    let modern = [
+        option(STRUCTURED_REPLY, &[]),
+        option(SET_META, &meta_data(b"vault", &queries)),
+        option(GO, &info_data(b"vault", &[3])),
+    ];
+    let modern = run_handshake(&exports(), &client_stream(FIXED_NO_ZEROES, &modern), &[]).out;
+    for round in 0..1200 {
+        let (wishes, answers) =
+            if round % 2 == 0 { (Terms::default(), &simple) } else { (ALL_TERMS, &modern) };
         let mut stream = answers.clone();
         rng.mutate(&mut stream);
-        let whole = run_client(&stream, &[]);
+        let whole = run_client(wishes, &stream, &[]);
         for cut in 0..=stream.len() {
-            assert_eq!(run_client(&stream, &[cut]), whole, "cut at {cut}: {stream:02x?}");
+            assert_eq!(run_client(wishes, &stream, &[cut]), whole, "cut at {cut}: {stream:02x?}");
         }
         let every: Vec<usize> = (0..=stream.len()).collect();
-        assert_eq!(run_client(&stream, &every), whole, "byte by byte: {stream:02x?}");
+        assert_eq!(run_client(wishes, &stream, &every), whole, "byte by byte: {stream:02x?}");
     }
 }

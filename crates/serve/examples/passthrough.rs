@@ -8,9 +8,10 @@ use bimetal_engine::Machine;
 use bimetal_engine::action::{
     Action, Class, DeviceError, Request, RequestError, RequestId, RequestKind, Token,
 };
+use bimetal_engine::extents::{Extents, Placed, Placement};
 use bimetal_engine::options::{Event, Status};
 use bimetal_engine::units::{FAST, Nanos};
-use bimetal_serve::{Served, Server, ServerOptions, VolumeName};
+use bimetal_serve::{Address, Served, Server, ServerOptions, VolumeName};
 use std::collections::VecDeque;
 use std::path::PathBuf;
 
@@ -66,6 +67,10 @@ impl Served for Passthrough {
         };
         self.actions.push_back(action);
     }
+    fn extents(&self, _offset: u64, len: u64, _max: usize) -> Extents {
+        Extents::from_iter([Placed { len, place: Placement::Home(FAST) }])
+    }
+    fn prefer_fast(&mut self, _now: Nanos, _offset: u64, _len: u64) {}
     fn size_bytes(&self) -> u64 {
         self.size_bytes
     }
@@ -96,7 +101,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let driver = Driver::new(ring, vec![device]);
     let machine = Passthrough { arena, actions: VecDeque::new(), size_bytes, in_flight: 0, stopping: false };
     let control = nbd.with_extension("control");
-    let options = ServerOptions { volume: VolumeName("passthrough".into()), nbd, control };
+    let volume = VolumeName("passthrough".into());
+    let options = ServerOptions { volume, read_only: false, nbd: vec![Address::Unix(nbd)], control };
     let server = Server::new(machine, driver, 0, options)?;
     println!("ready");
     server.run()?;

@@ -8,16 +8,18 @@
 //!   replies ──> out ───────────────────────────────┘
 //! ```
 
+use crate::answer::{Reply, read_chunks};
 use crate::requests::{ConnId, Pending};
 use bimetal_driver::Memory;
 use bimetal_driver::memory::RealArena;
 use bimetal_driver::ring::{ARENA, MAX_PARTS, Mem};
 use bimetal_engine::action::RequestError;
 use bimetal_engine::arena::{Arena as _, Buf};
-use bimetal_nbd::{Handshake, NbdErrno, Request, SIMPLE_REPLY_BYTES, Transmission, simple_reply};
+use bimetal_engine::extents::Extents;
+use bimetal_nbd::{Handshake, NbdErrno, Request, Terms, Transmission};
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Bytes received at once: 32 writes of 4 KiB with their headers, twice.
 pub(crate) const RX_BYTES: u32 = 256 << 10;
@@ -35,6 +37,14 @@ const SHORT_RX_BYTES: u32 = 512;
 pub(crate) const MAX_CLIENT_REQUESTS: u32 = 256;
 /// Bytes of buffers of one client at most, unless it is a single request.
 pub(crate) const MAX_CLIENT_BYTES: u64 = 16 << 20;
+
+/// Bytes of heads that wait to be sent to one client, beyond which it is not answered further: all its requests
+/// as reads in the largest number of chunks.
+pub(crate) const MAX_CLIENT_HEAD_BYTES: usize = 128 << 10;
+
+/// Questions of one client (BLOCK_STATUS, CACHE) that are answered in one turn: each may take the better part of a
+/// millisecond, and others wait.
+pub(crate) const MAX_QUESTIONS: u32 = 8;
 
 /// Where a connection stands.
 pub(crate) enum Phase {
@@ -54,20 +64,17 @@ pub(crate) struct Incoming {
     pub(crate) since: Instant,
 }
 
-/// An answer to be sent.
-pub(crate) struct Reply {
-    pub(crate) header: [u8; SIMPLE_REPLY_BYTES],
-    /// The payload of a read.
-    pub(crate) payload: Option<Buf>,
-    /// The cover to free when the payload has been sent or copied.
-    pub(crate) cover: Option<Buf>,
-}
-
 /// A client.
 pub(crate) struct Connection {
     pub(crate) id: ConnId,
     pub(crate) fd: OwnedFd,
     pub(crate) phase: Phase,
+    /// What the handshake agreed on.
+    pub(crate) terms: Terms,
+    /// When it was accepted.
+    accepted: Instant,
+    /// Since when part of a request's header has been here without the rest.
+    pub(crate) half_since: Option<Instant>,
     /// Where its memory begins in the sockets' region.
     memory_start: u64,
     rx_start: u32,
@@ -81,6 +88,10 @@ pub(crate) struct Connection {
     pub(crate) skip: u64,
     pub(crate) out_bytes: Vec<u8>,
     pub(crate) out: VecDeque<Reply>,
+    /// Bytes of the heads in `out`.
+    pub(crate) head_bytes: usize,
+    /// Questions answered since the last send.
+    pub(crate) questions: u32,
     /// Covers whose payload the send in flight names.
     sending_covers: Vec<Buf>,
     sending_requests: u32,
@@ -108,6 +119,9 @@ impl Connection {
             id,
             fd,
             phase: Phase::Handshake(handshake),
+            terms: Terms::default(),
+            accepted: Instant::now(),
+            half_since: None,
             memory_start: id.place as u64 * Self::MEMORY_BYTES,
             rx_start: 0,
             rx_end: 0,
@@ -118,6 +132,8 @@ impl Connection {
             skip: 0,
             out_bytes: greeting,
             out: VecDeque::new(),
+            head_bytes: 0,
+            questions: 0,
             sending_covers: Vec::new(),
             sending_requests: 0,
             sending_bytes: 0,
@@ -201,28 +217,58 @@ impl Connection {
         }
     }
 
-    /// Queues the answer to a request; returns the buffer that nothing needs any more.
-    pub(crate) fn reply(&mut self, pending: &Pending, result: Result<(), RequestError>) -> Option<Buf> {
+    fn queue(&mut self, reply: Reply) {
+        self.head_bytes += reply.head.len();
+        self.out.push_back(reply);
+    }
+
+    /// Queues the answer to a request; returns the buffer that nothing needs any more. `holes` is what is
+    /// known of the range of a read that is answered with chunks.
+    pub(crate) fn reply(
+        &mut self,
+        pending: &Pending,
+        result: Result<(), RequestError>,
+        holes: &Extents,
+    ) -> Option<Buf> {
         let errno = result.err().map(|error| match error {
             RequestError::Io => NbdErrno::Io,
             RequestError::ReadOnly => NbdErrno::NotPermitted,
             RequestError::Invalid => NbdErrno::Invalid,
             RequestError::ShuttingDown => NbdErrno::Shutdown,
         });
-        let header = simple_reply(pending.cookie, errno);
-        if errno.is_none() && pending.read.is_some() {
-            self.out.push_back(Reply { header, payload: pending.read, cover: pending.buf });
+        let (request, cover) = (&pending.request, pending.buf);
+        let kept = match pending.read.filter(|_| errno.is_none()) {
+            Some(payload) if request.wants_structured(&self.terms) => {
+                let (chunks, kept) = read_chunks(request, payload, cover, holes);
+                chunks.into_iter().for_each(|chunk| self.queue(chunk));
+                kept
+            }
+            Some(payload) => {
+                self.queue(Reply::simple_read(request, payload, cover));
+                true
+            }
+            None => {
+                self.queue(Reply::plain(request, &self.terms, errno));
+                false
+            }
+        };
+        if kept {
             return None;
         }
-        self.out.push_back(Reply { header, payload: None, cover: None });
-        self.bytes -= pending.buf.map_or(0, |cover| u64::from(cover.len));
-        pending.buf
+        self.bytes -= cover.map_or(0, |cover| u64::from(cover.len));
+        cover
     }
 
     /// Queues the answer to a request that the engine never sees.
-    pub(crate) fn refuse(&mut self, cookie: u64, errno: NbdErrno) {
+    pub(crate) fn answer(&mut self, reply: Reply) {
         self.requests += 1;
-        self.out.push_back(Reply { header: simple_reply(cookie, Some(errno)), payload: None, cover: None });
+        self.queue(reply);
+    }
+
+    /// Refuses a request.
+    pub(crate) fn refuse(&mut self, request: &Request, errno: NbdErrno) {
+        let reply = Reply::plain(request, &self.terms, Some(errno));
+        self.answer(reply);
     }
 
     /// Whether there is something to send and no send in flight.
@@ -238,6 +284,7 @@ impl Connection {
         sockets: usize,
         parts: &mut Vec<Mem>,
     ) {
+        self.questions = 0;
         let mut used = 0u32;
         // The piece of the send buffer that is being filled: its start.
         let mut piece = 0u32;
@@ -255,21 +302,26 @@ impl Connection {
         while let Some(reply) = self.out.front() {
             let copied =
                 reply.payload.map_or(0, |payload| if payload.len <= COPY_BYTES { payload.len } else { 0 });
-            let need = SIMPLE_REPLY_BYTES as u32 + copied;
+            let need = reply.head.len() as u32 + copied;
             if used + need > TX_BYTES || parts.len() + 3 > MAX_PARTS {
                 break;
             }
             let Some(reply) = self.out.pop_front() else { break };
-            let target = memory.bytes_mut(self.tx(used, need));
-            target[..SIMPLE_REPLY_BYTES].copy_from_slice(&reply.header);
+            let (head, payload_target) = memory.bytes_mut(self.tx(used, need)).split_at_mut(reply.head.len());
+            head.copy_from_slice(&reply.head);
             used += need;
-            self.sending_requests += 1;
+            self.head_bytes -= reply.head.len();
+            self.sending_requests += u32::from(reply.last);
             let Some(payload) = reply.payload else { continue };
             if copied > 0 {
-                target[SIMPLE_REPLY_BYTES..].copy_from_slice(arena.payload(payload));
-                if let Some(cover) = reply.cover {
-                    self.bytes -= u64::from(cover.len);
-                    arena.free(cover);
+                payload_target.copy_from_slice(arena.payload(payload));
+                match reply.cover {
+                    Some(cover) if reply.alone => {
+                        self.bytes -= u64::from(cover.len);
+                        arena.free(cover);
+                    }
+                    // Other chunks of the reply may still be on their way out of it.
+                    cover => self.sending_covers.extend(cover),
                 }
             } else {
                 parts.push(Mem { region: sockets, buf: self.tx(piece, used - piece) });
@@ -312,9 +364,21 @@ impl Connection {
 
     /// Since when its peer has kept a buffer waiting, if it does.
     pub(crate) fn waiting_since(&self) -> Option<Instant> {
-        match (self.sending, &self.incoming) {
-            (Some(sending), Some(incoming)) => Some(sending.min(incoming.since)),
-            (sending, incoming) => sending.or(incoming.as_ref().map(|incoming| incoming.since)),
+        // A payload that is whole waits for us.
+        let incoming = self.incoming.as_ref().filter(|incoming| incoming.rest.len > 0);
+        [self.sending, incoming.map(|incoming| incoming.since)].into_iter().flatten().min()
+    }
+
+    /// Whether it keeps its place from others without using it: negotiating for longer than `handshake`, or
+    /// for longer than `request` half way through a request, or not reading its replies. A client that asks
+    /// for nothing is none of these.
+    pub(crate) fn squats(&self, handshake: Duration, request: Duration) -> bool {
+        match self.phase {
+            Phase::Handshake(_) => self.accepted.elapsed() > handshake,
+            Phase::Requests(_) => {
+                let since = [self.half_since, self.waiting_since()].into_iter().flatten().min();
+                since.is_some_and(|since| since.elapsed() > request)
+            }
         }
     }
 }

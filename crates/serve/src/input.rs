@@ -1,12 +1,14 @@
 //! From received bytes to requests in the engine.
 
-use crate::connection::{Connection, Incoming, LARGE_WRITE_BYTES, Phase};
+use crate::answer::Reply;
+use crate::connection::{Connection, Incoming, LARGE_WRITE_BYTES, MAX_QUESTIONS, Phase};
 use crate::requests::Pending;
 use crate::served::Served;
 use crate::server::Server;
 use bimetal_engine::action::{Request as EngineRequest, RequestKind};
 use bimetal_engine::arena::{Arena as _, Buf, Pool};
 use bimetal_engine::units::BLOCK_BYTES;
+use bimetal_nbd::limits::MAX_STATUS_EXTENTS;
 use bimetal_nbd::{Command, HandshakeStep, NbdErrno, Parse, Request, Transmission};
 use std::time::Instant;
 
@@ -82,7 +84,8 @@ impl<V: Served> Server<V> {
                 match step {
                     HandshakeStep::NeedMore => {}
                     HandshakeStep::Closed => conn.draining = true,
-                    HandshakeStep::Transmission { .. } => {
+                    HandshakeStep::Transmission { terms, .. } => {
+                        conn.terms = terms;
                         conn.phase = Phase::Requests(Transmission::new());
                         return Step::Again;
                     }
@@ -100,35 +103,57 @@ impl<V: Served> Server<V> {
         let Phase::Requests(parser) = &mut conn.phase else { return Step::Again };
         // Looked at, not yet used up: a request that must wait for room is parsed again when there is some.
         let (used, request) = match parser.next(input) {
-            Ok(Parse::NeedMore) => return Step::Starved,
+            Ok(Parse::NeedMore) => {
+                conn.half_since.get_or_insert_with(Instant::now);
+                return Step::Starved;
+            }
             Ok(Parse::Request { consumed, request }) => (consumed, request),
             Err(_) => {
                 conn.draining = true;
                 return Step::Starved;
             }
         };
+        conn.half_since = None;
         if request.command == Command::Disconnect {
             conn.draining = true;
             return Step::Starved;
         }
-        if !self.has_room_for(conn) {
+        let is_question = matches!(request.command, Command::BlockStatus | Command::Cache);
+        if !self.has_room_for(conn) || is_question && conn.questions >= MAX_QUESTIONS {
             return Step::Blocked(false);
         }
-        if let Err(errno) = request.validate(self.export()) {
+        if let Err(errno) = request.validate(self.export(), &conn.terms) {
             conn.consume(used);
             conn.skip = u64::from(request.payload_bytes());
-            conn.refuse(request.cookie, errno);
+            conn.refuse(&request, errno);
             return Step::Again;
         }
+        let (offset, length) = (request.offset, u64::from(request.length));
         let kind = match request.command {
             Command::Read => RequestKind::Read,
             Command::Write => RequestKind::Write { fua: request.fua },
             Command::Flush => RequestKind::Flush,
             Command::Trim => RequestKind::Discard { fua: request.fua },
+            // NO_HOLE asks that later writes find room. They always do: the volume promises no more than its
+            // tiers hold, so a hole keeps its place in the sum and costs a record instead of a range of zeros.
             Command::WriteZeroes => RequestKind::WriteZeroes { fua: request.fua },
+            Command::Cache => {
+                conn.consume(used);
+                conn.questions += 1;
+                self.engine.prefer_fast(self.now(), offset, length);
+                conn.answer(Reply::plain(&request, &conn.terms, None));
+                return Step::Again;
+            }
+            Command::BlockStatus => {
+                conn.consume(used);
+                conn.questions += 1;
+                let extents = self.engine.extents(offset, length, MAX_STATUS_EXTENTS);
+                conn.answer(Reply::status(&request, &conn.terms, &extents));
+                return Step::Again;
+            }
             Command::Disconnect | Command::Unknown(_) => {
                 conn.consume(used);
-                conn.refuse(request.cookie, NbdErrno::Invalid);
+                conn.refuse(&request, NbdErrno::Invalid);
                 return Step::Again;
             }
         };
@@ -164,7 +189,7 @@ impl<V: Served> Server<V> {
 
     fn hand_over(&mut self, conn: &mut Connection, request: Request, kind: RequestKind, buf: Option<Buf>) {
         let read = buf.filter(|_| kind == RequestKind::Read).map(|buf| payload_of(buf, &request));
-        let id = self.requests.insert(Pending { conn: conn.id, cookie: request.cookie, buf, read });
+        let id = self.requests.insert(Pending { conn: conn.id, request, buf, read });
         conn.requests += 1;
         let (offset, len) = (request.offset, u64::from(request.length));
         let now = self.now();

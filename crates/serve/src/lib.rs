@@ -5,6 +5,7 @@
 //! at once, wait, and take in what has come.
 #![forbid(unsafe_code)]
 
+mod answer;
 mod connection;
 mod control;
 mod input;
@@ -15,7 +16,7 @@ pub mod server;
 pub mod status;
 
 pub use control::live_status;
-pub use listen::ListenError;
+pub use listen::{Address, Endpoint, ListenError};
 pub use served::Served;
 pub use server::{ServeError, Server, ServerOptions};
 pub use status::{StatusDoc, VolumeName};

@@ -1,7 +1,8 @@
-//! Requests that the engine has: who asked, under which cookie, with which buffer.
+//! Requests that the engine has: who asked for what, with which buffer.
 
 use bimetal_engine::action::{MAX_REQUESTS, RequestId};
 use bimetal_engine::arena::Buf;
+use bimetal_nbd::Request;
 
 /// Names a connection, also after it is gone: a place and how often it was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,7 +15,8 @@ pub(crate) struct ConnId {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pending {
     pub(crate) conn: ConnId,
-    pub(crate) cookie: u64,
+    /// What was asked for.
+    pub(crate) request: Request,
     /// The block cover, for reads and writes.
     pub(crate) buf: Option<Buf>,
     /// For reads: the payload in the cover.

@@ -3,6 +3,7 @@
 
 use bimetal_driver::RealArena;
 use bimetal_engine::action::Request;
+use bimetal_engine::extents::Extents;
 use bimetal_engine::options::{Event, Status};
 use bimetal_engine::units::Nanos;
 use bimetal_engine::{Engine, Machine};
@@ -13,6 +14,11 @@ pub trait Served: Machine<Arena = RealArena> {
     fn has_room(&self) -> bool;
     /// A client's request.
     fn on_request(&mut self, now: Nanos, request: Request);
+    /// Where the newest copies of a range are now: at most `max` extents, and perhaps less than the whole
+    /// range, but at least a byte of it. A hole is a promise: it reads zeros.
+    fn extents(&self, offset: u64, len: u64, max: usize) -> Extents;
+    /// A client would like a range to be fast; a hint.
+    fn prefer_fast(&mut self, now: Nanos, offset: u64, len: u64);
     /// Size that clients see, bytes.
     fn size_bytes(&self) -> u64;
     /// Takes no new requests and closes the volume.
@@ -31,6 +37,12 @@ impl Served for Engine<RealArena> {
     }
     fn on_request(&mut self, now: Nanos, request: Request) {
         Engine::on_request(self, now, request);
+    }
+    fn extents(&self, offset: u64, len: u64, max: usize) -> Extents {
+        Engine::extents(self, offset, len, max)
+    }
+    fn prefer_fast(&mut self, now: Nanos, offset: u64, len: u64) {
+        Engine::prefer_fast(self, now, offset, len);
     }
     fn size_bytes(&self) -> u64 {
         Engine::size_bytes(self)

@@ -1,8 +1,9 @@
 //! The serving loop.
 
-use crate::connection::{Connection, MAX_CLIENT_BYTES, MAX_CLIENT_REQUESTS};
+use crate::answer::READ_EXTENTS;
+use crate::connection::{Connection, MAX_CLIENT_BYTES, MAX_CLIENT_HEAD_BYTES, MAX_CLIENT_REQUESTS};
 use crate::control;
-use crate::listen::{ListenError, Listener};
+use crate::listen::{Address, Endpoint, ListenError, Listener, MAX_LISTENERS};
 use crate::requests::{ConnId, Requests};
 use crate::served::Served;
 use crate::status::{StatusDoc, VolumeName};
@@ -10,13 +11,14 @@ use bimetal_driver::driver::FIRST_FREE_TAG;
 use bimetal_driver::ring::Mem;
 use bimetal_driver::signals::StopSignals;
 use bimetal_driver::{Completion, Driver, Memory};
-use bimetal_engine::action::{RequestError, RequestId};
+use bimetal_engine::action::{MAX_PAYLOAD_BYTES, RequestError, RequestId};
 use bimetal_engine::arena::Arena as _;
+use bimetal_engine::extents::Extents;
 use bimetal_nbd::{Export, Exports, Handshake};
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -26,6 +28,9 @@ const MAX_ROUNDS: u32 = 64;
 pub const MAX_CLIENTS: usize = 64;
 /// A client that keeps a buffer this long while others wait for one is disconnected.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// While others wait for a place, a client that negotiates for longer than this is disconnected: a handshake is a
+/// few exchanges of a few hundred bytes.
+const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(10);
 /// Longest wait while something is to be looked after.
 const TICK: Duration = Duration::from_secs(1);
 /// After the volume has stopped, how long clients may take to read their last replies.
@@ -39,6 +44,9 @@ const ACCEPT: u64 = 3;
 const CONTROL: u64 = 4;
 const STOP: u64 = 5;
 const IGNORE: u64 = 6;
+
+/// What the protocol announces is what the engine takes.
+const _: () = assert!(bimetal_nbd::limits::MAX_PAYLOAD_BYTES as u64 == MAX_PAYLOAD_BYTES);
 
 fn tag(kind: u64, place: usize) -> u64 {
     let tag = kind << KIND_SHIFT | place as u64;
@@ -67,23 +75,37 @@ pub enum ServeError {
 }
 
 /// What to serve and where.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct ServerOptions {
-    /// The volume's name.
+    /// The volume's name, which is also the export's.
     pub volume: VolumeName,
-    /// Unix socket for NBD clients.
-    pub nbd: PathBuf,
+    /// Clients may not write. The volume itself is open as ever: it recovers, merges and moves.
+    pub read_only: bool,
+    /// Where NBD clients connect: one at least, [`MAX_LISTENERS`] at most.
+    pub nbd: Vec<Address>,
     /// Unix socket for status.
     pub control: PathBuf,
+}
+
+/// A place where clients connect.
+struct NbdListener {
+    listener: Listener,
+    /// An accept is in flight.
+    accepting: bool,
 }
 
 /// A volume, its clients, and the one thread that serves them.
 pub struct Server<V> {
     pub(crate) engine: V,
     driver: Driver,
-    options: ServerOptions,
+    volume: VolumeName,
     exports: Arc<Exports>,
-    nbd: Option<Listener>,
+    nbd: Vec<NbdListener>,
+    /// Accepted while all places were taken: they wait, and nobody is accepted behind them. At most one for each
+    /// listener.
+    lobby: VecDeque<OwnedFd>,
+    /// An accept failed (no descriptor is left, perhaps): when to try again.
+    accept_at: Option<Instant>,
     control: Option<Listener>,
     signals: StopSignals,
     /// Receive and send buffers of all connections.
@@ -92,7 +114,6 @@ pub struct Server<V> {
     sockets: usize,
     pub(crate) conns: Vec<Option<Connection>>,
     generation: u64,
-    accepting: bool,
     pub(crate) requests: Requests,
     /// Connections that wait for room, first come first served.
     pub(crate) blocked: VecDeque<ConnId>,
@@ -116,27 +137,37 @@ impl<V: Served> Server<V> {
         options: ServerOptions,
     ) -> Result<Self, ServeError> {
         let exports = Exports::new(vec![Export {
-            name: String::new(),
+            name: options.volume.0.clone(),
             description: format!("Bimetal volume {}", options.volume.0),
             size_bytes: engine.size_bytes(),
-            read_only: false,
+            read_only: options.read_only,
         }])?;
+        match options.nbd.len() {
+            0 => return Err(ListenError::Nowhere.into()),
+            count if count > MAX_LISTENERS => return Err(ListenError::TooMany { count }.into()),
+            _ => {}
+        }
         let memory =
             Memory::new(MAX_CLIENTS * Connection::MEMORY_BYTES as usize).map_err(ServeError::Setup)?;
         let sockets = driver.ring.add_region(memory.region().clone());
         Ok(Server {
-            control: Some(Listener::bind(&options.control)?),
-            nbd: Some(Listener::bind(&options.nbd)?),
+            control: Some(Listener::unix(&options.control)?),
+            nbd: options
+                .nbd
+                .into_iter()
+                .map(|address| Ok(NbdListener { listener: Listener::bind(address)?, accepting: false }))
+                .collect::<Result<_, ListenError>>()?,
+            lobby: VecDeque::new(),
+            accept_at: None,
             signals: StopSignals::new().map_err(ServeError::Setup)?,
             engine,
             driver,
-            options,
+            volume: options.volume,
             exports: Arc::new(exports),
             memory,
             sockets,
             conns: std::iter::repeat_with(|| None).take(MAX_CLIENTS).collect(),
             generation: 0,
-            accepting: false,
             requests: Requests::new(),
             blocked: VecDeque::new(),
             buffers_short: false,
@@ -149,18 +180,18 @@ impl<V: Served> Server<V> {
         })
     }
 
-    /// Where clients connect.
-    pub fn nbd_path(&self) -> &Path {
-        &self.options.nbd
+    /// Where clients connect, in the order given.
+    pub fn endpoints(&self) -> impl Iterator<Item = &Endpoint> {
+        self.nbd.iter().map(|nbd| nbd.listener.endpoint())
     }
 
     /// Serves until SIGINT or SIGTERM, then drains, closes the volume and returns.
     pub fn run(mut self) -> Result<(), ServeError> {
         if let Some(control) = &self.control {
-            self.driver.ring.accept(control.socket.as_raw_fd(), tag(CONTROL, 0));
+            self.driver.ring.accept(control.raw_fd(), tag(CONTROL, 0));
         }
         self.driver.ring.poll_in(self.signals.raw_fd(), tag(STOP, 0));
-        self.accept_more();
+        self.welcome_more();
         let (mut replies, mut events) = (Vec::new(), Vec::new());
         loop {
             self.driver.pump(&mut self.engine, |id, result| replies.push((id, result)));
@@ -180,7 +211,9 @@ impl<V: Served> Server<V> {
             if self.is_finished() {
                 return Ok(());
             }
-            let limit = if self.blocked.is_empty() && !self.stopping { None } else { Some(TICK) };
+            let waiting = !self.blocked.is_empty() || !self.lobby.is_empty();
+            let looking = waiting || self.accept_at.is_some() || self.stopping;
+            let limit = looking.then_some(TICK);
             self.driver.wait(&self.engine, limit).map_err(ServeError::Ring)?;
             self.driver.harvest(&mut self.engine, |completion| events.push(completion));
             self.retry_blocked();
@@ -197,18 +230,25 @@ impl<V: Served> Server<V> {
             RECV => self.on_received(place, event.result),
             SEND => self.on_sent(place, event.result),
             ACCEPT => {
-                self.accepting = false;
-                if let Some(fd) = self.driver.ring.take_accepted(event.result) {
-                    self.welcome(fd);
+                let fd = self.driver.ring.take_accepted(event.result);
+                // A server that is stopping has no listeners any more.
+                if let Some(nbd) = self.nbd.get_mut(place) {
+                    nbd.accepting = false;
+                    if let Some(fd) = fd {
+                        nbd.listener.prepare(&fd);
+                        self.lobby.push_back(fd);
+                        self.welcome_more();
+                    } else {
+                        self.accept_at = Some(Instant::now() + TICK);
+                    }
                 }
-                self.accept_more();
             }
             CONTROL => {
                 if let Some(fd) = self.driver.ring.take_accepted(event.result) {
                     control::answer(fd, &self.status());
                 }
                 if let Some(control) = &self.control {
-                    self.driver.ring.accept(control.socket.as_raw_fd(), tag(CONTROL, 0));
+                    self.driver.ring.accept(control.raw_fd(), tag(CONTROL, 0));
                 }
             }
             STOP if self.stopping => return Err(ServeError::Impatient),
@@ -219,7 +259,7 @@ impl<V: Served> Server<V> {
     }
 
     fn status(&self) -> StatusDoc {
-        let mut doc = StatusDoc::new(&self.options.volume, &self.engine.status());
+        let mut doc = StatusDoc::new(&self.volume, &self.engine.status());
         doc.clients = self.conns.iter().flatten().count() as u64;
         doc.buffer_bytes = self.buffer_bytes;
         doc.describe_devices(&self.driver.io_facts());
@@ -230,10 +270,11 @@ impl<V: Served> Server<V> {
         self.stopping = true;
         self.signals.acknowledge();
         self.driver.ring.poll_in(self.signals.raw_fd(), tag(STOP, 0));
-        if self.accepting {
-            self.driver.ring.cancel(tag(ACCEPT, 0), tag(IGNORE, 0));
+        for place in (0..self.nbd.len()).filter(|&place| self.nbd[place].accepting) {
+            self.driver.ring.cancel(tag(ACCEPT, place), tag(IGNORE, 0));
         }
-        self.nbd = None;
+        self.nbd.clear();
+        self.lobby.clear();
         for conn in self.conns.iter_mut().flatten() {
             conn.draining = true;
         }
@@ -253,24 +294,24 @@ impl<V: Served> Server<V> {
         !pending || since.elapsed() > FAREWELL
     }
 
-    fn accept_more(&mut self) {
-        let room = self.conns.iter().any(Option::is_none);
-        if let Some(nbd) = &self.nbd
-            && room
-            && !self.accepting
+    /// Gives free places to those who wait, and accepts more when nobody does. One more than there are places
+    /// for is accepted on each listener, so that it is known that somebody waits.
+    fn welcome_more(&mut self) {
+        while let Some(place) = self.conns.iter().position(Option::is_none)
+            && let Some(fd) = self.lobby.pop_front()
         {
-            self.driver.ring.accept(nbd.socket.as_raw_fd(), tag(ACCEPT, 0));
-            self.accepting = true;
+            self.welcome(place, fd);
+        }
+        if !self.lobby.is_empty() {
+            return;
+        }
+        for (place, nbd) in self.nbd.iter_mut().enumerate().filter(|(_, nbd)| !nbd.accepting) {
+            self.driver.ring.accept(nbd.listener.raw_fd(), tag(ACCEPT, place));
+            nbd.accepting = true;
         }
     }
 
-    fn welcome(&mut self, fd: OwnedFd) {
-        let Some(place) = self.conns.iter().position(Option::is_none) else { return };
-        if self.stopping {
-            return;
-        }
-        // Room for a whole batch of replies; a refusal of the system costs only speed.
-        let _ = rustix::net::sockopt::set_socket_send_buffer_size(&fd, 1 << 20);
+    fn welcome(&mut self, place: usize, fd: OwnedFd) {
         self.generation += 1;
         let mut greeting = Vec::new();
         let handshake = Handshake::new(self.exports.clone(), &mut greeting);
@@ -321,7 +362,14 @@ impl<V: Served> Server<V> {
         let conn = self.conns[place].as_mut().filter(|conn| conn.id == pending.conn && !conn.dead);
         match conn {
             Some(conn) => {
-                let leftover = conn.reply(&pending, result);
+                let holes = match pending.read {
+                    Some(_) if conn.terms.structured && result.is_ok() => {
+                        let (offset, length) = (pending.request.offset, pending.request.length);
+                        self.engine.extents(offset, length.into(), READ_EXTENTS)
+                    }
+                    _ => Extents::new(),
+                };
+                let leftover = conn.reply(&pending, result, &holes);
                 if let Some(cover) = leftover {
                     self.engine.with_arena(|arena| arena.free(cover));
                 }
@@ -337,15 +385,17 @@ impl<V: Served> Server<V> {
 
     /// Sends what is ready and takes down what is over.
     fn visit_touched(&mut self) {
-        let mut touched = std::mem::take(&mut self.touched);
-        for place in touched.drain(..) {
+        // Whoever takes the place of one that is over is touched meanwhile, too.
+        let mut visited = 0;
+        while let Some(&place) = self.touched.get(visited) {
+            visited += 1;
             self.send(place);
             let Some(conn) = &mut self.conns[place] else { continue };
             if conn.dead || conn.draining {
                 self.wind_up(place);
             }
         }
-        self.touched = touched;
+        self.touched.clear();
     }
 
     fn send(&mut self, place: usize) {
@@ -376,7 +426,7 @@ impl<V: Served> Server<V> {
         let id = conn.id;
         self.conns[place] = None;
         self.blocked.retain(|&other| other != id);
-        self.accept_more();
+        self.welcome_more();
     }
 
     /// Lets waiting connections try again, in their order.
@@ -392,15 +442,22 @@ impl<V: Served> Server<V> {
         }
     }
 
-    /// Disconnects clients that keep buffers while others wait for one.
+    /// Disconnects clients that keep buffers while others wait for one, or places while others wait for one;
+    /// accepts again after a failure.
     fn look_after(&mut self) {
-        if !self.buffers_short || self.next_look > Instant::now() {
+        if self.accept_at.is_some_and(|at| at <= Instant::now()) {
+            self.accept_at = None;
+            self.welcome_more();
+        }
+        let (buffers, places) = (self.buffers_short, !self.lobby.is_empty());
+        if !(buffers || places) || self.next_look > Instant::now() {
             return;
         }
         self.next_look = Instant::now() + TICK;
         for (place, conn) in self.conns.iter_mut().enumerate() {
             let Some(conn) = conn else { continue };
-            if conn.waiting_since().is_some_and(|since| since.elapsed() > PATIENCE) {
+            let hoards = buffers && conn.waiting_since().is_some_and(|since| since.elapsed() > PATIENCE);
+            if hoards || places && conn.squats(HANDSHAKE_PATIENCE, PATIENCE) {
                 conn.dead = true;
                 self.touched.push(place);
             }
@@ -418,6 +475,7 @@ impl<V: Served> Server<V> {
         self.engine.has_room()
             && self.requests.has_room()
             && conn.requests < MAX_CLIENT_REQUESTS
+            && conn.head_bytes < MAX_CLIENT_HEAD_BYTES
             && (conn.bytes == 0 || conn.bytes < MAX_CLIENT_BYTES)
     }
 

@@ -1,9 +1,12 @@
 //! A served volume for tests: its own directory, a unix socket, one child process.
 #![allow(dead_code)]
 
-use bimetal_nbd::{ClientHandshake, ClientStep, Command as Nbd, Request, SIMPLE_REPLY_BYTES, SimpleReply};
-use bimetal_nbd::{encode_request, parse_simple_reply};
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use bimetal_nbd::{Chunk, encode_request, parse_chunk, parse_simple_reply};
+use bimetal_nbd::{
+    ClientHandshake, ClientStep, Command as Nbd, NbdErrno, RemoteExport, Request, SIMPLE_REPLY_BYTES,
+    SimpleReply, Terms,
+};
+use std::io::{BufRead as _, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
@@ -109,12 +112,23 @@ impl Drop for Served {
 }
 
 /// Starts a server and waits until it is ready.
-pub fn start(mut command: Command) -> Child {
-    let mut child = command.stdout(Stdio::piped()).spawn().expect("start");
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().expect("output")).read_line(&mut line).expect("read");
-    assert!(line.starts_with("ready: nbd+unix:///?socket="), "{line:?}");
+pub fn start(command: Command) -> Child {
+    let (child, uris) = start_many(command, 1);
+    assert!(uris[0].starts_with("nbd+unix:///?socket="), "{uris:?}");
     child
+}
+
+/// Starts a server and waits until it is ready on this many sockets; gives their URIs.
+pub fn start_many(mut command: Command, sockets: usize) -> (Child, Vec<String>) {
+    let mut child = command.stdout(Stdio::piped()).spawn().expect("start");
+    let mut output = BufReader::new(child.stdout.take().expect("output"));
+    let mut uri = || {
+        let mut line = String::new();
+        output.read_line(&mut line).expect("read");
+        line.strip_prefix("ready: ").unwrap_or_else(|| panic!("{line:?}")).trim_end().to_owned()
+    };
+    let uris = (0..sockets).map(|_| uri()).collect();
+    (child, uris)
 }
 
 pub fn terminate(child: &mut Child) -> ExitStatus {
@@ -145,21 +159,8 @@ impl Client {
     }
 
     pub fn over(mut stream: UnixStream) -> Client {
-        let mut handshake = ClientHandshake::new("").expect("name");
-        let (mut input, mut out) = (Vec::new(), Vec::new());
-        loop {
-            let (used, step) = handshake.on_bytes(&input, &mut out).expect("handshake");
-            input.drain(..used);
-            stream.write_all(&out).expect("send");
-            out.clear();
-            if let ClientStep::Transmission(export) = step {
-                return Client { stream, size_bytes: export.size_bytes, cookie: 0 };
-            }
-            let mut piece = [0; 4096];
-            let count = stream.read(&mut piece).expect("receive");
-            assert!(count > 0, "the server closed the connection");
-            input.extend_from_slice(&piece[..count]);
-        }
+        let export = negotiate(&mut stream, "", Terms::default());
+        Client { stream, size_bytes: export.size_bytes, cookie: 0 }
     }
 
     pub fn send(&mut self, request: &Request, payload: &[u8]) {
@@ -194,6 +195,58 @@ impl Client {
         let mut bytes = vec![0; length];
         self.stream.read_exact(&mut bytes).expect("data");
         bytes
+    }
+}
+
+/// Negotiates an export on these terms.
+pub fn negotiate(stream: &mut (impl Read + Write), name: &str, terms: Terms) -> RemoteExport {
+    let mut handshake = ClientHandshake::wishing(name, terms).expect("name");
+    let (mut input, mut out) = (Vec::new(), Vec::new());
+    loop {
+        let (used, step) = handshake.on_bytes(&input, &mut out).expect("handshake");
+        input.drain(..used);
+        stream.write_all(&out).expect("send");
+        out.clear();
+        if let ClientStep::Transmission(export) = step {
+            return export;
+        }
+        let mut piece = [0; 4096];
+        let count = stream.read(&mut piece).expect("receive");
+        assert!(count > 0, "the server closed the connection");
+        input.extend_from_slice(&piece[..count]);
+    }
+}
+
+/// Sends a request that is answered with a structured reply, and takes it: its chunks, and the data of a read
+/// put together.
+pub fn ask(stream: &mut (impl Read + Write), request: &Request) -> Result<(Vec<Chunk>, Vec<u8>), NbdErrno> {
+    stream.write_all(&encode_request(request)).expect("send");
+    let (mut chunks, mut data, mut input) = (Vec::new(), vec![0xee; request.length as usize], Vec::new());
+    loop {
+        let Some((used, head, chunk)) = parse_chunk(&input).expect("valid") else {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).expect("reply");
+            input.push(byte[0]);
+            continue;
+        };
+        assert_eq!((used, head.cookie), (input.len(), request.cookie));
+        input.clear();
+        let range = |offset: u64, length: u32| {
+            let start = (offset - request.offset) as usize;
+            start..start + length as usize
+        };
+        match chunk {
+            Chunk::Error { error, .. } => return Err(error),
+            Chunk::Data { offset, length } => {
+                stream.read_exact(&mut data[range(offset, length)]).expect("data");
+            }
+            Chunk::Hole { offset, length } => data[range(offset, length)].fill(0),
+            _ => {}
+        }
+        chunks.push(chunk);
+        if head.done {
+            return Ok((chunks, data));
+        }
     }
 }
 

@@ -109,6 +109,24 @@ impl Policy for FirstPolicy {
         self.queued.insert(touch.chunk, ());
     }
 
+    fn wish(&mut self, chunk: Chunk, now: Nanos) -> bool {
+        let tick = self.tick(now);
+        let heat = &mut self.heat[chunk.0 as usize];
+        *heat = heat.faded(tick);
+        heat.last = tick;
+        let missing = self.touches.saturating_sub(heat.total()).min(u32::from(u8::MAX));
+        heat.reads = heat.reads.saturating_add(missing as u8);
+        if self.queued.contains_key(&chunk) {
+            return true;
+        }
+        if self.candidates.len() == MAX_CANDIDATES {
+            return false;
+        }
+        self.candidates.push_back(chunk);
+        self.queued.insert(chunk, ());
+        true
+    }
+
     fn first_write(&self, _bytes: u32, fast_free: u32) -> FirstWrite {
         // The last free slot is for moves.
         if fast_free > 1 { FirstWrite::Fast } else { FirstWrite::Elsewhere }

@@ -43,6 +43,9 @@ pub struct View<'a> {
 pub trait Policy {
     /// A client touched a chunk.
     fn touch(&mut self, touch: Touch, now: Nanos);
+    /// A client asked for a chunk on the slow tier to be made fast. Counts as much heat as makes a chunk rise; false
+    /// when no more can be remembered: such a wish pushes nothing out that rises by its own heat.
+    fn wish(&mut self, chunk: Chunk, now: Nanos) -> bool;
     /// Where the first write of `bytes` to a chunk without a home goes.
     fn first_write(&self, bytes: u32, fast_free: u32) -> FirstWrite;
     /// Whether landed blocks of a chunk without a home are to be given a fast one.

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use bimetal_nbd::{ClientHandshake, Export, Exports, Handshake};
+use bimetal_nbd::{ClientHandshake, Contexts, Export, Exports, Handshake, MetaContext, Terms};
 use libfuzzer_sys::fuzz_target;
 
 fn exports() -> Arc<Exports> {
@@ -34,9 +34,9 @@ fn server(first: usize, stream: &[u8]) -> (Vec<u8>, String) {
     (out, end)
 }
 
-fn client(first: usize, stream: &[u8]) -> (Vec<u8>, String) {
+fn client(wishes: Terms, first: usize, stream: &[u8]) -> (Vec<u8>, String) {
     let mut out = Vec::new();
-    let mut handshake = ClientHandshake::new("vault").expect("the name is short");
+    let mut handshake = ClientHandshake::wishing("vault", wishes).expect("the name is short");
     let mut used = 0;
     let mut end = String::new();
     for received in [first, stream.len()] {
@@ -56,5 +56,8 @@ fuzz_target!(|data: &[u8]| {
     let Some((&cut, stream)) = data.split_first() else { return };
     let cut = usize::from(cut).min(stream.len());
     assert_eq!(server(cut, stream), server(stream.len(), stream));
-    assert_eq!(client(cut, stream), client(stream.len(), stream));
+    let contexts = Contexts::NONE.with(MetaContext::Allocation).with(MetaContext::Tier);
+    for wishes in [Terms::default(), Terms { structured: true, contexts }] {
+        assert_eq!(client(wishes, cut, stream), client(wishes, stream.len(), stream));
+    }
 });

@@ -18,7 +18,10 @@ pub const STARTTLS: u32 = 5;
 pub const INFO: u32 = 6;
 pub const GO: u32 = 7;
 pub const STRUCTURED_REPLY: u32 = 8;
+pub const LIST_META: u32 = 9;
+pub const SET_META: u32 = 10;
 pub const ACK: u32 = 1;
+pub const META_CONTEXT: u32 = 4;
 pub const ERR_UNSUP: u32 = 0x8000_0001;
 pub const ERR_INVALID: u32 = 0x8000_0003;
 pub const ERR_UNKNOWN: u32 = 0x8000_0006;
@@ -51,6 +54,18 @@ pub fn info_data(name: &[u8], wanted: &[u16]) -> Vec<u8> {
     data.extend(name);
     data.extend((wanted.len() as u16).to_be_bytes());
     wanted.iter().for_each(|kind| data.extend(kind.to_be_bytes()));
+    data
+}
+
+/// The data of LIST_META_CONTEXT and SET_META_CONTEXT.
+pub fn meta_data(name: &[u8], queries: &[&[u8]]) -> Vec<u8> {
+    let mut data = (name.len() as u32).to_be_bytes().to_vec();
+    data.extend(name);
+    data.extend((queries.len() as u32).to_be_bytes());
+    for query in queries {
+        data.extend((query.len() as u32).to_be_bytes());
+        data.extend(*query);
+    }
     data
 }
 

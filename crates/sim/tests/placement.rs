@@ -1,0 +1,121 @@
+//! Where the engine says that data is, and what it does when it is asked to make it fast.
+
+mod story;
+
+use bimetal_engine::action::RequestKind;
+use bimetal_engine::coverage::Stage;
+use bimetal_engine::extents::{MAX_EXTENT_STEPS, Placed, Placement};
+use bimetal_engine::units::{FAST, Nanos, SLOW};
+use bimetal_sim::disk::CutStyle;
+use bimetal_sim::world::Death;
+use story::{BLOCK, CHUNK, Story};
+
+fn told(s: &mut Story, offset: u64, len: u64) -> Vec<(u64, Placement)> {
+    s.engine().extents(offset, len, 100).iter().map(|extent| (extent.len, extent.place)).collect()
+}
+
+/// A volume on which touches count, filled beyond its fast tier; gives a chunk that is on the slow one.
+fn filled(s: &mut Story) -> u64 {
+    s.tuning.promote_touches = 3;
+    s.stop();
+    s.open().expect("the volume opens");
+    let size = s.engine().size_bytes();
+    for at in (0..size - 8 * CHUNK).step_by(CHUNK as usize) {
+        s.write(at, CHUNK, (at / CHUNK) as u8 | 1);
+    }
+    s.flush();
+    s.wait(20 * Nanos::SECOND);
+    (0..size)
+        .step_by(CHUNK as usize)
+        .find(|&at| told(s, at, CHUNK) == [(CHUNK, Placement::Home(SLOW))])
+        .expect("a chunk on the slow tier")
+}
+
+#[test]
+fn extents_name_holes_homes_and_what_landed() {
+    let mut s = Story::begin(24, 64);
+    let size = s.engine().size_bytes();
+    assert_eq!(told(&mut s, 0, size), [(size, Placement::Hole)]);
+    assert_eq!(told(&mut s, 5, 7), [(7, Placement::Hole)]);
+    assert_eq!(told(&mut s, size, 1), []);
+    assert_eq!(told(&mut s, size - 1, u64::MAX), [(1, Placement::Hole)]);
+    assert_eq!(told(&mut s, 0, 0), []);
+
+    s.write(CHUNK, BLOCK, 1);
+    let expected = [(CHUNK, Placement::Hole), (BLOCK, Placement::Home(FAST)), (10, Placement::Hole)];
+    assert_eq!(told(&mut s, 0, CHUNK + BLOCK + 10), expected, "before it is flushed");
+    s.flush();
+    assert_eq!(told(&mut s, 0, CHUNK + BLOCK + 10), expected, "and after");
+    assert_eq!(told(&mut s, CHUNK + 100, 200), [(200, Placement::Home(FAST))]);
+    let two = s.engine().extents(0, CHUNK + BLOCK + 10, 2);
+    let expected =
+        [Placed { len: CHUNK, place: Placement::Hole }, Placed { len: BLOCK, place: Placement::Home(FAST) }];
+    assert_eq!(two[..], expected);
+    assert!(s.engine().extents(0, CHUNK, 0).is_empty());
+
+    let discard = s.ask(RequestKind::Discard { fua: true }, CHUNK, BLOCK, 0);
+    s.answer(discard).expect("a discard succeeds");
+    assert_eq!(told(&mut s, 0, size), [(size, Placement::Hole)]);
+
+    let slow = filled(&mut s);
+    s.write(slow + BLOCK, BLOCK, 0x77);
+    let expected = [
+        (BLOCK, Placement::Home(SLOW)),
+        (BLOCK, Placement::Landed),
+        (CHUNK - 2 * BLOCK, Placement::Home(SLOW)),
+    ];
+    assert_eq!(told(&mut s, slow, CHUNK), expected);
+}
+
+#[test]
+fn a_query_looks_at_a_bounded_number_of_places() {
+    let mut s = Story::begin(200, 20_000);
+    let size = s.engine().size_bytes();
+    assert!(size / CHUNK > u64::from(MAX_EXTENT_STEPS));
+    let reached: u64 = told(&mut s, 0, size).iter().map(|extent| extent.0).sum();
+    assert_eq!(reached, u64::from(MAX_EXTENT_STEPS) * CHUNK);
+}
+
+#[test]
+fn what_a_client_wants_fast_is_promoted_and_stays_whole() {
+    let mut s = Story::begin(24, 64);
+    let slow = filled(&mut s);
+    let before = s.read(slow, CHUNK).expect("it can be read");
+    // Part of it is landed when the wish comes, and more is written while it moves.
+    s.write(slow + BLOCK, BLOCK, 0x77);
+    let now = s.world.now();
+    s.engine().prefer_fast(now, slow + 1, 1);
+    s.until_stage(Stage::MoveWrite);
+    s.write(slow + 3 * BLOCK, BLOCK, 0x99);
+    s.wait(30 * Nanos::SECOND);
+    let fast = |extents: Vec<(u64, Placement)>| {
+        extents.iter().all(|extent| matches!(extent.1, Placement::Home(FAST) | Placement::Landed))
+    };
+    assert!(fast(told(&mut s, slow, CHUNK)), "{:?}", told(&mut s, slow, CHUNK));
+    assert!(s.engine().status().promoted_chunks > 0);
+    let mut expected = before;
+    expected[BLOCK as usize..2 * BLOCK as usize].fill(0x77);
+    expected[3 * BLOCK as usize..4 * BLOCK as usize].fill(0x99);
+    assert!(s.read(slow, CHUNK).expect("it can be read") == expected);
+    s.flush();
+    s.die(Death::PowerCut(CutStyle::KeepAll));
+    s.open().expect("the volume opens");
+    assert!(s.read(slow, CHUNK).expect("it can be read") == expected);
+    s.stop();
+    assert_eq!(s.check().expect("it can be checked"), [""; 0]);
+}
+
+#[test]
+fn wishes_that_lead_nowhere_do_no_harm() {
+    let mut s = Story::begin(24, 64);
+    let (size, now) = (s.engine().size_bytes(), s.world.now());
+    for (offset, len) in [(0, 0), (0, size), (size - 1, u64::MAX), (size, 1), (u64::MAX, u64::MAX), (5, 6)] {
+        s.engine().prefer_fast(now, offset, len);
+    }
+    s.write(0, CHUNK, 1);
+    s.engine().prefer_fast(now, 0, size);
+    s.wait(5 * Nanos::SECOND);
+    assert_eq!(s.engine().status().promoted_chunks, 0);
+    s.stop();
+    assert_eq!(s.check().expect("it can be checked"), [""; 0]);
+}
