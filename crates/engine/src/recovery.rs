@@ -19,8 +19,9 @@ use std::cell::RefCell;
 const BLOCK: u64 = BLOCK_BYTES as u64;
 /// EIO.
 const EIO: i32 = 5;
-/// Blocks read in one go.
-const READ_BLOCKS: u32 = 16;
+/// Blocks of the map read in one go, the most that there is memory for: the map of a 10 TB volume is
+/// a gigabyte, and small reads one after the other would take minutes.
+const READ_BLOCKS: [u32; 3] = [256, 64, 16];
 
 /// A way to the devices of a volume that is being read.
 pub struct Reader<A> {
@@ -288,10 +289,18 @@ impl<A: Arena> Reader<A> {
         places: &[u8],
         state: &mut State,
     ) -> Result<(), OpenError> {
+        let fits = |blocks: &u32| match self.io.alloc(Pool::Meta, blocks * BLOCK_BYTES) {
+            Some(buf) => {
+                self.io.free(buf);
+                true
+            }
+            None => false,
+        };
+        let run = READ_BLOCKS.into_iter().find(fits).ok_or_else(no_memory)?;
         let mut page = 0;
         while page < state.geo.map_pages {
             // Both places of neighbouring pages lie together: one read brings several pages.
-            let count = (READ_BLOCKS / 2).min(state.geo.map_pages - page);
+            let count = (run / 2).min(state.geo.map_pages - page);
             if places[page as usize..(page + count) as usize].iter().all(|p| *p == 0) {
                 page += count;
                 continue;

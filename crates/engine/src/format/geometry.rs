@@ -7,8 +7,8 @@ use crate::units::*;
 const BLOCK: u64 = BLOCK_BYTES as u64;
 /// The landing zone unless told otherwise, bytes.
 const DEFAULT_LANDING_BYTES: u64 = 4 << 30;
-/// Areas of the landing zone at least: the oldest, the current one and its successor, two in reserve
-/// so that freeing can always be recorded, and some for the load.
+/// Areas of the landing zone at least: the oldest, the current one and its successor, four in reserve
+/// so that freeing can always be recorded, and one for the load.
 pub const MIN_ZONE_AREAS: u32 = 8;
 /// Recent checksums that a checkpoint can carry at most, entries (12 bytes each).
 const MAX_LIST_ENTRIES: u32 = 256 << 10;
