@@ -149,6 +149,8 @@ pub struct Engine<A> {
     /// A flush of the fast device failed: slots that no record shows may hold what was there before.
     pub(crate) unshown_lost: bool,
     pub(crate) last_client: Nanos,
+    /// When the fast device last read something well.
+    pub(crate) last_good_read: Nanos,
     pub(crate) leaving_since: Option<Nanos>,
     pub(crate) granted: Vec<u32>,
     pub(crate) index_bufs: Vec<(crate::zone::Place, crate::arena::Buf)>,

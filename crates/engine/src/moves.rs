@@ -12,10 +12,10 @@ use crate::coverage::Stage;
 use crate::engine::{Engine, Owner};
 use crate::flush::Waiter;
 use crate::format::log::{HomeRecord, Record};
-use crate::hash::IndexMap;
 use crate::landed::ZoneBlock;
 use crate::log::{Homes, Job};
 use crate::mask::BlockMask;
+use crate::patience::Unread;
 use crate::plan::Planner;
 use crate::slab::Slab;
 use crate::sumload::SumWaiter;
@@ -24,20 +24,6 @@ use crate::units::*;
 
 /// Batches in flight: one that frees the zone and one that places chunks.
 pub const MAX_BATCHES: usize = 2;
-/// A landed block is given up and marked as lost when it failed this many reads, ...
-const READ_ATTEMPTS: u32 = 3;
-/// ... for this long, ns, while the device could read others: it is the block, not a bad moment of the device.
-const READ_PATIENCE_NS: u64 = 10 * Nanos::SECOND;
-/// ... or for this long whatever else the device does.
-const READ_LIMIT_NS: u64 = 120 * Nanos::SECOND;
-
-/// A landed block that cannot be read.
-#[derive(Clone, Copy)]
-struct ReadFailures {
-    count: u32,
-    since: Nanos,
-}
-
 /// Where a chunk's blocks are to go.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Destination {
@@ -115,22 +101,14 @@ struct Batch {
 pub struct Mover {
     batches: Slab<Batch>,
     pub(crate) planner: Planner,
-    landed_failures: IndexMap<ZoneBlock, ReadFailures>,
-    /// When the fast device last read something well.
-    pub(crate) last_good_read: Nanos,
+    unread: Unread<ZoneBlock>,
     /// Since when the devices failed every batch.
     pub(crate) barren_since: Option<Nanos>,
 }
 
 impl Mover {
     pub(crate) fn new(planner: Planner) -> Mover {
-        Mover {
-            batches: Slab::new(MAX_BATCHES),
-            planner,
-            landed_failures: IndexMap::default(),
-            last_good_read: Nanos(0),
-            barren_since: None,
-        }
+        Mover { batches: Slab::new(MAX_BATCHES), planner, unread: Unread::default(), barren_since: None }
     }
 
     /// Whether no batch is in flight.
@@ -351,7 +329,7 @@ impl<A: Arena> Engine<A> {
             let buf = item.buf.expect("a chunk in a batch has its buffer");
             // After a failure each landed block is read by itself, so that one bad sector does not
             // condemn its neighbours.
-            let apart = item.landed.iter().any(|(_, z)| self.mover.landed_failures.contains_key(z));
+            let apart = item.landed.iter().any(|(_, z)| self.mover.unread.contains(z));
             let mut last: Option<(Tier, u64)> = None;
             for (k, block) in item.copy.iter().enumerate() {
                 let landed = item.landed.iter().find(|(b, _)| *b == block);
@@ -420,7 +398,7 @@ impl<A: Arena> Engine<A> {
         if writes {
             self.flushers[usize::from(io.tier.0)].dirty = true;
         } else if ok && io.tier == FAST {
-            self.mover.last_good_read = self.now;
+            self.last_good_read = self.now;
         }
         if !ok {
             b.io_failed = true;
@@ -487,18 +465,14 @@ impl<A: Arena> Engine<A> {
         item.failed = wrong;
         for (b, z) in &item.landed {
             if !wrong {
-                self.mover.landed_failures.remove(z);
+                self.mover.unread.forget(z);
                 continue;
             }
-            let fresh = ReadFailures { count: 0, since: self.now };
-            let failures = self.mover.landed_failures.entry(*z).or_insert(fresh);
-            failures.count += 1;
-            let ReadFailures { count, since } = *failures;
-            let limit = if self.mover.last_good_read > since { READ_PATIENCE_NS } else { READ_LIMIT_NS };
-            if count < READ_ATTEMPTS || self.now.since(since) < limit {
+            let last_good = self.last_good_read;
+            if !self.mover.unread.failed(*z, self.now, last_good) {
                 continue;
             }
-            self.mover.landed_failures.remove(z);
+            self.mover.unread.forget(z);
             let block = self.state.map.join(item.chunk, *b);
             let k = item.copy.iter().take_while(|c| c != b).count() as u32;
             let sum = self.arena.crc32c(buf.slice(k * BLOCK_BYTES, BLOCK_BYTES));

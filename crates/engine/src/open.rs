@@ -190,6 +190,7 @@ fn engine<A: Arena>(
         read_only: false,
         unshown_lost: false,
         last_client: now,
+        last_good_read: now,
         leaving_since: None,
         granted: Vec::new(),
         index_bufs: Vec::new(),

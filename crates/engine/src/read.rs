@@ -265,7 +265,7 @@ impl<A: Arena> Engine<A> {
                 Source::Zero | Source::Bad => continue,
             };
             if tier == FAST {
-                self.mover.last_good_read = self.now;
+                self.last_good_read = self.now;
             }
             self.stats.read_bytes[usize::from(tier.0)] += u64::from(e.count) * u64::from(BLOCK_BYTES);
         }

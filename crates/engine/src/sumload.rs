@@ -6,6 +6,7 @@ use crate::coverage::Stage;
 use crate::engine::{Engine, Owner};
 use crate::format::page::{self, PageKind};
 use crate::hash::IndexMap;
+use crate::patience::Unread;
 use crate::units::*;
 use smallvec::SmallVec;
 
@@ -33,6 +34,7 @@ pub struct SumLoads {
     loads: IndexMap<u32, Load>,
     /// Pages that wait for a buffer.
     starved: Vec<u32>,
+    unread: Unread<u32>,
 }
 
 impl<A: Arena> Engine<A> {
@@ -79,20 +81,37 @@ impl<A: Arena> Engine<A> {
         let written = 0..=self.checkpoint.number;
         let payload =
             if ok { page::decode(bytes, PageKind::Sums, volume, u64::from(number), written) } else { None };
-        let good = payload.is_some();
+        let mut good = payload.is_some();
         match payload {
-            Some(payload) => self.state.sums.fill(page, payload),
-            None => {
-                let at = self.checkpoint.place(number).map_or(0, |p| self.state.geo.page_at(number, p));
-                let name = &self.names[0];
-                self.event(format!("{name}: the checksum page at byte {at} cannot be read"));
+            Some(payload) => {
+                self.state.sums.fill(page, payload);
+                self.sum_loads.unread.forget(&page);
+                self.last_good_read = self.now;
             }
+            None => good = self.sum_page_failed(page),
         }
         self.arena.free(buf);
         self.finish_sum_load(page, good);
         if let Some(next) = self.sum_loads.starved.pop() {
             self.issue_sum_load(next);
         }
+    }
+
+    /// A page that stays unreadable would keep every checkpoint from folding. In the end it counts as empty:
+    /// what the list of recent checksums has is folded into it, and blocks whose checksums it held are errors
+    /// until they are written again, as they are already. True: it was given up.
+    fn sum_page_failed(&mut self, page: u32) -> bool {
+        let number = self.state.geo.map_pages + page;
+        let at = self.checkpoint.place(number).map_or(0, |p| self.state.geo.page_at(number, p));
+        let name = self.names[0].clone();
+        let lost = self.sum_loads.unread.failed(page, self.now, self.last_good_read);
+        let what = if lost { "is given up: the blocks it stands for are lost" } else { "cannot be read" };
+        self.event(format!("{name}: the checksum page at byte {at} {what}"));
+        if lost {
+            self.sum_loads.unread.forget(&page);
+            self.state.sums.fill(page, &[]);
+        }
+        lost
     }
 
     fn finish_sum_load(&mut self, page: u32, ok: bool) {

@@ -136,3 +136,43 @@ fn what_was_discarded_is_given_back_without_more_traffic() {
     s.wait(2 * Nanos::SECOND);
     assert_eq!(used(&mut s), 0);
 }
+
+/// Blocks of the fast device that hold pages of checksums.
+fn checksum_pages(s: &Story) -> Vec<u64> {
+    let disk = &s.world.disks[0];
+    let mut bytes = vec![0; BLOCK as usize];
+    let is_one = |block: &u64| {
+        disk.read(block * BLOCK, &mut bytes).expect("the device is whole");
+        // Magic, and behind the seal and the volume's identity the kind of page: 2.
+        bytes.starts_with(b"BMTLpage") && bytes[32] == 2
+    };
+    (0..disk.size_bytes() / BLOCK).filter(is_one).collect()
+}
+
+/// A page of checksums goes bad. Every checkpoint that has to fold checksums into it failed, and after a few
+/// the volume turned read-only: one bad sector stopped everything. The page is given up instead, once it is
+/// clear that the device reads other things, and written anew.
+#[test]
+fn a_bad_page_of_checksums_does_not_stop_the_volume() {
+    let mut s = Story::begin(24, 64);
+    let chunk = slow_chunk(&mut s);
+    s.stop();
+    let pages = checksum_pages(&s);
+    assert!(!pages.is_empty(), "closing folds the checksums");
+    pages.iter().for_each(|page| s.world.disks[0].add_bad_sector(page * 8));
+    s.tuning.recent_checksums = 0;
+    s.open().expect("the volume opens");
+    s.read(chunk, BLOCK).expect_err("its checksum cannot be read");
+    for round in 0..40 {
+        s.write(chunk + BLOCK, CHUNK - BLOCK, 0x50 + round);
+        s.flush();
+        s.read(0, BLOCK).expect("the fast device can be read");
+        s.wait(Nanos::SECOND);
+    }
+    assert_eq!(s.engine().status().state, "open");
+    s.stop();
+    s.open().expect("the volume opens again");
+    let rest = s.read(chunk + BLOCK, CHUNK - BLOCK).expect("what was written since can be read");
+    assert!(rest.iter().all(|&b| b == 0x50 + 39));
+    s.read(chunk, BLOCK).expect_err("a block that nobody can vouch for is an error");
+}

@@ -1,0 +1,50 @@
+//! When something that cannot be read is given up, because keeping it would hold everything else up.
+//!
+//! A device that fails for a while fails everything: that is no evidence against one block. So a block is
+//! given up only after several attempts over a time in which the device could read others.
+
+use crate::hash::IndexMap;
+use crate::units::Nanos;
+use std::hash::Hash;
+
+/// Failed reads before something is given up, ...
+const READ_ATTEMPTS: u32 = 3;
+/// ... for this long, ns, while the device could read others, ...
+const READ_PATIENCE_NS: u64 = 10 * Nanos::SECOND;
+/// ... or for this long whatever else the device does.
+const READ_LIMIT_NS: u64 = 120 * Nanos::SECOND;
+
+#[derive(Clone, Copy)]
+struct Failures {
+    count: u32,
+    since: Nanos,
+}
+
+/// What could not be read lately.
+pub struct Unread<K>(IndexMap<K, Failures>);
+
+impl<K> Default for Unread<K> {
+    fn default() -> Self {
+        Unread(IndexMap::default())
+    }
+}
+
+impl<K: Hash + Eq> Unread<K> {
+    /// It could be read, or is not wanted any more.
+    pub fn forget(&mut self, key: &K) {
+        self.0.remove(key);
+    }
+
+    /// Whether it failed last time.
+    pub fn contains(&self, key: &K) -> bool {
+        self.0.contains_key(key)
+    }
+
+    /// It failed again. True: it is time to give it up. `last_good` is when the device last read anything.
+    pub fn failed(&mut self, key: K, now: Nanos, last_good: Nanos) -> bool {
+        let failures = self.0.entry(key).or_insert(Failures { count: 0, since: now });
+        failures.count += 1;
+        let limit = if last_good > failures.since { READ_PATIENCE_NS } else { READ_LIMIT_NS };
+        failures.count >= READ_ATTEMPTS && now.since(failures.since) >= limit
+    }
+}
