@@ -624,7 +624,7 @@ impl<A: Arena> Engine<A> {
             self.mover.barren_since.get_or_insert(self.now);
         }
         let took = self.now.since(b.started);
-        self.batch_ended(b.frees_zone, took, moved_any);
+        self.batch_ended(b.frees_zone, took, moved_any, b.io_failed);
         self.release_slots();
     }
 

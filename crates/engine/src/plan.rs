@@ -144,11 +144,16 @@ impl<A: Arena> Engine<A> {
             return;
         }
         let barren = self.mover.barren_since.map_or(0, |since| self.now.since(since));
-        if barren >= BARREN_PATIENCE_NS && self.landing_is_starved() {
+        if barren >= BARREN_PATIENCE_NS && self.log_is_starved() {
             self.mover.barren_since = None;
+            let flushes_wait = !self.landing_is_starved();
+            if flushes_wait {
+                let what = "the landing zone is full and cannot be emptied: the volume is read-only until it \
+                            is opened again";
+                return self.fail_volume(what.into());
+            }
             self.event("the landing zone is full and cannot be emptied: waiting writes fail".into());
-            self.fail_client_jobs();
-            return;
+            return self.fail_client_jobs();
         }
         let room = self.batch_room();
         if self.mover.planner.tail.is_empty() {
@@ -208,12 +213,11 @@ impl<A: Arena> Engine<A> {
     }
 
     /// A batch has ended: when busy, pause in proportion to what it took.
-    pub(crate) fn batch_ended(&mut self, frees_zone: bool, took_ns: u64, moved: bool) {
+    pub(crate) fn batch_ended(&mut self, frees_zone: bool, took_ns: u64, moved: bool, failed: bool) {
         let planner = &mut self.mover.planner;
         if frees_zone {
-            planner.zone_is_held = !moved;
+            planner.zone_is_held = !moved && !failed;
             if !moved {
-                let failed = self.mover.barren_since.is_some();
                 let pause = if failed { FAILED_PAUSE_NS } else { BARREN_PAUSE_NS };
                 planner.next_destage = self.now.after(pause);
                 self.wanted.commit = self.pending.len() > 0 || self.gate.leaving() > 0;
