@@ -31,7 +31,7 @@ pub(crate) fn begin(level: LogLevel, is_server: bool) {
         LogLevel::Debug => Level::DEBUG,
     };
     let lines = Lines {
-        time: is_server && std::env::var_os("JOURNAL_STREAM").is_none(),
+        time: is_server && !is_journal(),
         colour: std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none(),
     };
     tracing_subscriber::fmt()
@@ -41,6 +41,13 @@ pub(crate) fn begin(level: LogLevel, is_server: bool) {
         .log_internal_errors(false)
         .event_format(lines)
         .init();
+}
+
+/// Whether standard error is a stream of the journal: the service manager names it by its device and inode. The
+/// variable alone says little, since children inherit it.
+fn is_journal() -> bool {
+    let Ok(named) = std::env::var("JOURNAL_STREAM") else { return false };
+    rustix::fs::fstat(std::io::stderr()).is_ok_and(|stat| named == format!("{}:{}", stat.st_dev, stat.st_ino))
 }
 
 /// `TIME bimetal: warning: what happened`

@@ -48,7 +48,8 @@ pub fn open<A: Arena + 'static>(
             reader.corrupt(home.tier, at, "two chunks claim the same slot")
         })?;
         reader.io.stage(Stage::OpenRaise);
-        let clean = recovered.superblocks.iter().all(|superblock| superblock.state == OpenState::Clean);
+        // Only the fast device says that the volume was closed.
+        let clean = recovered.superblocks[0].state == OpenState::Clean;
         reader.erase_end(&recovered.state, &recovered.log).await?;
         reader.erase_lost_header().await?;
         reader.raise(&mut recovered.superblocks).await?;
