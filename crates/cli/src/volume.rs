@@ -168,8 +168,13 @@ fn read(file: &Path) -> std::io::Result<String> {
 /// Sets up a ring for devices in tier order.
 pub(crate) fn driver(files: Vec<BlockFile>, pools: PoolSizes) -> anyhow::Result<(Driver, RealArena)> {
     let arena = RealArena::new(pools).context("cannot map memory for buffers")?;
-    let ring =
-        Ring::new(arena.region()).context("cannot set up io_uring (is it disabled on this system?)")?;
+    let ring = Ring::new(arena.region()).map_err(|error| {
+        let cure = match error.kind() {
+            std::io::ErrorKind::OutOfMemory => "raise the limit of locked memory, `ulimit -l`",
+            _ => "is it disabled on this system?",
+        };
+        anyhow::Error::new(error).context(format!("cannot set up io_uring ({cure})"))
+    })?;
     Ok((Driver::new(ring, files), arena))
 }
 

@@ -133,7 +133,8 @@ fn every_subcommand_is_held_to_the_contract() {
     let mut found = Vec::new();
     leaves(dir.path(), &[], &mut found);
     let mut known: Vec<String> = SAMPLES.iter().map(|sample| sample.command.to_owned()).collect();
-    (found.sort(), known.sort());
+    found.sort();
+    known.sort();
     assert_eq!(found, known, "SAMPLES must have one for each subcommand");
 }
 

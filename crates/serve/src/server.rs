@@ -226,6 +226,8 @@ impl<V: Served> Server<V> {
             self.visit_touched();
             self.say_events();
             if self.is_finished() {
+                let counted = self.events.sums(Instant::now() + TICK);
+                counted.iter().for_each(|line| tracing::warn!("{line}"));
                 return Ok(());
             }
             let waiting = !self.blocked.is_empty() || !self.lobby.is_empty();
