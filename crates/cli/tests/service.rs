@@ -93,7 +93,10 @@ fn hear(manager: &UnixDatagram, words: &str) -> Vec<String> {
     let mut heard = Vec::new();
     let mut bytes = [0; 4096];
     loop {
-        let count = manager.recv(&mut bytes).unwrap_or_else(|error| panic!("no {words}: {error}: {heard:?}"));
+        let count = match manager.recv(&mut bytes) {
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+            result => result.unwrap_or_else(|error| panic!("no {words}: {error}: {heard:?}")),
+        };
         heard.push(text(&bytes[..count]));
         if heard.last().is_some_and(|last| last.contains(words)) {
             return heard;
