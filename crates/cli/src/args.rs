@@ -1,5 +1,6 @@
 //! What can be said on the command line.
 
+use crate::logs::LogLevel;
 use crate::paths::DeviceSpec;
 use crate::size;
 use clap::{Args, Parser, Subcommand};
@@ -28,6 +29,16 @@ Exit codes: 0 done; 1 it ran and found a problem; 2 it could not run."
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
+    /// What is said on standard error
+    #[arg(
+        long,
+        global = true,
+        value_name = "LEVEL",
+        env = "BIMETAL_LOG",
+        default_value = "info",
+        hide_env_values = true
+    )]
+    pub(crate) log: LogLevel,
 }
 
 /// The commands.
@@ -47,7 +58,14 @@ pub(crate) enum Command {
     List(ListArgs),
     /// End a volume for good: its superblocks and its volume file
     Destroy(DestroyArgs),
+    /// Print a script that completes the command line in a shell
+    Completions(CompletionsArgs),
+    /// Write the manual pages into a directory
+    Man(ManArgs),
     /// Put the engine and the server to the test
+    #[command(after_help = "\
+Example:
+  bimetal sim torture --seeds 1000")]
     Sim {
         #[command(subcommand)]
         command: SimCommand,
@@ -74,6 +92,8 @@ pub(crate) struct UpArgs {
     /// Where its files are [default: $XDG_DATA_HOME/bimetal or ~/.local/share/bimetal]
     #[arg(long)]
     pub(crate) dir: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) memory: MemoryArgs,
 }
 
 /// `bimetal create`
@@ -115,7 +135,8 @@ Examples:
   bimetal serve films --read-only
 
 Prints one line `ready: URI` for each socket when clients can connect. SIGTERM and Ctrl-C finish what is in
-flight, close the volume and exit with 0.
+flight, close the volume and exit with 0; SIGHUP is ignored. Under systemd (NOTIFY_SOCKET) it says when it is
+ready, stopping and alive.
 
 Clients are not asked who they are: TCP is served on loopback addresses only, and everybody on this machine
 can connect to those; a unix socket is kept by the permissions of its file and directory. Sockets handed over
@@ -132,6 +153,42 @@ pub(crate) struct ServeArgs {
     /// Refuse what clients write (EPERM); the volume itself is opened, recovered and kept in order as ever
     #[arg(long)]
     pub(crate) read_only: bool,
+    #[command(flatten)]
+    pub(crate) memory: MemoryArgs,
+}
+
+/// What a server may take.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub(crate) struct MemoryArgs {
+    /// The most that the volume's tables, caches and buffers may take; too little is refused, and what is
+    /// needed is said [default: tables and caches as large as the volume asks for, 128 MiB of buffers]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    pub(crate) memory: Option<u64>,
+    /// Keep all memory of the server from being paged out: for volumes that this machine itself mounts
+    #[arg(long)]
+    pub(crate) lock_memory: bool,
+}
+
+/// `bimetal completions`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  bimetal completions bash > ~/.local/share/bash-completion/completions/bimetal
+  bimetal completions zsh > ~/.zfunc/_bimetal
+  bimetal completions fish > ~/.config/fish/completions/bimetal.fish")]
+pub(crate) struct CompletionsArgs {
+    /// The shell
+    pub(crate) shell: clap_complete::Shell,
+}
+
+/// `bimetal man`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  bimetal man ~/.local/share/man/man1               then `man bimetal`, `man bimetal-serve`, ...")]
+pub(crate) struct ManArgs {
+    /// Where to; made if it is not there
+    pub(crate) dir: PathBuf,
 }
 
 /// `bimetal status` and `bimetal check`

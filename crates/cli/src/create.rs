@@ -2,10 +2,11 @@
 
 use crate::args::CreateArgs;
 use crate::paths::DeviceSpec;
+use crate::progress::Progress;
 use crate::volume::{self, Volume};
 use crate::{Outcome, find, inspect, say, size};
 use anyhow::{Context as _, bail};
-use bimetal_driver::{BlockFile, run_task};
+use bimetal_driver::{BlockFile, PoolSizes, run_task};
 use bimetal_engine::format::geometry::Geometry;
 use bimetal_engine::options::CreateOptions;
 use std::path::PathBuf;
@@ -19,6 +20,8 @@ pub(crate) struct Plan {
     pub(crate) force: bool,
     /// Only what an earlier run left half made may be overwritten.
     pub(crate) resumes: bool,
+    /// No progress on the terminal.
+    pub(crate) quiet: bool,
 }
 
 pub(crate) fn run(args: &CreateArgs) -> anyhow::Result<Outcome> {
@@ -29,6 +32,7 @@ pub(crate) fn run(args: &CreateArgs) -> anyhow::Result<Outcome> {
         landing: args.landing,
         force: args.force,
         resumes: false,
+        quiet: false,
     })?;
     say(&format!("created {}; serve it with `bimetal serve {}`", made.volume.file.display(), args.volume));
     for (tier, file) in made.files.iter().enumerate() {
@@ -53,7 +57,7 @@ pub(crate) fn make(plan: &Plan) -> anyhow::Result<Made> {
     let id = random_id()?;
     let mut volume = Volume { file: plan.file.clone(), id, devices, unfinished: true };
     let files = volume.devices.iter().map(|path| BlockFile::open(path)).collect::<Result<Vec<_>, _>>()?;
-    let (mut driver, arena) = volume::driver(files)?;
+    let (mut driver, arena) = volume::driver(files, PoolSizes::default())?;
     if plan.resumes && Volume::load(&plan.file).is_ok_and(|v| !v.unfinished) {
         bail!("{} was made by another process meanwhile; run the command again", plan.file.display());
     }
@@ -82,7 +86,10 @@ pub(crate) fn make(plan: &Plan) -> anyhow::Result<Made> {
         inspect::wipe(device)?;
     }
     let task = bimetal_engine::create(arena, driver.device_infos(), options);
-    if let Err(error) = run_task(&mut driver, task)? {
+    let mut progress = Progress::new(format!("creating {}", volume.name().0), plan.quiet);
+    let made = run_task(&mut driver, task, |bytes| progress.bytes(bytes));
+    drop(progress);
+    if let Err(error) = made? {
         // Nothing was made, so nothing is to be found under that name.
         let _ = std::fs::remove_file(&volume.file);
         return Err(error.into());

@@ -71,7 +71,7 @@ pub(crate) fn run(args: &DestroyArgs) -> anyhow::Result<Outcome> {
 fn paths(volume: &Volume, force: bool) -> anyhow::Result<Vec<PathBuf>> {
     match find::resolve(volume) {
         Ok(resolved) => {
-            resolved.notes.iter().for_each(|note| eprintln!("bimetal: {note}"));
+            resolved.notes.iter().for_each(|note| tracing::warn!("{note}"));
             Ok(resolved.devices)
         }
         Err(_) if force || volume.unfinished => Ok(volume.devices.clone()),

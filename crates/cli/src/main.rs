@@ -8,9 +8,13 @@ mod find;
 mod inspect;
 mod kill;
 mod list;
+mod logs;
+mod memory;
 mod offline;
 mod paths;
+mod progress;
 mod serve;
+mod shell;
 mod signatures;
 mod size;
 mod torture;
@@ -19,6 +23,7 @@ mod volume;
 
 use args::{Cli, Command, SimCommand};
 use clap::Parser as _;
+use clap::error::ErrorKind;
 use std::process::ExitCode;
 
 /// What a command that ran found.
@@ -30,7 +35,11 @@ pub(crate) enum Outcome {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return usage(&error),
+    };
+    logs::begin(cli.log, matches!(cli.command, Command::Serve(_) | Command::Up(_)));
     let outcome = match cli.command {
         Command::Up(args) => up::run(&args),
         Command::Create(args) => create::run(&args),
@@ -39,6 +48,8 @@ fn main() -> ExitCode {
         Command::Check(args) => offline::check(&args),
         Command::List(args) => list::run(&args),
         Command::Destroy(args) => destroy::run(&args),
+        Command::Completions(args) => shell::completions(&args),
+        Command::Man(args) => shell::man(&args),
         Command::Sim { command: SimCommand::Torture(args) } => torture::run(&args),
         Command::Sim { command: SimCommand::Kill(args) } => kill::run(&args),
     };
@@ -46,10 +57,48 @@ fn main() -> ExitCode {
         Ok(Outcome::Good) => ExitCode::SUCCESS,
         Ok(Outcome::Problem) => ExitCode::from(1),
         Err(error) => {
-            eprintln!("bimetal: {error:#}");
+            complain(&format!("bimetal: {error:#}"));
             ExitCode::from(2)
         }
     }
+}
+
+/// Prints the help that was asked for, or what is wrong with the command line, in one sentence.
+fn usage(error: &clap::Error) -> ExitCode {
+    if matches!(
+        error.kind(),
+        ErrorKind::DisplayHelp
+            | ErrorKind::DisplayVersion
+            | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+    ) {
+        // Whoever does not read it to its end is not to be bothered.
+        let _ = error.print();
+        return ExitCode::from(error.exit_code() as u8);
+    }
+    let text = error.to_string();
+    let mut paragraphs =
+        text.split("\n\n").map(|paragraph| paragraph.split_whitespace().collect::<Vec<_>>().join(" "));
+    let what = paragraphs.next().unwrap_or_default();
+    let mut command = "bimetal".to_owned();
+    let mut tip = String::new();
+    for paragraph in paragraphs {
+        if let Some(usage) = paragraph.strip_prefix("Usage: ") {
+            let words: Vec<&str> =
+                usage.split(' ').take_while(|word| !word.starts_with(['<', '[', '-'])).collect();
+            command = words.join(" ");
+        } else if let Some(text) = paragraph.strip_prefix("tip: ") {
+            tip = format!(" ({text})");
+        }
+    }
+    let what = what.trim_start_matches("error: ");
+    complain(&format!("bimetal: {what}{tip}; see `{command} --help`"));
+    ExitCode::from(2)
+}
+
+/// Says something on standard error; nobody there is no reason to fail.
+pub(crate) fn complain(text: &str) {
+    use std::io::Write as _;
+    let _ = writeln!(std::io::stderr(), "{text}");
 }
 
 /// Prints to standard output. A reader that has gone away is no reason to fail.

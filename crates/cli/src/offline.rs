@@ -1,6 +1,7 @@
 //! `bimetal status` and `bimetal check`
 
 use crate::args::LookArgs;
+use crate::progress::Progress;
 use crate::volume::{self, Volume};
 use crate::{Outcome, say, say_json, size};
 use anyhow::Context as _;
@@ -20,7 +21,7 @@ pub(crate) fn status(args: &LookArgs) -> anyhow::Result<Outcome> {
     })?;
     let doc = match live {
         Some(doc) => doc,
-        None => closed_status(&volume)?,
+        None => closed_status(&volume, args.json)?,
     };
     if args.json {
         say_json(&doc)?;
@@ -31,10 +32,12 @@ pub(crate) fn status(args: &LookArgs) -> anyhow::Result<Outcome> {
 }
 
 /// Opens a volume that nobody serves, looks, and closes it.
-fn closed_status(volume: &Volume) -> anyhow::Result<StatusDoc> {
+fn closed_status(volume: &Volume, quiet: bool) -> anyhow::Result<StatusDoc> {
     let (mut driver, arena) = volume.driver()?;
     let task = bimetal_engine::open(arena, driver.device_infos(), volume.open_options());
-    let engine = run_task(&mut driver, task)??;
+    let mut progress = Progress::new(format!("opening {}", volume.name().0), quiet);
+    let engine = run_task(&mut driver, task, |bytes| progress.bytes(bytes))??;
+    drop(progress);
     let mut doc = StatusDoc::new(&volume.name(), &engine.status());
     doc.describe_devices(&driver.io_facts());
     if doc.state == "open" {
@@ -113,7 +116,7 @@ struct FindingDoc {
 }
 
 pub(crate) fn check(args: &LookArgs) -> anyhow::Result<Outcome> {
-    let doc = check_file(&volume::locate(&args.volume)?)?;
+    let doc = check_file(&volume::locate(&args.volume)?, args.json)?;
     if args.json {
         say_json(&doc)?;
     } else {
@@ -129,12 +132,15 @@ pub(crate) fn check(args: &LookArgs) -> anyhow::Result<Outcome> {
     Ok(if doc.clean { Outcome::Good } else { Outcome::Problem })
 }
 
-fn check_file(file: &Path) -> anyhow::Result<CheckDoc> {
+fn check_file(file: &Path, quiet: bool) -> anyhow::Result<CheckDoc> {
     let volume = Volume::load(file)?;
     let (mut driver, arena) = volume.driver()?;
     let names: Vec<String> = driver.device_infos().into_iter().map(|info| info.name).collect();
     let task = bimetal_engine::check(arena, driver.device_infos(), volume.open_options());
-    let (report, mut findings) = match run_task(&mut driver, task)? {
+    let mut progress = Progress::new(format!("checking {}", volume.name().0), quiet);
+    let checked = run_task(&mut driver, task, |bytes| progress.bytes(bytes));
+    drop(progress);
+    let (report, mut findings) = match checked? {
         Ok(report) => (report, Vec::new()),
         // Damage that keeps the volume from opening is a finding, not a failure to look.
         Err(OpenError::Corrupt { device, offset, what }) => {
@@ -162,7 +168,7 @@ fn check_file(file: &Path) -> anyhow::Result<CheckDoc> {
 }
 
 /// Whether a volume is clean, for the kill test; says what is not.
-pub(crate) fn findings(file: &Path) -> anyhow::Result<Vec<String>> {
-    let doc = check_file(file)?;
+pub(crate) fn findings(file: &Path, quiet: bool) -> anyhow::Result<Vec<String>> {
+    let doc = check_file(file, quiet)?;
     Ok(doc.findings.into_iter().map(|f| format!("{} at byte {}: {}", f.device, f.offset, f.what)).collect())
 }

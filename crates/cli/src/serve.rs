@@ -1,17 +1,23 @@
 //! `bimetal serve`
 
+use crate::args::MemoryArgs;
 use crate::args::ServeArgs;
+use crate::progress::Progress;
 use crate::volume::{self, Volume};
-use crate::{Outcome, paths, say};
+use crate::{Outcome, memory, paths, say, size};
 use anyhow::{Context as _, bail};
-use bimetal_driver::{BlockFile, inherited_sockets, run_task};
+use bimetal_driver::signals::ignore_hangup;
+use bimetal_driver::{BlockFile, RealArena, become_io_flusher, inherited_sockets, run_task};
+use bimetal_engine::Engine;
 use bimetal_serve::{Address, Server, ServerOptions};
 use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Instant;
 
 /// How a volume is to be served.
 pub(crate) struct Serving {
     pub(crate) nbd: Vec<Address>,
     pub(crate) read_only: bool,
+    pub(crate) memory: MemoryArgs,
 }
 
 pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<Outcome> {
@@ -24,7 +30,7 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<Outcome> {
         nbd.push(Address::Unix(volume.socket("nbd")?));
     }
     let files = volume.open_devices()?;
-    serve(&volume, files, Serving { nbd, read_only: args.read_only }, |uris| {
+    serve(&volume, files, Serving { nbd, read_only: args.read_only, memory: args.memory }, |uris| {
         uris.iter().for_each(|uri| say(&format!("ready: {uri}")));
     })
 }
@@ -37,17 +43,43 @@ pub(crate) fn serve(
     serving: Serving,
     ready: impl FnOnce(&[String]),
 ) -> anyhow::Result<Outcome> {
-    let (mut driver, arena) = volume::driver(files)?;
+    let start = Instant::now();
+    let Serving { nbd, read_only, memory: limits } = serving;
+    ignore_hangup();
+    // The kernel may be writing back through this process: it must not wait for itself. Where this needs rights that
+    // are missing, nobody mounts a volume either.
+    become_io_flusher();
+    let options = volume.open_options();
+    let pools = memory::pools(limits, volume, &files, &options.tuning)?;
+    let (mut driver, arena) = volume::driver(files, pools)?;
     let buffer_bytes = arena.region().len() as u64;
-    let task = bimetal_engine::open(arena, driver.device_infos(), volume.open_options());
-    let engine = run_task(&mut driver, task)??;
-    let Serving { nbd, read_only } = serving;
+    let task = bimetal_engine::open(arena, driver.device_infos(), options);
+    let mut progress = Progress::new(format!("opening {}", volume.name().0), false);
+    let engine = run_task(&mut driver, task, |bytes| progress.bytes(bytes))??;
+    drop(progress);
+    say_opened(volume, &engine, start);
     let options = ServerOptions { volume: volume.name(), read_only, nbd, control: volume.socket("control")? };
     let server = Server::new(engine, driver, buffer_bytes, options)?;
+    memory::lock(limits);
     let uris: Vec<String> = server.endpoints().map(paths::nbd_uri).collect();
     ready(&uris);
+    uris.iter().for_each(|uri| tracing::info!("ready: {uri}{}", if read_only { ", read-only" } else { "" }));
     server.run()?;
+    tracing::info!("closed {}", volume.name().0);
     Ok(Outcome::Good)
+}
+
+fn say_opened(volume: &Volume, engine: &Engine<RealArena>, start: Instant) {
+    let status = engine.status();
+    tracing::info!(
+        "opened {}: {}, generation {}, {}, {} landed blocks, {:.2} s",
+        volume.name().0,
+        size::show(status.size_bytes),
+        status.generation,
+        if status.recovered { "recovered after a crash" } else { "it had been closed" },
+        status.landed_bytes / u64::from(bimetal_engine::units::BLOCK_BYTES),
+        start.elapsed().as_secs_f64()
+    );
 }
 
 /// The address that `--nbd` means. Names are not looked up: what they stand for may change.

@@ -1,7 +1,7 @@
 //! `bimetal sim torture`
 
 use crate::args::TortureArgs;
-use crate::{Outcome, say, say_json};
+use crate::{Outcome, complain, say, say_json};
 use anyhow::bail;
 use bimetal_sim::torture::{Options, Report, main_loop};
 
@@ -11,7 +11,7 @@ pub(crate) fn run(args: &TortureArgs) -> anyhow::Result<Outcome> {
     }
     let options =
         Options { seeds: Some(args.seeds), seed: args.seed, threads: args.threads, stop_at_violation: false };
-    let report = main_loop(&options, &|line| eprintln!("{line}"));
+    let report = main_loop(&options, &complain);
     if args.json {
         say_json(&report)?;
     } else {

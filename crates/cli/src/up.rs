@@ -21,7 +21,8 @@ pub(crate) fn run(args: &UpArgs) -> anyhow::Result<Outcome> {
     std::fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
     let dir = dir.canonicalize().with_context(|| format!("cannot find {}", dir.display()))?;
     let Made { volume, files } = load_or_create(&dir)?;
-    let serving = Serving { nbd: vec![Address::Unix(dir.join("nbd.sock"))], read_only: false };
+    let serving =
+        Serving { nbd: vec![Address::Unix(dir.join("nbd.sock"))], read_only: false, memory: args.memory };
     serve::serve(&volume, files, serving, |uris| {
         let uri = uris.first().map(String::as_str).unwrap_or_default();
         say(&format!("ready: {uri}"));
@@ -70,5 +71,6 @@ fn load_or_create(dir: &Path) -> anyhow::Result<Made> {
         // What an earlier run left half made is ours to overwrite.
         force: unfinished,
         resumes: unfinished,
+        quiet: false,
     })
 }

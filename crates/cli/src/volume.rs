@@ -58,7 +58,7 @@ pub(crate) fn locate(volume: &str) -> anyhow::Result<PathBuf> {
 impl Volume {
     /// Reads a volume file.
     pub(crate) fn load(file: &Path) -> anyhow::Result<Volume> {
-        let text = match std::fs::read_to_string(file) {
+        let text = match read(file) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 bail!("there is no volume {}; make it with `bimetal create`", file.display())
@@ -135,13 +135,13 @@ impl Volume {
             bail!("{} was not made to its end; run `bimetal create --force` again", self.file.display());
         }
         let resolved = find::resolve(self)?;
-        resolved.notes.iter().for_each(|note| eprintln!("bimetal: {note}"));
+        resolved.notes.iter().for_each(|note| tracing::warn!("{note}"));
         Ok(resolved.devices.iter().map(|path| BlockFile::open(path)).collect::<Result<Vec<_>, _>>()?)
     }
 
     /// Finds, opens and locks the devices and sets up the ring.
     pub(crate) fn driver(&self) -> anyhow::Result<(Driver, RealArena)> {
-        driver(self.open_devices()?)
+        driver(self.open_devices()?, PoolSizes::default())
     }
 
     /// How the engine is to open it.
@@ -150,11 +150,31 @@ impl Volume {
     }
 }
 
+/// Longest volume file.
+const MAX_FILE_BYTES: u64 = 1 << 20;
+
+/// Reads a volume file; what is none by its kind is not even opened, since that may wait or never end.
+fn read(file: &Path) -> std::io::Result<String> {
+    let not = |what| Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, what));
+    let meta = std::fs::metadata(file)?;
+    match meta.is_file() {
+        false if meta.is_dir() => not("it is a directory, not a volume file"),
+        false => not("it is not a regular file"),
+        true if meta.len() > MAX_FILE_BYTES => not("it is too large for a volume file"),
+        true => std::fs::read_to_string(file),
+    }
+}
+
 /// Sets up a ring for devices in tier order.
-pub(crate) fn driver(files: Vec<BlockFile>) -> anyhow::Result<(Driver, RealArena)> {
-    let arena = RealArena::new(PoolSizes::default()).context("cannot map memory for buffers")?;
-    let ring =
-        Ring::new(arena.region()).context("cannot set up io_uring (is it disabled on this system?)")?;
+pub(crate) fn driver(files: Vec<BlockFile>, pools: PoolSizes) -> anyhow::Result<(Driver, RealArena)> {
+    let arena = RealArena::new(pools).context("cannot map memory for buffers")?;
+    let ring = Ring::new(arena.region()).map_err(|error| {
+        let cure = match error.kind() {
+            std::io::ErrorKind::OutOfMemory => "raise the limit of locked memory, `ulimit -l`",
+            _ => "is it disabled on this system?",
+        };
+        anyhow::Error::new(error).context(format!("cannot set up io_uring ({cure})"))
+    })?;
     Ok((Driver::new(ring, files), arena))
 }
 

@@ -28,6 +28,7 @@ pub struct Driver {
     devices: Vec<BlockFile>,
     ops: DeviceOps,
     harvested: Vec<Completion>,
+    moved_bytes: u64,
 }
 
 impl Driver {
@@ -39,6 +40,7 @@ impl Driver {
             devices,
             ops: DeviceOps::default(),
             harvested: Vec::with_capacity(1024),
+            moved_bytes: 0,
         }
     }
 
@@ -70,6 +72,11 @@ impl Driver {
         self.devices
     }
 
+    /// Bytes of all reads and writes handed to the devices.
+    pub fn moved_bytes(&self) -> u64 {
+        self.moved_bytes
+    }
+
     /// Device operations in flight.
     pub fn device_ops(&self) -> usize {
         self.ops.len()
@@ -89,7 +96,10 @@ impl Driver {
             match machine.next_action(now) {
                 None => break,
                 Some(Action::Reply { id, result }) => reply(id, result),
-                Some(action) => self.ops.start(action, &mut self.ring, &self.devices),
+                Some(action) => {
+                    self.moved_bytes += payload_bytes(&action);
+                    self.ops.start(action, &mut self.ring, &self.devices);
+                }
             }
         }
     }
@@ -124,5 +134,13 @@ impl Driver {
             }
         }
         self.harvested = harvested;
+    }
+}
+
+fn payload_bytes(action: &Action) -> u64 {
+    match action {
+        Action::Read { buf, .. } => u64::from(buf.len),
+        Action::Write { bufs, .. } => bufs.iter().map(|buf| u64::from(buf.len)).sum(),
+        _ => 0,
     }
 }

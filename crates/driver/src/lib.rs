@@ -12,7 +12,7 @@
 //! ```
 //!
 //! Unsafe code stands in five modules only, each block with its argument: `blockdev` (what the kernel says
-//! about a block device), [`memory`] (the mapping), [`ring`] (submissions and the buffers they name),
+//! about a block device), [`memory`] (the mapping, and what becomes of memory), [`ring`] (submissions and the buffers they name),
 //! [`signals`] (signalfd) and [`inherit`] (descriptors that a service manager opened).
 
 mod blockdev;
@@ -32,6 +32,6 @@ pub use clock::Clock;
 pub use device::{BlockFile, DeviceOpenError, IO_BYTES, IoFacts};
 pub use driver::Driver;
 pub use inherit::{InheritError, inherited_sockets};
-pub use memory::{Memory, PoolSizes, RealArena};
+pub use memory::{Memory, PoolSizes, RealArena, become_io_flusher, lock_memory};
 pub use ring::{Completion, Ring};
 pub use task::{TaskError, run_task};

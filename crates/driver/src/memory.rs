@@ -7,9 +7,33 @@
 use crate::buddy::Buddy;
 use bimetal_engine::arena::{Arena, Buf, Pool};
 use bimetal_engine::units::BLOCK_BYTES;
-use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+use rustix::mm::{MapFlags, MlockAllFlags, ProtFlags, mlockall, mmap_anonymous, munmap};
+use rustix::process::Resource;
 use std::io;
 use std::rc::Rc;
+
+/// Keeps the memory of this process from being paged out, what it takes later included where no limit can make that
+/// fail. To be called when the large pieces are there: memory is taken from the system at once.
+pub fn lock_memory() -> io::Result<()> {
+    let unlimited = rustix::process::getrlimit(Resource::Memlock).current.is_none();
+    let future = if unlimited || rustix::process::geteuid().is_root() {
+        MlockAllFlags::FUTURE
+    } else {
+        MlockAllFlags::empty()
+    };
+    Ok(mlockall(MlockAllFlags::CURRENT | future)?)
+}
+
+/// Marks this thread, and those that it starts later, as one that writes back for others: memory that it asks for is
+/// then never found by writing to a file system, which may be one that waits for this very process. False where the
+/// right to do so (CAP_SYS_RESOURCE) is missing, or the kernel is too old.
+pub fn become_io_flusher() -> bool {
+    /// From linux/prctl.h.
+    const PR_SET_IO_FLUSHER: libc::c_int = 57;
+    let (on, none): (libc::c_ulong, libc::c_ulong) = (1, 0);
+    // SAFETY: sets a flag of the calling thread; no pointer is passed.
+    unsafe { libc::prctl(PR_SET_IO_FLUSHER, on, none, none, none) == 0 }
+}
 
 /// Bytes of each pool, multiples of a block.
 #[derive(Clone, Copy, Debug)]
@@ -31,6 +55,39 @@ impl Default for PoolSizes {
 }
 
 impl PoolSizes {
+    /// The least that serves a volume with chunks of this size and segments of that size: one largest request
+    /// (33 MiB, which the allocator finds in a block of 64), a segment of the log to replay, a few chunks on the move.
+    pub fn least(chunk_bytes: u32, segment_bytes: u32) -> PoolSizes {
+        PoolSizes {
+            client: 64 << 20,
+            log: segment_bytes.next_power_of_two().max(4 << 20),
+            background: (2 * chunk_bytes.next_power_of_two()).max(8 << 20),
+            meta: 4 << 20,
+        }
+    }
+
+    /// Bytes of all pools.
+    pub fn total(self) -> u64 {
+        self.list().iter().map(|&(_, bytes)| u64::from(bytes)).sum()
+    }
+
+    /// Sizes from `least` to `self`, in proportion, that take `budget` bytes at most; none where not even `least` fits.
+    pub fn within(self, least: PoolSizes, budget: u64) -> Option<PoolSizes> {
+        let spare = budget.checked_sub(least.total())?;
+        let wanted = self.total().saturating_sub(least.total());
+        let size = |least: u32, most: u32| {
+            let more = u128::from(most.saturating_sub(least)) * u128::from(spare.min(wanted))
+                / u128::from(wanted.max(1));
+            least + more as u32 / BLOCK_BYTES * BLOCK_BYTES
+        };
+        Some(PoolSizes {
+            client: size(least.client, self.client),
+            log: size(least.log, self.log),
+            background: size(least.background, self.background),
+            meta: size(least.meta, self.meta),
+        })
+    }
+
     fn list(self) -> [(Pool, u32); 4] {
         [
             (Pool::Client, self.client),
@@ -238,6 +295,20 @@ mod tests {
             arena.free(buf);
             assert_eq!(arena.free_bytes(pool), before);
         }
+    }
+
+    #[test]
+    fn pools_shrink_within_a_budget() {
+        let (most, least) = (PoolSizes::default(), PoolSizes::least(128 << 10, 4 << 20));
+        assert!(most.within(least, least.total() - 1).is_none());
+        assert_eq!(most.within(least, least.total()).map(PoolSizes::total), Some(least.total()));
+        assert_eq!(most.within(least, u64::MAX).map(PoolSizes::total), Some(most.total()));
+        let between = (most.total() + least.total()) / 2;
+        let some = most.within(least, between).expect("room").total();
+        assert!(some <= between && some + (1 << 20) > between, "{some} of {between}");
+        // The largest request has room in the smallest pool.
+        let mut arena = RealArena::new(least).expect("map");
+        assert!(arena.alloc(Pool::Client, (32 << 20) + 2 * BLOCK_BYTES).is_some());
     }
 
     #[test]

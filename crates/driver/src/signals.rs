@@ -3,6 +3,12 @@
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
+/// Lets SIGHUP pass: a server outlives the terminal it was started from, and has no configuration to read again.
+pub fn ignore_hangup() {
+    // SAFETY: the default disposition is replaced by "ignore", which runs no code of this process.
+    unsafe { libc::signal(libc::SIGHUP, libc::SIG_IGN) };
+}
+
 /// A descriptor that becomes readable when the process is asked to end.
 #[derive(Debug)]
 pub struct StopSignals {

@@ -20,9 +20,15 @@ pub enum TaskError {
 /// Longest wait without looking again.
 const TICK: Duration = Duration::from_secs(1);
 
-/// Serves the task until it has a result.
-pub fn run_task<T>(driver: &mut Driver, mut task: Task<RealArena, T>) -> Result<T, TaskError> {
+/// Serves the task until it has a result. `progress` is called now and then, at least once a second, with the bytes
+/// that went to and from the devices so far.
+pub fn run_task<T>(
+    driver: &mut Driver,
+    mut task: Task<RealArena, T>,
+    mut progress: impl FnMut(u64),
+) -> Result<T, TaskError> {
     loop {
+        progress(driver.moved_bytes());
         driver.pump(&mut task, |_, _| {});
         if driver.device_ops() == 0 {
             if let Some(result) = task.take_result() {

@@ -48,10 +48,14 @@ pub fn open<A: Arena + 'static>(
             reader.corrupt(home.tier, at, "two chunks claim the same slot")
         })?;
         reader.io.stage(Stage::OpenRaise);
+        // Only the fast device says that the volume was closed.
+        let clean = recovered.superblocks[0].state == OpenState::Clean;
         reader.erase_end(&recovered.state, &recovered.log).await?;
         reader.erase_lost_header().await?;
         reader.raise(&mut recovered.superblocks).await?;
-        Ok(engine(&reader, recovered, slots, options))
+        let mut engine = engine(&reader, recovered, slots, options);
+        engine.stats.recovered = !clean;
+        Ok(engine)
     })
 }
 

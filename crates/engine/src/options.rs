@@ -119,6 +119,10 @@ pub struct Status {
     pub volume_id: [u8; 16],
     /// `open`, `read-only` or `stopping`.
     pub state: &'static str,
+    /// Which opening this is, counted over the volume's life.
+    pub generation: u64,
+    /// Whether the volume had not been closed when it was opened, and was recovered.
+    pub recovered: bool,
     /// Size that clients see, bytes.
     pub size_bytes: u64,
     /// Bytes per chunk.

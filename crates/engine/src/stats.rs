@@ -2,7 +2,9 @@
 
 use crate::arena::Arena;
 use crate::engine::Engine;
-use crate::options::{Status, TierStatus};
+use crate::format::geometry::Geometry;
+use crate::options::{Status, TierStatus, Tuning};
+use crate::policy;
 use crate::units::*;
 
 /// Counters since open.
@@ -30,6 +32,26 @@ pub struct Stats {
     pub checkpoints: u64,
     /// Client flushes answered.
     pub client_flushes: u64,
+    /// Whether the volume was recovered when it was opened.
+    pub recovered: bool,
+}
+
+/// The most that the tables and caches of a volume take once it is open: what [`Status::ram_bytes`] can come to.
+pub fn ram_bytes_at_most(geo: &Geometry, tuning: &Tuning) -> u64 {
+    let caches =
+        tuning.recent_checksums as u64 * 24 + tuning.checksum_cache_pages as u64 * u64::from(BLOCK_BYTES);
+    tables_bytes(geo) + caches
+}
+
+/// What is allocated when a volume is opened, and stays.
+fn tables_bytes(geo: &Geometry) -> u64 {
+    let chunks = u64::from(geo.chunks);
+    let map = chunks * (8 + 4 * geo.mask_words() as u64) + u64::from(geo.map_pages.div_ceil(64)) * 8;
+    let zone_blocks = u64::from(geo.zone_areas()) * u64::from(geo.area_blocks());
+    let landed = (zone_blocks * 4 / 3 + 1).next_power_of_two() * 4 + zone_blocks * 12;
+    let (fast, slow) = (u64::from(geo.slots(FAST)), u64::from(geo.slots(SLOW)));
+    let slots = (fast.div_ceil(64) + slow.div_ceil(64)) * 8 + fast * 4;
+    map + landed + slots + policy::ram_bytes(chunks) + u64::from(geo.pages())
 }
 
 impl<A: Arena> Engine<A> {
@@ -61,6 +83,8 @@ impl<A: Arena> Engine<A> {
             } else {
                 "open"
             },
+            generation: self.superblock.generation.0,
+            recovered: s.recovered,
             size_bytes: self.size_bytes(),
             chunk_bytes: geo.chunk_bytes,
             tiers: tiers.into(),
@@ -87,5 +111,42 @@ impl<A: Arena> Engine<A> {
             + self.slots.iter().map(|s| s.ram_bytes()).sum::<u64>()
             + self.policy.ram_bytes()
             + self.checkpoint.ram_bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::landed::Landed;
+    use crate::map::Map;
+    use crate::options::{CreateOptions, DeviceInfo};
+    use crate::policy::{FirstPolicy, Policy as _};
+    use crate::slots::Slots;
+
+    #[test]
+    fn what_the_tables_will_take_is_known_before_they_are_made() {
+        for (chunk_bytes, landing, fast, slow) in [
+            (64 << 10, 8 << 20, 64 << 20, 256 << 20),
+            (128 << 10, 1 << 30, 10 << 30, 100 << 30),
+            (4 << 20, 1 << 30, 50 << 30, 4 << 40),
+        ] {
+            let device = |size_bytes: u64| DeviceInfo { name: String::new(), size_bytes };
+            let options = CreateOptions {
+                volume_id: [1; 16],
+                chunk_bytes,
+                landing_bytes: Some(landing),
+                area_bytes: None,
+                created_unix_s: 0,
+            };
+            let geo = Geometry::plan(&[device(fast), device(slow)], &options).expect("a plan");
+            let policy = FirstPolicy::new(geo.chunks, geo.slots(FAST), &Tuning::default());
+            let made = Map::new(&geo).ram_bytes()
+                + Landed::new(geo.zone_areas() * geo.area_blocks()).ram_bytes()
+                + Slots::new(geo.slots(FAST), true).ram_bytes()
+                + Slots::new(geo.slots(SLOW), false).ram_bytes()
+                + policy.ram_bytes()
+                + u64::from(geo.pages());
+            assert_eq!(tables_bytes(&geo), made);
+        }
     }
 }

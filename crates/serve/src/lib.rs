@@ -8,8 +8,10 @@
 mod answer;
 mod connection;
 mod control;
+mod events;
 mod input;
 mod listen;
+mod notify;
 mod requests;
 pub mod served;
 pub mod server;
@@ -18,5 +20,5 @@ pub mod status;
 pub use control::live_status;
 pub use listen::{Address, Endpoint, ListenError};
 pub use served::Served;
-pub use server::{ServeError, Server, ServerOptions};
+pub use server::{CLIENT_MEMORY_BYTES, ServeError, Server, ServerOptions};
 pub use status::{StatusDoc, VolumeName};

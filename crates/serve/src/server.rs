@@ -3,7 +3,9 @@
 use crate::answer::READ_EXTENTS;
 use crate::connection::{Connection, MAX_CLIENT_BYTES, MAX_CLIENT_HEAD_BYTES, MAX_CLIENT_REQUESTS};
 use crate::control;
+use crate::events::EventLimit;
 use crate::listen::{Address, Endpoint, ListenError, Listener, MAX_LISTENERS};
+use crate::notify::Notifier;
 use crate::requests::{ConnId, Requests};
 use crate::served::Served;
 use crate::status::{StatusDoc, VolumeName};
@@ -26,6 +28,8 @@ use std::time::{Duration, Instant};
 const MAX_ROUNDS: u32 = 64;
 /// Clients at most; the next one waits to be accepted.
 pub const MAX_CLIENTS: usize = 64;
+/// What the connections' receive and send buffers take.
+pub const CLIENT_MEMORY_BYTES: u64 = MAX_CLIENTS as u64 * Connection::MEMORY_BYTES;
 /// A client that keeps a buffer this long while others wait for one is disconnected.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// While others wait for a place, a client that negotiates for longer than this is disconnected: a handshake is a
@@ -66,6 +70,9 @@ pub enum ServeError {
     /// The exports are not valid.
     #[error(transparent)]
     Exports(#[from] bimetal_nbd::ExportsError),
+    /// The service manager's socket cannot be reached.
+    #[error("cannot reach the service manager on NOTIFY_SOCKET ({0}); unset it where there is none")]
+    Notify(#[source] io::Error),
     /// Signals or memory cannot be set up.
     #[error("cannot set up the server: {0}")]
     Setup(#[source] io::Error),
@@ -106,8 +113,16 @@ pub struct Server<V> {
     lobby: VecDeque<OwnedFd>,
     /// An accept failed (no descriptor is left, perhaps): when to try again.
     accept_at: Option<Instant>,
-    control: Option<Listener>,
+    /// That was said; it is not repeated until somebody is accepted again.
+    accept_complained: bool,
+    control: Listener,
+    /// An accept is in flight there.
+    control_accepting: bool,
     signals: StopSignals,
+    notifier: Notifier,
+    events: EventLimit,
+    /// It was said that the volume is read-only.
+    said_read_only: bool,
     /// Receive and send buffers of all connections.
     pub(crate) memory: Memory,
     /// Its place in the ring.
@@ -147,11 +162,11 @@ impl<V: Served> Server<V> {
             count if count > MAX_LISTENERS => return Err(ListenError::TooMany { count }.into()),
             _ => {}
         }
-        let memory =
-            Memory::new(MAX_CLIENTS * Connection::MEMORY_BYTES as usize).map_err(ServeError::Setup)?;
+        let memory = Memory::new(CLIENT_MEMORY_BYTES as usize).map_err(ServeError::Setup)?;
         let sockets = driver.ring.add_region(memory.region().clone());
         Ok(Server {
-            control: Some(Listener::unix(&options.control)?),
+            control: Listener::unix(&options.control)?,
+            control_accepting: false,
             nbd: options
                 .nbd
                 .into_iter()
@@ -159,7 +174,11 @@ impl<V: Served> Server<V> {
                 .collect::<Result<_, ListenError>>()?,
             lobby: VecDeque::new(),
             accept_at: None,
+            accept_complained: false,
             signals: StopSignals::new().map_err(ServeError::Setup)?,
+            notifier: Notifier::from_environment().map_err(ServeError::Notify)?,
+            events: EventLimit::default(),
+            said_read_only: false,
             engine,
             driver,
             volume: options.volume,
@@ -187,11 +206,9 @@ impl<V: Served> Server<V> {
 
     /// Serves until SIGINT or SIGTERM, then drains, closes the volume and returns.
     pub fn run(mut self) -> Result<(), ServeError> {
-        if let Some(control) = &self.control {
-            self.driver.ring.accept(control.raw_fd(), tag(CONTROL, 0));
-        }
         self.driver.ring.poll_in(self.signals.raw_fd(), tag(STOP, 0));
         self.welcome_more();
+        self.notifier.ready(&format!("serving {}", self.volume.0));
         let (mut replies, mut events) = (Vec::new(), Vec::new());
         loop {
             self.driver.pump(&mut self.engine, |id, result| replies.push((id, result)));
@@ -209,11 +226,14 @@ impl<V: Served> Server<V> {
             self.visit_touched();
             self.say_events();
             if self.is_finished() {
+                let counted = self.events.sums(Instant::now() + TICK);
+                counted.iter().for_each(|line| tracing::warn!("{line}"));
                 return Ok(());
             }
             let waiting = !self.blocked.is_empty() || !self.lobby.is_empty();
-            let looking = waiting || self.accept_at.is_some() || self.stopping;
-            let limit = looking.then_some(TICK);
+            let looking = waiting || self.accept_at.is_some() || self.stopping || self.events.is_waiting();
+            self.notifier.alive();
+            let limit = [looking.then_some(TICK), self.notifier.due_in()].into_iter().flatten().min();
             self.driver.wait(&self.engine, limit).map_err(ServeError::Ring)?;
             self.driver.harvest(&mut self.engine, |completion| events.push(completion));
             self.retry_blocked();
@@ -237,18 +257,21 @@ impl<V: Served> Server<V> {
                     if let Some(fd) = fd {
                         nbd.listener.prepare(&fd);
                         self.lobby.push_back(fd);
+                        self.accept_complained = false;
                         self.welcome_more();
                     } else {
-                        self.accept_at = Some(Instant::now() + TICK);
+                        self.cannot_accept(event.result);
                     }
                 }
             }
             CONTROL => {
-                if let Some(fd) = self.driver.ring.take_accepted(event.result) {
-                    control::answer(fd, &self.status());
-                }
-                if let Some(control) = &self.control {
-                    self.driver.ring.accept(control.raw_fd(), tag(CONTROL, 0));
+                self.control_accepting = false;
+                match self.driver.ring.take_accepted(event.result) {
+                    Some(fd) => {
+                        control::answer(fd, &self.status());
+                        self.welcome_more();
+                    }
+                    None => self.cannot_accept(event.result),
                 }
             }
             STOP if self.stopping => return Err(ServeError::Impatient),
@@ -256,6 +279,15 @@ impl<V: Served> Server<V> {
             _ => {}
         }
         Ok(())
+    }
+
+    /// Most likely no descriptor is left: whoever wants to connect waits until one is.
+    fn cannot_accept(&mut self, result: i32) {
+        self.accept_at = Some(Instant::now() + TICK);
+        if !std::mem::replace(&mut self.accept_complained, true) {
+            let error = io::Error::from_raw_os_error(-result);
+            tracing::warn!("no client can be accepted for now ({error}); those connected are served on");
+        }
     }
 
     fn status(&self) -> StatusDoc {
@@ -267,6 +299,8 @@ impl<V: Served> Server<V> {
     }
 
     fn stop(&mut self) {
+        tracing::info!("closing {}", self.volume.0);
+        self.notifier.stopping();
         self.stopping = true;
         self.signals.acknowledge();
         self.driver.ring.poll_in(self.signals.raw_fd(), tag(STOP, 0));
@@ -302,6 +336,12 @@ impl<V: Served> Server<V> {
         {
             self.welcome(place, fd);
         }
+        if self.accept_at.is_some() {
+            return;
+        }
+        if !std::mem::replace(&mut self.control_accepting, true) {
+            self.driver.ring.accept(self.control.raw_fd(), tag(CONTROL, 0));
+        }
         if !self.lobby.is_empty() {
             return;
         }
@@ -313,6 +353,7 @@ impl<V: Served> Server<V> {
 
     fn welcome(&mut self, place: usize, fd: OwnedFd) {
         self.generation += 1;
+        tracing::debug!("client {} connected", self.generation);
         let mut greeting = Vec::new();
         let handshake = Handshake::new(self.exports.clone(), &mut greeting);
         let id = ConnId { place, generation: self.generation };
@@ -424,6 +465,7 @@ impl<V: Served> Server<V> {
         }
         self.engine.with_arena(|arena| conn.release(arena));
         let id = conn.id;
+        tracing::debug!("client {} disconnected", id.generation);
         self.conns[place] = None;
         self.blocked.retain(|&other| other != id);
         self.welcome_more();
@@ -465,8 +507,18 @@ impl<V: Served> Server<V> {
     }
 
     fn say_events(&mut self) {
-        for event in self.engine.take_events() {
-            eprintln!("bimetal: {}", event.message);
+        let events = self.engine.take_events();
+        if events.is_empty() && !self.events.is_waiting() {
+            return;
+        }
+        let now = Instant::now();
+        let mut lines = self.events.sums(now);
+        lines.extend(events.into_iter().filter_map(|event| self.events.admit(event.message, now)));
+        lines.iter().for_each(|line| tracing::warn!("{line}"));
+        if !self.said_read_only && self.engine.status().state == "read-only" {
+            self.said_read_only = true;
+            self.notifier.status("read-only after a failure; see the log");
+            tracing::error!("{} is read-only until it is opened again", self.volume.0);
         }
     }
 

@@ -34,9 +34,12 @@ impl Client {
                 return Ok(Client { stream, out, size_bytes: export.size_bytes });
             }
             let mut piece = [0; 4096];
-            match stream.read(&mut piece)? {
-                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-                count => input.extend_from_slice(&piece[..count]),
+            match stream.read(&mut piece) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(count) => input.extend_from_slice(&piece[..count]),
+                // Under a timeout the kernel does not take a read up again by itself.
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
             }
         }
     }

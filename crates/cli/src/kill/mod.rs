@@ -8,8 +8,9 @@ mod rng;
 use crate::args::KillArgs;
 use crate::create::{self, Plan};
 use crate::paths::DeviceSpec;
+use crate::progress::Progress;
 use crate::volume::Volume;
-use crate::{Outcome, offline, say, say_json};
+use crate::{Outcome, complain, offline, say, say_json};
 use anyhow::{Context as _, bail};
 use load::{Counts, Worker};
 use rng::Rng;
@@ -50,7 +51,7 @@ pub(crate) fn run(args: &KillArgs) -> anyhow::Result<Outcome> {
     if !(args.seconds > 0.0 && args.seconds <= 3600.0) {
         bail!("--seconds {} is not a time to load; use more than 0 and at most 3600", args.seconds);
     }
-    eprintln!("seed {seed}");
+    complain(&format!("seed {seed}"));
     let mut builder = tempfile::Builder::new();
     builder.prefix("bimetal-kill-");
     let dir = match &args.dir {
@@ -76,12 +77,12 @@ pub(crate) fn run(args: &KillArgs) -> anyhow::Result<Outcome> {
         ));
     }
     for violation in &doc.violations {
-        eprintln!("bimetal: seed {seed}: {violation}");
+        tracing::error!("seed {seed}: {violation}");
     }
     if doc.violations.is_empty() {
         return Ok(Outcome::Good);
     }
-    eprintln!("bimetal: the volume is kept in {}", dir.keep().display());
+    tracing::error!("the volume is kept in {}", dir.keep().display());
     Ok(Outcome::Problem)
 }
 
@@ -99,11 +100,14 @@ fn rounds(args: &KillArgs, seed: u64, dir: &Path) -> anyhow::Result<KillDoc> {
         landing: Some(LANDING_BYTES),
         force: false,
         resumes: false,
+        quiet: args.json,
     })?;
     let mut workers: Vec<Worker> =
         (0..WORKERS).map(|place| Worker::new(place, WORKERS, rng.fork(place))).collect();
     let (mut violations, mut kills, mut done) = (Vec::new(), 0, 0);
-    for _ in 0..args.rounds {
+    let mut progress = Progress::new("killing".to_owned(), args.json);
+    for round in 0..args.rounds {
+        progress.at(&format!("round {} of {}, {kills} kills", round + 1, args.rounds));
         let server = Server::start(&volume, dir)?;
         let lifetime = 0.02 + args.seconds * rng.below(1000) as f64 / 1000.0;
         violations = each(
@@ -138,8 +142,9 @@ fn rounds(args: &KillArgs, seed: u64, dir: &Path) -> anyhow::Result<KillDoc> {
             break;
         }
     }
+    drop(progress);
     if violations.is_empty() {
-        violations = offline::findings(&volume.file)?;
+        violations = offline::findings(&volume.file, args.json)?;
     }
     let mut counts = Counts::default();
     workers.iter().for_each(|worker| counts.add(worker.counts));
@@ -190,6 +195,7 @@ impl Server {
             .arg(&volume.file)
             .arg("--nbd")
             .arg(format!("unix:{}", socket.display()))
+            .args(["--log", "warn"])
             .env("XDG_RUNTIME_DIR", dir)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

@@ -211,7 +211,11 @@ pub fn negotiate(stream: &mut (impl Read + Write), name: &str, terms: Terms) -> 
             return export;
         }
         let mut piece = [0; 4096];
-        let count = stream.read(&mut piece).expect("receive");
+        let count = match stream.read(&mut piece) {
+            // Under a timeout the kernel does not take a read up again by itself, as after a stop of the process.
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+            result => result.expect("receive"),
+        };
         assert!(count > 0, "the server closed the connection");
         input.extend_from_slice(&piece[..count]);
     }

@@ -46,6 +46,11 @@ pub struct FirstPolicy {
     free_target: u32,
 }
 
+/// What the policy of a volume of so many chunks takes.
+pub(crate) fn ram_bytes(chunks: u64) -> u64 {
+    chunks * size_of::<Heat>() as u64 + MAX_CANDIDATES as u64 * 12
+}
+
 impl FirstPolicy {
     /// For a volume of `chunks` with `fast_slots`.
     pub fn new(chunks: u32, fast_slots: u32, tuning: &Tuning) -> FirstPolicy {
@@ -180,6 +185,6 @@ impl Policy for FirstPolicy {
     }
 
     fn ram_bytes(&self) -> u64 {
-        (self.heat.len() * size_of::<Heat>() + MAX_CANDIDATES * 12) as u64
+        ram_bytes(self.heat.len() as u64)
     }
 }

@@ -3,6 +3,7 @@
 mod first;
 
 pub use first::FirstPolicy;
+pub(crate) use first::ram_bytes;
 
 use crate::map::Map;
 use crate::moves::Move;

@@ -1,0 +1,64 @@
+//! What a server may take: `--memory` and `--lock-memory`.
+
+use crate::args::MemoryArgs;
+use crate::size;
+use crate::volume::Volume;
+use anyhow::bail;
+use bimetal_driver::{BlockFile, PoolSizes, lock_memory};
+use bimetal_engine::format::geometry::Geometry;
+use bimetal_engine::format::superblock::{Found, Superblock};
+use bimetal_engine::options::Tuning;
+use bimetal_serve::CLIENT_MEMORY_BYTES;
+
+/// The program, its stack, the ring's queues, and what requests in flight take.
+const OVERHEAD_BYTES: u64 = 16 << 20;
+
+/// Buffers for a volume on these devices, within the limit. What the tables will take is known from the superblock,
+/// so that too low a limit is refused before anything is written.
+pub(crate) fn pools(
+    args: MemoryArgs,
+    volume: &Volume,
+    files: &[BlockFile],
+    tuning: &Tuning,
+) -> anyhow::Result<PoolSizes> {
+    let most = PoolSizes::default();
+    let (Some(limit), Some(geometry)) = (args.memory, files.first().and_then(geometry)) else {
+        // Without a superblock that can be read, opening will say what is wrong.
+        return Ok(most);
+    };
+    let fixed = bimetal_engine::ram_bytes_at_most(&geometry, tuning) + CLIENT_MEMORY_BYTES + OVERHEAD_BYTES;
+    let least = PoolSizes::least(geometry.chunk_bytes, geometry.area_bytes);
+    match limit.checked_sub(fixed).and_then(|budget| most.within(least, budget)) {
+        Some(pools) => Ok(pools),
+        None => bail!(
+            "--memory {} is too little for {}: its tables take up to {}, and buffers {}; give it {}M or more",
+            size::show(limit),
+            volume.file.display(),
+            size::show(fixed),
+            size::show(least.total()),
+            (fixed + least.total()).div_ceil(1 << 20)
+        ),
+    }
+}
+
+/// The layout that a device carries, by its first superblock that is whole.
+fn geometry(file: &BlockFile) -> Option<Geometry> {
+    let block = u64::from(bimetal_engine::units::BLOCK_BYTES);
+    let last = (file.size_bytes() / block).checked_sub(1)? * block;
+    [0, last].into_iter().find_map(|at| match Superblock::decode(&file.read_block(at).ok()?, at) {
+        Found::Valid(superblock) => Some(superblock.geometry),
+        _ => None,
+    })
+}
+
+/// Locks memory, if that is asked for, once the large pieces are there. What cannot be had is said and done without.
+pub(crate) fn lock(args: MemoryArgs) {
+    if args.lock_memory
+        && let Err(error) = lock_memory()
+    {
+        tracing::warn!(
+            "cannot lock memory ({error}); raise the limit (LimitMEMLOCK= of the service, `ulimit -l`), or give less \
+             with --memory"
+        );
+    }
+}

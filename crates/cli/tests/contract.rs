@@ -1,0 +1,330 @@
+//! The command line is a contract: scripts rely on exit codes, on one sentence on standard error, and on the keys of
+//! JSON documents. Every subcommand is found in `--help`, so that a new one cannot be forgotten here.
+
+mod common;
+
+use common::{Served, bimetal, terminate, text};
+use serde_json::Value;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// How a subcommand is called so that it succeeds, and what its `--json` document holds.
+struct Sample {
+    command: &'static str,
+    /// `@` is a volume that is stopped, `%` a directory to write to.
+    arguments: &'static [&'static str],
+    keys: Option<&'static [&'static str]>,
+    /// It runs until it is told to stop.
+    serves: bool,
+}
+
+const fn sample(command: &'static str, arguments: &'static [&'static str]) -> Sample {
+    Sample { command, arguments, keys: None, serves: false }
+}
+
+const STATUS: &[&str] = &[
+    "volume",
+    "state",
+    "size_bytes",
+    "tiers.0.name",
+    "tiers.0.device",
+    "tiers.0.size_bytes",
+    "tiers.0.used_bytes",
+    "tiers.0.read_share",
+    "tiers.1.write_share",
+    "landing.size_bytes",
+    "landing.used_bytes",
+    "promoted_chunks",
+    "demoted_chunks",
+    "last_promotion_unix_s",
+    "ram_bytes",
+];
+
+/// One for every subcommand; `destroy` last, since it ends the volume.
+const SAMPLES: &[Sample] = &[
+    Sample { serves: true, ..sample("up", &["--dir", "%/up"]) },
+    sample("create", &["%/new.toml", "--fast", "%/f?size=64M", "--slow", "%/s?size=64M", "--landing", "8M"]),
+    Sample { serves: true, ..sample("serve", &["@", "--nbd", "127.0.0.1:0"]) },
+    Sample { keys: Some(STATUS), ..sample("status", &["@"]) },
+    Sample { keys: Some(&["volume", "clean", "findings"]), ..sample("check", &["@"]) },
+    Sample { keys: Some(&["volumes"]), ..sample("list", &[]) },
+    sample("completions", &["bash"]),
+    sample("man", &["%/man"]),
+    Sample {
+        keys: Some(&["seeds", "cycles", "violations", "faults", "seconds"]),
+        ..sample("sim torture", &["--seeds", "2", "--seed", "1", "--threads", "1"])
+    },
+    Sample {
+        keys: Some(&["seed", "rounds", "violations"]),
+        ..sample("sim kill", &["--rounds", "1", "--seconds", "0.1", "--dir", "%"])
+    },
+    Sample { keys: Some(&["volume", "devices.0.erased"]), ..sample("destroy", &["@", "--yes"]) },
+];
+
+impl Sample {
+    fn words(&self) -> impl Iterator<Item = &str> {
+        self.command.split(' ')
+    }
+
+    fn run(&self, served: &Served) -> Command {
+        let dir = served.dir.path();
+        let mut command = bimetal(dir);
+        command.args(self.words());
+        for argument in self.arguments {
+            let volume = served.file().display().to_string();
+            command.arg(argument.replace('@', &volume).replace('%', &dir.display().to_string()));
+        }
+        command
+    }
+
+    fn help(&self, dir: &Path) -> String {
+        text(&common::succeed(bimetal(dir).args(self.words()).arg("--help")).stdout)
+    }
+}
+
+fn stopped() -> Served {
+    let mut served = Served::new();
+    served.connect().write(0, &common::pattern(1, 100_000));
+    served.stop();
+    served
+}
+
+/// All subcommands that have none below them, as `--help` lists them.
+fn leaves(dir: &Path, path: &[String], found: &mut Vec<String>) {
+    let help = text(&common::succeed(bimetal(dir).args(path).arg("--help")).stdout);
+    let Some((_, list)) = help.split_once("\nCommands:\n") else {
+        found.push(path.join(" "));
+        return;
+    };
+    for line in list.lines().take_while(|line| !line.is_empty()) {
+        // What is not indented by two is the rest of a description.
+        let name = line.strip_prefix("  ").filter(|rest| !rest.starts_with(' '));
+        let Some(name) = name.and_then(|rest| rest.split(' ').next()).filter(|name| *name != "help") else {
+            continue;
+        };
+        leaves(dir, &[path, &[name.to_owned()]].concat(), found);
+    }
+}
+
+/// Exit code 2, nothing on standard output, one sentence on standard error with these words.
+fn refuses(command: &mut Command, words: &[&str]) {
+    let output = command.output().expect("run");
+    let message = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{command:?}: {message}");
+    assert!(output.stdout.is_empty(), "{command:?} writes to standard output");
+    assert!(message.starts_with("bimetal: "), "{command:?}: {message}");
+    assert!(!message.contains("panicked"), "{command:?}: {message}");
+    assert_eq!(message.lines().count(), 1, "{command:?}: {message}");
+    for word in words {
+        assert!(message.contains(word), "{command:?} does not say {word:?}: {message}");
+    }
+}
+
+fn quiet(command: &Command, output: &Output) {
+    let message = text(&output.stderr);
+    assert!(output.status.code().is_some_and(|code| code <= 2), "{command:?}: {}", output.status);
+    assert!(!message.contains("panicked"), "{command:?}: {message}");
+}
+
+#[test]
+fn every_subcommand_is_held_to_the_contract() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let mut found = Vec::new();
+    leaves(dir.path(), &[], &mut found);
+    let mut known: Vec<String> = SAMPLES.iter().map(|sample| sample.command.to_owned()).collect();
+    found.sort();
+    known.sort();
+    assert_eq!(found, known, "SAMPLES must have one for each subcommand");
+}
+
+#[test]
+fn help_shows_an_example_and_the_version_is_told() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    for sample in SAMPLES {
+        let help = sample.help(dir.path());
+        assert!(help.contains("Example"), "{}: {help}", sample.command);
+        assert!(help.contains(&format!("bimetal {} ", sample.command)), "{}: {help}", sample.command);
+        let has_json = help.contains("--json");
+        assert_eq!(has_json, sample.keys.is_some(), "{}: --json is to be tested", sample.command);
+    }
+    let version = common::succeed(bimetal(dir.path()).arg("--version")).stdout;
+    assert_eq!(text(&version), format!("bimetal {}\n", env!("CARGO_PKG_VERSION")));
+}
+
+#[test]
+fn what_cannot_be_understood_is_refused_in_one_sentence() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    for sample in SAMPLES {
+        let see = format!("`bimetal {} --help`", sample.command);
+        refuses(
+            bimetal(dir.path()).args(sample.words()).arg("--no-such-option"),
+            &["'--no-such-option'", &see],
+        );
+        refuses(bimetal(dir.path()).args(sample.words()).args(["--log", "loud"]), &["loud", "debug"]);
+        refuses(bimetal(dir.path()).env("BIMETAL_LOG", "loud").args(sample.words()), &["loud"]);
+    }
+    refuses(bimetal(dir.path()).arg("serf"), &["'serf'", "serve", "`bimetal --help`"]);
+    refuses(bimetal(dir.path()).args(["create", "x"]), &["--fast", "--slow"]);
+    refuses(bimetal(dir.path()).args(["serve", "x", "--memory", "1X"]), &["\"1X\" is not a size"]);
+    refuses(bimetal(dir.path()).args(["check", "a b"]), &["\"a b\" is not a volume name"]);
+}
+
+/// Files that are no volume files, by name; what they hold is none of a volume's business.
+fn wrong_files(dir: &Path, good: &[u8]) -> Vec<(String, &'static str)> {
+    let junk = common::pattern(3, 5000);
+    let write = |name: &str, bytes: &[u8]| std::fs::write(dir.join(name), bytes).expect("write");
+    write("words.toml", b"this is not TOML");
+    write("empty.toml", b"");
+    write("other.toml", b"[package]\nname = \"x\"\n");
+    write("junk.toml", &junk);
+    write("zeros.toml", &[0; 4096]);
+    write("future.toml", text(good).replace("version = 1", "version = 99").as_bytes());
+    write("keys.toml", &[good, b"\nmore = 1\n"].concat());
+    std::fs::create_dir(dir.join("directory.toml")).expect("directory");
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        dir.join("pipe.toml"),
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::RUSR,
+        0,
+    )
+    .expect("pipe");
+    let file = std::fs::File::create(dir.join("huge.toml")).expect("create");
+    file.set_len(1 << 40).expect("size");
+    let mut names = vec![
+        ("none.toml".to_owned(), "no volume"),
+        ("words.toml".to_owned(), "not a volume file"),
+        ("empty.toml".to_owned(), "not a volume file"),
+        ("other.toml".to_owned(), "not a volume file"),
+        ("junk.toml".to_owned(), "cannot read"),
+        ("zeros.toml".to_owned(), "not a volume file"),
+        ("future.toml".to_owned(), "newer"),
+        ("keys.toml".to_owned(), "not a volume file"),
+        ("directory.toml".to_owned(), "directory"),
+        ("pipe.toml".to_owned(), "regular file"),
+        ("huge.toml".to_owned(), "too large"),
+    ];
+    // Cut off in the middle, at a few places.
+    for tenth in 1..9 {
+        let name = format!("cut{tenth}.toml");
+        write(&name, &good[..good.len() * tenth / 10]);
+        names.push((name, ""));
+    }
+    names
+}
+
+#[test]
+fn a_volume_file_that_is_none_is_named_and_nothing_else_happens() {
+    let served = stopped();
+    let good = std::fs::read(served.file()).expect("a volume file");
+    let files = wrong_files(served.dir.path(), &good);
+    let mut tried = 0;
+    for sample in SAMPLES.iter().filter(|sample| sample.arguments.contains(&"@")) {
+        for (name, why) in &files {
+            let path = served.dir.path().join(name).display().to_string();
+            let arguments = sample.arguments.iter().map(|argument| argument.replace('@', &path));
+            refuses(bimetal(served.dir.path()).args(sample.words()).args(arguments), &[name, why]);
+            tried += 1;
+        }
+    }
+    assert!(tried >= 4 * files.len(), "{tried}");
+    served.check();
+}
+
+#[test]
+fn devices_that_are_none_are_named() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let at = |name: &str| dir.path().join(name).display().to_string();
+    std::fs::create_dir(at("directory")).expect("directory");
+    std::fs::write(at("tiny"), [0; 100]).expect("write");
+    let good = format!("{}?size=64M", at("good"));
+    for (device, words) in [
+        (at("none"), ["none", "does not exist"]),
+        (at("directory"), ["directory", ""]),
+        (at("tiny"), ["tiny", "too small"]),
+        ("/dev/null".to_owned(), ["/dev/null", ""]),
+        (format!("{}?sise=1G", at("x")), ["sise", "size=SIZE"]),
+        ("s3://bucket/x".to_owned(), ["s3://", "not supported"]),
+    ] {
+        for (fast, slow) in [(&device, &good), (&good, &device)] {
+            let mut command = bimetal(dir.path());
+            command.args(["create", &at("v.toml"), "--fast", fast, "--slow", slow]);
+            refuses(&mut command, &words);
+            assert!(!dir.path().join("v.toml").exists(), "{command:?}");
+        }
+    }
+}
+
+#[test]
+fn json_is_one_document_with_the_keys_that_were_promised() {
+    let served = stopped();
+    for sample in SAMPLES {
+        let Some(keys) = sample.keys else { continue };
+        let output = common::succeed(sample.run(&served).arg("--json"));
+        let document: Value = serde_json::from_slice(&output.stdout)
+            .unwrap_or_else(|error| panic!("{}: {error}: {}", sample.command, text(&output.stdout)));
+        for key in keys {
+            let pointer = format!("/{}", key.replace('.', "/"));
+            assert!(document.pointer(&pointer).is_some(), "{} has no {key}: {document}", sample.command);
+        }
+    }
+}
+
+/// Runs a command whose standard output (or error) nobody reads.
+fn unread(command: &mut Command, error_too: bool) {
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    if error_too {
+        command.stderr(writer.try_clone().expect("a pipe"));
+    }
+    command.stdout(writer);
+    let child = command.spawn().expect("start");
+    let output = child.wait_with_output().expect("wait");
+    quiet(command, &output);
+    assert_ne!(output.status.code(), Some(101), "{command:?} panicked");
+}
+
+#[test]
+fn nobody_reading_is_no_reason_to_fail() {
+    let served = stopped();
+    for sample in SAMPLES {
+        unread(bimetal(served.dir.path()).args(sample.words()).arg("--help"), false);
+        unread(bimetal(served.dir.path()).args(sample.words()).arg("--no-such-option"), true);
+        if !sample.serves {
+            unread(&mut sample.run(&served), true);
+        }
+    }
+}
+
+#[test]
+fn a_server_whose_readers_are_gone_serves_on() {
+    let mut served = stopped();
+    for (place, sample) in SAMPLES.iter().filter(|sample| sample.serves).enumerate() {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let mut command = sample.run(&served);
+        let socket = match sample.command {
+            "up" => served.dir.path().join("up/nbd.sock"),
+            _ => {
+                let socket = served.socket();
+                command.arg("--nbd").arg(format!("unix:{}", socket.display()));
+                socket
+            }
+        };
+        command.stdout(writer.try_clone().expect("a pipe")).stderr(writer);
+        served.child = Some(command.spawn().expect("start"));
+        let start = Instant::now();
+        while std::os::unix::net::UnixStream::connect(&socket).is_err() {
+            assert!(start.elapsed() < Duration::from_secs(60), "{} does not come up", sample.command);
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let mut client = common::Client::connect(&socket);
+        client.write(0, &common::pattern(place as u64, 4096));
+        assert_eq!(client.read(0, 4096), common::pattern(place as u64, 4096));
+        let status = terminate(served.child.as_mut().expect("serving"));
+        assert!(status.success(), "{}: {status}", sample.command);
+        served.child = None;
+    }
+}

@@ -1,0 +1,104 @@
+//! What the engine has to say, as lines of the log: not more of a kind than somebody can read.
+//!
+//! A device that fails may fail thousands of times a second. Of each kind of message the first few in a second are
+//! said; the others are counted, and the count is said when the second is over.
+
+use std::time::{Duration, Instant};
+
+/// Messages of one kind that are said within one [`WINDOW`].
+const MAX_PER_WINDOW: u32 = 5;
+const WINDOW: Duration = Duration::from_secs(1);
+/// Kinds that are told apart at most; those beyond share the last one.
+const MAX_KINDS: usize = 64;
+
+/// Messages of one kind since `since`.
+#[derive(Debug)]
+struct Kind {
+    /// The message without its numbers.
+    pattern: String,
+    since: Instant,
+    said: u32,
+    /// How many were not said, and the last of them.
+    suppressed: u64,
+    last: String,
+}
+
+/// Counts messages by kind.
+#[derive(Debug, Default)]
+pub(crate) struct EventLimit {
+    kinds: Vec<Kind>,
+}
+
+impl EventLimit {
+    /// Takes a message, and gives it back if it is to be said.
+    pub(crate) fn admit(&mut self, message: String, now: Instant) -> Option<String> {
+        let pattern = pattern(&message);
+        let known = self.kinds.iter().position(|kind| kind.pattern == pattern);
+        let place = known.unwrap_or_else(|| {
+            if self.kinds.len() < MAX_KINDS {
+                self.kinds.push(Kind { pattern, since: now, said: 0, suppressed: 0, last: String::new() });
+            }
+            self.kinds.len() - 1
+        });
+        let kind = &mut self.kinds[place];
+        if kind.said < MAX_PER_WINDOW {
+            kind.said += 1;
+            return Some(message);
+        }
+        kind.suppressed += 1;
+        kind.last = message;
+        None
+    }
+
+    /// Whether something is counted and not yet said.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.kinds.iter().any(|kind| kind.suppressed > 0)
+    }
+
+    /// The sums of the windows that are over.
+    pub(crate) fn sums(&mut self, now: Instant) -> Vec<String> {
+        let is_over = |kind: &Kind| now.saturating_duration_since(kind.since) >= WINDOW;
+        let sums = self.kinds.iter().filter(|kind| is_over(kind) && kind.suppressed > 0);
+        let sums =
+            sums.map(|kind| format!("{} more like this one: {}", kind.suppressed, kind.last)).collect();
+        self.kinds.retain(|kind| !is_over(kind));
+        sums
+    }
+}
+
+/// A message without its numbers: two that differ only in places and counts are of one kind.
+fn pattern(message: &str) -> String {
+    message.chars().filter(|c| !c.is_ascii_digit()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flood_is_counted_and_not_repeated() {
+        let (mut limit, start) = (EventLimit::default(), Instant::now());
+        let mut said = 0;
+        for at in 0..1000 {
+            said += u32::from(limit.admit(format!("/dev/sda: a write at byte {at} failed"), start).is_some());
+        }
+        assert_eq!(said, MAX_PER_WINDOW);
+        assert!(
+            limit.admit("/dev/sdb: a write at byte 0 failed".to_owned(), start).is_some(),
+            "another kind"
+        );
+        assert!(limit.is_waiting() && limit.sums(start).is_empty());
+        let later = start + WINDOW;
+        assert_eq!(limit.sums(later), ["995 more like this one: /dev/sda: a write at byte 999 failed"]);
+        assert!(!limit.is_waiting() && limit.sums(later).is_empty());
+        assert!(limit.admit("/dev/sda: a write at byte 1 failed".to_owned(), later).is_some());
+    }
+
+    #[test]
+    fn kinds_without_end_share_a_limit() {
+        let (mut limit, now) = (EventLimit::default(), Instant::now());
+        let name = |n: u32| char::from_u32(0x4e00 + n).expect("a character").to_string();
+        let said = (0..1000).filter(|&n| limit.admit(name(n), now).is_some()).count();
+        assert!(said <= MAX_KINDS + MAX_PER_WINDOW as usize, "{said}");
+    }
+}
