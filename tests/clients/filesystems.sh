@@ -70,6 +70,7 @@ for kind in ext4:e2fsck xfs:xfs_repair; do
     sleep "1.$((RANDOM % 10))"
     # Wherever it happens to be.
     for ((i = 0; i < 200; i++)); do [[ ! -e $work/mnt/more-0/20 ]] || break; sleep 0.05; done
+    [[ -e $work/mnt/more-0/20 ]] || { echo "nothing was being written"; exit 1; }
     crash
     kill -KILL "$writer" 2>/dev/null || true
     wait "$writer" 2>/dev/null || true

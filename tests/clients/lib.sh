@@ -75,6 +75,27 @@ clean() {
     grep -q '"clean": true' "$work/check.json"
 }
 
+# renew LOOP: removes a free loop device and adds it again. A discard limit of 0 stays with a loop device when its
+# file goes, and cannot be raised again.
+renew() {
+    python3 -c 'import fcntl, sys
+control = open("/dev/loop-control", "wb")
+for command in 0x4c81, 0x4c80:
+    fcntl.ioctl(control, command, int(sys.argv[1]))' "${1#/dev/loop}" 2>/dev/null
+}
+
+# new_loop FILE [OPTION...]: a loop device that can discard, if there is one
+new_loop() {
+    local loop try
+    for try in 1 2 3 4; do
+        loop=$(losetup --find --show "${@:2}" "$1") || return 1
+        [[ $(<"/sys/block/${loop#/dev/}/queue/discard_max_bytes") == 0 && $try != 4 ]] || break
+        losetup --detach "$loop"
+        renew "$loop" || true
+    done
+    echo "$loop"
+}
+
 # A file system on the volume, for scripts that called need_mounts: nbdfuse shows the volume as a file, a loop
 # device makes it a block device ($loop), and $work/mnt is where it is mounted.
 need_mounts() {
@@ -98,7 +119,7 @@ attach() {
         kill -0 "$fuse" 2>/dev/null || { cat "$work/nbdfuse.log"; echo "nbdfuse cannot mount"; fuse=; exit $no; }
         sleep 0.05
     done
-    loop=$(losetup --find --show "$work/fuse/nbd" 2>"$work/losetup.log") || {
+    loop=$(new_loop "$work/fuse/nbd" 2>"$work/losetup.log") || {
         loop=
         cat "$work/losetup.log"
         echo "no loop device"
