@@ -165,6 +165,7 @@ qemu-img compare -q -f raw -F raw "$work/in.img" "$uri"
 # The server is killed below the proxy, which opens it again: the client sees no error, and what it wrote with FUA
 # or flushed is there.
 proxy retry retries=8 retry-delay=1 retry-exponential=no
+: >"$work/steps"
 sh_nbd >"$work/steps" <<'END' &
 h = connect(through)
 for n in range(60):
@@ -219,7 +220,7 @@ nbdcopy "$uri" "$work/before.img"
 sh_nbd <<'END'
 h = connect(through)
 h.pwrite(b"d" * M, 100 * M)
-h.zero(M, 0)
+h.pwrite(bytes(M), 0)
 assert h.pread(M, 100 * M) == b"d" * M and h.pread(M, 0) == bytes(M)
 END
 end_proxy
