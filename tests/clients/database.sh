@@ -97,7 +97,10 @@ bin=$(ls -d /usr/lib/postgresql/*/bin 2>/dev/null | tail -n 1)
 if [[ -z $bin || ! -x $bin/initdb ]] || ! command -v setpriv >/dev/null || ! id postgres >/dev/null 2>&1; then
     echo "PostgreSQL is left out: it is not installed"
 else
-    as() { setpriv --reuid=postgres --regid=postgres --clear-groups env -C / LC_ALL=C PGHOST="$work/pg" PGUSER=postgres "$@"; }
+    as() {
+        setpriv --reuid=postgres --regid=postgres --clear-groups \
+            env -C / LC_ALL=C PGHOST="$work/pg" PGUSER=postgres "$@"
+    }
     chmod 755 "$work" "$work/mnt"
     mkdir "$work/pg" "$work/mnt/pg"
     chown postgres "$work/pg" "$work/mnt/pg"
@@ -128,7 +131,9 @@ else
     for round in 1 2; do
         # psql prints RETURNING's row after the COMMIT of its own was answered.
         begin=$(as "$bin/psql" -qAtc 'SELECT coalesce(max(number), 0) FROM one')
-        (for ((n = begin + 1; ; n++)); do echo "INSERT INTO one VALUES ($n, repeat(md5('$n'), $n % 200)) RETURNING number;"; done) 2>/dev/null |
+        (for ((n = begin + 1; ; n++)); do
+            echo "INSERT INTO one VALUES ($n, repeat(md5('$n'), $n % 200)) RETURNING number;"
+        done) 2>/dev/null |
             as "$bin/psql" -qAt -v ON_ERROR_STOP=1 >>"$work/pg.record" 2>"$work/writer.log" &
         writer=$!
         until_more "$work/pg.record" $((200 + RANDOM % 200)) $writer
@@ -139,9 +144,11 @@ else
         back
         rm -f "$work/mnt/pg/postmaster.pid"
         serve_pg
-        as "$bin/psql" -qAtc "SELECT number FROM one WHERE text = repeat(md5(number::text), number % 200) ORDER BY 1" >"$work/found"
+        as "$bin/psql" -qAtc "SELECT number FROM one WHERE text = repeat(md5(number::text), number % 200)" \
+            >"$work/found"
         missing=$(sort "$work/pg.record" | comm -23 - <(sort "$work/found") | wc -l)
-        [[ $missing == 0 ]] || { echo "PostgreSQL: $missing commits of $(wc -l <"$work/pg.record") are not there"; exit 1; }
+        [[ $missing == 0 ]] ||
+            { echo "PostgreSQL: $missing commits of $(wc -l <"$work/pg.record") are not there"; exit 1; }
         as "$bin/psql" -qAtc 'SELECT count(*) FROM one; REINDEX TABLE one' >/dev/null
         echo "postgresql, kill $round: $(wc -l <"$work/pg.record") commits are there"
     done

@@ -34,6 +34,7 @@ check() { # check KIND
     esac
     [[ $code == 0 ]] || { cat "$work/fsck.log"; echo "$1 is damaged"; exit 1; }
 }
+stop_clean() { detach; stop; clean; }
 
 make_tree "$work/tree"
 (cd "$work/tree" && find . -type f -exec sha256sum {} +) >"$work/sums"
@@ -87,13 +88,18 @@ for kind in ext4:e2fsck xfs:xfs_repair; do
     [[ $work/mnt/kept/hard -ef $work/mnt/kept/sparse-0 ]]
     umount "$work/mnt"
     check "$kind"
-    stop_clean() { detach; stop; clean; }
     stop_clean
     start
     attach
 
     mount "$loop" "$work/mnt"
     (cd "$work/mnt/kept" && sha256sum --quiet -c "$work/sums")
+    if [[ $(<"/sys/block/${loop#/dev/}/queue/discard_max_bytes") == 0 ]]; then
+        echo "$kind: $(wc -l <"$work/sums") files are whole after a kill; trimming is left out: no discards here"
+        stop_clean
+        done=$((done + 1))
+        continue
+    fi
     full=$(used)
     rm -rf "$work"/mnt/more-* "$work/mnt/long"
     find "$work/mnt/kept" -name 'file-*[1-9]' -delete

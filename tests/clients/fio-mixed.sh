@@ -38,7 +38,8 @@ unseen() { echo "fio does not see $1"; exit 1; }
 load --name=trim --rw=randtrim --bs=12k --offset=600m --size=32760k --iodepth=8 --end_fsync=1
 load "${zeros[@]}"
 "$BIMETAL" status "$work/v.toml" --json >"$work/status.json"
-jq -e '.tiers[1].used_bytes > 100000000' "$work/status.json" >/dev/null || { echo "all of it is on the fast tier"; exit 1; }
+jq -e '.tiers[1].used_bytes > 100000000' "$work/status.json" >/dev/null ||
+    { echo "all of it is on the fast tier"; exit 1; }
 
 # Killed under jobs that write elsewhere; what was synced before must be there.
 fio "${common[@]}" --output="$work/other.log" --name=other --rw=randwrite --bsrange=512-64k --blockalign=512 \

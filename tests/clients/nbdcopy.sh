@@ -45,7 +45,7 @@ compare
 crash
 start
 compare
-echo "one connection: $stored bytes stored of $size, $mapped mapped, $((full - blank)) used; equal over a restart and a kill"
+echo "one connection: $stored bytes of $size, $mapped mapped, $((full - blank)) used; equal over a restart and a kill"
 
 # Four connections both ways, with other request sizes, a queue of its own, and a kill at once after the flush.
 nbdcopy --flush --connections=4 --threads=4 --requests=16 --request-size=65536 "$work/in.img" "$uri"

@@ -98,6 +98,7 @@ mkfifo "$work/commands"
 again='json:{"driver":"raw","file":{"driver":"nbd","server":{"type":"unix","path":"'$socket'"},"reconnect-delay":60}}'
 qemu-io -t none "$again" <"$work/commands" >"$work/io.log" 2>&1 &
 client=$!
+before_finish() { kill -KILL "$client" 2>/dev/null; }
 exec 9>"$work/commands"
 printed() {
     local i
