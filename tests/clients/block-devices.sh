@@ -31,7 +31,7 @@ trap undo EXIT
 
 attach() { # attach FILE SIZE SECTOR
     truncate -s "$2" "$work/$1"
-    losetup --find --show --sector-size "$3" "$work/$1" 2>/dev/null
+    new_loop "$work/$1" --sector-size "$3" 2>/dev/null
 }
 
 fails() { # fails WORD COMMAND...: exit code 2 and a sentence with WORD
@@ -126,7 +126,10 @@ load --name=mixed --rw=randtrimwrite --bs=128k --size=400m --io_size=400m --iode
 load --name=mixed --rw=randwrite --bs=64k --size=200m --iodepth=8 --do_verify=1 --randseed=3
 stop
 clean
+losetup --detach "$fast"
 losetup --detach "$slow"
+renew "$fast" && renew "$slow" || echo "$fast and $slow cannot discard any more, until they are removed and added"
+fast=$(losetup --find --show --sector-size 4096 "$work/odd.img")
 cp --sparse=always "$work/even.img" "$work/old.img"
 slow=$(losetup --find --show "$work/even.img")
 if grep -q "$slow" "$work/v.toml"; then sed -i "s|$slow|/dev/loop-gone|" "$work/v.toml"; fi

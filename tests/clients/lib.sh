@@ -12,6 +12,7 @@ server=
 
 finish() {
     local code=$?
+    ! declare -F before_finish >/dev/null || before_finish || true
     if [[ -n $server ]]; then
         kill -KILL "$server" 2>/dev/null || true
         wait "$server" 2>/dev/null || true
@@ -72,4 +73,85 @@ crash() {
 clean() {
     "$BIMETAL" check "$work/v.toml" --json >"$work/check.json" || { cat "$work/check.json"; exit 1; }
     grep -q '"clean": true' "$work/check.json"
+}
+
+# renew LOOP: removes a free loop device and adds it again. A discard limit of 0 stays with a loop device when its
+# file goes, and cannot be raised again.
+renew() {
+    python3 -c 'import fcntl, sys
+control = open("/dev/loop-control", "wb")
+for command in 0x4c81, 0x4c80:
+    fcntl.ioctl(control, command, int(sys.argv[1]))' "${1#/dev/loop}" 2>/dev/null
+}
+
+# new_loop FILE [OPTION...]: a loop device that can discard, if there is one
+new_loop() {
+    local loop try
+    for try in 1 2 3 4; do
+        loop=$(losetup --find --show "${@:2}" "$1") || return 1
+        [[ $(<"/sys/block/${loop#/dev/}/queue/discard_max_bytes") == 0 && $try != 4 ]] || break
+        losetup --detach "$loop"
+        renew "$loop" || true
+    done
+    echo "$loop"
+}
+
+# A file system on the volume, for scripts that called need_mounts: nbdfuse shows the volume as a file, a loop
+# device makes it a block device ($loop), and $work/mnt is where it is mounted.
+need_mounts() {
+    PATH=$PATH:/usr/sbin:/sbin
+    need nbdinfo nbdfuse losetup mount umount mountpoint
+    [[ $(id -u) == 0 && -e /dev/fuse ]] || { echo "mounting needs root and /dev/fuse"; exit 77; }
+    mkdir "$work/fuse" "$work/mnt"
+    fuse= loop= attached=
+    before_finish() { abandon; }
+}
+
+# attach: sets loop; a machine that cannot is found out the first time, later it is a failure
+attach() {
+    nbdinfo --size "$uri" >/dev/null || exit 1
+    nbdfuse "$work/fuse" "$uri" 2>"$work/nbdfuse.log" &
+    fuse=$!
+    local i no=77
+    [[ -z $attached ]] || no=1
+    for ((i = 0; i < 200; i++)); do
+        [[ ! -e $work/fuse/nbd ]] || break
+        kill -0 "$fuse" 2>/dev/null || { cat "$work/nbdfuse.log"; echo "nbdfuse cannot mount"; fuse=; exit $no; }
+        sleep 0.05
+    done
+    loop=$(new_loop "$work/fuse/nbd" 2>"$work/losetup.log") || {
+        loop=
+        cat "$work/losetup.log"
+        echo "no loop device"
+        exit $no
+    }
+    attached=1
+}
+
+# detach: in good order, and everything written is at the server
+detach() {
+    ! mountpoint -q "$work/mnt" || umount "$work/mnt"
+    losetup --detach "$loop"
+    loop=
+    fusermount3 -u "$work/fuse" 2>/dev/null || umount "$work/fuse"
+    wait "$fuse" || { echo "nbdfuse ended with $?"; cat "$work/nbdfuse.log"; fuse=; exit 1; }
+    fuse=
+}
+
+# abandon: when the server is gone, or nothing is to be kept. Without nbdfuse every request of the file system
+# fails at once, so nothing here waits for anybody.
+abandon() {
+    if [[ -n $fuse ]]; then
+        kill -KILL "$fuse" 2>/dev/null || true
+        wait "$fuse" 2>/dev/null || true
+    fi
+    fuse=
+    ! mountpoint -q "$work/mnt" || umount "$work/mnt" 2>/dev/null || umount -l "$work/mnt" || true
+    if [[ -n $loop ]]; then
+        losetup --detach "$loop" 2>/dev/null || true
+        local i
+        for ((i = 0; i < 100; i++)); do losetup "$loop" >/dev/null 2>&1 || break; sleep 0.05; done
+    fi
+    loop=
+    umount -l "$work/fuse" 2>/dev/null || true
 }
