@@ -242,11 +242,13 @@ fn the_fuzzers_seeds_are_what_the_engine_writes() {
     }
 }
 
+type Target = fn(&[u8]);
+
 /// A short run of what the fuzzer does, everywhere and always.
 #[test]
 fn a_slice_of_fuzzing() {
     let mut rng = Rng(seed());
-    let targets: [(fn(&[u8]), _); 2] = [(formats::metadata, metadata_seeds()), (formats::log, log_seeds())];
+    let targets = [(formats::metadata as Target, metadata_seeds()), (formats::log, log_seeds())];
     for (target, seeds) in targets {
         for (_, seed) in &seeds {
             target(seed);

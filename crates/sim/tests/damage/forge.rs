@@ -76,7 +76,7 @@ pub fn superblocks(p: &mut Patient<'_>, rng: &mut Rng) -> bool {
 }
 
 pub fn header(p: &mut Patient<'_>, rng: &mut Rng) -> bool {
-    let place = if rng.one_in(4) { 1 } else { 0 } ^ p.scene.layout.header.number % 2;
+    let place = (p.scene.layout.header.number + u64::from(rng.one_in(4))) % 2;
     twist_at(p, (0, header_at(place) / BLOCK + rng.below(2)), 32, rng)
 }
 
@@ -184,7 +184,8 @@ pub fn index(p: &mut Patient<'_>, rng: &mut Rng) -> bool {
     let room = (blocks * BLOCK) as usize - 56;
     new.entries.resize(new.entries.len().min(room), 0);
     new.encode(&mut bytes, &volume, segment.header.ordinal);
-    (0..blocks).map(|i| p.put((0, at + i), &bytes[(i * BLOCK) as usize..][..BLOCK as usize])).any(|c| c)
+    let changed = |i: &u64| p.put((0, at + i), &bytes[(i * BLOCK) as usize..][..BLOCK as usize]);
+    (0..blocks).filter(changed).count() > 0
 }
 
 pub fn trailer(p: &mut Patient<'_>, rng: &mut Rng) -> bool {
