@@ -152,9 +152,10 @@ impl Layout {
     }
 }
 
-/// Computes the checksum of a sealed structure again.
+/// Computes the checksum of a sealed structure again; of whatever stands there, if another damage came first.
 pub fn reseal(bytes: &mut [u8]) {
     let len = u32::from_le_bytes(bytes[12..16].try_into().expect("four bytes")) as usize;
+    let len = len.min(bytes.len() - 16);
     let crc = crc32c::crc32c_append(crc32c::crc32c(&bytes[..8]), &bytes[12..16 + len]);
     bytes[8..12].copy_from_slice(&crc.to_le_bytes());
 }
