@@ -138,7 +138,7 @@ impl Map {
         let first = page * self.per_page;
         for chunk in (first..(first + self.per_page).min(self.chunks())).map(Chunk) {
             let Some((home, valid)) = page::get_map_entry(&mut get, self.mask_words) else { return false };
-            if home.is_some_and(|h| h.slot.0 >= geo.slots(h.tier)) {
+            if !geo.can_hold(home, &valid) {
                 return false;
             }
             self.set(chunk, home, &valid);

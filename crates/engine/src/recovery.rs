@@ -76,6 +76,10 @@ impl<A: Arena> Reader<A> {
         self.io.stage(Stage::OpenCheckpoint);
         let volume = superblocks[0].volume;
         let header = self.header(&volume).await?;
+        if header.generation > superblocks[1].generation {
+            let what = "its superblocks are of an opening before the newest checkpoint's";
+            return Err(self.corrupt(FAST, 0, what));
+        }
         let places = self.root(&volume, &header, &mut state).await?;
         self.map(&volume, &header, &places, &mut state).await?;
         self.io.stage(Stage::OpenReplay);
@@ -173,6 +177,13 @@ impl<A: Arena> Reader<A> {
             if have_bytes < need_bytes {
                 return Err(OpenError::Shrunk { device: self.name(tier), have_bytes, need_bytes });
             }
+        }
+        if (&fast.geometry, fast.devices) != (&slow.geometry, slow.devices) {
+            return Err(self.corrupt(
+                SLOW,
+                0,
+                "its superblock describes another layout than the fast device's",
+            ));
         }
         // Opening raises the fast device first: one step ahead, and only while it says so.
         let raising = fast.state == OpenState::Raising && fast.generation.0 == slow.generation.0 + 1;
@@ -276,7 +287,12 @@ impl<A: Arena> Reader<A> {
             return Err(bad("the checkpoint's root is too short"));
         }
         let mut get = Get(&payload);
-        while let (Some(index), Some(sum)) = (get.u64(), get.u32()) {
+        let sums = u64::from(geo.slow_slots) * u64::from(geo.blocks_per_chunk());
+        for _ in 0..header.list_entries {
+            let (Some(index), Some(sum)) = (get.u64(), get.u32()) else { break };
+            if index >= sums {
+                return Err(bad("the checkpoint lists a checksum of a block that does not exist"));
+            }
             state.sums.note_listed(index, sum);
         }
         Ok(places)

@@ -103,6 +103,7 @@ impl<A: Arena> Reader<A> {
             let at = state.zone.offset(tail, 0);
             return Err(self.corrupt(FAST, at, "the log segment that the checkpoint names is not valid"));
         }
+        self.refuse_hidden_segment(&mut walk, state, &end).await?;
         if walk.last < walk.durable {
             let at = state.zone.offset(end.place, end.cursor.min(state.geo.area_blocks() - 1));
             let what = format!("log group {} was durable and is not valid", walk.last.0 + 1);
@@ -150,7 +151,7 @@ impl<A: Arena> Reader<A> {
         let trailer = state.zone.offset(place, end - 1);
         let body =
             self.spare_block(FAST, trailer, |b| Index::decode_trailer(b, walk.volume, ordinal)).await?;
-        let Some(body) = body.flatten().filter(|n| *n + 1 < end) else { return Ok(None) };
+        let Some(body) = body.flatten().filter(|n| (1..end - 1).contains(n)) else { return Ok(None) };
         let at = state.zone.offset(place, end - 1 - body);
         let buf = self.io.alloc(Pool::Log, body * BLOCK_BYTES).ok_or_else(no_memory)?;
         let read = self.io.read(FAST, at, buf).await;
@@ -179,13 +180,13 @@ impl<A: Arena> Reader<A> {
                 "a segment's index is malformed",
             )
         };
+        let mut end = 1;
         for group in index.groups() {
             let (seq, offset, header_blocks, records) = group.ok_or_else(|| bad(state))?;
-            if seq.0 != walk.last.0 + 1
-                || !self.apply(walk, state, place, seq, offset + header_blocks, records)
-            {
-                return Err(bad(state));
-            }
+            // Groups lie behind each other, or two would claim the same blocks.
+            let payload = offset.checked_add(header_blocks).filter(|_| offset >= end && header_blocks > 0);
+            let payload = payload.filter(|_| seq.0 == walk.last.0 + 1).ok_or_else(|| bad(state))?;
+            end = self.apply(walk, state, place, seq, payload, records).ok_or_else(|| bad(state))?;
         }
         if walk.last != index.last {
             return Err(bad(state));
@@ -225,7 +226,8 @@ impl<A: Arena> Reader<A> {
                 break;
             }
             let records = self.io.with(|a| a.bytes(segment.buf)[g.records.clone()].to_vec());
-            if !self.apply(walk, state, place, g.header.seq, payload, &records) {
+            let end = self.apply(walk, state, place, g.header.seq, payload, &records);
+            if end != Some(g.header.offset + g.blocks) {
                 let at = state.zone.offset(place, g.header.offset);
                 return Err(self.corrupt(FAST, at, "a log group names what does not exist"));
             }
@@ -233,7 +235,8 @@ impl<A: Arena> Reader<A> {
             cursor = g.header.offset + g.blocks;
             index.add(g.header.seq, g.header.epoch, g.header.offset, payload - g.header.offset, &records);
         }
-        self.refuse_later_groups(walk, state, place, cursor, segment.buf)?;
+        let ordinal = state.zone.get(place).ordinal;
+        self.refuse_later_groups(walk, state, (place, cursor), ordinal, segment.buf)?;
         state.zone.get_mut(place).index = Some(index);
         Ok(LogEnd { place, cursor, last: walk.last })
     }
@@ -263,7 +266,8 @@ impl<A: Arena> Reader<A> {
                     break;
                 };
                 let stale = header.ordinal != ordinal || (header.epoch, header.attempt) < least;
-                let fits = offset + blocks <= state.geo.area_blocks() && header.offset == offset;
+                let end = offset.checked_add(blocks).filter(|end| *end <= state.geo.area_blocks());
+                let fits = end.is_some() && header.offset == offset;
                 // The successor says where this segment ended, unless it is older than what is here.
                 let ended = next.is_some_and(|n| n.first.0 == seq && n.epoch >= header.epoch);
                 let in_order = header.seq.0 == seq || planted(Bug::StaleGroupAccepted);
@@ -310,16 +314,34 @@ impl<A: Arena> Reader<A> {
         })
     }
 
-    /// A valid group behind the end that knows more to be durable proves that the end is damage.
+    /// The successor's header is not valid, or its first group is not: groups in it that know more to be
+    /// durable prove that this is damage. Header and first group are one write, so a flush that made any
+    /// group there durable covered them.
+    async fn refuse_hidden_segment(
+        &self,
+        walk: &mut Walk<'_>,
+        state: &State,
+        end: &LogEnd,
+    ) -> Result<(), OpenError> {
+        let segment = state.zone.get(end.place);
+        let (next, ordinal) = (segment.successor, segment.ordinal + 1);
+        let buf = self.io.alloc(Pool::Log, state.geo.area_bytes).ok_or_else(no_memory)?;
+        let read = self.read_around(FAST, state.zone.offset(next, 0), buf).await;
+        let result = read.and_then(|_| self.refuse_later_groups(walk, state, (next, 0), ordinal, buf));
+        self.io.free(buf);
+        result
+    }
+
+    /// A valid group behind the end that knows more to be durable proves that the end is damage. `end` is
+    /// the first block that holds no part of the log, in a segment that has, or would have, this ordinal.
     fn refuse_later_groups(
         &self,
         walk: &mut Walk<'_>,
         state: &State,
-        place: Place,
-        cursor: u32,
+        (place, cursor): (Place, u32),
+        ordinal: u64,
         buf: Buf,
     ) -> Result<(), OpenError> {
-        let ordinal = state.zone.get(place).ordinal;
         for offset in cursor..state.geo.area_blocks() {
             let group = self.io.with(|a| {
                 let at = (offset * BLOCK_BYTES) as usize;
@@ -338,6 +360,8 @@ impl<A: Arena> Reader<A> {
         Ok(())
     }
 
+    /// Applies the records of a group whose payload begins at `payload`; gives where it ends. `None` when
+    /// they name what does not exist.
     fn apply(
         &self,
         walk: &mut Walk<'_>,
@@ -346,22 +370,19 @@ impl<A: Arena> Reader<A> {
         seq: Seq,
         payload: u32,
         records: &[u8],
-    ) -> bool {
+    ) -> Option<u32> {
         let mut get = Get(records);
         let mut at = payload;
         while !get.0.is_empty() {
-            let Some(record) = Record::decode(&mut get, state.geo.mask_words()) else { return false };
-            let blocks = record.payload_blocks();
-            if at.checked_add(blocks).is_none_or(|end| end > state.geo.area_blocks()) {
-                return false;
-            }
+            let record = Record::decode(&mut get, state.geo.mask_words())?;
+            let end = at.checked_add(record.payload_blocks()).filter(|e| *e <= state.geo.area_blocks())?;
             let z = state.zone.zone_block(place, at);
             if !state.replay(&record, z, seq <= walk.header.applied) {
-                return false;
+                return None;
             }
-            at += blocks;
+            at = end;
         }
         walk.last = seq;
-        true
+        Some(at)
     }
 }

@@ -183,8 +183,10 @@ impl State {
     }
 
     fn replay_home(&mut self, r: &HomeRecord, in_map: bool) -> bool {
-        let slots = |h: Home| self.geo.slots(h.tier);
-        if r.chunk.0 >= self.geo.chunks || r.home.is_some_and(|h| h.slot.0 >= slots(h)) {
+        if r.chunk.0 >= self.geo.chunks
+            || !self.geo.can_hold(r.home, &r.valid)
+            || !r.summed.minus(BlockMask::range(0, self.geo.blocks_per_chunk())).is_empty()
+        {
             return false;
         }
         self.end_landed(r.chunk, r.ends);

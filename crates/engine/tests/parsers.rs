@@ -1,19 +1,29 @@
 //! Every parser of bytes from a device, fed with damaged bytes: none panics, whatever it is given.
 //! The seal is made whole again after the damage, so that what lies behind it is reached.
 
+mod formats;
+
 use bimetal_engine::format::codec::Get;
 use bimetal_engine::format::geometry::Geometry;
 use bimetal_engine::format::header::CheckpointHeader;
 use bimetal_engine::format::log::{GroupHeader, HomeRecord, Index, Record, SegmentHeader};
 use bimetal_engine::format::page::{self, PageKind};
-use bimetal_engine::format::superblock::{OpenState, Superblock};
+use bimetal_engine::format::superblock::{Found, OpenState, Superblock};
 use bimetal_engine::mask::BlockMask;
 use bimetal_engine::options::{CreateOptions, DeviceInfo};
 use bimetal_engine::units::*;
+use formats::{VOLUME, input};
+use std::path::Path;
 
-const VOLUME: [u8; 16] = [7; 16];
 const ROUNDS: u32 = 4000;
 const SEED: u64 = 0x5eed_0001;
+
+/// The seed: `PARSERS_SEED`, or always the same.
+fn seed() -> u64 {
+    let seed = std::env::var("PARSERS_SEED").ok().map_or(SEED, |s| s.parse().expect("a number"));
+    println!("seed {seed}");
+    seed
+}
 
 /// A small generator (SplitMix64), so that a failure comes again.
 struct Rng(u64);
@@ -84,18 +94,8 @@ fn read_records(mut get: Get<'_>) {
 
 #[test]
 fn no_damaged_metadata_block_makes_a_parser_panic() {
-    println!("seed {SEED}");
-    let mut rng = Rng(SEED);
-    let geometry = geometry();
-    let superblock = Superblock {
-        volume: VOLUME,
-        devices: [VOLUME, VOLUME],
-        tier: FAST,
-        generation: Generation(3),
-        state: OpenState::Open,
-        created_unix_s: 1,
-        geometry: geometry.clone(),
-    };
+    let mut rng = Rng(seed());
+    let superblock = superblock();
     for _ in 0..ROUNDS {
         let mut block = vec![0; 4096];
         superblock.encode(&mut block, 0);
@@ -130,8 +130,7 @@ fn no_damaged_metadata_block_makes_a_parser_panic() {
 
 #[test]
 fn no_damaged_log_group_or_index_makes_a_parser_panic() {
-    println!("seed {SEED}");
-    let mut rng = Rng(SEED);
+    let mut rng = Rng(seed());
     for _ in 0..ROUNDS {
         let records = records(&mut rng);
         let header = GroupHeader {
@@ -162,4 +161,131 @@ fn no_damaged_log_group_or_index_makes_a_parser_panic() {
         damage(&mut blocks[3 * 4096..], &mut rng);
         let _ = Index::decode_trailer(&blocks[3 * 4096..], &VOLUME, 2);
     }
+}
+
+fn superblock() -> Superblock {
+    Superblock {
+        volume: VOLUME,
+        devices: [VOLUME, VOLUME],
+        tier: FAST,
+        generation: Generation(3),
+        state: OpenState::Open,
+        created_unix_s: 1,
+        geometry: geometry(),
+    }
+}
+
+/// One of each structure, as the engine writes it: what the fuzzer begins with.
+fn metadata_seeds() -> Vec<(&'static str, Vec<u8>)> {
+    let mut block = vec![0; 4096];
+    superblock().encode(&mut block, 0);
+    let mut seeds = vec![("superblock", input(0, &block))];
+    let header = CheckpointHeader {
+        number: 4,
+        generation: Generation(3),
+        applied: Seq(8),
+        durable: Seq(9),
+        tail_area: Area(2),
+        tail_ordinal: 5,
+        tail_first: Seq(7),
+        list_entries: 10,
+        root_blocks: 2,
+    };
+    header.encode(&mut block, &VOLUME);
+    seeds.push(("checkpoint_header", input(1, &block)));
+    let (ordinal, epoch, first, durable) = (2, Generation(1), Seq(5), Seq(4));
+    let (area, successor, checkpoint) = (Area(9), Area(10), 2);
+    let header = SegmentHeader { area, ordinal, epoch, first, durable, successor, checkpoint };
+    header.encode(&mut block, &VOLUME);
+    seeds.push(("segment_header", input(2, &block)));
+    let mut payload = Vec::new();
+    let home = Some(Home { tier: SLOW, slot: Slot(1) });
+    (0..4).for_each(|_| page::put_map_entry(&mut payload, home, 1, &BlockMask::range(0, 3)));
+    for (name, kind) in [("map_page", PageKind::Map), ("sum_page", PageKind::Sums), ("root", PageKind::Root)]
+    {
+        page::encode(&mut block, kind, &VOLUME, 4, 2, &payload);
+        seeds.push((name, input(3, &block)));
+    }
+    seeds
+}
+
+fn log_seeds() -> Vec<(&'static str, Vec<u8>)> {
+    let records = records(&mut Rng(SEED));
+    let (ordinal, epoch, seq, durable) = (2, Generation(1), Seq(5), Seq(4));
+    let (attempt, checkpoint, offset, payload_blocks) = (0, 2, 1, 3);
+    let header = GroupHeader { attempt, ordinal, epoch, seq, durable, checkpoint, offset, payload_blocks };
+    let mut blocks = vec![0; 4 * 4096];
+    header.encode(&mut blocks, &VOLUME, &records);
+    let mut seeds = vec![("group", input(0, &blocks))];
+    let mut index = Index::default();
+    index.add(Seq(5), Generation(1), 1, 1, &records);
+    index.add(Seq(6), Generation(1), 4, 1, &records);
+    index.encode(&mut blocks, &VOLUME, 2);
+    seeds.push(("index", input(1, &blocks)));
+    seeds.push(("trailer", input(2, &blocks[3 * 4096..])));
+    seeds.push(("records", [&[3], &records[..]].concat()));
+    seeds
+}
+
+/// What the fuzzer begins with is in files; `WRITE_CORPUS=1` writes them anew after a change of the format.
+#[test]
+fn the_fuzzers_seeds_are_what_the_engine_writes() {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus");
+    for (target, seeds) in [("metadata", metadata_seeds()), ("log", log_seeds())] {
+        for (name, seed) in seeds {
+            let file = corpus.join(target).join(name);
+            if std::env::var_os("WRITE_CORPUS").is_some() {
+                std::fs::write(&file, &seed).expect("it can be written");
+            }
+            assert_eq!(std::fs::read(&file).expect("a seed"), seed, "{}", file.display());
+        }
+    }
+}
+
+type Target = fn(&[u8]);
+
+/// A short run of what the fuzzer does, everywhere and always.
+#[test]
+fn a_slice_of_fuzzing() {
+    let mut rng = Rng(seed());
+    let targets = [(formats::metadata as Target, metadata_seeds()), (formats::log, log_seeds())];
+    for (target, seeds) in targets {
+        for (_, seed) in &seeds {
+            target(seed);
+            for _ in 0..ROUNDS {
+                let mut bytes = seed.clone();
+                for _ in 0..1 + rng.below(4) {
+                    let at = rng.below(bytes.len());
+                    let value = [0, 0xff, 1, 0x80, rng.next() as u8][rng.below(5)];
+                    let end = at + [1, 4, 8][rng.below(3)];
+                    let end = end.min(bytes.len());
+                    bytes[at..end].fill(value);
+                }
+                bytes.truncate(if rng.below(4) == 0 { rng.below(bytes.len()) } else { bytes.len() });
+                target(&bytes);
+            }
+        }
+    }
+}
+
+/// Fields of a recorded layout, one by one, to the ends of what they can say: it is refused, or its parts lie
+/// on the devices. Unchecked, they made opening ask for all memory there is, or divide by zero.
+#[test]
+fn no_layout_is_taken_at_its_word() {
+    let (mut block, mut refused) = (vec![0; 4096], 0);
+    superblock().encode(&mut block, 0);
+    let whole = input(0, &block);
+    // From the chunk size to the end of the table, in the body behind the byte that says what it is.
+    let fields = 1 + 104 - 16..whole.len() - 3;
+    for at in fields.clone().step_by(4) {
+        for value in [0, 1, 3, 4095, 1 << 20, 1 << 31, u32::MAX - 1, u32::MAX] {
+            let mut bytes = whole.clone();
+            bytes[at..at + 4].copy_from_slice(&u32::to_le_bytes(value));
+            formats::metadata(&bytes);
+            let mut sealed = vec![0; 4096];
+            bimetal_engine::format::codec::seal(&mut sealed, b"BMTLsupr", &bytes[1..]);
+            refused += u32::from(!matches!(Superblock::decode(&sealed, 0), Found::Valid(_)));
+        }
+    }
+    assert!(refused > 100, "{refused} wrong layouts were refused");
 }

@@ -6,7 +6,7 @@ use bimetal_sim::arena::ArenaMemory;
 use bimetal_sim::torture::run_seed;
 
 /// Crash-and-recover cycles in which each bug must be found.
-const BUDGET_CYCLES: u64 = 3000;
+const BUDGET_CYCLES: u64 = 5000;
 const FIRST_SEED: u64 = 1000;
 
 /// The first seed that finds a violation, with the cycles it took, or the cycles run.

@@ -2,6 +2,10 @@
 
 use crate::units::BLOCK_BYTES;
 
+/// No generation, checkpoint, segment or group ever has a number as high as this. Times the blocks of a
+/// segment it still fits 64 bits.
+const MAX_COUNT: u64 = 1 << 52;
+
 /// Writes fields one after the other.
 pub struct Put<'a>(pub &'a mut Vec<u8>);
 
@@ -58,6 +62,10 @@ impl<'a> Get<'a> {
     /// Eight bytes.
     pub fn u64(&mut self) -> Option<u64> {
         self.array().map(u64::from_le_bytes)
+    }
+    /// Eight bytes that count what happened to the volume. None reaches the limit, and nothing overflows below it.
+    pub fn count(&mut self) -> Option<u64> {
+        self.u64().filter(|n| *n < MAX_COUNT)
     }
     /// An identity.
     pub fn id(&mut self) -> Option<super::Id> {

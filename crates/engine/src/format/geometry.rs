@@ -1,6 +1,7 @@
 //! Where things lie on the devices: computed once when a volume is created, then recorded.
 
 use super::page::{self, PAGE_PAYLOAD};
+use crate::mask::BlockMask;
 use crate::options::{CreateOptions, DeviceInfo, OpenError};
 use crate::units::*;
 
@@ -10,6 +11,10 @@ const DEFAULT_LANDING_BYTES: u64 = 4 << 30;
 /// Areas of the landing zone at least: the oldest, the current one and its successor, four in reserve
 /// so that freeing can always be recorded, and one for the load.
 pub const MIN_ZONE_AREAS: u32 = 8;
+/// Bytes of an area at least: long enough to pay for an index.
+const MIN_AREA_BYTES: u32 = 128 << 10;
+/// Bytes of an area at most.
+const MAX_AREA_BYTES: u32 = 4 << 20;
 /// Recent checksums that a checkpoint can carry at most, entries (12 bytes each).
 const MAX_LIST_ENTRIES: u32 = 256 << 10;
 /// Fast slots held back so that a full volume can still move things.
@@ -96,6 +101,12 @@ impl Geometry {
     pub fn slots(&self, tier: Tier) -> u32 {
         if tier == FAST { self.zone_first.0 * (self.area_bytes / self.chunk_bytes) } else { self.slow_slots }
     }
+    /// Whether there is such a home, and it has room for these blocks.
+    pub fn can_hold(&self, home: Option<Home>, valid: &BlockMask) -> bool {
+        let room = if home.is_some() { self.blocks_per_chunk() } else { 0 };
+        home.is_none_or(|h| h.slot.0 < self.slots(h.tier))
+            && valid.minus(BlockMask::range(0, room)).is_empty()
+    }
     /// Byte offset of a slot on its device.
     pub fn slot_at(&self, home: Home) -> u64 {
         let base = if home.tier == FAST { self.areas_at } else { self.slow_slots_at };
@@ -120,6 +131,66 @@ impl Geometry {
         self.device_bytes[usize::from(tier.0)] - BLOCK
     }
 
+    /// Whether a recorded layout can be one: its parts lie on their devices, apart from each other, and are
+    /// large enough for what belongs into them. A checksum does not say so: whoever writes a superblock can
+    /// compute one. All else that is read is held against the layout, so that it must hold by itself.
+    pub(super) fn is_sound(&self) -> bool {
+        self.has_sound_units() && self.fast_is_sound() && self.slow_is_sound() && self.tables_have_room()
+    }
+
+    fn has_sound_units(&self) -> bool {
+        let (chunk, area) = (self.chunk_bytes, self.area_bytes);
+        chunk.is_power_of_two()
+            && (MIN_CHUNK_BYTES..=MAX_CHUNK_BYTES).contains(&chunk)
+            && area.is_power_of_two()
+            && (chunk.max(MIN_AREA_BYTES)..=MAX_AREA_BYTES).contains(&area)
+            && self.device_bytes.iter().all(|b| b.is_multiple_of(BLOCK) && *b >= 64 * BLOCK)
+    }
+
+    fn fast_is_sound(&self) -> bool {
+        let root = u64::from(self.root_blocks) * BLOCK;
+        let parts = [
+            (0, FIXED_BLOCKS * BLOCK),
+            (self.roots_at[0], root),
+            (self.roots_at[1], root),
+            (self.map_at, u64::from(self.map_pages) * 2 * BLOCK),
+            (self.sums_at, u64::from(self.sum_pages) * 2 * BLOCK),
+            (self.areas_at, u64::from(self.areas) * u64::from(self.area_bytes)),
+            (self.second_superblock_at(FAST), BLOCK),
+        ];
+        let Some(zone) = self.areas.checked_sub(self.zone_first.0) else { return false };
+        // Slots, and blocks of the zone, are counted in 32 bits.
+        let counted = |n: u32, each: u32| u64::from(n) * u64::from(each) < u64::from(u32::MAX / 2);
+        lie_apart(parts, self.device_bytes[0])
+            && zone >= MIN_ZONE_AREAS
+            && counted(zone, self.area_blocks())
+            && counted(self.areas, self.area_bytes / self.chunk_bytes)
+    }
+
+    fn slow_is_sound(&self) -> bool {
+        let slots = u64::from(self.slow_slots) * u64::from(self.chunk_bytes);
+        let parts = [
+            (0, FIXED_BLOCKS * BLOCK),
+            (self.slow_slots_at, slots),
+            (self.second_superblock_at(SLOW), BLOCK),
+        ];
+        lie_apart(parts, self.device_bytes[1]) && (4..=u32::MAX / 2).contains(&self.slow_slots)
+    }
+
+    fn tables_have_room(&self) -> bool {
+        let slots = u64::from(self.slots(FAST)) + u64::from(self.slow_slots);
+        let sums = u64::from(self.slow_slots) * u64::from(self.blocks_per_chunk());
+        let least = 8 * self.blocks_per_chunk();
+        let pages = u64::from(self.map_pages) + u64::from(self.sum_pages);
+        let places = pages.div_ceil(4).div_ceil(PAGE_PAYLOAD as u64);
+        let list = self.list_entries.div_ceil(page::LIST_ENTRIES_PER_BLOCK);
+        (1..=slots).contains(&u64::from(self.chunks))
+            && self.map_pages >= self.chunks.div_ceil(page::map_entries_per_page(self.mask_words()))
+            && u64::from(self.sum_pages) >= sums.div_ceil(page::SUMS_PER_PAGE)
+            && (least..=MAX_LIST_ENTRIES).contains(&self.list_entries)
+            && u64::from(self.root_blocks) >= places + u64::from(list)
+    }
+
     /// Lays out a new volume. Errors name the device or the option.
     pub fn plan(devices: &[DeviceInfo], options: &CreateOptions) -> Result<Geometry, OpenError> {
         let bad = |what: String| Err(OpenError::BadOption { what });
@@ -133,7 +204,7 @@ impl Geometry {
         let sizes = [devices[0].size_bytes & !(BLOCK - 1), devices[1].size_bytes & !(BLOCK - 1)];
         let landing = options.landing_bytes.unwrap_or(DEFAULT_LANDING_BYTES.min(sizes[0] / 8));
         let area = match options.area_bytes {
-            Some(a) if !a.is_power_of_two() || a < chunk.max(128 << 10) || a > 4 << 20 => {
+            Some(a) if !a.is_power_of_two() || a < chunk.max(MIN_AREA_BYTES) || a > MAX_AREA_BYTES => {
                 return bad(format!(
                     "area size {a} is not a power of two from the chunk size (at least 128K) to 4M"
                 ));
@@ -214,6 +285,17 @@ impl Geometry {
     }
 }
 
+/// Whether all these parts (offset, bytes) begin with a block, end on the device, and share nothing.
+fn lie_apart<const N: usize>(mut parts: [(u64, u64); N], device_bytes: u64) -> bool {
+    parts.sort_unstable();
+    let mut end = 0;
+    parts.iter().all(|(at, bytes)| {
+        let apart = at.is_multiple_of(BLOCK) && *at >= end;
+        end = at.saturating_add(*bytes);
+        apart && end <= device_bytes
+    })
+}
+
 fn blocks_for(bytes: u64) -> u64 {
     bytes.div_ceil(BLOCK)
 }
@@ -221,8 +303,8 @@ fn blocks_for(bytes: u64) -> u64 {
 /// 4 MiB segments are long enough to amortise their index; small zones get smaller ones, so that
 /// the oldest eighth is at least two of them.
 fn default_area(landing: u64, chunk: u32) -> u32 {
-    let mut area = 4 << 20;
-    while area > chunk.max(128 << 10) && u64::from(area) * 16 > landing {
+    let mut area = MAX_AREA_BYTES;
+    while area > chunk.max(MIN_AREA_BYTES) && u64::from(area) * 16 > landing {
         area /= 2;
     }
     area.max(chunk)

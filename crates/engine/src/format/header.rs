@@ -47,10 +47,10 @@ impl CheckpointHeader {
             return None;
         }
         let mut header = CheckpointHeader {
-            number: get.u64()?,
-            generation: Generation(get.u64()?),
-            applied: Seq(get.u64()?),
-            durable: Seq(get.u64()?),
+            number: get.count()?,
+            generation: Generation(get.count()?),
+            applied: Seq(get.count()?),
+            durable: Seq(get.count()?),
             tail_area: Area(get.u32()?),
             tail_ordinal: 0,
             tail_first: Seq(0),
@@ -58,7 +58,7 @@ impl CheckpointHeader {
             root_blocks: 0,
         };
         get.u32()?;
-        (header.tail_ordinal, header.tail_first) = (get.u64()?, Seq(get.u64()?));
+        (header.tail_ordinal, header.tail_first) = (get.count()?, Seq(get.count()?));
         (header.list_entries, header.root_blocks) = (get.u32()?, get.u32()?);
         (header.number % 2 == place).then_some(header)
     }

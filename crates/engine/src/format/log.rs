@@ -45,9 +45,9 @@ impl SegmentHeader {
         if get.id()? != *volume {
             return None;
         }
-        let (ordinal, epoch) = (get.u64()?, Generation(get.u64()?));
-        let (first, durable) = (Seq(get.u64()?), Seq(get.u64()?));
-        let (own, successor, checkpoint) = (Area(get.u32()?), Area(get.u32()?), get.u64()?);
+        let (ordinal, epoch) = (get.count()?, Generation(get.count()?));
+        let (first, durable) = (Seq(get.count()?), Seq(get.count()?));
+        let (own, successor, checkpoint) = (Area(get.u32()?), Area(get.u32()?), get.count()?);
         let header = SegmentHeader { area, ordinal, epoch, first, durable, successor, checkpoint };
         (own == area).then_some(header)
     }
@@ -112,11 +112,11 @@ impl GroupHeader {
         }
         let mut header = GroupHeader {
             attempt: 0,
-            ordinal: get.u64()?,
-            epoch: Generation(get.u64()?),
-            seq: Seq(get.u64()?),
-            durable: Seq(get.u64()?),
-            checkpoint: get.u64()?,
+            ordinal: get.count()?,
+            epoch: Generation(get.count()?),
+            seq: Seq(get.count()?),
+            durable: Seq(get.count()?),
+            checkpoint: get.count()?,
             offset: get.u32()?,
             payload_blocks: get.u32()?,
         };
@@ -328,7 +328,7 @@ impl Index {
         if get.id()? != *volume || get.u64()? != ordinal {
             return None;
         }
-        let (last, epoch) = (Seq(get.u64()?), Generation(get.u64()?));
+        let (last, epoch) = (Seq(get.count()?), Generation(get.count()?));
         Some(Index { last, epoch, entries: get.0.to_vec() })
     }
 

@@ -85,7 +85,7 @@ impl Superblock {
         let (tier, _tiers, state) = (Tier(get.u8()?), get.u8()?, get.u8()?);
         get.bytes(5)?;
         let devices = [get.id()?, get.id()?];
-        let (generation, created_unix_s) = (Generation(get.u64()?), get.u64()?);
+        let (generation, created_unix_s) = (Generation(get.count()?), get.u64()?);
         let mut g = Geometry {
             chunk_bytes: get.u32()?,
             area_bytes: get.u32()?,
@@ -108,6 +108,9 @@ impl Superblock {
             2 => OpenState::Open,
             _ => return None,
         };
+        if !g.is_sound() {
+            return None;
+        }
         Some(Superblock { volume, devices, tier, generation, state, created_unix_s, geometry: g })
     }
 }

@@ -4,7 +4,7 @@
 use bimetal_engine::action::{Machine, Request, RequestError, RequestId, RequestKind};
 use bimetal_engine::arena::{Arena, Buf, Pool};
 use bimetal_engine::coverage::Stage;
-use bimetal_engine::options::{CreateOptions, DeviceInfo, OpenError, OpenOptions, Tuning};
+use bimetal_engine::options::{CreateOptions, DeviceInfo, Finding, OpenError, OpenOptions, Tuning};
 use bimetal_engine::units::Nanos;
 use bimetal_engine::{Engine, Task};
 use bimetal_sim::arena::{ArenaMemory, ArenaSizes, SimArena};
@@ -22,6 +22,7 @@ const PATIENCE: u32 = 100_000;
 pub struct Story {
     pub world: World,
     pub tuning: Tuning,
+    volume: [u8; 16],
     engine: Option<Engine<SimArena>>,
     memory: ArenaMemory,
     answers: Vec<(RequestId, Result<(), RequestError>)>,
@@ -34,24 +35,39 @@ pub struct Asked {
 }
 
 impl Story {
-    /// Makes a volume of these many chunks on each device, and opens it. Nothing moves by heat.
-    pub fn begin(fast_chunks: u64, slow_chunks: u64) -> Story {
+    /// Devices of these many chunks, and nothing on them yet.
+    fn of(fast_chunks: u64, slow_chunks: u64) -> Story {
+        Story::with(vec![Disk::new(fast_chunks * CHUNK, 1), Disk::new(slow_chunks * CHUNK, 2)])
+    }
+
+    /// These devices, with whatever is on them; the volume is not open. Nothing moves by heat.
+    pub fn with(disks: Vec<Disk>) -> Story {
         let tuning = Tuning {
             promote_touches: 1_000_000,
             idle_after_ns: 10 * Nanos::MS,
             small_write_bytes: 0,
             ..Tuning::default()
         };
-        let disks = vec![Disk::new(fast_chunks * CHUNK, 1), Disk::new(slow_chunks * CHUNK, 2)];
-        let mut story = Story {
+        Story {
             world: World::new(disks, 7),
             tuning,
+            volume: VOLUME,
             engine: None,
             memory: ArenaMemory::default(),
             answers: Vec::new(),
-        };
+        }
+    }
+
+    /// Makes a volume of these many chunks on each device, and opens it.
+    pub fn begin(fast_chunks: u64, slow_chunks: u64) -> Story {
+        Story::begin_as(VOLUME, fast_chunks, slow_chunks)
+    }
+
+    /// The same under another identity.
+    pub fn begin_as(volume: [u8; 16], fast_chunks: u64, slow_chunks: u64) -> Story {
+        let mut story = Story { volume, ..Story::of(fast_chunks, slow_chunks) };
         let options = CreateOptions {
-            volume_id: VOLUME,
+            volume_id: volume,
             chunk_bytes: CHUNK as u32,
             landing_bytes: Some(12 * CHUNK),
             area_bytes: Some(2 * CHUNK as u32),
@@ -74,7 +90,7 @@ impl Story {
     }
 
     fn options(&self) -> OpenOptions {
-        OpenOptions { volume_id: Some(VOLUME), tuning: self.tuning.clone() }
+        OpenOptions { volume_id: Some(self.volume), tuning: self.tuning.clone() }
     }
 
     fn task<T>(&mut self, mut task: Task<SimArena, T>) -> T {
@@ -95,11 +111,18 @@ impl Story {
         Ok(())
     }
 
-    /// The offline check's findings.
-    pub fn check(&mut self) -> Result<Vec<String>, OpenError> {
+    /// What the offline check says is wrong. It must not write.
+    pub fn findings(&mut self) -> Result<Vec<Finding>, OpenError> {
         let (arena, devices, options) = (self.arena(), self.devices(), self.options());
-        let report = self.task(bimetal_engine::check(arena, devices, options))?;
-        Ok(report.findings.into_iter().map(|f| f.what).collect())
+        self.world.read_only = true;
+        let report = self.task(bimetal_engine::check(arena, devices, options));
+        self.world.read_only = false;
+        report.map(|r| r.findings)
+    }
+
+    /// The sentences of the offline check's findings.
+    pub fn check(&mut self) -> Result<Vec<String>, OpenError> {
+        Ok(self.findings()?.into_iter().map(|f| f.what).collect())
     }
 
     /// The machine dies here.
@@ -161,6 +184,21 @@ impl Story {
             self.step();
         }
         panic!("no answer");
+    }
+
+    /// Writes these bytes.
+    pub fn write_bytes(&mut self, offset: u64, bytes: &[u8]) -> Result<(), RequestError> {
+        let (id, now) = (self.world.request_id(), self.world.now());
+        let len = bytes.len() as u64;
+        let engine = self.engine();
+        let buf = engine.with_arena(|a| {
+            let buf = a.alloc(Pool::Client, len as u32).expect("the client's pool has room");
+            a.payload_mut(buf).copy_from_slice(bytes);
+            buf
+        });
+        let kind = RequestKind::Write { fua: false };
+        engine.on_request(now, Request { id, kind, offset, len, buf: Some(buf) });
+        self.answer(Asked { id, buf: Some(buf) }).map(drop)
     }
 
     pub fn write(&mut self, offset: u64, len: u64, fill: u8) {
