@@ -148,6 +148,8 @@ pub struct Engine<A> {
     pub(crate) read_only: bool,
     /// A flush of the fast device failed: slots that no record shows may hold what was there before.
     pub(crate) unshown_lost: bool,
+    /// A chunk's buffer for the batch that empties the zone: those who wait for the zone may hold all others.
+    pub(crate) spare: Option<Buf>,
     pub(crate) last_client: Nanos,
     /// When the fast device last read something well.
     pub(crate) last_good_read: Nanos,
@@ -200,7 +202,10 @@ impl<A: Arena> Engine<A> {
     }
 
     /// Gives the arena back.
-    pub fn into_arena(self) -> A {
+    pub fn into_arena(mut self) -> A {
+        if let Some(spare) = self.spare {
+            self.arena.free(spare);
+        }
         self.arena
     }
 

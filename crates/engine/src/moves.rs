@@ -54,6 +54,8 @@ struct Item {
     landed: Vec<(u32, ZoneBlock)>,
     ends: LogPos,
     buf: Option<Buf>,
+    /// Whether that is the engine's spare one.
+    spare: bool,
     /// Expected, later computed, checksums of `copy`, ascending.
     sums: Vec<Option<u32>>,
     failed: bool,
@@ -180,6 +182,7 @@ impl<A: Arena> Engine<A> {
                 landed: Vec::new(),
                 ends: LogPos(0),
                 buf: None,
+                spare: false,
                 sums: Vec::new(),
                 failed: false,
             });
@@ -221,9 +224,10 @@ impl<A: Arena> Engine<A> {
         if !ignore && self.mover.batches[batch].items.iter().any(|i| writers.contains_key(&i.chunk)) {
             return;
         }
+        let frees_zone = self.mover.frees_zone(batch);
         let mut items = std::mem::take(&mut self.mover.batches[batch].items);
         for item in &mut items {
-            item.failed = !self.snapshot(item);
+            item.failed = !self.snapshot(item, frees_zone);
         }
         self.mover.batches[batch].items = items;
         self.mover.batches[batch].landed_upto = self.log.applied;
@@ -233,7 +237,7 @@ impl<A: Arena> Engine<A> {
     }
 
     /// Fixes what is to be copied, from where, to where. False when the chunk cannot be moved now.
-    fn snapshot(&mut self, item: &mut Item) -> bool {
+    fn snapshot(&mut self, item: &mut Item, frees_zone: bool) -> bool {
         let chunk = item.chunk;
         let st = &self.state;
         if st.map.is_pending(chunk) {
@@ -260,8 +264,14 @@ impl<A: Arena> Engine<A> {
         if copy.is_empty() {
             return false;
         }
-        let Some(buf) = self.arena.alloc(Pool::Background, copy.count() * BLOCK_BYTES) else { return false };
-        item.buf = Some(buf);
+        item.buf = self.arena.alloc(Pool::Background, copy.count() * BLOCK_BYTES);
+        if item.buf.is_none() && frees_zone {
+            item.buf = self.spare.take();
+            item.spare = item.buf.is_some();
+        }
+        if item.buf.is_none() {
+            return false;
+        }
         (item.copy, item.have, item.landed) = (copy, copy, landed);
         item.sums = vec![None; copy.count() as usize];
         item.home = match item.to {
@@ -588,7 +598,9 @@ impl<A: Arena> Engine<A> {
     /// The chunk leaves the batch, moved or not.
     fn let_go(&mut self, item: Item, moved: bool) {
         item.landed.iter().for_each(|(_, z)| self.unpin_landed(*z));
-        if let Some(buf) = item.buf {
+        if item.spare {
+            self.spare = item.buf;
+        } else if let Some(buf) = item.buf {
             self.arena.free(buf);
         }
         self.state.map.set_moving(item.chunk, false);

@@ -1,6 +1,6 @@
 //! Opens a volume: recover, raise the generation, hand over to the engine.
 
-use crate::arena::Arena;
+use crate::arena::{Arena, Pool};
 use crate::checkpoint::Checkpoint;
 use crate::commit::Commit;
 use crate::coverage::Stage;
@@ -161,8 +161,10 @@ fn engine<A: Arena>(
             reader.devices[usize::from(tier.0)].name
         ),
     });
+    let mut arena = reader.io.take_arena();
     Engine {
-        arena: reader.io.take_arena(),
+        spare: arena.alloc(Pool::Background, state.geo.chunk_bytes),
+        arena,
         now,
         names: [reader.devices[0].name.clone(), reader.devices[1].name.clone()],
         superblock,

@@ -176,3 +176,22 @@ fn a_bad_page_of_checksums_does_not_stop_the_volume() {
     assert!(rest.iter().all(|&b| b == 0x50 + 39));
     s.read(chunk, BLOCK).expect_err("a block that nobody can vouch for is an error");
 }
+
+/// A flood of writes of zeros to parts of blocks on the slow tier. Each holds a buffer of the background's
+/// for its block while it waits for the landing zone, and the zone is full. Together they held all of
+/// them, so that no chunk could be moved out of the zone, and everybody waited for ever. The batch that
+/// empties the zone has a buffer of its own.
+#[test]
+fn those_who_wait_for_the_zone_cannot_keep_it_from_being_emptied() {
+    let mut s = Story::begin(24, 200);
+    s.die(Death::Kill);
+    s.memory_sizes.background = 4 * CHUNK as u32;
+    s.open().expect("the volume opens");
+    let chunk = slow_chunk(&mut s);
+    let blocks = (1..40).flat_map(|c| (0..16).map(move |b| chunk + c * CHUNK + b * BLOCK));
+    let flood: Vec<_> =
+        blocks.map(|at| s.ask(RequestKind::WriteZeroes { fua: false }, at + 512, 512, 0)).collect();
+    for zero in flood {
+        s.answer(zero).expect("a write of zeros succeeds");
+    }
+}

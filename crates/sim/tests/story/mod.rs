@@ -22,6 +22,7 @@ const PATIENCE: u32 = 100_000;
 pub struct Story {
     pub world: World,
     pub tuning: Tuning,
+    pub memory_sizes: ArenaSizes,
     volume: [u8; 16],
     engine: Option<Engine<SimArena>>,
     memory: ArenaMemory,
@@ -51,6 +52,7 @@ impl Story {
         Story {
             world: World::new(disks, 7),
             tuning,
+            memory_sizes: ArenaSizes::default(),
             volume: VOLUME,
             engine: None,
             memory: ArenaMemory::default(),
@@ -80,7 +82,7 @@ impl Story {
     }
 
     fn arena(&self) -> SimArena {
-        self.memory.arena(ArenaSizes::default(), false)
+        self.memory.arena(self.memory_sizes, false)
     }
 
     fn devices(&self) -> Vec<DeviceInfo> {
