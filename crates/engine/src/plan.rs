@@ -36,6 +36,8 @@ pub struct Planner {
     tail: Vec<Chunk>,
     next_destage: Nanos,
     next_place: Nanos,
+    /// Not before this, idle or not: the devices failed the last placement.
+    after_failure: Nanos,
     /// The policy had nothing to move when it was last asked.
     nothing_to_place: bool,
     /// The last batch that was to empty the zone could move nothing.
@@ -111,6 +113,7 @@ impl<A: Arena> Engine<A> {
             && !self.shutdown.began()
             && self.policy.has_work(self.slots[0].free())
             && (idle || self.now >= self.mover.planner.next_place)
+            && self.now >= self.mover.planner.after_failure
         {
             self.place(idle);
         }
@@ -225,6 +228,10 @@ impl<A: Arena> Engine<A> {
         } else {
             let pause = took_ns.saturating_mul(u64::from(self.tuning.busy_share.max(1) - 1));
             planner.next_place = self.now.after(pause.max(if moved { 0 } else { BARREN_PAUSE_NS }));
+            if failed && !moved {
+                // What cannot be read is chosen again and again, and idle volumes wait for nothing else.
+                planner.after_failure = self.now.after(NO_MOVES_PAUSE_NS);
+            }
         }
     }
 
@@ -243,8 +250,8 @@ impl<A: Arena> Engine<A> {
         }
         if self.policy.has_work(self.slots[0].free()) && !self.mover.is_busy(false) && !self.shutdown.began()
         {
-            times[1] =
-                Some(if p.nothing_to_place { p.next_place } else { p.next_place.min(idle_at.max(self.now)) });
+            let at = if p.nothing_to_place { p.next_place } else { p.next_place.min(idle_at.max(self.now)) };
+            times[1] = Some(at.max(p.after_failure));
         }
         times.into_iter().flatten().filter(|t| *t > self.now).min()
     }
