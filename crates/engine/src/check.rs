@@ -30,7 +30,7 @@ pub fn check<A: Arena + 'static>(
         }
         let names: Vec<String> = devices.iter().map(|d| d.name.clone()).collect();
         let reader = Reader::new(io, devices);
-        match reader.recover(&options, true).await {
+        match reader.recover(&options).await {
             Ok(recovered) => Checker { reader, recovered, report: CheckReport::default() }.run().await,
             // Damage to metadata is what a check is for: it is a finding, not a failure to run.
             Err(OpenError::Corrupt { device, offset, what }) => {

@@ -247,9 +247,11 @@ impl<A: Arena> Engine<A> {
         item.ends = self.log.applied_end;
         let (bad, landed): (Vec<_>, Vec<_>) =
             st.landed_in(chunk).into_iter().partition(|(_, z)| st.landed.is_bad(*z));
-        for (b, was) in bad.iter().filter(|(_, z)| self.holds_tail(*z)).copied().collect::<Vec<_>>() {
-            self.record_loss(self.state.map.join(chunk, b), was);
-        }
+        let lost = bad.iter().fold(BlockMask::EMPTY, |lost, (b, _)| lost.or(BlockMask::range(*b, 1)));
+        // The record of this move ends whatever landed before it, so a loss is said again behind it; one that
+        // holds the tail is said whether the chunk moves or not.
+        let (at_once, if_moved): (Vec<_>, Vec<_>) = bad.into_iter().partition(|(_, z)| self.holds_tail(*z));
+        self.record_losses(chunk, at_once);
         let st = &self.state;
         let mut copy = BlockMask::EMPTY;
         landed.iter().for_each(|(b, _)| copy.set(*b));
@@ -258,8 +260,7 @@ impl<A: Arena> Engine<A> {
             item.to = Destination::Tier(if fast { FAST } else { SLOW });
         }
         if item.to != Destination::Merge {
-            copy = copy.or(st.map.valid(chunk));
-            bad.iter().for_each(|(b, _)| copy = copy.minus(BlockMask::range(*b, 1)));
+            copy = copy.or(st.map.valid(chunk)).minus(lost);
         }
         if copy.is_empty() {
             return false;
@@ -284,12 +285,15 @@ impl<A: Arena> Engine<A> {
         let pins = item.landed.iter().map(|(_, z)| self.state.zone.place_of(*z)).collect::<Vec<_>>();
         pins.into_iter().for_each(|place| self.state.zone.get_mut(place).pins += 1);
         if item.home.is_some() {
-            // The record of this move ends whatever landed before it, so a loss is said again behind it.
-            for (b, was) in bad.into_iter().filter(|(_, z)| !self.holds_tail(*z)).collect::<Vec<_>>() {
-                self.record_loss(self.state.map.join(chunk, b), was);
-            }
+            self.record_losses(chunk, if_moved);
         }
         item.home.is_some()
+    }
+
+    fn record_losses(&mut self, chunk: Chunk, lost: Vec<(u32, ZoneBlock)>) {
+        for (block, was) in lost {
+            self.record_loss(self.state.map.join(chunk, block), was);
+        }
     }
 
     /// Notes the checksums that what is read must have, loading pages of them as needed.

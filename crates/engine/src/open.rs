@@ -42,7 +42,7 @@ pub fn open<A: Arena + 'static>(
             });
         }
         let reader = Reader::new(io, devices);
-        let mut recovered = reader.recover(&options, true).await?;
+        let mut recovered = reader.recover(&options).await?;
         let slots = used_slots(&recovered.state).map_err(|home| {
             let at = recovered.state.geo.slot_at(home);
             reader.corrupt(home.tier, at, "two chunks claim the same slot")

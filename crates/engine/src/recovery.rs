@@ -62,12 +62,10 @@ impl<A: Arena> Reader<A> {
     }
 
     /// Flushes, so that nothing read can vanish; then reads all there is.
-    pub async fn recover(&self, options: &OpenOptions, flush: bool) -> Result<Recovered, OpenError> {
-        if flush {
-            self.io.stage(Stage::OpenFlush);
-            for tier in [FAST, SLOW] {
-                self.io.flush(tier).await.map_err(|e| self.device_error(tier, 0, e.errno))?;
-            }
+    pub async fn recover(&self, options: &OpenOptions) -> Result<Recovered, OpenError> {
+        self.io.stage(Stage::OpenFlush);
+        for tier in [FAST, SLOW] {
+            self.io.flush(tier).await.map_err(|e| self.device_error(tier, 0, e.errno))?;
         }
         self.io.stage(Stage::OpenSuperblocks);
         let superblocks = self.superblocks(options.volume_id).await?;

@@ -69,6 +69,11 @@ impl FirstPolicy {
         (now.0 / self.touch_ns) as u16
     }
 
+    fn queue(&mut self, chunk: Chunk) {
+        self.candidates.push_back(chunk);
+        self.queued.insert(chunk, ());
+    }
+
     /// The coldest owner among a sample of fast slots.
     fn victim(&mut self, view: &View<'_>, tick: u16, taken: &[Move]) -> Option<(Chunk, u32)> {
         let count = view.slots[0].count();
@@ -110,8 +115,7 @@ impl Policy for FirstPolicy {
         {
             self.queued.remove(&oldest);
         }
-        self.candidates.push_back(touch.chunk);
-        self.queued.insert(touch.chunk, ());
+        self.queue(touch.chunk);
     }
 
     fn wish(&mut self, chunk: Chunk, now: Nanos) -> bool {
@@ -127,8 +131,7 @@ impl Policy for FirstPolicy {
         if self.candidates.len() == MAX_CANDIDATES {
             return false;
         }
-        self.candidates.push_back(chunk);
-        self.queued.insert(chunk, ());
+        self.queue(chunk);
         true
     }
 
