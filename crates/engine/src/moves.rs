@@ -5,13 +5,14 @@
 //! flight to the old home end), read, write to the destination, flush the destination, record, flush
 //! the log, show. A chunk whose I/O fails stays as it was.
 
+mod ending;
+
 use crate::action::{Action, BufList, Class};
 use crate::arena::{Arena, Buf, Pool};
 use crate::bugs::{Bug, planted};
 use crate::coverage::Stage;
 use crate::engine::{Engine, Owner};
 use crate::flush::Waiter;
-use crate::format::log::{HomeRecord, Record};
 use crate::landed::ZoneBlock;
 use crate::log::{Homes, Job};
 use crate::mask::BlockMask;
@@ -532,127 +533,5 @@ impl<A: Arena> Engine<A> {
         let to = b.items.len() as u32;
         b.records_left = to;
         self.log.internal.push_back(Job::Homes { of: Homes::Batch(batch), from: 0, to });
-    }
-
-    /// The record for a moved chunk, as of now: discards since the copy are taken out.
-    pub(crate) fn batch_record(&mut self, batch: u32, i: u32) -> Option<Record> {
-        let record = self.batch_home(batch, i)?;
-        let proof = self.data_is_flushed();
-        Some(self.shown_by(record, &proof))
-    }
-
-    fn batch_home(&self, batch: u32, i: u32) -> Option<HomeRecord> {
-        let item = &self.mover.batches[batch].items[i as usize];
-        let merge = item.home == item.from;
-        let held = if merge { self.state.map.valid(item.chunk) } else { BlockMask::EMPTY };
-        let valid = held.or(item.have);
-        if valid.is_empty() {
-            return None;
-        }
-        let slow = item.home.is_some_and(|h| h.tier == SLOW);
-        let summed = if slow { item.have } else { BlockMask::EMPTY };
-        let known = item.copy.iter().zip(&item.sums).filter(|(b, _)| summed.has(*b));
-        let sums = known.map(|(_, s)| s.expect("what was copied has its checksum")).collect();
-        Some(HomeRecord { chunk: item.chunk, home: item.home, ends: item.ends, valid, summed, sums })
-    }
-
-    pub(crate) fn batch_recorded(&mut self, batch: u32, seq: Seq) {
-        let b = &mut self.mover.batches[batch];
-        // After a failed append a record may come in an earlier group than before.
-        b.first = Some(b.first.map_or(seq, |first| first.min(seq)));
-        b.last = seq;
-    }
-
-    pub(crate) fn batch_records_applied(&mut self, batch: u32, records: u32, ok: bool) {
-        let b = &mut self.mover.batches[batch];
-        b.records_left -= records;
-        b.flush_failed |= !ok;
-        if b.records_left > 0 {
-            return;
-        }
-        if b.flush_failed {
-            return self.end_batch(batch, false);
-        }
-        b.stage = BatchStage::FlushLog;
-        b.flushes_left = 1;
-        self.request_flush(FAST, Waiter::Batch(batch));
-    }
-
-    /// Blocks were discarded: the record that ends a move must not name them.
-    pub(crate) fn discard_moving(&mut self, chunk: Chunk, blocks: BlockMask) {
-        if !self.state.map.is_moving(chunk) || planted(Bug::MoveForgetsDiscard) {
-            return;
-        }
-        for i in 0..MAX_BATCHES as u32 {
-            if self.mover.batches.get(i).is_some() {
-                let items = &mut self.mover.batches[i].items;
-                items.iter_mut().filter(|i| i.chunk == chunk).for_each(|i| i.have = i.have.minus(blocks));
-            }
-        }
-    }
-
-    /// Chunks whose I/O failed leave the batch; nothing names their new slot.
-    fn drop_failed(&mut self, batch: u32) {
-        let items = std::mem::take(&mut self.mover.batches[batch].items);
-        let (failed, good): (Vec<Item>, Vec<Item>) = items.into_iter().partition(|i| i.failed);
-        self.mover.batches[batch].items = good;
-        failed.into_iter().for_each(|item| self.let_go(item, false));
-    }
-
-    /// The chunk leaves the batch, moved or not.
-    fn let_go(&mut self, item: Item, moved: bool) {
-        item.landed.iter().for_each(|(_, z)| self.unpin_landed(*z));
-        if item.spare {
-            self.spare = item.buf;
-        } else if let Some(buf) = item.buf {
-            self.arena.free(buf);
-        }
-        self.state.map.set_moving(item.chunk, false);
-        if let Some(home) = item.home.filter(|h| !moved && item.from != Some(*h)) {
-            let after = self.log.appended();
-            self.free_slot(home, after, false);
-        }
-        self.drop_empty_home(item.chunk);
-        self.wanted.wake = true;
-    }
-
-    fn end_batch(&mut self, batch: u32, ok: bool) {
-        let records: Vec<Option<HomeRecord>> =
-            (0..self.mover.batches[batch].items.len() as u32).map(|i| self.batch_home(batch, i)).collect();
-        let b = self.mover.batches.remove(batch);
-        let mut moved_any = false;
-        for (item, record) in b.items.into_iter().zip(records) {
-            let moved = match record.filter(|_| ok) {
-                Some(record) => {
-                    let proof = self.durable(b.last);
-                    self.show(&record, b.last, &proof);
-                    self.count_move(&item);
-                    true
-                }
-                None => false,
-            };
-            moved_any |= moved;
-            self.let_go(item, moved);
-        }
-        if moved_any {
-            self.mover.barren_since = None;
-        } else if b.io_failed {
-            self.mover.barren_since.get_or_insert(self.now);
-        }
-        let took = self.now.since(b.started);
-        self.batch_ended(b.frees_zone, took, moved_any, b.io_failed);
-        self.release_slots();
-    }
-
-    fn count_move(&mut self, item: &Item) {
-        let tier = |h: Option<Home>| h.map(|h| h.tier);
-        match (tier(item.from), tier(item.home)) {
-            (Some(SLOW), Some(FAST)) => {
-                self.stats.promoted += 1;
-                self.stats.last_promotion = Some(self.now);
-            }
-            (Some(FAST), Some(SLOW)) => self.stats.demoted += 1,
-            _ => self.stats.destaged += u64::from(item.copy.count()),
-        }
     }
 }
