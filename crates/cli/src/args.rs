@@ -48,7 +48,7 @@ pub(crate) enum Command {
     Up(UpArgs),
     /// Make a volume of a fast and a slow device
     Create(CreateArgs),
-    /// Serve a volume to NBD clients until SIGTERM or Ctrl-C
+    /// Serve volumes to NBD clients until SIGTERM or Ctrl-C
     Serve(ServeArgs),
     /// Say how a volume is doing
     Status(LookArgs),
@@ -133,21 +133,24 @@ Examples:
   bimetal serve ./v.toml --nbd unix:/run/films.sock
   bimetal serve films --nbd unix:/run/films.sock --nbd 127.0.0.1:10809 --nbd '[::1]:0'
   bimetal serve films --read-only
+  bimetal serve films photos                        prints `ready: nbd+unix:///films?socket=PATH`, and photos'
 
-Prints one line `ready: URI` for each socket when clients can connect. SIGTERM and Ctrl-C finish what is in
-flight, close the volume and exit with 0; SIGHUP is ignored. Under systemd (NOTIFY_SOCKET) it says when it is
-ready, stopping and alive.
+Prints one line `ready: URI` for each socket and volume when clients can connect. SIGTERM and Ctrl-C finish what
+is in flight, close the volumes and exit with 0; SIGHUP is ignored. Under systemd (NOTIFY_SOCKET) it says when it
+is ready, stopping and alive.
 
 Clients are not asked who they are: TCP is served on loopback addresses only, and everybody on this machine
 can connect to those; a unix socket is kept by the permissions of its file and directory. Sockets handed over
-by systemd (LISTEN_PID, LISTEN_FDS) are served, too; then --nbd is not needed. The export is named after the
-volume, and is also the default one (the empty name). Ask where data is with
+by systemd (LISTEN_PID, LISTEN_FDS) are served, too; then --nbd is not needed. Exports are named after their
+volumes, and the first one is also the default (the empty name). Each volume has a thread of its own; when one
+cannot be opened, or fails, all are closed. Ask where data is with
   nbdinfo --map=x-bimetal:tier URI                  0 a hole, 1 fast, 2 slow, 3 landed, 4 lost")]
 pub(crate) struct ServeArgs {
-    /// Name of the volume, or path of its volume file
-    pub(crate) volume: String,
+    /// Names of the volumes, or paths of their volume files
+    #[arg(required = true, value_name = "VOLUME")]
+    pub(crate) volumes: Vec<String>,
     /// Where NBD clients connect: unix:PATH, or HOST:PORT on loopback, port 0 for a free one; may be given
-    /// several times [default: a socket in $XDG_RUNTIME_DIR/bimetal]
+    /// several times; all offer all volumes [default: the first volume's socket in $XDG_RUNTIME_DIR/bimetal]
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) nbd: Vec<String>,
     /// Refuse what clients write (EPERM); the volume itself is opened, recovered and kept in order as ever
@@ -160,7 +163,7 @@ pub(crate) struct ServeArgs {
 /// What a server may take.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub(crate) struct MemoryArgs {
-    /// The most that the volume's tables, caches and buffers may take; too little is refused, and what is
+    /// The most that the tables, caches and buffers of each volume may take; too little is refused, and what is
     /// needed is said [default: tables and caches as large as the volume asks for, 128 MiB of buffers]
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     pub(crate) memory: Option<u64>,

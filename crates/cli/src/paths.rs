@@ -85,24 +85,33 @@ pub(crate) fn runtime_dir() -> anyhow::Result<PathBuf> {
     Ok(dir)
 }
 
-/// Where clients connect, as an NBD URI. An inherited socket without a path has none; it is named in words.
-pub(crate) fn nbd_uri(endpoint: &Endpoint) -> String {
+/// Where clients connect, as the NBD URI of an export; the empty name means the default one. An inherited socket
+/// without a path has none; it is named in words.
+pub(crate) fn nbd_uri(endpoint: &Endpoint, export: &str) -> String {
     use std::os::unix::ffi::OsStrExt as _;
-    let socket = match endpoint {
-        Endpoint::Unix(path) => path,
-        Endpoint::Tcp(address) => return format!("nbd://{address}/"),
-        Endpoint::Unnamed => return "an inherited unix socket without a path".to_owned(),
-    };
-    let mut uri = "nbd+unix:///?socket=".to_owned();
-    for &byte in socket.as_os_str().as_bytes() {
+    let export = percent_encoded(export.as_bytes());
+    match endpoint {
+        Endpoint::Unix(path) => {
+            format!("nbd+unix:///{export}?socket={}", percent_encoded(path.as_os_str().as_bytes()))
+        }
+        Endpoint::Tcp(address) => format!("nbd://{address}/{export}"),
+        Endpoint::Unnamed if export.is_empty() => "an inherited unix socket without a path".to_owned(),
+        Endpoint::Unnamed => format!("an inherited unix socket without a path, export {export}"),
+    }
+}
+
+/// Bytes as they may stand in a URI.
+fn percent_encoded(bytes: &[u8]) -> String {
+    let mut text = String::new();
+    for &byte in bytes {
         match byte {
             b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'/' | b'.' | b'_' | b'-' | b'~' => {
-                uri.push(byte as char)
+                text.push(byte as char)
             }
-            other => uri.push_str(&format!("%{other:02X}")),
+            other => text.push_str(&format!("%{other:02X}")),
         }
     }
-    uri
+    text
 }
 
 #[cfg(test)]
@@ -121,8 +130,10 @@ mod tests {
 
     #[test]
     fn uris_escape_what_is_special() {
-        assert_eq!(nbd_uri(&Endpoint::Unix("/a b/c&d.sock".into())), "nbd+unix:///?socket=/a%20b/c%26d.sock");
+        let socket = Endpoint::Unix("/a b/c&d.sock".into());
+        assert_eq!(nbd_uri(&socket, ""), "nbd+unix:///?socket=/a%20b/c%26d.sock");
+        assert_eq!(nbd_uri(&socket, "my films"), "nbd+unix:///my%20films?socket=/a%20b/c%26d.sock");
         let address = "[::1]:10809".parse().expect("an address");
-        assert_eq!(nbd_uri(&Endpoint::Tcp(address)), "nbd://[::1]:10809/");
+        assert_eq!(nbd_uri(&Endpoint::Tcp(address), "x"), "nbd://[::1]:10809/x");
     }
 }

@@ -9,64 +9,165 @@ use anyhow::{Context as _, bail};
 use bimetal_driver::signals::ignore_hangup;
 use bimetal_driver::{BlockFile, RealArena, become_io_flusher, inherited_sockets, run_task};
 use bimetal_engine::Engine;
-use bimetal_serve::{Address, Server, ServerOptions};
+use bimetal_serve::house::MAX_VOLUMES;
+use bimetal_serve::{Address, Door, Endpoint, Opened, Server, Tenant};
 use std::net::{Ipv4Addr, SocketAddr};
+use std::panic::resume_unwind;
 use std::time::Instant;
 
-/// How a volume is to be served.
+/// How volumes are to be served.
 pub(crate) struct Serving {
     pub(crate) nbd: Vec<Address>,
     pub(crate) read_only: bool,
     pub(crate) memory: MemoryArgs,
 }
 
+/// A volume whose devices are locked.
+pub(crate) struct Locked {
+    pub(crate) volume: Volume,
+    pub(crate) files: Vec<BlockFile>,
+}
+
 pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<Outcome> {
     // First of all: these descriptors are known by their numbers only.
     let inherited = inherited_sockets()?;
-    let volume = Volume::load(&volume::locate(&args.volume)?)?;
+    let volumes = load(&args.volumes)?;
     let mut nbd = args.nbd.iter().map(|text| address(text)).collect::<anyhow::Result<Vec<_>>>()?;
     nbd.extend(inherited.into_iter().map(Address::Inherited));
-    if nbd.is_empty() {
-        nbd.push(Address::Unix(volume.socket("nbd")?));
+    if let ([], Some(first)) = (nbd.as_slice(), volumes.first()) {
+        nbd.push(Address::Unix(first.socket("nbd")?));
     }
-    let files = volume.open_devices()?;
-    serve(&volume, files, Serving { nbd, read_only: args.read_only, memory: args.memory }, |uris| {
-        uris.iter().for_each(|uri| say(&format!("ready: {uri}")));
+    let names: Vec<String> = match volumes.as_slice() {
+        // Alone, it is the one that a client gets who names none.
+        [_] => vec![String::new()],
+        several => several.iter().map(|volume| volume.name().0).collect(),
+    };
+    let lock = |volume: Volume| anyhow::Ok(Locked { files: volume.open_devices()?, volume });
+    let locked = volumes.into_iter().map(lock).collect::<anyhow::Result<Vec<_>>>()?;
+    serve(locked, Serving { nbd, read_only: args.read_only, memory: args.memory }, |endpoints| {
+        for endpoint in endpoints {
+            names.iter().for_each(|name| say(&format!("ready: {}", paths::nbd_uri(endpoint, name))));
+        }
     })
 }
 
-/// Opens a volume on its devices, which are locked already, and serves it until it is told to stop; `ready`
-/// is called with the URIs, in the order of the sockets, once clients can connect.
+/// Reads the volume files. Exports are told apart by the volumes' names.
+fn load(volumes: &[String]) -> anyhow::Result<Vec<Volume>> {
+    if volumes.len() > MAX_VOLUMES {
+        bail!("{} volumes are more than one server takes ({MAX_VOLUMES}); start another one", volumes.len());
+    }
+    let mut loaded: Vec<Volume> = Vec::new();
+    for text in volumes {
+        let volume = Volume::load(&volume::locate(text)?)?;
+        if let Some(twin) = loaded.iter().find(|other| other.name() == volume.name()) {
+            bail!(
+                "{} and {} would be exported under the same name, {:?}; rename one of the volume files, or serve \
+                 them apart",
+                twin.file.display(),
+                volume.file.display(),
+                volume.name().0
+            );
+        }
+        loaded.push(volume);
+    }
+    Ok(loaded)
+}
+
+/// Opens volumes and serves them, each on a thread of its own, until the process is told to stop; `ready` is called
+/// with the sockets, in their order, once clients can connect.
 pub(crate) fn serve(
-    volume: &Volume,
-    files: Vec<BlockFile>,
+    volumes: Vec<Locked>,
     serving: Serving,
-    ready: impl FnOnce(&[String]),
+    ready: impl FnOnce(&[Endpoint]),
 ) -> anyhow::Result<Outcome> {
-    let start = Instant::now();
-    let Serving { nbd, read_only, memory: limits } = serving;
     ignore_hangup();
     // The kernel may be writing back through this process: it must not wait for itself. Where this needs rights that
     // are missing, nobody mounts a volume either.
     become_io_flusher();
+    let Serving { nbd, read_only, memory: limits } = serving;
+    let tenants = Tenant::house(volumes.len()).context("cannot set up the server")?;
+    let mut tenants = volumes.into_iter().zip(tenants);
+    let Some((first, keeper)) = tenants.next() else { bail!("there is no volume to serve") };
+    std::thread::scope(|scope| {
+        let others: Vec<_> = tenants
+            .map(|(locked, tenant)| {
+                let name = locked.volume.name().0;
+                let thread = std::thread::Builder::new().name(name);
+                thread.spawn_scoped(scope, move || serve_other(locked, tenant, read_only, limits))
+            })
+            .collect::<std::io::Result<_>>()
+            .context("cannot start a thread for each volume")?;
+        let result = serve_first(first, keeper, nbd, read_only, limits, ready);
+        // What went wrong first is what the first one stopped for.
+        let mut results: Vec<anyhow::Result<()>> = others
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)))
+            .collect();
+        results.push(result);
+        results.into_iter().collect::<anyhow::Result<()>>()
+    })?;
+    Ok(Outcome::Good)
+}
+
+/// The first volume, with the door. Where another one does not open, it is closed again.
+fn serve_first(
+    locked: Locked,
+    tenant: Tenant,
+    nbd: Vec<Address>,
+    read_only: bool,
+    limits: MemoryArgs,
+    ready: impl FnOnce(&[Endpoint]),
+) -> anyhow::Result<()> {
+    let name = locked.volume.name();
+    let opened = open(locked, read_only, limits)?;
+    tenant.announce(opened.export());
+    let door = match tenant.exports().map(|exports| Door::new(nbd, exports)).transpose() {
+        Ok(door) => door,
+        Err(error) => {
+            tenant.stop_all();
+            Server::new(opened, tenant, None)?.run()?;
+            return Err(error.into());
+        }
+    };
+    let endpoints: Vec<Endpoint> = door.iter().flat_map(Door::endpoints).cloned().collect();
+    let server = Server::new(opened, tenant, door)?;
+    memory::lock(limits);
+    if !endpoints.is_empty() {
+        ready(&endpoints);
+    }
+    for endpoint in &endpoints {
+        let mode = if read_only { ", read-only" } else { "" };
+        tracing::info!("ready: {}{mode}", paths::nbd_uri(endpoint, ""));
+    }
+    server.run()?;
+    tracing::info!("closed {}", name.0);
+    Ok(())
+}
+
+fn serve_other(locked: Locked, tenant: Tenant, read_only: bool, limits: MemoryArgs) -> anyhow::Result<()> {
+    let name = locked.volume.name();
+    let opened = open(locked, read_only, limits)?;
+    tenant.announce(opened.export());
+    Server::new(opened, tenant, None)?.run()?;
+    tracing::info!("closed {}", name.0);
+    Ok(())
+}
+
+/// Opens a volume on this thread, whose ring it will be served with.
+fn open(locked: Locked, read_only: bool, limits: MemoryArgs) -> anyhow::Result<Opened<Engine<RealArena>>> {
+    let start = Instant::now();
+    let Locked { volume, files } = locked;
     let options = volume.open_options();
-    let pools = memory::pools(limits, volume, &files, &options.tuning)?;
+    let pools = memory::pools(limits, &volume, &files, &options.tuning)?;
     let (mut driver, arena) = volume::driver(files, pools)?;
     let buffer_bytes = arena.region().len() as u64;
     let task = bimetal_engine::open(arena, driver.device_infos(), options);
     let mut progress = Progress::new(format!("opening {}", volume.name().0), false);
     let engine = run_task(&mut driver, task, |bytes| progress.bytes(bytes))??;
     drop(progress);
-    say_opened(volume, &engine, start);
-    let options = ServerOptions { volume: volume.name(), read_only, nbd, control: volume.socket("control")? };
-    let server = Server::new(engine, driver, buffer_bytes, options)?;
-    memory::lock(limits);
-    let uris: Vec<String> = server.endpoints().map(paths::nbd_uri).collect();
-    ready(&uris);
-    uris.iter().for_each(|uri| tracing::info!("ready: {uri}{}", if read_only { ", read-only" } else { "" }));
-    server.run()?;
-    tracing::info!("closed {}", volume.name().0);
-    Ok(Outcome::Good)
+    say_opened(&volume, &engine, start);
+    let control = volume.socket("control")?;
+    Ok(Opened { engine, driver, buffer_bytes, volume: volume.name(), read_only, control })
 }
 
 fn say_opened(volume: &Volume, engine: &Engine<RealArena>, start: Instant) {

@@ -3,7 +3,7 @@
 use crate::args::UpArgs;
 use crate::create::{self, Made, Plan};
 use crate::paths::{self, DeviceSpec};
-use crate::serve::{self, Serving};
+use crate::serve::{self, Locked, Serving};
 use crate::volume::Volume;
 use crate::{Outcome, say};
 use anyhow::Context as _;
@@ -23,8 +23,8 @@ pub(crate) fn run(args: &UpArgs) -> anyhow::Result<Outcome> {
     let Made { volume, files } = load_or_create(&dir)?;
     let serving =
         Serving { nbd: vec![Address::Unix(dir.join("nbd.sock"))], read_only: false, memory: args.memory };
-    serve::serve(&volume, files, serving, |uris| {
-        let uri = uris.first().map(String::as_str).unwrap_or_default();
+    serve::serve(vec![Locked { volume, files }], serving, |endpoints| {
+        let uri = endpoints.first().map(|endpoint| paths::nbd_uri(endpoint, "")).unwrap_or_default();
         say(&format!("ready: {uri}"));
         say(&format!(
             "

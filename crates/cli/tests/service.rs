@@ -72,7 +72,7 @@ fn the_log_tells_the_life_of_a_server_in_one_line_each() {
     drop(client);
     await_line(&log, "disconnected");
     served.kill();
-    assert!(read(&log).contains("bimetal: debug: client 1 connected\n"), "{}", read(&log));
+    assert!(read(&log).contains("bimetal: debug: client 1 of v connected\n"), "{}", read(&log));
     assert!(read(&log).starts_with("bimetal: "), "the journal adds the time: {}", read(&log));
 
     let (mut command, log) = serve(&served);

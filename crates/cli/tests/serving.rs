@@ -161,7 +161,7 @@ fn one_client_more_than_there_is_room_for_waits_its_turn() {
     }
     clients.truncate(60);
     waiting.set_read_timeout(Some(Duration::from_secs(20))).expect("timeout");
-    let mut client = Client::over(waiting);
+    let mut client = Client::over(waiting, "");
     assert_eq!(client.read(63 * 4096, 4096), pattern(63, 4096));
 }
 

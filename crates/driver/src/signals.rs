@@ -9,6 +9,28 @@ pub fn ignore_hangup() {
     unsafe { libc::signal(libc::SIGHUP, libc::SIG_IGN) };
 }
 
+/// Keeps SIGINT and SIGTERM from this thread, and from those it starts later, so that they are left to whoever asked
+/// for [`StopSignals`].
+pub fn block_stop_signals() -> io::Result<()> {
+    let set = stop_signals();
+    // SAFETY: `set` is initialised; null is allowed for what is not wanted.
+    match unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut()) } {
+        0 => Ok(()),
+        error => Err(io::Error::from_raw_os_error(error)),
+    }
+}
+
+fn stop_signals() -> libc::sigset_t {
+    // SAFETY: `set` is initialised by `sigemptyset` before any other use; all calls get valid pointers to it.
+    unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&mut set);
+        libc::sigaddset(&mut set, libc::SIGINT);
+        libc::sigaddset(&mut set, libc::SIGTERM);
+        set
+    }
+}
+
 /// A descriptor that becomes readable when the process is asked to end.
 #[derive(Debug)]
 pub struct StopSignals {
@@ -16,21 +38,12 @@ pub struct StopSignals {
 }
 
 impl StopSignals {
-    /// Blocks SIGINT and SIGTERM for this thread (and those it starts later) and catches them here instead.
+    /// Keeps SIGINT and SIGTERM from this thread and catches them here instead; every other thread must block them, too.
     pub fn new() -> io::Result<StopSignals> {
-        // SAFETY: `set` is initialised by `sigemptyset` before any other use; all calls get valid pointers
-        // to it or null where the interface allows null.
-        let fd = unsafe {
-            let mut set: libc::sigset_t = std::mem::zeroed();
-            libc::sigemptyset(&mut set);
-            libc::sigaddset(&mut set, libc::SIGINT);
-            libc::sigaddset(&mut set, libc::SIGTERM);
-            let error = libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
-            if error != 0 {
-                return Err(io::Error::from_raw_os_error(error));
-            }
-            libc::signalfd(-1, &set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK)
-        };
+        block_stop_signals()?;
+        let set = stop_signals();
+        // SAFETY: `set` is initialised; a new descriptor is asked for.
+        let fd = unsafe { libc::signalfd(-1, &set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) };
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }

@@ -11,7 +11,7 @@ use bimetal_engine::action::{
 use bimetal_engine::extents::{Extents, Placed, Placement};
 use bimetal_engine::options::{Event, Status};
 use bimetal_engine::units::{FAST, Nanos};
-use bimetal_serve::{Address, Served, Server, ServerOptions, VolumeName};
+use bimetal_serve::{Address, Door, Opened, Served, Server, Tenant, VolumeName};
 use std::collections::VecDeque;
 use std::path::PathBuf;
 
@@ -102,8 +102,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let machine = Passthrough { arena, actions: VecDeque::new(), size_bytes, in_flight: 0, stopping: false };
     let control = nbd.with_extension("control");
     let volume = VolumeName("passthrough".into());
-    let options = ServerOptions { volume, read_only: false, nbd: vec![Address::Unix(nbd)], control };
-    let server = Server::new(machine, driver, 0, options)?;
+    let opened = Opened { engine: machine, driver, buffer_bytes: 0, volume, read_only: false, control };
+    let door = Door::new(vec![Address::Unix(nbd)], vec![opened.export()])?;
+    let tenant = Tenant::house(1)?.pop().ok_or("a house of one has one tenant")?;
+    let server = Server::new(opened, tenant, Some(door))?;
     println!("ready");
     server.run()?;
     Ok(())

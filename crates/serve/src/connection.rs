@@ -16,7 +16,7 @@ use bimetal_driver::ring::{ARENA, MAX_PARTS, Mem};
 use bimetal_engine::action::RequestError;
 use bimetal_engine::arena::{Arena as _, Buf};
 use bimetal_engine::extents::Extents;
-use bimetal_nbd::{Handshake, NbdErrno, Request, Terms, Transmission};
+use bimetal_nbd::{ExportIndex, Handshake, NbdErrno, Request, Terms, Transmission};
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
@@ -62,6 +62,15 @@ pub(crate) struct Incoming {
     /// What is still to be received.
     pub(crate) rest: Buf,
     pub(crate) since: Instant,
+    /// When the last bytes came.
+    pub(crate) progress: Instant,
+}
+
+impl Incoming {
+    /// What it counts for among the large writes that are coming in.
+    pub(crate) fn arriving_bytes(&self) -> u64 {
+        if self.request.length >= LARGE_WRITE_BYTES { u64::from(self.buf.len) } else { 0 }
+    }
 }
 
 /// A client.
@@ -108,18 +117,20 @@ pub(crate) struct Connection {
     pub(crate) dead: bool,
     /// In the server's queue of those that wait for room.
     pub(crate) blocked: bool,
+    /// It chose the volume of another thread: it goes there when it has its last reply.
+    pub(crate) leaving: Option<ExportIndex>,
 }
 
 impl Connection {
     /// Bytes of the sockets' region that one connection needs.
     pub(crate) const MEMORY_BYTES: u64 = (RX_BYTES + TX_BYTES) as u64;
 
-    pub(crate) fn new(id: ConnId, fd: OwnedFd, handshake: Handshake, greeting: Vec<u8>) -> Self {
+    pub(crate) fn new(id: ConnId, fd: OwnedFd, phase: Phase, terms: Terms, greeting: Vec<u8>) -> Self {
         Connection {
             id,
             fd,
-            phase: Phase::Handshake(handshake),
-            terms: Terms::default(),
+            phase,
+            terms,
             accepted: Instant::now(),
             half_since: None,
             memory_start: id.place as u64 * Self::MEMORY_BYTES,
@@ -143,6 +154,7 @@ impl Connection {
             draining: false,
             dead: false,
             blocked: false,
+            leaving: None,
         }
     }
 
@@ -157,6 +169,12 @@ impl Connection {
     /// The bytes received and not yet used.
     pub(crate) fn input<'m>(&self, memory: &'m Memory) -> &'m [u8] {
         memory.bytes(self.rx(self.rx_start, self.rx_end - self.rx_start))
+    }
+
+    /// Puts bytes that another thread received where this one looks for them.
+    pub(crate) fn take_input(&mut self, bytes: &[u8], memory: &mut Memory) {
+        memory.bytes_mut(self.rx(0, bytes.len() as u32)).copy_from_slice(bytes);
+        self.rx_end = bytes.len() as u32;
     }
 
     /// Marks received bytes as used.
@@ -212,6 +230,7 @@ impl Connection {
         match &mut self.incoming {
             Some(incoming) if self.receiving_direct => {
                 incoming.rest = incoming.rest.slice(bytes, incoming.rest.len - bytes);
+                incoming.progress = Instant::now();
             }
             _ => self.rx_end += bytes,
         }
@@ -362,11 +381,21 @@ impl Connection {
         idle && (self.dead || (self.draining && answered))
     }
 
+    /// A write whose payload is not whole: its peer keeps a buffer. One that is whole waits for us.
+    fn arriving(&self) -> Option<&Incoming> {
+        self.incoming.as_ref().filter(|incoming| incoming.rest.len > 0)
+    }
+
     /// Since when its peer has kept a buffer waiting, if it does.
-    pub(crate) fn waiting_since(&self) -> Option<Instant> {
-        // A payload that is whole waits for us.
-        let incoming = self.incoming.as_ref().filter(|incoming| incoming.rest.len > 0);
-        [self.sending, incoming.map(|incoming| incoming.since)].into_iter().flatten().min()
+    fn waiting_since(&self) -> Option<Instant> {
+        [self.sending, self.arriving().map(|incoming| incoming.since)].into_iter().flatten().min()
+    }
+
+    /// Whether its peer keeps buffers from others: nothing more of a write has come for `stalled`, or it has been
+    /// coming, or replies going, for longer than `patience`.
+    pub(crate) fn hoards(&self, stalled: Duration, patience: Duration) -> bool {
+        self.arriving().is_some_and(|incoming| incoming.progress.elapsed() > stalled)
+            || self.waiting_since().is_some_and(|since| since.elapsed() > patience)
     }
 
     /// Whether it keeps its place from others without using it: negotiating for longer than `handshake`, or

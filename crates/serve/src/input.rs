@@ -8,9 +8,18 @@ use crate::server::Server;
 use bimetal_engine::action::{Request as EngineRequest, RequestKind};
 use bimetal_engine::arena::{Arena as _, Buf, Pool};
 use bimetal_engine::units::BLOCK_BYTES;
-use bimetal_nbd::limits::MAX_STATUS_EXTENTS;
+use bimetal_nbd::limits::{MAX_PAYLOAD_BYTES, MAX_STATUS_EXTENTS};
 use bimetal_nbd::{Command, HandshakeStep, NbdErrno, Parse, Request, Transmission};
 use std::time::Instant;
+
+/// Writes larger than this are few, and many would fill the pool.
+const HUGE_WRITE_BYTES: u32 = 1 << 20;
+/// Buffers of huge writes that are coming in, and of large ones, take this much at most: whoever announces payload and
+/// goes silent must leave room for everybody else's requests. Of a pool of 64 MiB, in which one of the largest has room.
+const MAX_HUGE_ARRIVING_BYTES: u64 = 34 << 20;
+/// See [`MAX_HUGE_ARRIVING_BYTES`].
+const MAX_ARRIVING_BYTES: u64 = 48 << 20;
+const _: () = assert!(MAX_PAYLOAD_BYTES as u64 + 2 * BLOCK_BYTES as u64 <= MAX_HUGE_ARRIVING_BYTES);
 
 /// What to do after one step through the input.
 enum Step {
@@ -45,7 +54,7 @@ impl<V: Served> Server<V> {
     }
 
     fn step(&mut self, conn: &mut Connection) -> Step {
-        if conn.blocked {
+        if conn.blocked || conn.leaving.is_some() {
             return Step::Starved;
         }
         if conn.skip > 0 || conn.incoming.is_some() {
@@ -65,6 +74,7 @@ impl<V: Served> Server<V> {
             Some(_) if !self.engine.has_room() || !self.requests.has_room() => Step::Blocked(false),
             Some(incoming) => {
                 let (request, buf) = (incoming.request, incoming.buf);
+                self.arriving_bytes -= incoming.arriving_bytes();
                 conn.incoming = None;
                 self.hand_over(conn, request, RequestKind::Write { fua: request.fua }, Some(buf));
                 Step::Again
@@ -84,6 +94,10 @@ impl<V: Served> Server<V> {
                 match step {
                     HandshakeStep::NeedMore => {}
                     HandshakeStep::Closed => conn.draining = true,
+                    HandshakeStep::Transmission { export, terms } if export.get() != self.tenant.place() => {
+                        conn.terms = terms;
+                        conn.leaving = Some(export);
+                    }
                     HandshakeStep::Transmission { terms, .. } => {
                         conn.terms = terms;
                         conn.phase = Phase::Requests(Transmission::new());
@@ -172,6 +186,16 @@ impl<V: Served> Server<V> {
             return Step::Blocked(true);
         }
         let cover = cover_bytes(request.offset, request.length);
+        let most = match request.length {
+            _ if !is_write => u64::MAX,
+            small if small < LARGE_WRITE_BYTES => u64::MAX,
+            large if large <= HUGE_WRITE_BYTES => MAX_ARRIVING_BYTES,
+            _ => MAX_HUGE_ARRIVING_BYTES,
+        };
+        if self.arriving_bytes + u64::from(cover) > most {
+            self.arrivals_short = true;
+            return Step::Blocked(false);
+        }
         let Some(buf) = self.engine.with_arena(|arena| arena.alloc(Pool::Client, cover)) else {
             return Step::Blocked(true);
         };
@@ -180,7 +204,10 @@ impl<V: Served> Server<V> {
         conn.expect_large = is_write && request.length >= LARGE_WRITE_BYTES;
         if is_write {
             let rest = payload_of(buf, &request);
-            conn.incoming = Some(Incoming { request, buf, rest, since: Instant::now() });
+            let now = Instant::now();
+            let incoming = Incoming { request, buf, rest, since: now, progress: now };
+            self.arriving_bytes += incoming.arriving_bytes();
+            conn.incoming = Some(incoming);
         } else {
             self.hand_over(conn, request, kind, Some(buf));
         }

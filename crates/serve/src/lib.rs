@@ -2,13 +2,15 @@
 //!
 //! [`server::Server`] owns the open engine, the driver and all sockets, on one thread. One turn of its loop:
 //! run the engine until it wants nothing, put the replies of each connection into one send, submit all of it
-//! at once, wait, and take in what has come.
+//! at once, wait, and take in what has come. Several volumes are several of them ([`house`]).
 #![forbid(unsafe_code)]
 
 mod answer;
 mod connection;
 mod control;
+pub mod door;
 mod events;
+pub mod house;
 mod input;
 mod listen;
 mod notify;
@@ -18,7 +20,9 @@ pub mod server;
 pub mod status;
 
 pub use control::live_status;
+pub use door::Door;
+pub use house::Tenant;
 pub use listen::{Address, Endpoint, ListenError};
 pub use served::Served;
-pub use server::{CLIENT_MEMORY_BYTES, ServeError, Server, ServerOptions};
+pub use server::{CLIENT_MEMORY_BYTES, Opened, ServeError, Server};
 pub use status::{StatusDoc, VolumeName};

@@ -57,6 +57,11 @@ impl Notifier {
         self.send("STOPPING=1\nSTATUS=closing the volume\n");
     }
 
+    /// How often a sign of life is to be given, where somebody waits for one.
+    pub(crate) fn every(&self) -> Option<Duration> {
+        self.watchdog.as_ref().map(|watchdog| watchdog.every)
+    }
+
     /// How long the loop may sleep before the next sign of life; no limit where nobody waits for one.
     pub(crate) fn due_in(&self) -> Option<Duration> {
         self.watchdog.as_ref().map(|watchdog| watchdog.next.saturating_duration_since(Instant::now()))

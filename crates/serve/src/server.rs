@@ -1,42 +1,47 @@
 //! The serving loop.
 
 use crate::answer::READ_EXTENTS;
-use crate::connection::{Connection, MAX_CLIENT_BYTES, MAX_CLIENT_HEAD_BYTES, MAX_CLIENT_REQUESTS};
+use crate::connection::{Connection, Incoming, MAX_CLIENT_BYTES, MAX_CLIENT_HEAD_BYTES, MAX_CLIENT_REQUESTS};
 use crate::control;
+use crate::door::Door;
 use crate::events::EventLimit;
-use crate::listen::{Address, Endpoint, ListenError, Listener, MAX_LISTENERS};
-use crate::notify::Notifier;
+use crate::house::Tenant;
+use crate::listen::{ListenError, Listener};
 use crate::requests::{ConnId, Requests};
 use crate::served::Served;
 use crate::status::{StatusDoc, VolumeName};
 use bimetal_driver::driver::FIRST_FREE_TAG;
 use bimetal_driver::ring::Mem;
-use bimetal_driver::signals::StopSignals;
+use bimetal_driver::signals::block_stop_signals;
 use bimetal_driver::{Completion, Driver, Memory};
 use bimetal_engine::action::{MAX_PAYLOAD_BYTES, RequestError, RequestId};
 use bimetal_engine::arena::Arena as _;
 use bimetal_engine::extents::Extents;
-use bimetal_nbd::{Export, Exports, Handshake};
+use bimetal_nbd::Export;
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::fd::AsRawFd as _;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Rounds of devices' answers before clients are looked at.
 const MAX_ROUNDS: u32 = 64;
-/// Clients at most; the next one waits to be accepted.
+/// Clients of all volumes of a server at most; the next one waits to be accepted.
 pub const MAX_CLIENTS: usize = 64;
 /// What the connections' receive and send buffers take.
 pub const CLIENT_MEMORY_BYTES: u64 = MAX_CLIENTS as u64 * Connection::MEMORY_BYTES;
 /// A client that keeps a buffer this long while others wait for one is disconnected.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// A client that sends nothing more of a write for this long while others wait for a buffer is disconnected: far more
+/// than any pause of one that lives, and others wait as long.
+const STALL_PATIENCE: Duration = Duration::from_secs(5);
 /// While others wait for a place, a client that negotiates for longer than this is disconnected: a handshake is a
 /// few exchanges of a few hundred bytes.
 const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(10);
 /// Longest wait while something is to be looked after.
-const TICK: Duration = Duration::from_secs(1);
+pub(crate) const TICK: Duration = Duration::from_secs(1);
+/// How soon the threads of other volumes are looked at again when one of them is late with its sign of life.
+const LATE_LOOK: Duration = Duration::from_millis(50);
 /// After the volume has stopped, how long clients may take to read their last replies.
 const FAREWELL: Duration = Duration::from_secs(2);
 
@@ -44,15 +49,16 @@ const FAREWELL: Duration = Duration::from_secs(2);
 const KIND_SHIFT: u32 = 40;
 const RECV: u64 = 1;
 const SEND: u64 = 2;
-const ACCEPT: u64 = 3;
-const CONTROL: u64 = 4;
-const STOP: u64 = 5;
-const IGNORE: u64 = 6;
+pub(crate) const ACCEPT: u64 = 3;
+pub(crate) const CONTROL: u64 = 4;
+pub(crate) const STOP: u64 = 5;
+pub(crate) const IGNORE: u64 = 6;
+const BELL: u64 = 7;
 
 /// What the protocol announces is what the engine takes.
 const _: () = assert!(bimetal_nbd::limits::MAX_PAYLOAD_BYTES as u64 == MAX_PAYLOAD_BYTES);
 
-fn tag(kind: u64, place: usize) -> u64 {
+pub(crate) fn tag(kind: u64, place: usize) -> u64 {
     let tag = kind << KIND_SHIFT | place as u64;
     debug_assert!(tag >= FIRST_FREE_TAG);
     tag
@@ -81,45 +87,50 @@ pub enum ServeError {
     Impatient,
 }
 
-/// What to serve and where.
-#[derive(Debug)]
-pub struct ServerOptions {
+/// An open volume and how to serve it.
+pub struct Opened<V> {
+    /// The volume.
+    pub engine: V,
+    /// Its devices. Made on the thread that will serve it: the ring is that thread's own.
+    pub driver: Driver,
+    /// What the arena takes, bytes.
+    pub buffer_bytes: u64,
     /// The volume's name, which is also the export's.
     pub volume: VolumeName,
     /// Clients may not write. The volume itself is open as ever: it recovers, merges and moves.
     pub read_only: bool,
-    /// Where NBD clients connect: one at least, [`MAX_LISTENERS`] at most.
-    pub nbd: Vec<Address>,
     /// Unix socket for status.
     pub control: PathBuf,
 }
 
-/// A place where clients connect.
-struct NbdListener {
-    listener: Listener,
-    /// An accept is in flight.
-    accepting: bool,
+impl<V: Served> Opened<V> {
+    /// What clients see of it.
+    pub fn export(&self) -> Export {
+        Export {
+            name: self.volume.0.clone(),
+            description: format!("Bimetal volume {}", self.volume.0),
+            size_bytes: self.engine.size_bytes(),
+            read_only: self.read_only,
+        }
+    }
 }
 
 /// A volume, its clients, and the one thread that serves them.
 pub struct Server<V> {
     pub(crate) engine: V,
-    driver: Driver,
-    volume: VolumeName,
-    exports: Arc<Exports>,
-    nbd: Vec<NbdListener>,
-    /// Accepted while all places were taken: they wait, and nobody is accepted behind them. At most one for each
-    /// listener.
-    lobby: VecDeque<OwnedFd>,
+    pub(crate) driver: Driver,
+    pub(crate) volume: VolumeName,
+    export: Export,
+    pub(crate) tenant: Tenant,
+    /// With the first volume of a server.
+    pub(crate) door: Option<Door>,
     /// An accept failed (no descriptor is left, perhaps): when to try again.
-    accept_at: Option<Instant>,
+    pub(crate) accept_at: Option<Instant>,
     /// That was said; it is not repeated until somebody is accepted again.
-    accept_complained: bool,
-    control: Listener,
+    pub(crate) accept_complained: bool,
+    pub(crate) control: Listener,
     /// An accept is in flight there.
-    control_accepting: bool,
-    signals: StopSignals,
-    notifier: Notifier,
+    pub(crate) control_accepting: bool,
     events: EventLimit,
     /// It was said that the volume is read-only.
     said_read_only: bool,
@@ -128,68 +139,56 @@ pub struct Server<V> {
     /// Its place in the ring.
     sockets: usize,
     pub(crate) conns: Vec<Option<Connection>>,
-    generation: u64,
+    pub(crate) generation: u64,
     pub(crate) requests: Requests,
+    /// Bytes of buffers of large writes that are coming in.
+    pub(crate) arriving_bytes: u64,
     /// Connections that wait for room, first come first served.
     pub(crate) blocked: VecDeque<ConnId>,
     /// Somebody at the front of that queue waits for a buffer: nobody behind may take one.
     pub(crate) buffers_short: bool,
+    /// Somebody with a large write waits for others to come in.
+    pub(crate) arrivals_short: bool,
     /// Connections that have something new to send, or may have come to their end.
-    touched: Vec<usize>,
+    pub(crate) touched: Vec<usize>,
     parts: Vec<Mem>,
     next_look: Instant,
-    stopping: bool,
+    pub(crate) stopping: bool,
     stopped_at: Option<Instant>,
     buffer_bytes: u64,
 }
 
 impl<V: Served> Server<V> {
-    /// Takes the sockets. Clients can connect from here on; they are answered once [`Server::run`] runs.
-    pub fn new(
-        engine: V,
-        mut driver: Driver,
-        buffer_bytes: u64,
-        options: ServerOptions,
-    ) -> Result<Self, ServeError> {
-        let exports = Exports::new(vec![Export {
-            name: options.volume.0.clone(),
-            description: format!("Bimetal volume {}", options.volume.0),
-            size_bytes: engine.size_bytes(),
-            read_only: options.read_only,
-        }])?;
-        match options.nbd.len() {
-            0 => return Err(ListenError::Nowhere.into()),
-            count if count > MAX_LISTENERS => return Err(ListenError::TooMany { count }.into()),
-            _ => {}
-        }
+    /// Gets ready to serve a volume on this thread; `door` with the first tenant, unless some volume did not open
+    /// and all are only to be closed again.
+    pub fn new(opened: Opened<V>, tenant: Tenant, door: Option<Door>) -> Result<Self, ServeError> {
+        let export = opened.export();
+        let Opened { engine, mut driver, buffer_bytes, volume, control, .. } = opened;
+        block_stop_signals().map_err(ServeError::Setup)?;
         let memory = Memory::new(CLIENT_MEMORY_BYTES as usize).map_err(ServeError::Setup)?;
         let sockets = driver.ring.add_region(memory.region().clone());
         Ok(Server {
-            control: Listener::unix(&options.control)?,
+            control: Listener::unix(&control)?,
             control_accepting: false,
-            nbd: options
-                .nbd
-                .into_iter()
-                .map(|address| Ok(NbdListener { listener: Listener::bind(address)?, accepting: false }))
-                .collect::<Result<_, ListenError>>()?,
-            lobby: VecDeque::new(),
+            export,
+            tenant,
+            door,
             accept_at: None,
             accept_complained: false,
-            signals: StopSignals::new().map_err(ServeError::Setup)?,
-            notifier: Notifier::from_environment().map_err(ServeError::Notify)?,
             events: EventLimit::default(),
             said_read_only: false,
             engine,
             driver,
-            volume: options.volume,
-            exports: Arc::new(exports),
+            volume,
             memory,
             sockets,
             conns: std::iter::repeat_with(|| None).take(MAX_CLIENTS).collect(),
             generation: 0,
             requests: Requests::new(),
+            arriving_bytes: 0,
             blocked: VecDeque::new(),
             buffers_short: false,
+            arrivals_short: false,
             touched: Vec::new(),
             parts: Vec::new(),
             next_look: Instant::now(),
@@ -199,16 +198,14 @@ impl<V: Served> Server<V> {
         })
     }
 
-    /// Where clients connect, in the order given.
-    pub fn endpoints(&self) -> impl Iterator<Item = &Endpoint> {
-        self.nbd.iter().map(|nbd| nbd.listener.endpoint())
-    }
-
-    /// Serves until SIGINT or SIGTERM, then drains, closes the volume and returns.
+    /// Serves until SIGINT or SIGTERM, or until another volume of the server ends; then drains, closes the volume
+    /// and returns. The first volume waits for the others to have done so, too.
     pub fn run(mut self) -> Result<(), ServeError> {
-        self.driver.ring.poll_in(self.signals.raw_fd(), tag(STOP, 0));
+        self.driver.ring.poll_in(self.tenant.bell(), tag(BELL, 0));
         self.welcome_more();
-        self.notifier.ready(&format!("serving {}", self.volume.0));
+        if let Some(door) = &self.door {
+            door.opened(&self.tenant, &mut self.driver.ring);
+        }
         let (mut replies, mut events) = (Vec::new(), Vec::new());
         loop {
             self.driver.pump(&mut self.engine, |id, result| replies.push((id, result)));
@@ -230,10 +227,7 @@ impl<V: Served> Server<V> {
                 counted.iter().for_each(|line| tracing::warn!("{line}"));
                 return Ok(());
             }
-            let waiting = !self.blocked.is_empty() || !self.lobby.is_empty();
-            let looking = waiting || self.accept_at.is_some() || self.stopping || self.events.is_waiting();
-            self.notifier.alive();
-            let limit = [looking.then_some(TICK), self.notifier.due_in()].into_iter().flatten().min();
+            let limit = self.rest();
             self.driver.wait(&self.engine, limit).map_err(ServeError::Ring)?;
             self.driver.harvest(&mut self.engine, |completion| events.push(completion));
             self.retry_blocked();
@@ -244,26 +238,30 @@ impl<V: Served> Server<V> {
         }
     }
 
+    /// How long the loop may sleep; the signs of life that are due are given.
+    fn rest(&mut self) -> Option<Duration> {
+        let waiting = !self.blocked.is_empty() || self.tenant.is_crowded();
+        let looking = waiting || self.accept_at.is_some() || self.stopping || self.events.is_waiting();
+        let mut limit = [looking.then_some(TICK), self.tenant.beat()].into_iter().flatten().min();
+        if let Some(door) = &mut self.door {
+            let next = match self.tenant.all_beat() {
+                true => {
+                    door.notifier().alive();
+                    door.notifier().due_in()
+                }
+                false => Some(LATE_LOOK),
+            };
+            limit = [limit, next].into_iter().flatten().min();
+        }
+        limit
+    }
+
     fn on_event(&mut self, event: Completion) -> Result<(), ServeError> {
         let place = (event.tag & 0xff_ffff) as usize;
         match event.tag >> KIND_SHIFT {
             RECV => self.on_received(place, event.result),
             SEND => self.on_sent(place, event.result),
-            ACCEPT => {
-                let fd = self.driver.ring.take_accepted(event.result);
-                // A server that is stopping has no listeners any more.
-                if let Some(nbd) = self.nbd.get_mut(place) {
-                    nbd.accepting = false;
-                    if let Some(fd) = fd {
-                        nbd.listener.prepare(&fd);
-                        self.lobby.push_back(fd);
-                        self.accept_complained = false;
-                        self.welcome_more();
-                    } else {
-                        self.cannot_accept(event.result);
-                    }
-                }
-            }
+            ACCEPT => self.on_accepted(place, event.result),
             CONTROL => {
                 self.control_accepting = false;
                 match self.driver.ring.take_accepted(event.result) {
@@ -274,20 +272,25 @@ impl<V: Served> Server<V> {
                     None => self.cannot_accept(event.result),
                 }
             }
-            STOP if self.stopping => return Err(ServeError::Impatient),
-            STOP => self.stop(),
+            STOP => {
+                let first = self.door.as_mut().is_none_or(|door| door.answer_signal(&mut self.driver.ring));
+                if !first {
+                    return Err(ServeError::Impatient);
+                }
+                self.tenant.stop_all();
+            }
+            BELL => {
+                self.tenant.answer_bell();
+                self.driver.ring.poll_in(self.tenant.bell(), tag(BELL, 0));
+                if self.tenant.is_stopping() && !self.stopping {
+                    self.stop();
+                }
+                self.take_guests();
+                self.welcome_more();
+            }
             _ => {}
         }
         Ok(())
-    }
-
-    /// Most likely no descriptor is left: whoever wants to connect waits until one is.
-    fn cannot_accept(&mut self, result: i32) {
-        self.accept_at = Some(Instant::now() + TICK);
-        if !std::mem::replace(&mut self.accept_complained, true) {
-            let error = io::Error::from_raw_os_error(-result);
-            tracing::warn!("no client can be accepted for now ({error}); those connected are served on");
-        }
     }
 
     fn status(&self) -> StatusDoc {
@@ -300,15 +303,10 @@ impl<V: Served> Server<V> {
 
     fn stop(&mut self) {
         tracing::info!("closing {}", self.volume.0);
-        self.notifier.stopping();
         self.stopping = true;
-        self.signals.acknowledge();
-        self.driver.ring.poll_in(self.signals.raw_fd(), tag(STOP, 0));
-        for place in (0..self.nbd.len()).filter(|&place| self.nbd[place].accepting) {
-            self.driver.ring.cancel(tag(ACCEPT, place), tag(IGNORE, 0));
+        if let Some(door) = &mut self.door {
+            door.shut(&mut self.driver.ring);
         }
-        self.nbd.clear();
-        self.lobby.clear();
         for conn in self.conns.iter_mut().flatten() {
             conn.draining = true;
         }
@@ -320,6 +318,9 @@ impl<V: Served> Server<V> {
         if !self.stopping || !self.engine.is_stopped() || self.driver.device_ops() > 0 {
             return false;
         }
+        if self.tenant.place() == 0 && !self.tenant.is_last() {
+            return false;
+        }
         let since = *self.stopped_at.get_or_insert_with(Instant::now);
         let pending =
             self.conns.iter().flatten().any(|conn| {
@@ -328,44 +329,10 @@ impl<V: Served> Server<V> {
         !pending || since.elapsed() > FAREWELL
     }
 
-    /// Gives free places to those who wait, and accepts more when nobody does. One more than there are places
-    /// for is accepted on each listener, so that it is known that somebody waits.
-    fn welcome_more(&mut self) {
-        while let Some(place) = self.conns.iter().position(Option::is_none)
-            && let Some(fd) = self.lobby.pop_front()
-        {
-            self.welcome(place, fd);
-        }
-        if self.accept_at.is_some() {
-            return;
-        }
-        if !std::mem::replace(&mut self.control_accepting, true) {
-            self.driver.ring.accept(self.control.raw_fd(), tag(CONTROL, 0));
-        }
-        if !self.lobby.is_empty() {
-            return;
-        }
-        for (place, nbd) in self.nbd.iter_mut().enumerate().filter(|(_, nbd)| !nbd.accepting) {
-            self.driver.ring.accept(nbd.listener.raw_fd(), tag(ACCEPT, place));
-            nbd.accepting = true;
-        }
-    }
-
-    fn welcome(&mut self, place: usize, fd: OwnedFd) {
-        self.generation += 1;
-        tracing::debug!("client {} connected", self.generation);
-        let mut greeting = Vec::new();
-        let handshake = Handshake::new(self.exports.clone(), &mut greeting);
-        let id = ConnId { place, generation: self.generation };
-        self.conns[place] = Some(Connection::new(id, fd, handshake, greeting));
-        self.receive(place, true);
-        self.touched.push(place);
-    }
-
     /// Submits a receive, if one makes sense now.
-    fn receive(&mut self, place: usize, later: bool) {
+    pub(crate) fn receive(&mut self, place: usize, later: bool) {
         let Some(conn) = &mut self.conns[place] else { return };
-        if conn.receiving || conn.draining || conn.dead || conn.blocked {
+        if conn.receiving || conn.draining || conn.dead || conn.blocked || conn.leaving.is_some() {
             return;
         }
         let mem = conn.receive_target(&mut self.memory, self.sockets);
@@ -434,6 +401,8 @@ impl<V: Served> Server<V> {
             let Some(conn) = &mut self.conns[place] else { continue };
             if conn.dead || conn.draining {
                 self.wind_up(place);
+            } else if conn.leaving.is_some() {
+                self.see_off(place);
             }
         }
         self.touched.clear();
@@ -463,17 +432,19 @@ impl<V: Served> Server<V> {
         if !conn.is_over() {
             return;
         }
+        self.arriving_bytes -= conn.incoming.as_ref().map_or(0, Incoming::arriving_bytes);
         self.engine.with_arena(|arena| conn.release(arena));
         let id = conn.id;
-        tracing::debug!("client {} disconnected", id.generation);
+        tracing::debug!("client {} of {} disconnected", id.generation, self.volume.0);
         self.conns[place] = None;
         self.blocked.retain(|&other| other != id);
+        self.tenant.dismiss();
         self.welcome_more();
     }
 
     /// Lets waiting connections try again, in their order.
     fn retry_blocked(&mut self) {
-        self.buffers_short = false;
+        (self.buffers_short, self.arrivals_short) = (false, false);
         for _ in 0..self.blocked.len() {
             let Some(id) = self.blocked.pop_front() else { break };
             let Some(conn) = self.conns[id.place].as_mut().filter(|conn| conn.id == id) else { continue };
@@ -491,14 +462,14 @@ impl<V: Served> Server<V> {
             self.accept_at = None;
             self.welcome_more();
         }
-        let (buffers, places) = (self.buffers_short, !self.lobby.is_empty());
+        let (buffers, places) = (self.buffers_short || self.arrivals_short, self.tenant.is_crowded());
         if !(buffers || places) || self.next_look > Instant::now() {
             return;
         }
         self.next_look = Instant::now() + TICK;
         for (place, conn) in self.conns.iter_mut().enumerate() {
             let Some(conn) = conn else { continue };
-            let hoards = buffers && conn.waiting_since().is_some_and(|since| since.elapsed() > PATIENCE);
+            let hoards = buffers && conn.hoards(STALL_PATIENCE, PATIENCE);
             if hoards || places && conn.squats(HANDSHAKE_PATIENCE, PATIENCE) {
                 conn.dead = true;
                 self.touched.push(place);
@@ -517,7 +488,9 @@ impl<V: Served> Server<V> {
         lines.iter().for_each(|line| tracing::warn!("{line}"));
         if !self.said_read_only && self.engine.status().state == "read-only" {
             self.said_read_only = true;
-            self.notifier.status("read-only after a failure; see the log");
+            if let Some(door) = &mut self.door {
+                door.notifier().status("read-only after a failure; see the log");
+            }
             tracing::error!("{} is read-only until it is opened again", self.volume.0);
         }
     }
@@ -536,6 +509,6 @@ impl<V: Served> Server<V> {
     }
 
     pub(crate) fn export(&self) -> &Export {
-        &self.exports.as_slice()[0]
+        &self.export
     }
 }

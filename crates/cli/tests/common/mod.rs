@@ -153,13 +153,19 @@ pub struct Client {
 
 impl Client {
     pub fn connect(socket: &Path) -> Client {
-        let stream = UnixStream::connect(socket).expect("connect");
-        stream.set_read_timeout(Some(Duration::from_secs(60))).expect("timeout");
-        Client::over(stream)
+        Client::to(socket, "")
     }
 
-    pub fn over(mut stream: UnixStream) -> Client {
-        let export = negotiate(&mut stream, "", Terms::default());
+    /// A client of the export of this name.
+    pub fn to(socket: &Path, export: &str) -> Client {
+        let stream = UnixStream::connect(socket).expect("connect");
+        stream.set_read_timeout(Some(Duration::from_secs(60))).expect("timeout");
+        Client::over(stream, export)
+    }
+
+    /// A client on a connection that was made already.
+    pub fn over(mut stream: UnixStream, export: &str) -> Client {
+        let export = negotiate(&mut stream, export, Terms::default());
         Client { stream, size_bytes: export.size_bytes, cookie: 0 }
     }
 
