@@ -29,6 +29,15 @@ pub struct Command {
     pub len: u64,
 }
 
+/// Why a command was not done. Nothing was read or written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// The device could not do it; asking again may help.
+    Error,
+    /// The device was asked for more than it grants; asking again later helps.
+    Throttled,
+}
+
 /// A command has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Done {
@@ -36,6 +45,15 @@ pub struct Done {
     pub at: Nanos,
     /// As given with the command.
     pub tag: u64,
+    /// Why it was not done; `None` when it was.
+    pub failure: Option<Failure>,
+}
+
+impl Done {
+    /// Ended as it should.
+    pub fn ok(at: Nanos, tag: u64) -> Done {
+        Done { at, tag, failure: None }
+    }
 }
 
 /// What a device has done so far.

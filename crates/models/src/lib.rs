@@ -6,5 +6,6 @@
 #![forbid(unsafe_code)]
 
 pub mod device;
+pub mod rng;
 
-pub use device::{Command, Done, Kind, Model, Usage};
+pub use device::{Command, Done, Failure, Kind, Model, Usage};
