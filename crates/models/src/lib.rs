@@ -5,6 +5,7 @@
 //! same times give the same completions, to the nanosecond.
 #![forbid(unsafe_code)]
 
+pub mod constant;
 pub mod device;
 pub mod rng;
 

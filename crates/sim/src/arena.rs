@@ -37,8 +37,9 @@ impl Default for ArenaSizes {
 #[derive(Clone, Default)]
 pub struct ArenaMemory(Rc<RefCell<Vec<u8>>>);
 
-struct PoolState {
-    /// Free ranges in blocks, by address: (first, count).
+/// The free blocks of one pool.
+pub(crate) struct FreeBlocks {
+    /// Ranges, by address: (first, count).
     free: Vec<(u32, u32)>,
     end: u32,
     outstanding: u32,
@@ -47,7 +48,7 @@ struct PoolState {
 /// An arena over one vector.
 pub struct SimArena {
     bytes: Vec<u8>,
-    pools: [PoolState; POOLS],
+    pools: [FreeBlocks; POOLS],
     /// By block: how many blocks the buffer that starts here has, zero if none does.
     starts: Vec<u32>,
     /// By block: whether it belongs to a buffer that was given out.
@@ -72,7 +73,7 @@ impl ArenaMemory {
         let mut first = 0;
         let pools = [sizes.client, sizes.log, sizes.background, sizes.meta].map(|size| {
             let count = size / BLOCK_BYTES;
-            let state = PoolState { free: vec![(first, count)], end: first + count, outstanding: 0 };
+            let state = FreeBlocks::new(first, count);
             first += count;
             state
         });
@@ -150,9 +151,14 @@ impl SimArena {
     }
 }
 
-impl PoolState {
+impl FreeBlocks {
+    /// All `count` blocks from `first` on.
+    pub(crate) fn new(first: u32, count: u32) -> FreeBlocks {
+        FreeBlocks { free: vec![(first, count)], end: first + count, outstanding: 0 }
+    }
+
     /// First fit: low addresses stay warm in the processor's cache.
-    fn take(&mut self, blocks: u32) -> Option<u32> {
+    pub(crate) fn take(&mut self, blocks: u32) -> Option<u32> {
         let i = self.free.iter().position(|&(_, count)| count >= blocks)?;
         let (first, count) = self.free[i];
         if count == blocks {
@@ -164,7 +170,8 @@ impl PoolState {
         Some(first)
     }
 
-    fn give(&mut self, first: u32, blocks: u32) {
+    /// Gives a range back that was taken whole.
+    pub(crate) fn give(&mut self, first: u32, blocks: u32) {
         self.outstanding -= 1;
         let i = self.free.partition_point(|&(f, _)| f < first);
         let joins_next = i < self.free.len() && first + blocks == self.free[i].0;

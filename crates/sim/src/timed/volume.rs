@@ -1,0 +1,312 @@
+//! A whole volume as a device in virtual time, so that whatever loads a modelled device loads a volume.
+
+use crate::timed::world::{Replies, TimedEngine};
+use crate::timed::{NoDataArena, TimedDevice, TimedWorld, WorldError};
+use bimetal_engine::action::{Machine as _, Request, RequestId, RequestKind};
+use bimetal_engine::arena::{Arena as _, Buf, Pool};
+use bimetal_engine::options::{CheckReport, CreateOptions, OpenError, OpenOptions, Status, Tuning};
+use bimetal_engine::units::{BLOCK_BYTES, Nanos};
+use bimetal_models::device::Failure;
+use bimetal_models::{Command, Done, Kind, Model, Usage};
+use std::collections::VecDeque;
+
+/// Why there is no volume.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum VolumeError {
+    /// It cannot be made or opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// A bug.
+    #[error(transparent)]
+    World(#[from] WorldError),
+}
+
+/// A request that the engine has.
+#[derive(Clone, Copy)]
+struct InFlight {
+    tag: u64,
+    kind: Kind,
+    len: u64,
+    buf: Option<Buf>,
+}
+
+/// An open volume on modelled devices.
+pub struct TimedVolume {
+    world: TimedWorld,
+    engine: TimedEngine,
+    requests: Vec<InFlight>,
+    free: Vec<u32>,
+    in_flight: usize,
+    /// Commands that wait for room in the engine.
+    waiting: VecDeque<(u64, Command)>,
+    replies: Replies,
+    ended: Vec<Done>,
+    usage: Usage,
+}
+
+impl TimedVolume {
+    /// Makes a volume on these devices, in tier order, and opens it.
+    pub fn create(devices: Vec<TimedDevice>, options: CreateOptions) -> Result<TimedVolume, VolumeError> {
+        let mut world = TimedWorld::new(devices);
+        let task = bimetal_engine::create(NoDataArena::default(), world.device_infos(), options);
+        world.run_task(task)??;
+        TimedVolume::open(world)
+    }
+
+    /// Opens the volume that is on the devices of a world.
+    pub fn open(mut world: TimedWorld) -> Result<TimedVolume, VolumeError> {
+        let options = OpenOptions { volume_id: None, tuning: Tuning::default() };
+        let task = bimetal_engine::open(NoDataArena::default(), world.device_infos(), options);
+        let engine = world.run_task(task)??;
+        Ok(TimedVolume {
+            world,
+            engine,
+            requests: Vec::new(),
+            free: Vec::new(),
+            in_flight: 0,
+            waiting: VecDeque::new(),
+            replies: Vec::new(),
+            ended: Vec::new(),
+            usage: Usage::default(),
+        })
+    }
+
+    /// The virtual time.
+    pub fn now(&self) -> Nanos {
+        self.world.now()
+    }
+
+    /// How the volume is.
+    pub fn status(&self) -> Status {
+        self.engine.status()
+    }
+
+    /// What its devices have done so far, in tier order.
+    pub fn device_usage(&self) -> Vec<Usage> {
+        self.world.usage()
+    }
+
+    /// The hash of all answers and their times so far.
+    pub fn hash(&self) -> u64 {
+        self.world.hash()
+    }
+
+    /// Closes the volume. Only while no command is in flight.
+    pub fn close(mut self) -> Result<TimedWorld, VolumeError> {
+        assert_eq!(self.in_flight, 0, "commands are in flight");
+        self.world.close(self.engine)?;
+        Ok(self.world)
+    }
+
+    /// Kills what serves the volume: the devices keep what they were given.
+    pub fn kill(mut self) -> TimedWorld {
+        self.world.kill(self.engine);
+        self.world
+    }
+
+    fn pump(&mut self) {
+        loop {
+            self.world.pump(&mut self.engine, &mut self.replies);
+            if self.replies.is_empty() {
+                return;
+            }
+            for i in 0..self.replies.len() {
+                let (id, result) = self.replies[i];
+                let request = self.requests[id.0 as usize];
+                self.free.push(id.0 as u32);
+                self.in_flight -= 1;
+                if let Some(buf) = request.buf {
+                    self.engine.with_arena(|arena| arena.free(buf));
+                }
+                let failure = result.err().map(|_| Failure::Error);
+                if failure.is_none() {
+                    self.count(request);
+                }
+                self.ended.push(Done { at: self.world.now(), tag: request.tag, failure });
+            }
+            self.replies.clear();
+            self.admit_waiting();
+        }
+    }
+
+    fn count(&mut self, request: InFlight) {
+        let usage = &mut self.usage;
+        match request.kind {
+            Kind::Read => (usage.reads, usage.read_bytes) = (usage.reads + 1, usage.read_bytes + request.len),
+            Kind::Write { .. } => {
+                (usage.writes, usage.written_bytes) = (usage.writes + 1, usage.written_bytes + request.len);
+            }
+            Kind::Flush => usage.flushes += 1,
+            Kind::Discard => {}
+        }
+    }
+
+    fn admit_waiting(&mut self) {
+        while let Some(&(tag, command)) = self.waiting.front() {
+            if !self.admit(tag, command) {
+                return;
+            }
+            self.waiting.pop_front();
+        }
+    }
+
+    /// Hands a command to the engine; false where there is no room for it now.
+    fn admit(&mut self, tag: u64, command: Command) -> bool {
+        if !self.engine.has_room() {
+            return false;
+        }
+        let kind = match command.kind {
+            Kind::Read => RequestKind::Read,
+            Kind::Write { fua } => RequestKind::Write { fua },
+            Kind::Flush => RequestKind::Flush,
+            Kind::Discard => RequestKind::Discard { fua: false },
+        };
+        let mut buf = None;
+        if matches!(command.kind, Kind::Read | Kind::Write { .. }) {
+            let block = u64::from(BLOCK_BYTES);
+            let cover =
+                (command.offset + command.len).next_multiple_of(block) - command.offset / block * block;
+            buf = self.engine.with_arena(|arena| arena.alloc(Pool::Client, cover as u32));
+            if buf.is_none() {
+                return false;
+            }
+        }
+        let request = InFlight { tag, kind: command.kind, len: command.len, buf };
+        let place = match self.free.pop() {
+            Some(place) => {
+                self.requests[place as usize] = request;
+                place
+            }
+            None => {
+                self.requests.push(request);
+                self.requests.len() as u32 - 1
+            }
+        };
+        self.in_flight += 1;
+        let id = RequestId(u64::from(place));
+        let (offset, len) = (command.offset, command.len);
+        self.engine.on_request(self.world.now(), Request { id, kind, offset, len, buf });
+        true
+    }
+}
+
+impl Model for TimedVolume {
+    fn size_bytes(&self) -> u64 {
+        self.engine.size_bytes()
+    }
+
+    fn submit(&mut self, now: Nanos, tag: u64, command: Command) {
+        self.world.advance_to(&mut self.engine, now);
+        if !self.waiting.is_empty() || !self.admit(tag, command) {
+            self.waiting.push_back((tag, command));
+        }
+        self.pump();
+    }
+
+    fn deadline(&self) -> Option<Nanos> {
+        if !self.ended.is_empty() {
+            return Some(self.world.now());
+        }
+        if self.in_flight == 0 && self.waiting.is_empty() {
+            return None;
+        }
+        self.world.next_event(&self.engine)
+    }
+
+    fn advance(&mut self, now: Nanos, done: &mut Vec<Done>) {
+        while let Some(at) = self.world.next_event(&self.engine).filter(|&at| at <= now) {
+            self.world.advance_to(&mut self.engine, at);
+            self.pump();
+        }
+        self.world.advance_to(&mut self.engine, now);
+        done.append(&mut self.ended);
+    }
+
+    fn usage(&self) -> Usage {
+        let busy = self.world.usage().iter().map(|usage| usage.busy_ns).max();
+        Usage { busy_ns: busy.unwrap_or(0), ..self.usage }
+    }
+}
+
+/// Verifies the closed volume that is on the devices of a world.
+pub fn check(world: &mut TimedWorld) -> Result<CheckReport, VolumeError> {
+    let options = OpenOptions { volume_id: None, tuning: Tuning::default() };
+    let task = bimetal_engine::check(NoDataArena::default(), world.device_infos(), options);
+    Ok(world.run_task(task)??)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bimetal_models::constant::{Constant, ConstantParams};
+
+    fn device(size_bytes: u64, latency_ns: u64) -> TimedDevice {
+        let params = ConstantParams { size_bytes, latency_ns, ns_per_kib: 10, units: 8 };
+        TimedDevice::new(Box::new(Constant::new(params)))
+    }
+
+    fn create() -> TimedVolume {
+        let options = CreateOptions {
+            volume_id: [7; 16],
+            chunk_bytes: 128 << 10,
+            landing_bytes: None,
+            area_bytes: None,
+            created_unix_s: 0,
+        };
+        let devices = vec![device(1 << 30, 20_000), device(8 << 30, 5_000_000)];
+        TimedVolume::create(devices, options).expect("it is made")
+    }
+
+    fn write(volume: &mut TimedVolume, offset: u64, len: u64) {
+        volume.submit(volume.now(), 1, Command { kind: Kind::Write { fua: false }, offset, len });
+        let mut done = Vec::new();
+        while let Some(at) = volume.deadline() {
+            volume.advance(at, &mut done);
+        }
+        assert!(done.len() == 1 && done[0].failure.is_none(), "{done:?}");
+    }
+
+    fn rest(volume: &mut TimedVolume, ns: u64) {
+        let mut done = Vec::new();
+        volume.advance(volume.now().after(ns), &mut done);
+        assert!(done.is_empty());
+    }
+
+    fn used(volume: &TimedVolume) -> Vec<u64> {
+        volume.status().tiers.iter().map(|tier| tier.used_bytes).collect()
+    }
+
+    /// A volume lives through writes, a kill and a close, twice the same.
+    #[test]
+    fn a_volume_without_payload_keeps_its_metadata() {
+        let story = || {
+            let mut volume = create();
+            (0..1600).for_each(|n| write(&mut volume, n << 20, 1 << 20));
+            (0..1000).for_each(|n| write(&mut volume, (n * 7919 % 1600) << 20 | 8192, 4096));
+            assert!(used(&volume)[1] > 500 << 20, "{:?}", used(&volume));
+            // Long enough for a commit.
+            rest(&mut volume, 3 * Nanos::SECOND);
+            let before = used(&volume);
+            let volume = TimedVolume::open(volume.kill()).expect("it opens");
+            assert!(volume.status().recovered);
+            assert_eq!(used(&volume), before);
+            let mut world = volume.close().expect("it closes");
+            let report = check(&mut world).expect("it can be checked");
+            assert_eq!(report.findings, []);
+            (world.hash(), world.now(), report.chunks)
+        };
+        assert_eq!(story(), story());
+    }
+
+    /// Work that nobody waits for goes on while the clock does.
+    #[test]
+    fn an_idle_volume_empties_its_landing_zone() {
+        let mut volume = create();
+        (0..1600).for_each(|n| write(&mut volume, n << 20, 1 << 20));
+        rest(&mut volume, 60 * Nanos::SECOND);
+        (0..4000).for_each(|n| write(&mut volume, (n * 7919 % 700 + 900) << 20 | 8192, 4096));
+        assert!(volume.status().landed_bytes > 1 << 20, "{}", volume.status().landed_bytes);
+        rest(&mut volume, 600 * Nanos::SECOND);
+        assert_eq!(volume.status().landed_bytes, 0);
+    }
+}

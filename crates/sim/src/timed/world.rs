@@ -1,0 +1,146 @@
+//! The driver in virtual time: actions to modelled devices, their answers back, one event after the other.
+
+use crate::timed::{NoDataArena, TimedDevice};
+use bimetal_engine::action::{Action, Machine, RequestError, RequestId};
+use bimetal_engine::options::DeviceInfo;
+use bimetal_engine::units::Nanos;
+use bimetal_engine::{Engine, Task};
+use bimetal_models::Usage;
+
+/// A volume that is served in virtual time.
+pub type TimedEngine = Engine<NoDataArena>;
+
+/// Answers to requests.
+pub type Replies = Vec<(RequestId, Result<(), RequestError>)>;
+
+/// Why a task did not come to an end.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WorldError {
+    /// The task waits for nothing: a bug, said rather than hung on.
+    #[error("the operation stopped without a result")]
+    Stalled,
+}
+
+/// The devices and the clock. Nothing else decides what comes next, so the same calls always tell the same story.
+pub struct TimedWorld {
+    devices: Vec<TimedDevice>,
+    now: Nanos,
+    /// What happened so far, in order.
+    hash: u64,
+}
+
+impl TimedWorld {
+    /// A world with these devices, in tier order.
+    pub fn new(devices: Vec<TimedDevice>) -> TimedWorld {
+        TimedWorld { devices, now: Nanos(1), hash: 0xcbf2_9ce4_8422_2325 }
+    }
+
+    /// The virtual time.
+    #[inline]
+    pub fn now(&self) -> Nanos {
+        self.now
+    }
+
+    /// The hash of all answers and their times so far.
+    pub fn hash(&self) -> u64 {
+        self.hash
+    }
+
+    /// The devices as the engine wants to hear of them.
+    pub fn device_infos(&self) -> Vec<DeviceInfo> {
+        let info = |(tier, device): (usize, &TimedDevice)| DeviceInfo {
+            name: ["fast", "slow"].get(tier).unwrap_or(&"further").to_string(),
+            size_bytes: device.size_bytes(),
+        };
+        self.devices.iter().enumerate().map(info).collect()
+    }
+
+    /// What each device has done so far, in tier order.
+    pub fn usage(&self) -> Vec<Usage> {
+        self.devices.iter().map(TimedDevice::usage).collect()
+    }
+
+    /// Does all that the machine wants at this instant.
+    pub fn pump<M: Machine<Arena = NoDataArena>>(&mut self, machine: &mut M, replies: &mut Replies) {
+        while let Some(action) = machine.next_action(self.now) {
+            let device = match &action {
+                Action::Reply { id, result } => {
+                    self.note(id.0 << 1 | u64::from(result.is_ok()));
+                    replies.push((*id, *result));
+                    continue;
+                }
+                Action::Read { device, .. }
+                | Action::Write { device, .. }
+                | Action::Flush { device, .. }
+                | Action::Discard { device, .. } => *device,
+            };
+            self.devices[usize::from(device.0)].submit(self.now, action);
+        }
+    }
+
+    #[inline]
+    fn note(&mut self, word: u64) {
+        for word in [word, self.now.0] {
+            self.hash = (self.hash ^ word).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(17);
+        }
+    }
+
+    /// When the next thing happens by itself, if anything does.
+    #[inline]
+    pub fn next_event<M: Machine<Arena = NoDataArena>>(&self, machine: &M) -> Option<Nanos> {
+        let devices = self.devices.iter().filter_map(TimedDevice::deadline).min();
+        let machine = machine.deadline().map(|deadline| deadline.max(self.now));
+        match (devices, machine) {
+            (Some(devices), Some(machine)) => Some(devices.min(machine)),
+            (devices, machine) => devices.or(machine),
+        }
+    }
+
+    /// Moves the clock to `at`, which is not beyond [`TimedWorld::next_event`], and tells the machine what has come by
+    /// then.
+    pub fn advance_to<M: Machine<Arena = NoDataArena>>(&mut self, machine: &mut M, at: Nanos) {
+        self.now = self.now.max(at);
+        for device in &mut self.devices {
+            if device.deadline().is_some_and(|deadline| deadline <= self.now) {
+                device.advance(self.now, machine);
+            }
+        }
+        if machine.deadline().is_some_and(|deadline| deadline <= self.now) {
+            machine.on_timer(self.now);
+        }
+    }
+
+    /// Serves a task until it has a result.
+    pub fn run_task<T>(&mut self, mut task: Task<NoDataArena, T>) -> Result<T, WorldError> {
+        let mut replies = Vec::new();
+        loop {
+            self.pump(&mut task, &mut replies);
+            match self.next_event(&task) {
+                Some(at) => self.advance_to(&mut task, at),
+                None => return task.take_result().ok_or(WorldError::Stalled),
+            }
+        }
+    }
+
+    /// Closes a volume.
+    pub fn close(&mut self, mut engine: TimedEngine) -> Result<(), WorldError> {
+        engine.begin_shutdown(self.now);
+        let mut replies = Vec::new();
+        loop {
+            self.pump(&mut engine, &mut replies);
+            if engine.is_stopped() {
+                return Ok(());
+            }
+            let at = self.next_event(&engine).ok_or(WorldError::Stalled)?;
+            self.advance_to(&mut engine, at);
+        }
+    }
+
+    /// Kills the process that serves a volume: the devices keep what they were given.
+    pub fn kill(&mut self, mut engine: TimedEngine) {
+        let now = self.now;
+        for device in &mut self.devices {
+            self.now = self.now.max(device.outlive(now, &mut engine));
+        }
+    }
+}
