@@ -123,7 +123,10 @@ impl TimedDevice {
             let io = self.in_flight[tag as usize].take().expect("a command ends once");
             self.free.push(tag as u32);
             let result = match failure {
-                None => Ok(self.take_effect(machine, io.effect)),
+                None => {
+                    self.take_effect(machine, io.effect);
+                    Ok(())
+                }
                 Some(_) => Err(EIO),
             };
             machine.on_completion(now, io.token, result);
