@@ -5,47 +5,11 @@
 mod common;
 
 use bimetal_nbd::Command as Nbd;
-use common::{Client, bimetal, pattern, start, succeed, terminate, text};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use common::{Client, Mounted, bimetal, pattern, start, succeed, terminate, text};
+use std::path::Path;
+use std::process::Child;
 
 const MIB: u64 = 1 << 20;
-
-/// A small file system, unmounted with its owner.
-struct Mounted(PathBuf);
-
-impl Mounted {
-    /// `None` where this may not be done.
-    fn new(dir: &Path, kind: &str, mib: u64) -> Option<Mounted> {
-        let place = dir.join("small");
-        std::fs::create_dir(&place).expect("a directory");
-        let quiet = |command: &mut Command| {
-            let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
-            command.env("PATH", path).stdout(Stdio::null()).stderr(Stdio::null());
-            command.status().is_ok_and(|status| status.success())
-        };
-        let made = match kind {
-            "tmpfs" => quiet(
-                Command::new("mount")
-                    .args(["-t", "tmpfs", "-o", &format!("size={mib}m"), "none"])
-                    .arg(&place),
-            ),
-            _ => {
-                let image = dir.join("small.ext4");
-                std::fs::File::create(&image).and_then(|file| file.set_len(mib * MIB)).expect("an image");
-                quiet(Command::new("mkfs.ext4").args(["-q", "-F", "-m", "0"]).arg(&image))
-                    && quiet(Command::new("mount").args(["-o", "loop"]).arg(&image).arg(&place))
-            }
-        };
-        made.then_some(Mounted(place))
-    }
-}
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg(&self.0).status();
-    }
-}
 
 fn serve(dir: &Path) -> (Child, Client) {
     let mut command = bimetal(dir);
@@ -109,10 +73,10 @@ fn fills_up(kind: &str, full: &str) {
         eprintln!("cannot mount {kind} here: skipped");
         return;
     };
-    let place = |tier: &str| if tier == full { small.0.clone() } else { dir.path().to_owned() };
+    let place = |tier: &str| if tier == full { small.place.clone() } else { dir.path().to_owned() };
     let spec = |tier: &str, size: &str| format!("{}?size={size}", place(tier).join(tier).display());
     // In the way, to be removed later.
-    let balloon = small.0.join("balloon");
+    let balloon = small.place.join("balloon");
     std::fs::write(&balloon, vec![1; 100 << 20]).expect("a large file");
     let (fast, slow) = if full == "fast" { ("160M", "512M") } else { ("64M", "1G") };
     succeed(bimetal(dir.path()).arg("create").arg(dir.path().join("v.toml")).args([

@@ -67,7 +67,7 @@ impl<A: Arena> Engine<A> {
             flusher.dirty = false;
             flusher.count += 1;
             flusher.in_flight = Some(InFlight { waiters: std::mem::take(&mut flusher.waiting), covered });
-            let token = self.tokens.issue(Owner::Flush(tier));
+            let token = self.tokens.issue(tier, Owner::Flush(tier), self.now);
             self.out.push_back(Action::Flush { device: tier, token });
         }
     }

@@ -369,7 +369,7 @@ impl<A: Arena> Engine<A> {
             done: None,
             index_mark,
         });
-        let token = self.tokens.issue(Owner::Group(seq));
+        let token = self.tokens.issue(FAST, Owner::Group(seq), self.now);
         self.out.push_back(Action::Write {
             device: FAST,
             offset: at,

@@ -388,7 +388,7 @@ impl<A: Arena> Engine<A> {
             b.issued += 1;
             b.in_flight += 1;
             let Io { tier: device, offset, buf, .. } = io;
-            let token = self.tokens.issue(Owner::Batch { batch, io: index });
+            let token = self.tokens.issue(device, Owner::Batch { batch, io: index }, self.now);
             let class = Class::Background;
             if writes {
                 self.stats.device_written[usize::from(device.0)] += u64::from(buf.len);

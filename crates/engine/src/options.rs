@@ -110,6 +110,8 @@ pub struct TierStatus {
     pub device_written_bytes: u64,
     /// Flushes sent to the device.
     pub flushes: u64,
+    /// Since when it has answered nothing, on the driver's clock; none while nothing is asked of it.
+    pub silent_since: Option<Nanos>,
 }
 
 /// The volume at a glance.

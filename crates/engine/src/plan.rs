@@ -18,6 +18,9 @@ const MAX_PLAN_SEGMENTS: usize = 16;
 const BARREN_PAUSE_NS: u64 = 5 * Nanos::MS;
 /// Pause after the policy had nothing to move, ns.
 const NO_MOVES_PAUSE_NS: u64 = Nanos::SECOND;
+/// Pause of a busy volume after a batch at most, ns: one that met devices in a bad moment may have taken minutes,
+/// which says nothing about the next.
+const MAX_BUSY_PAUSE_NS: u64 = 10 * Nanos::SECOND;
 /// Pause after a batch of which the devices failed everything, ns.
 const FAILED_PAUSE_NS: u64 = 250 * Nanos::MS;
 /// Clients that wait for space get an error when the devices have failed every batch for this long, ns:
@@ -227,6 +230,7 @@ impl<A: Arena> Engine<A> {
             }
         } else {
             let pause = took_ns.saturating_mul(u64::from(self.tuning.busy_share.max(1) - 1));
+            let pause = pause.min(MAX_BUSY_PAUSE_NS);
             planner.next_place = self.now.after(pause.max(if moved { 0 } else { BARREN_PAUSE_NS }));
             if failed && !moved {
                 // What cannot be read is chosen again and again, and idle volumes wait for nothing else.

@@ -98,7 +98,7 @@ impl<A: Arena> Engine<A> {
 
     fn issue_read(&mut self, piece: u32, device: Tier, offset: u64, buf: Buf) {
         self.pieces[piece].left += 1;
-        let token = self.tokens.issue(Owner::Piece(piece));
+        let token = self.tokens.issue(device, Owner::Piece(piece), self.now);
         self.out.push_back(Action::Read { device, offset, buf, token, class: Class::Foreground });
     }
 

@@ -63,7 +63,7 @@ impl<A: Arena> Engine<A> {
         };
         let load = self.sum_loads.loads.get_mut(&page).expect("a page being loaded");
         (load.buf, load.checkpoint) = (Some(buf), self.checkpoint.number);
-        let token = self.tokens.issue(Owner::SumPage(page));
+        let token = self.tokens.issue(FAST, Owner::SumPage(page), self.now);
         let offset = self.state.geo.page_at(number, place);
         self.out.push_back(Action::Read { device: FAST, offset, buf, token, class: Class::Foreground });
     }

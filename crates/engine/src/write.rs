@@ -148,7 +148,7 @@ impl<A: Arena> Engine<A> {
         (p.left, p.home) = (1, Some(home));
         *self.home_writers.entry(p.chunk).or_insert(0) += 1;
         let offset = self.state.geo.slot_at(home) + u64::from(first) * u64::from(BLOCK_BYTES);
-        let token = self.tokens.issue(Owner::Piece(piece));
+        let token = self.tokens.issue(home.tier, Owner::Piece(piece), self.now);
         let bufs: BufList = SmallVec::from_elem(buf, 1);
         self.count_write(home.tier, buf);
         self.stats.device_written[usize::from(home.tier.0)] += u64::from(buf.len);

@@ -111,6 +111,58 @@ impl Drop for Served {
     }
 }
 
+/// A small file system, unmounted with its owner.
+pub struct Mounted {
+    pub place: PathBuf,
+    frozen: bool,
+}
+
+impl Mounted {
+    /// `None` where this may not be done.
+    pub fn new(dir: &Path, kind: &str, mib: u64) -> Option<Mounted> {
+        let place = dir.join("small");
+        std::fs::create_dir(&place).expect("a directory");
+        let made = match kind {
+            "tmpfs" => quiet(
+                Command::new("mount")
+                    .args(["-t", "tmpfs", "-o", &format!("size={mib}m"), "none"])
+                    .arg(&place),
+            ),
+            _ => {
+                let image = dir.join("small.ext4");
+                std::fs::File::create(&image).and_then(|file| file.set_len(mib << 20)).expect("an image");
+                quiet(Command::new("mkfs.ext4").args(["-q", "-F", "-m", "0"]).arg(&image))
+                    && quiet(Command::new("mount").args(["-o", "loop"]).arg(&image).arg(&place))
+            }
+        };
+        made.then_some(Mounted { place, frozen: false })
+    }
+
+    /// Whoever writes waits, or goes on. False where this may not be done.
+    pub fn freeze(&mut self, frozen: bool) -> bool {
+        let option = if frozen { "--freeze" } else { "--unfreeze" };
+        let done = quiet(Command::new("fsfreeze").arg(option).arg(&self.place));
+        self.frozen = frozen && done;
+        done
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        if self.frozen {
+            self.freeze(false);
+        }
+        let _ = Command::new("umount").arg(&self.place).status();
+    }
+}
+
+/// Whether a command of the system's succeeds; what it says is of no interest.
+fn quiet(command: &mut Command) -> bool {
+    let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
+    command.env("PATH", path).stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
+}
+
 /// Starts a server and waits until it is ready.
 pub fn start(command: Command) -> Child {
     let (child, uris) = start_many(command, 1);
