@@ -5,28 +5,14 @@
 mod common;
 
 use bimetal_nbd::Command as Nbd;
-use common::{Client, Mounted, bimetal, pattern, start, succeed, terminate, text};
+use common::{Client, Guarded, Mounted, bimetal, create, pattern, start, terminate, text};
 use std::path::Path;
-use std::process::Child;
 
 const MIB: u64 = 1 << 20;
 
-fn serve(dir: &Path) -> (Child, Client) {
-    let mut command = bimetal(dir);
-    command.arg("serve").arg(dir.join("v.toml"));
-    command.arg("--nbd").arg(format!("unix:{}", dir.join("nbd.sock").display()));
-    let child = start(command);
-    (child, Client::connect(&dir.join("nbd.sock")))
-}
-
-/// Ends the server, whatever it says about it.
-struct Server(Child);
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+fn serve(dir: &Path) -> (Guarded, Client) {
+    let server = Guarded(start(common::serve(dir)));
+    (server, Client::connect(&dir.join("nbd.sock")))
 }
 
 /// What the client knows of one MiB.
@@ -74,21 +60,13 @@ fn fills_up(kind: &str, full: &str) {
         return;
     };
     let place = |tier: &str| if tier == full { small.place.clone() } else { dir.path().to_owned() };
-    let spec = |tier: &str, size: &str| format!("{}?size={size}", place(tier).join(tier).display());
     // In the way, to be removed later.
     let balloon = small.place.join("balloon");
     std::fs::write(&balloon, vec![1; 100 << 20]).expect("a large file");
     let (fast, slow) = if full == "fast" { ("160M", "512M") } else { ("64M", "1G") };
-    succeed(bimetal(dir.path()).arg("create").arg(dir.path().join("v.toml")).args([
-        "--fast",
-        &spec("fast", fast),
-        "--slow",
-        &spec("slow", slow),
-        "--landing",
-        "16M",
-    ]));
-    let (child, mut client) = serve(dir.path());
-    let mut server = Server(child);
+    let devices = [(place("fast").join("fast"), fast), (place("slow").join("slow"), slow)];
+    create(dir.path(), devices, &["--landing", "16M"]);
+    let (mut server, mut client) = serve(dir.path());
     let known = write_until_full(&mut client, 600);
     let written = known.iter().filter(|&&known| known != Known::Nothing).count();
     eprintln!("{kind}, {full} device: {written} MiB fitted");
@@ -104,8 +82,7 @@ fn fills_up(kind: &str, full: &str) {
     eprintln!("{kind}, {full} device: closing ended with {end}");
     drop(server);
     std::fs::remove_file(&balloon).expect("make room");
-    let (child, mut client) = serve(dir.path());
-    let mut server = Server(child);
+    let (mut server, mut client) = serve(dir.path());
     verify(&mut client, &known, Known::Flushed);
     for place in 0..8 {
         client.write(place * MIB, &pattern(place + 1000, MIB as usize));

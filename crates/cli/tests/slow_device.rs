@@ -4,7 +4,7 @@
 mod common;
 
 use bimetal_nbd::{Command as Nbd, Request};
-use common::{Client, Mounted, bimetal, pattern, start, succeed, terminate, text};
+use common::{Client, Guarded, Mounted, bimetal, create, pattern, start, succeed, terminate, text};
 use std::time::Duration;
 
 const MIB: u64 = 1 << 20;
@@ -15,21 +15,16 @@ fn both_devices_are_silent_for_seconds() {
     let Some(mut disk) = Mounted::new(dir.path(), "ext4", 200) else {
         return eprintln!("cannot mount a disk here: skipped");
     };
-    let spec = |tier: &str, size: &str| format!("{}?size={size}", disk.place.join(tier).display());
     let file = dir.path().join("v.toml");
-    succeed(bimetal(dir.path()).arg("create").arg(&file).args([
-        "--fast",
-        &spec("fast", "32M"),
-        "--slow",
-        &spec("slow", "96M"),
-        "--landing",
-        "8M",
-    ]));
+    create(
+        dir.path(),
+        [(disk.place.join("fast"), "32M"), (disk.place.join("slow"), "96M")],
+        &["--landing", "8M"],
+    );
     let log = dir.path().join("log");
-    let mut command = bimetal(dir.path());
-    command.arg("serve").arg(&file).stderr(std::fs::File::create(&log).expect("a log"));
-    command.arg("--nbd").arg(format!("unix:{}", dir.path().join("nbd.sock").display()));
-    let mut child = start(command);
+    let mut command = common::serve(dir.path());
+    command.stderr(std::fs::File::create(&log).expect("a log"));
+    let mut server = Guarded(start(command));
     let mut client = Client::connect(&dir.path().join("nbd.sock"));
     for place in 0..64 {
         client.write(place * MIB, &pattern(place, MIB as usize));
@@ -38,8 +33,6 @@ fn both_devices_are_silent_for_seconds() {
     let status = || text(&succeed(bimetal(dir.path()).arg("status").arg(&file)).stdout);
     assert!(!status().contains("has not answered"), "{}", status());
     if !disk.freeze(true) {
-        let _ = child.kill();
-        let _ = child.wait();
         return eprintln!("cannot freeze a disk here: skipped");
     }
     // One to a chunk on the fast device, one far behind, and a flush.
@@ -59,7 +52,7 @@ fn both_devices_are_silent_for_seconds() {
     for (place, expected) in [(0, &block[..]), (60 * MIB, &block), (MIB, &pattern(1, MIB as usize))] {
         assert!(client.read(place, expected.len()) == expected, "at byte {place}");
     }
-    assert!(terminate(&mut child).success());
+    assert!(terminate(&mut server.0).success());
     let log = std::fs::read_to_string(&log).expect("the log");
     assert!(!log.contains("warning") && !log.contains("error"), "{log}");
     succeed(bimetal(dir.path()).arg("check").arg(&file));

@@ -35,6 +35,32 @@ pub fn succeed(command: &mut Command) -> Output {
     output
 }
 
+/// Makes the volume of this directory, on sparse files of these sizes, fast and slow.
+pub fn create(dir: &Path, devices: [(PathBuf, &str); 2], options: &[&str]) {
+    let [fast, slow] = devices.map(|(path, size)| format!("{}?size={size}", path.display()));
+    let mut command = bimetal(dir);
+    command.arg("create").arg(dir.join("v.toml")).args(["--fast", &fast, "--slow", &slow]);
+    succeed(command.args(options));
+}
+
+/// The command that serves the volume of this directory on its socket.
+pub fn serve(dir: &Path) -> Command {
+    let mut command = bimetal(dir);
+    command.arg("serve").arg(dir.join("v.toml"));
+    command.arg("--nbd").arg(format!("unix:{}", dir.join("nbd.sock").display()));
+    command
+}
+
+/// A process that ends with its owner, however that ends.
+pub struct Guarded(pub Child);
+
+impl Drop for Guarded {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 pub struct Served {
     pub dir: tempfile::TempDir,
     pub child: Option<Child>,
@@ -48,17 +74,8 @@ impl Served {
 
     pub fn sized(fast: &str, slow: &str) -> Served {
         let dir = tempfile::tempdir().expect("temporary directory");
-        let device = |name: &str, size: &str| format!("{}?size={size}", dir.path().join(name).display());
-        succeed(bimetal(dir.path()).arg("create").arg(dir.path().join("v.toml")).args([
-            "--fast",
-            &device("fast.img", fast),
-            "--slow",
-            &device("slow.img", slow),
-            "--landing",
-            "8M",
-            "--chunk",
-            "64K",
-        ]));
+        let devices = [(dir.path().join("fast.img"), fast), (dir.path().join("slow.img"), slow)];
+        create(dir.path(), devices, &["--landing", "8M", "--chunk", "64K"]);
         let mut served = Served { dir, child: None };
         served.start();
         served
@@ -73,9 +90,7 @@ impl Served {
     }
 
     pub fn start(&mut self) {
-        let mut command = bimetal(self.dir.path());
-        command.arg("serve").arg(self.file()).arg("--nbd").arg(format!("unix:{}", self.socket().display()));
-        self.child = Some(start(command));
+        self.child = Some(start(serve(self.dir.path())));
     }
 
     /// SIGTERM; must end with 0 within seconds.
