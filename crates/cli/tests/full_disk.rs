@@ -4,14 +4,18 @@
 
 mod common;
 
-use bimetal_nbd::Command as Nbd;
+use bimetal_nbd::{Command as Nbd, NbdErrno};
 use common::{Client, Guarded, Mounted, bimetal, create, pattern, start, terminate, text};
+use std::fs::File;
 use std::path::Path;
 
 const MIB: u64 = 1 << 20;
 
+/// Serves the volume; what it says goes to the file `log`.
 fn serve(dir: &Path) -> (Guarded, Client) {
-    let server = Guarded(start(common::serve(dir)));
+    let mut command = common::serve(dir);
+    command.stderr(File::create(dir.join("log")).expect("a log"));
+    let server = Guarded(start(command));
     (server, Client::connect(&dir.join("nbd.sock")))
 }
 
@@ -29,12 +33,13 @@ fn write_until_full(client: &mut Client, mib: u64) -> Vec<Known> {
     for place in 0..mib {
         let bytes = pattern(place, MIB as usize);
         if let Err(error) = client.call(Nbd::Write, place * MIB, MIB as u32, &bytes).result {
-            eprintln!("the write of MiB {place} failed: {error:?}");
+            assert_eq!(error, NbdErrno::NoSpace, "the write of MiB {place}");
             return known;
         }
         known[place as usize] = Known::Written;
         if place % 8 == 7 {
-            if client.call(Nbd::Flush, 0, 0, &[]).result.is_err() {
+            if let Err(error) = client.call(Nbd::Flush, 0, 0, &[]).result {
+                assert_eq!(error, NbdErrno::NoSpace, "the flush after MiB {place}");
                 return known;
             }
             known[..=place as usize].fill(Known::Flushed);
@@ -81,6 +86,9 @@ fn fills_up(kind: &str, full: &str) {
     let end = terminate(&mut server.0);
     eprintln!("{kind}, {full} device: closing ended with {end}");
     drop(server);
+    let log = std::fs::read_to_string(dir.path().join("log")).expect("the log");
+    eprintln!("{log}");
+    assert!(log.contains(" failed: No space left on device (os error 28)"), "the log names the error");
     std::fs::remove_file(&balloon).expect("make room");
     let (mut server, mut client) = serve(dir.path());
     verify(&mut client, &known, Known::Flushed);

@@ -163,6 +163,8 @@ pub struct Engine<A> {
     pub(crate) stats: Stats,
     pub(crate) events: VecDeque<Event>,
     pub(crate) read_only: bool,
+    /// The device error that made the volume read-only.
+    pub(crate) failure: Option<DeviceError>,
     /// A flush of the fast device failed: slots that no record shows may hold what was there before.
     pub(crate) unshown_lost: bool,
     /// A chunk's buffer for the batch that empties the zone: those who wait for the zone may hold all others.
@@ -226,11 +228,11 @@ impl<A: Arena> Engine<A> {
         self.arena
     }
 
-    pub(crate) fn event(&mut self, message: String) {
+    pub(crate) fn event(&mut self, message: String, error: Option<DeviceError>) {
         if self.events.len() == MAX_EVENTS {
             self.events.pop_front();
         }
-        self.events.push_back(Event { message });
+        self.events.push_back(Event { message, error });
     }
 
     /// Time never runs backwards for the engine.
@@ -247,10 +249,17 @@ impl<A: Arena> Engine<A> {
         self.out.push_back(Action::Write { device: FAST, offset, bufs, fua: false, token, class });
     }
 
-    pub(crate) fn fail_volume(&mut self, message: String) {
-        self.event(message);
+    pub(crate) fn fail_volume(&mut self, message: String, error: Option<DeviceError>) {
+        self.event(message, error);
         self.read_only = true;
+        self.failure = self.failure.or(error);
         self.fail_waiting_writes();
+    }
+
+    /// What those are told who waited when the volume failed: this, unless space is what was missing.
+    pub(crate) fn failed_with(&self, otherwise: RequestError) -> RequestError {
+        let failure = self.failure.map(RequestError::from);
+        failure.filter(|error| *error == RequestError::NoSpace).unwrap_or(otherwise)
     }
 
     /// Lets each kind of operation take its next steps, again while that moved something inside.
@@ -334,17 +343,16 @@ impl<A: Arena> Machine for Engine<A> {
 
     fn on_completion(&mut self, now: Nanos, token: Token, result: Result<(), DeviceError>) {
         self.tick(now);
-        let ok = result.is_ok();
         match self.tokens.redeem(token, self.now) {
-            Owner::Piece(piece) => self.piece_io_done(piece, ok),
-            Owner::Group(seq) => self.group_done(seq, ok),
+            Owner::Piece(piece) => self.piece_io_done(piece, result),
+            Owner::Group(seq) => self.group_done(seq, result),
             Owner::Index(place) => self.index_done(place),
-            Owner::Flush(tier) => self.flush_done(tier, ok),
-            Owner::Batch { batch, io } => self.batch_io_done(batch, io, ok),
-            Owner::Checkpoint(io) => self.checkpoint_io_done(io, ok),
-            Owner::SumPage(page) => self.sum_page_loaded(page, ok),
+            Owner::Flush(tier) => self.flush_done(tier, result),
+            Owner::Batch { batch, io } => self.batch_io_done(batch, io, result),
+            Owner::Checkpoint(io) => self.checkpoint_io_done(io, result),
+            Owner::SumPage(page) => self.sum_page_loaded(page, result),
             Owner::Trim(home) => self.on_trimmed(home),
-            Owner::Shutdown => self.shutdown_io_done(ok),
+            Owner::Shutdown => self.shutdown_io_done(),
         }
     }
 

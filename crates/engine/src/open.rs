@@ -160,6 +160,7 @@ fn engine<A: Arena>(
             "{}: the metadata at byte {at} cannot be read; it is kept elsewhere too",
             reader.devices[usize::from(tier.0)].name
         ),
+        error: None,
     });
     let mut arena = reader.io.take_arena();
     Engine {
@@ -194,6 +195,7 @@ fn engine<A: Arena>(
         stats: Stats::default(),
         events: events.collect(),
         read_only: false,
+        failure: None,
         unshown_lost: false,
         last_client: now,
         last_good_read: now,

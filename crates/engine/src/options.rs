@@ -1,5 +1,6 @@
 //! What a volume is made and opened with, and what it says about itself.
 
+use crate::action::DeviceError;
 use crate::units::{Nanos, Tier};
 
 /// One device of a volume, in tier order.
@@ -91,6 +92,8 @@ impl Default for Tuning {
 pub struct Event {
     /// One sentence.
     pub message: String,
+    /// What the device said, where it is a device that failed; whoever shows the event can put it into words.
+    pub error: Option<DeviceError>,
 }
 
 /// One tier in [`Status`].

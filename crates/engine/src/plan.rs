@@ -3,6 +3,7 @@
 //! Destage drains the oldest part of the zone in the order of the homes on the slow device. Sorting
 //! the whole zone would free no segment until nearly all of it is written.
 
+use crate::action::RequestError;
 use crate::arena::Arena;
 use crate::engine::Engine;
 use crate::landed::ZoneBlock;
@@ -152,14 +153,15 @@ impl<A: Arena> Engine<A> {
         let barren = self.mover.barren_since.map_or(0, |since| self.now.since(since));
         if barren >= BARREN_PATIENCE_NS && self.log_is_starved() {
             self.mover.barren_since = None;
+            let error = self.mover.barren_error;
             let flushes_wait = !self.landing_is_starved();
             if flushes_wait {
                 let what = "the landing zone is full and cannot be emptied: the volume is read-only until it \
                             is opened again";
-                return self.fail_volume(what.into());
+                return self.fail_volume(what.into(), error);
             }
-            self.event("the landing zone is full and cannot be emptied: waiting writes fail".into());
-            return self.fail_client_jobs();
+            self.event("the landing zone is full and cannot be emptied: waiting writes fail".into(), error);
+            return self.fail_client_jobs(error.map_or(RequestError::Io, RequestError::from));
         }
         let room = self.batch_room();
         if self.mover.planner.tail.is_empty() {

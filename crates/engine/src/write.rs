@@ -4,7 +4,7 @@
 //! `docs/LIFE-OF-A-WRITE.md`. Where the newest copy is must never be decided by timing: while a
 //! landed copy lives or the chunk is moving, writes land.
 
-use crate::action::{Action, BufList, Class, RequestError};
+use crate::action::{Action, BufList, Class};
 use crate::arena::{Arena, Buf};
 use crate::bugs::{Bug, planted};
 use crate::coverage::Stage;
@@ -201,7 +201,7 @@ impl<A: Arena> Engine<A> {
         let (chunk, _) = self.home_write_done(piece);
         let p = &mut self.pieces[piece];
         p.needs_commit = true;
-        let written = if p.failed { BlockMask::EMPTY } else { BlockMask::range(p.first, p.count) };
+        let written = if p.failed.is_some() { BlockMask::EMPTY } else { BlockMask::range(p.first, p.count) };
         self.pend_done(chunk, written);
         self.written(piece);
     }
@@ -276,15 +276,16 @@ impl<A: Arena> Engine<A> {
     fn written(&mut self, piece: u32) {
         let failed = self.pieces[piece].failed;
         let chunk = self.pieces[piece].chunk;
-        if let Some(home) = self.pieces[piece].home.filter(|_| failed) {
+        if let Some(home) = self.pieces[piece].home.filter(|_| failed.is_some()) {
             let p = &self.pieces[piece];
+            let error = p.error;
             let at = self.state.geo.slot_at(home) + u64::from(p.first) * u64::from(BLOCK_BYTES);
             let name = &self.names[usize::from(home.tier.0)];
-            self.event(format!("{name}: a write at byte {at} failed"));
-        } else if !failed {
+            self.event(format!("{name}: a write at byte {at} failed"), error);
+        } else if failed.is_none() {
             self.touched(piece, true);
         }
-        self.finish_piece(piece, if failed { Err(RequestError::Io) } else { Ok(()) });
+        self.finish_piece(piece, failed.map_or(Ok(()), Err));
         if self.state.map.is_moving(chunk) {
             self.home_writers_changed();
         }

@@ -3,6 +3,8 @@
 //! A device that fails may fail thousands of times a second. Of each kind of message the first few in a second are
 //! said; the others are counted, and the count is said when the second is over.
 
+use bimetal_engine::options::Event;
+use std::io;
 use std::time::{Duration, Instant};
 
 /// Messages of one kind that are said within one [`WINDOW`].
@@ -63,6 +65,14 @@ impl EventLimit {
             sums.map(|kind| format!("{} more like this one: {}", kind.suppressed, kind.last)).collect();
         self.kinds.retain(|kind| !is_over(kind));
         sums
+    }
+}
+
+/// An event in words.
+pub(crate) fn line(event: Event) -> String {
+    match event.error {
+        Some(error) => format!("{}: {}", event.message, io::Error::from_raw_os_error(error.errno)),
+        None => event.message,
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::answer::READ_EXTENTS;
 use crate::connection::{Connection, MAX_CLIENT_BYTES, MAX_CLIENT_HEAD_BYTES, MAX_CLIENT_REQUESTS};
 use crate::control;
-use crate::events::EventLimit;
+use crate::events::{self, EventLimit};
 use crate::listen::{Address, Endpoint, ListenError, Listener, MAX_LISTENERS};
 use crate::notify::Notifier;
 use crate::requests::{ConnId, Requests};
@@ -513,7 +513,7 @@ impl<V: Served> Server<V> {
         }
         let now = Instant::now();
         let mut lines = self.events.sums(now);
-        lines.extend(events.into_iter().filter_map(|event| self.events.admit(event.message, now)));
+        lines.extend(events.into_iter().filter_map(|event| self.events.admit(events::line(event), now)));
         lines.iter().for_each(|line| tracing::warn!("{line}"));
         if !self.said_read_only && self.engine.status().state == "read-only" {
             self.said_read_only = true;
