@@ -14,6 +14,7 @@ use crate::flush::Waiter;
 use crate::format::geometry::{Geometry, HEADER_COPIES, header_at};
 use crate::format::header::CheckpointHeader;
 use crate::format::page::{self, LIST_ENTRIES_PER_BLOCK, LIST_ENTRY_BYTES, PAGE_PAYLOAD, PageKind};
+use crate::options::Level;
 use crate::sumload::SumWaiter;
 use crate::units::*;
 use crate::zone::Place;
@@ -500,7 +501,7 @@ impl<A: Arena> Engine<A> {
         }
         self.checkpoint.folded.clear();
         let (name, error) = (self.names[0].clone(), self.checkpoint.error.take());
-        self.event(format!("{name}: a checkpoint failed"), error);
+        self.event(Level::Warning, format!("{name}: a checkpoint failed"), error);
         if fatal || self.checkpoint.failures >= MAX_FAILURES {
             let what = "checkpoints fail: the volume is read-only until it is opened again";
             self.fail_volume(format!("{name}: {what}"), error);

@@ -17,7 +17,7 @@ use crate::gate::Gate;
 use crate::locks::Locks;
 use crate::log::Log;
 use crate::moves::Mover;
-use crate::options::{Event, Tuning};
+use crate::options::{Event, Level, Tuning};
 use crate::pending::Pending;
 use crate::piece::Piece;
 use crate::policy::Policy;
@@ -228,11 +228,13 @@ impl<A: Arena> Engine<A> {
         self.arena
     }
 
-    pub(crate) fn event(&mut self, message: String, error: Option<DeviceError>) {
+    pub(crate) fn event(&mut self, level: Level, message: String, error: Option<DeviceError>) {
         if self.events.len() == MAX_EVENTS {
-            self.events.pop_front();
+            // What is lost is not pushed out by a flood of failures.
+            let place = self.events.iter().position(|e| e.level < Level::Error).unwrap_or(0);
+            self.events.remove(place);
         }
-        self.events.push_back(Event { message, error });
+        self.events.push_back(Event { level, message, error });
     }
 
     /// Time never runs backwards for the engine.
@@ -250,7 +252,7 @@ impl<A: Arena> Engine<A> {
     }
 
     pub(crate) fn fail_volume(&mut self, message: String, error: Option<DeviceError>) {
-        self.event(message, error);
+        self.event(Level::Error, message, error);
         self.read_only = true;
         self.failure = self.failure.or(error);
         self.fail_waiting_writes();

@@ -9,6 +9,7 @@ use crate::coverage::Stage;
 use crate::draft::{Draft, GROUP_HEADER_BLOCKS};
 use crate::engine::{Engine, Owner};
 use crate::format::log::{self as wire, GroupHeader, Index, SegmentHeader};
+use crate::options::Level;
 use crate::units::*;
 use crate::zone::Place;
 use smallvec::SmallVec;
@@ -399,7 +400,7 @@ impl<A: Arena> Engine<A> {
     /// A group is complete, and all before it: what it says holds.
     fn apply_group(&mut self, group: Group) {
         if std::mem::take(&mut self.log.failures) >= MAX_FAILURES {
-            self.event(format!("{}: the log can be written again", self.names[0]), None);
+            self.event(Level::Info, format!("{}: the log can be written again", self.names[0]), None);
         }
         (self.log.failing_since, self.log.error) = (None, None);
         self.log.applied = group.seq;
@@ -462,7 +463,11 @@ impl<A: Arena> Engine<A> {
                 return self.fail_volume(format!("{name}: {what}"), error);
             }
             if self.log.failures == MAX_FAILURES {
-                self.event(format!("{name}: the log cannot be written; what goes through it waits"), error);
+                self.event(
+                    Level::Warning,
+                    format!("{name}: the log cannot be written; what goes through it waits"),
+                    error,
+                );
             }
             // Nobody gets an error yet: a group that failed may be on the device all the same, and would
             // be replayed over what a client wrote after the error.

@@ -16,6 +16,7 @@ use crate::flush::Waiter;
 use crate::landed::ZoneBlock;
 use crate::log::{Homes, Job};
 use crate::mask::BlockMask;
+use crate::options::Level;
 use crate::patience::Unread;
 use crate::plan::Planner;
 use crate::slab::Slab;
@@ -427,7 +428,11 @@ impl<A: Arena> Engine<A> {
         if let Err(error) = result {
             b.io_failed = Some(error);
             let (name, what) = (&self.names[usize::from(io.tier.0)], if writes { "write" } else { "read" });
-            self.event(format!("{name}: a background {what} at byte {} failed", io.offset), Some(error));
+            self.event(
+                Level::Warning,
+                format!("{name}: a background {what} at byte {} failed", io.offset),
+                Some(error),
+            );
         }
         self.issue_batch(batch);
     }
@@ -481,7 +486,7 @@ impl<A: Arena> Engine<A> {
             if expected.is_some_and(|e| e != sum) && !planted(Bug::ChecksumNotVerified) {
                 wrong = true;
                 let what = "the copy to be moved does not match its checksum";
-                self.event(format!("chunk {} block {block}: {what}", item.chunk), None);
+                self.event(Level::Warning, format!("chunk {} block {block}: {what}", item.chunk), None);
             }
         }
         item.failed = wrong;
@@ -499,6 +504,12 @@ impl<A: Arena> Engine<A> {
             let k = item.copy.iter().take_while(|c| c != b).count() as u32;
             let sum = self.arena.crc32c(buf.slice(k * BLOCK_BYTES, BLOCK_BYTES));
             if sum != self.state.landed.sum(*z) && self.state.landed.get(block) == Some(*z) {
+                let (name, at) = (&self.names[0], self.state.zone.offset_of(*z));
+                let volume_at = block.0 * u64::from(BLOCK_BYTES);
+                let what = format!(
+                    "volume byte {volume_at}: a block is lost; its only copy was on {name} at byte {at}"
+                );
+                self.event(Level::Error, what, None);
                 self.record_loss(block, *z);
             }
         }

@@ -87,9 +87,22 @@ impl Default for Tuning {
     }
 }
 
+/// How much an event matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// Something is good again.
+    Info,
+    /// A device failed; nothing is lost by that, though a client may have got an error.
+    Warning,
+    /// Data is lost, or the volume no longer takes writes.
+    Error,
+}
+
 /// Something worth telling the user, with device and address where there is one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
+    /// How much it matters.
+    pub level: Level,
     /// One sentence.
     pub message: String,
     /// What the device said, where it is a device that failed; whoever shows the event can put it into words.

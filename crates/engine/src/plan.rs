@@ -8,6 +8,7 @@ use crate::arena::Arena;
 use crate::engine::Engine;
 use crate::landed::ZoneBlock;
 use crate::moves::{Destination, MAX_BATCHES, Move};
+use crate::options::Level;
 use crate::policy::{Touch, View};
 use crate::units::*;
 
@@ -160,7 +161,11 @@ impl<A: Arena> Engine<A> {
                             is opened again";
                 return self.fail_volume(what.into(), error);
             }
-            self.event("the landing zone is full and cannot be emptied: waiting writes fail".into(), error);
+            self.event(
+                Level::Error,
+                "the landing zone is full and cannot be emptied: waiting writes fail".into(),
+                error,
+            );
             return self.fail_client_jobs(error.map_or(RequestError::Io, RequestError::from));
         }
         let room = self.batch_room();

@@ -6,6 +6,7 @@ use crate::bugs::{Bug, planted};
 use crate::coverage::Stage;
 use crate::engine::{Engine, Owner};
 use crate::landed::ZoneBlock;
+use crate::options::Level;
 use crate::piece::{Extent, PieceKind, Source};
 use crate::sums::Lookup;
 use crate::units::*;
@@ -193,7 +194,11 @@ impl<A: Arena> Engine<A> {
     fn mismatch(&mut self, piece: u32, tier: Tier, offset: u64) {
         let name = &self.names[usize::from(tier.0)];
         if self.pieces[piece].again {
-            self.event(format!("{name}: the block at byte {offset} does not match its checksum"), None);
+            self.event(
+                Level::Error,
+                format!("{name}: the block at byte {offset} does not match its checksum"),
+                None,
+            );
             return self.finish_piece(piece, Err(RequestError::Io));
         }
         self.pieces[piece].again = true;
@@ -217,7 +222,11 @@ impl<A: Arena> Engine<A> {
             + u64::from(p.first) * u64::from(BLOCK_BYTES);
         let error = p.error;
         let sources: Vec<String> = p.extents.iter().filter_map(|e| self.describe(e)).collect();
-        self.event(format!("volume byte {offset}: cannot be read ({})", sources.join(", ")), error);
+        self.event(
+            Level::Warning,
+            format!("volume byte {offset}: cannot be read ({})", sources.join(", ")),
+            error,
+        );
     }
 
     fn describe(&self, e: &Extent) -> Option<String> {

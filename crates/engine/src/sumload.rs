@@ -6,6 +6,7 @@ use crate::coverage::Stage;
 use crate::engine::{Engine, Owner};
 use crate::format::page::{self, PageKind};
 use crate::hash::IndexMap;
+use crate::options::Level;
 use crate::patience::Unread;
 use crate::units::*;
 use smallvec::SmallVec;
@@ -109,7 +110,8 @@ impl<A: Arena> Engine<A> {
         let name = self.names[0].clone();
         let lost = self.sum_loads.unread.failed(page, self.now, self.last_good_read);
         let what = if lost { "is given up: the blocks it stands for are lost" } else { "cannot be read" };
-        self.event(format!("{name}: the checksum page at byte {at} {what}"), error);
+        let level = if lost { Level::Error } else { Level::Warning };
+        self.event(level, format!("{name}: the checksum page at byte {at} {what}"), error);
         if lost {
             self.sum_loads.unread.forget(&page);
             self.state.sums.fill(page, &[]);

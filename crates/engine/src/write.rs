@@ -12,6 +12,7 @@ use crate::engine::{Engine, Owner};
 use crate::hash::IndexMap;
 use crate::log::Job;
 use crate::mask::BlockMask;
+use crate::options::Level;
 use crate::piece::Source;
 use crate::policy::FirstWrite;
 use crate::units::*;
@@ -281,7 +282,7 @@ impl<A: Arena> Engine<A> {
             let error = p.error;
             let at = self.state.geo.slot_at(home) + u64::from(p.first) * u64::from(BLOCK_BYTES);
             let name = &self.names[usize::from(home.tier.0)];
-            self.event(format!("{name}: a write at byte {at} failed"), error);
+            self.event(Level::Warning, format!("{name}: a write at byte {at} failed"), error);
         } else if failed.is_none() {
             self.touched(piece, true);
         }

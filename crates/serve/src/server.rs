@@ -3,7 +3,7 @@
 use crate::answer::READ_EXTENTS;
 use crate::connection::{Connection, MAX_CLIENT_BYTES, MAX_CLIENT_HEAD_BYTES, MAX_CLIENT_REQUESTS};
 use crate::control;
-use crate::events::{self, EventLimit};
+use crate::events::EventLimit;
 use crate::listen::{Address, Endpoint, ListenError, Listener, MAX_LISTENERS};
 use crate::notify::Notifier;
 use crate::requests::{ConnId, Requests};
@@ -226,8 +226,7 @@ impl<V: Served> Server<V> {
             self.visit_touched();
             self.say_events();
             if self.is_finished() {
-                let counted = self.events.sums(Instant::now() + TICK);
-                counted.iter().for_each(|line| tracing::warn!("{line}"));
+                self.events.say_last();
                 return Ok(());
             }
             let waiting = !self.blocked.is_empty() || !self.lobby.is_empty();
@@ -511,10 +510,7 @@ impl<V: Served> Server<V> {
         if events.is_empty() && !self.events.is_waiting() {
             return;
         }
-        let now = Instant::now();
-        let mut lines = self.events.sums(now);
-        lines.extend(events.into_iter().filter_map(|event| self.events.admit(events::line(event), now)));
-        lines.iter().for_each(|line| tracing::warn!("{line}"));
+        self.events.say(events, Instant::now());
         if !self.said_read_only && self.engine.status().state == "read-only" {
             self.said_read_only = true;
             self.notifier.status("read-only after a failure; see the log");

@@ -4,6 +4,7 @@
 mod story;
 
 use bimetal_engine::action::{DeviceError, RequestError, RequestKind};
+use bimetal_engine::options::{Event, Level};
 use bimetal_engine::units::Nanos;
 use bimetal_sim::world::FaultRates;
 use story::{BLOCK, CHUNK, Story};
@@ -22,7 +23,7 @@ fn failing_with(errno: i32) -> Story {
 /// The event that tells of the failure names the number.
 fn is_said(s: &mut Story, what: &str, errno: i32) {
     let events = s.engine().take_events();
-    let said = |e: &&bimetal_engine::options::Event| e.message.contains(what);
+    let said = |e: &&Event| e.message.contains(what);
     let event = events.iter().find(said).unwrap_or_else(|| panic!("{what:?} is not among {events:?}"));
     assert_eq!(event.error, Some(DeviceError { errno }), "{event:?}");
 }
@@ -89,4 +90,40 @@ fn a_log_that_cannot_be_written() {
         assert_eq!(s.answer(write), Err(told));
         is_said(&mut s, "fast: the log cannot be written: the volume is read-only", errno);
     }
+}
+
+/// A landed block cannot be read and is given up in the end, which is worse than a device that fails and recovers.
+#[test]
+fn levels_tell_what_fails_from_what_is_lost() {
+    let mut s = Story::begin(24, 64);
+    (0..40).for_each(|chunk| s.write(chunk * CHUNK, CHUNK, 1));
+    s.flush();
+    s.wait(Nanos::SECOND);
+    let slow =
+        (0..40).map(|chunk| chunk * CHUNK).find(|at| s.is_slow(*at)).expect("a chunk on the slow tier");
+    s.write(slow, BLOCK, 2);
+    s.flush();
+    s.engine().take_events();
+    s.world.rates.reads = 1;
+    s.wait(5 * Nanos::SECOND);
+    let events = s.engine().take_events();
+    assert!(!events.is_empty() && events.iter().all(|e| e.level == Level::Warning), "{events:?}");
+    let at = |e: &Event| {
+        e.message.strip_prefix("fast: a background read at byte ")?.split(' ').next()?.parse().ok()
+    };
+    let place: u64 = events.iter().find_map(at).expect("the merge fails");
+    s.world.disks[0].add_bad_sector(place / 512);
+    s.wait(120 * Nanos::SECOND);
+    let errors: Vec<_> = s.engine().take_events().into_iter().filter(|e| e.level == Level::Error).collect();
+    assert_eq!(errors.len(), 1, "{errors:?}");
+    let what = format!("volume byte {slow}: a block is lost; its only copy was on fast at byte {place}");
+    assert_eq!(errors[0].message, what);
+    s.world.rates.reads = 0;
+    s.world.rates.writes = 1;
+    let write = s.ask(WRITE, slow, BLOCK, 3);
+    s.wait(5 * Nanos::SECOND);
+    s.world.rates.writes = 0;
+    s.answer(write).expect("the device is well again");
+    let levels: Vec<_> = s.engine().take_events().iter().map(|e| e.level).collect();
+    assert_eq!(levels, [Level::Warning, Level::Info], "it fails, it recovers");
 }
