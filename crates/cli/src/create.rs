@@ -49,8 +49,7 @@ pub(crate) fn make(plan: &Plan) -> anyhow::Result<Made> {
     let Ok(chunk_bytes) = u32::try_from(plan.chunk) else {
         bail!("a chunk of {} is too large; use 64K to 4M", size::show(plan.chunk));
     };
-    let devices =
-        plan.devices.iter().map(|spec| prepare(spec, plan.force)).collect::<anyhow::Result<Vec<_>>>()?;
+    let devices = plan.devices.iter().map(|spec| prepare(spec, plan)).collect::<anyhow::Result<Vec<_>>>()?;
     if find::is_same_device(&devices[0], &devices[1]) {
         bail!("{} is given as both the fast and the slow device", devices[0].display());
     }
@@ -64,7 +63,7 @@ pub(crate) fn make(plan: &Plan) -> anyhow::Result<Made> {
     if !plan.force {
         // Looked at again under the lock: somebody else may have been faster.
         for path in &volume.devices {
-            if let Some(found) = inspect::contents(path)? {
+            if let Some(found) = inspect::contents(path, plan.quiet)? {
                 bail!(
                     "{} holds {found} by now; choose another, or overwrite it with --force",
                     path.display()
@@ -107,9 +106,11 @@ pub(crate) struct Made {
 
 /// Looks at what is there, creates the file if that was asked for, and gives the path to keep: a block
 /// device's as it was written, since a name such as /dev/disk/by-id/... outlives the one that it leads to.
-fn prepare(spec: &DeviceSpec, force: bool) -> anyhow::Result<PathBuf> {
+fn prepare(spec: &DeviceSpec, plan: &Plan) -> anyhow::Result<PathBuf> {
     let path = &spec.path;
-    if !force && let Some(found) = inspect::contents(path)? {
+    if !plan.force
+        && let Some(found) = inspect::contents(path, plan.quiet)?
+    {
         bail!("{} holds {found}; choose another device, or overwrite it with --force", path.display());
     }
     if let Some(size) = spec.size

@@ -1,5 +1,6 @@
 //! What a device holds before it is overwritten.
 
+use crate::progress::Progress;
 use crate::signatures::{self, BLOCK};
 use anyhow::Context as _;
 use bimetal_driver::BlockFile;
@@ -14,8 +15,9 @@ const MAX_LAYERS: usize = 4;
 /// Bytes of data looked through at most before a file counts as holding something.
 const MAX_SCAN: u64 = 256 << 20;
 
-/// Says what a device holds; `None` when it does not exist, is empty or holds only zeros.
-pub(crate) fn contents(path: &Path) -> anyhow::Result<Option<String>> {
+/// Says what a device holds; `None` when it does not exist, is empty or holds only zeros. A file that was written
+/// full of zeros takes a disk seconds to read: `quiet` is without progress on the terminal.
+pub(crate) fn contents(path: &Path, quiet: bool) -> anyhow::Result<Option<String>> {
     let look = || format!("cannot look at what {} holds", path.display());
     let file = match File::open(path) {
         Ok(file) => file,
@@ -31,7 +33,10 @@ pub(crate) fn contents(path: &Path) -> anyhow::Result<Option<String>> {
         .with_context(look)?;
     match signatures::phrase(&signatures::probe(&file, size).with_context(look)?) {
         Some(found) => Ok(Some(found)),
-        None => data(&file, size).with_context(look),
+        None => {
+            let mut progress = Progress::new(format!("looking at what {} holds", path.display()), quiet);
+            data(&file, size, |scanned| progress.bytes(scanned)).with_context(look)
+        }
     }
 }
 
@@ -71,7 +76,7 @@ fn erase_tail(path: &Path, from: u64, to: u64) -> anyhow::Result<()> {
 }
 
 /// Looks for bytes that are not zero: in all data of a file, as far as that is little, else at both ends.
-fn data(file: &File, size: u64) -> std::io::Result<Option<String>> {
+fn data(file: &File, size: u64, mut scanned_so_far: impl FnMut(u64)) -> std::io::Result<Option<String>> {
     use rustix::fs::SeekFrom;
     let (mut at, mut scanned) = (0u64, 0u64);
     while at < size {
@@ -100,6 +105,7 @@ fn data(file: &File, size: u64) -> std::io::Result<Option<String>> {
             }
             at += piece.len() as u64;
             scanned += piece.len() as u64;
+            scanned_so_far(scanned);
         }
     }
     Ok(None)

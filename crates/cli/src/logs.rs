@@ -12,11 +12,11 @@ use tracing_subscriber::registry::LookupSpan;
 /// How much is said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LogLevel {
-    /// What ends the service or makes the volume read-only
+    /// What is lost, ends the service or makes the volume read-only
     Error,
     /// Devices that fail or are not where they were
     Warn,
-    /// Opened, ready, closed
+    /// Opened, ready, closed; devices that work again
     Info,
     /// Clients that come and go
     Debug,

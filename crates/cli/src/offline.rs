@@ -11,7 +11,10 @@ use bimetal_engine::options::{CheckReport, OpenError};
 use bimetal_serve::StatusDoc;
 use serde::Serialize;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// A device that is silent for less than this is busy, or a disk that spins up.
+const WORTH_SAYING: Duration = Duration::from_secs(3);
 
 pub(crate) fn status(args: &LookArgs) -> anyhow::Result<Outcome> {
     let volume = Volume::load(&volume::locate(&args.volume)?)?;
@@ -79,6 +82,9 @@ fn describe(doc: &StatusDoc) -> String {
             text += &format!(", physical sectors of {physical}");
         }
         text += "\n";
+        if let Some(silent) = tier.silent_since_unix_s.and_then(silent_for) {
+            text += &format!("        it has not answered for {silent} s, and requests wait for it\n");
+        }
     }
     text += &format!(
         "  landing zone: {} of {} in use, {} landed\n",
@@ -95,6 +101,13 @@ fn describe(doc: &StatusDoc) -> String {
         size::show(doc.ram_bytes),
         size::show(doc.buffer_bytes)
     )
+}
+
+/// How many seconds a device has been silent; none where that is nothing unusual.
+fn silent_for(since_unix_s: u64) -> Option<u64> {
+    let since = UNIX_EPOCH + Duration::from_secs(since_unix_s);
+    let silent = SystemTime::now().duration_since(since).ok()?;
+    (silent >= WORTH_SAYING).then_some(silent.as_secs())
 }
 
 /// What `check --json` prints.

@@ -4,65 +4,19 @@
 
 mod common;
 
-use bimetal_nbd::Command as Nbd;
-use common::{Client, bimetal, pattern, start, succeed, terminate, text};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use bimetal_nbd::{Command as Nbd, NbdErrno};
+use common::{Client, Guarded, Mounted, bimetal, create, pattern, start, terminate, text};
+use std::fs::File;
+use std::path::Path;
 
 const MIB: u64 = 1 << 20;
 
-/// A small file system, unmounted with its owner.
-struct Mounted(PathBuf);
-
-impl Mounted {
-    /// `None` where this may not be done.
-    fn new(dir: &Path, kind: &str, mib: u64) -> Option<Mounted> {
-        let place = dir.join("small");
-        std::fs::create_dir(&place).expect("a directory");
-        let quiet = |command: &mut Command| {
-            let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
-            command.env("PATH", path).stdout(Stdio::null()).stderr(Stdio::null());
-            command.status().is_ok_and(|status| status.success())
-        };
-        let made = match kind {
-            "tmpfs" => quiet(
-                Command::new("mount")
-                    .args(["-t", "tmpfs", "-o", &format!("size={mib}m"), "none"])
-                    .arg(&place),
-            ),
-            _ => {
-                let image = dir.join("small.ext4");
-                std::fs::File::create(&image).and_then(|file| file.set_len(mib * MIB)).expect("an image");
-                quiet(Command::new("mkfs.ext4").args(["-q", "-F", "-m", "0"]).arg(&image))
-                    && quiet(Command::new("mount").args(["-o", "loop"]).arg(&image).arg(&place))
-            }
-        };
-        made.then_some(Mounted(place))
-    }
-}
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg(&self.0).status();
-    }
-}
-
-fn serve(dir: &Path) -> (Child, Client) {
-    let mut command = bimetal(dir);
-    command.arg("serve").arg(dir.join("v.toml"));
-    command.arg("--nbd").arg(format!("unix:{}", dir.join("nbd.sock").display()));
-    let child = start(command);
-    (child, Client::connect(&dir.join("nbd.sock")))
-}
-
-/// Ends the server, whatever it says about it.
-struct Server(Child);
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+/// Serves the volume; what it says goes to the file `log`.
+fn serve(dir: &Path) -> (Guarded, Client) {
+    let mut command = common::serve(dir);
+    command.stderr(File::create(dir.join("log")).expect("a log"));
+    let server = Guarded(start(command));
+    (server, Client::connect(&dir.join("nbd.sock")))
 }
 
 /// What the client knows of one MiB.
@@ -79,12 +33,13 @@ fn write_until_full(client: &mut Client, mib: u64) -> Vec<Known> {
     for place in 0..mib {
         let bytes = pattern(place, MIB as usize);
         if let Err(error) = client.call(Nbd::Write, place * MIB, MIB as u32, &bytes).result {
-            eprintln!("the write of MiB {place} failed: {error:?}");
+            assert_eq!(error, NbdErrno::NoSpace, "the write of MiB {place}");
             return known;
         }
         known[place as usize] = Known::Written;
         if place % 8 == 7 {
-            if client.call(Nbd::Flush, 0, 0, &[]).result.is_err() {
+            if let Err(error) = client.call(Nbd::Flush, 0, 0, &[]).result {
+                assert_eq!(error, NbdErrno::NoSpace, "the flush after MiB {place}");
                 return known;
             }
             known[..=place as usize].fill(Known::Flushed);
@@ -109,22 +64,14 @@ fn fills_up(kind: &str, full: &str) {
         eprintln!("cannot mount {kind} here: skipped");
         return;
     };
-    let place = |tier: &str| if tier == full { small.0.clone() } else { dir.path().to_owned() };
-    let spec = |tier: &str, size: &str| format!("{}?size={size}", place(tier).join(tier).display());
+    let place = |tier: &str| if tier == full { small.place.clone() } else { dir.path().to_owned() };
     // In the way, to be removed later.
-    let balloon = small.0.join("balloon");
+    let balloon = small.place.join("balloon");
     std::fs::write(&balloon, vec![1; 100 << 20]).expect("a large file");
     let (fast, slow) = if full == "fast" { ("160M", "512M") } else { ("64M", "1G") };
-    succeed(bimetal(dir.path()).arg("create").arg(dir.path().join("v.toml")).args([
-        "--fast",
-        &spec("fast", fast),
-        "--slow",
-        &spec("slow", slow),
-        "--landing",
-        "16M",
-    ]));
-    let (child, mut client) = serve(dir.path());
-    let mut server = Server(child);
+    let devices = [(place("fast").join("fast"), fast), (place("slow").join("slow"), slow)];
+    create(dir.path(), devices, &["--landing", "16M"]);
+    let (mut server, mut client) = serve(dir.path());
     let known = write_until_full(&mut client, 600);
     let written = known.iter().filter(|&&known| known != Known::Nothing).count();
     eprintln!("{kind}, {full} device: {written} MiB fitted");
@@ -139,9 +86,11 @@ fn fills_up(kind: &str, full: &str) {
     let end = terminate(&mut server.0);
     eprintln!("{kind}, {full} device: closing ended with {end}");
     drop(server);
+    let log = std::fs::read_to_string(dir.path().join("log")).expect("the log");
+    eprintln!("{log}");
+    assert!(log.contains(" failed: No space left on device (os error 28)"), "the log names the error");
     std::fs::remove_file(&balloon).expect("make room");
-    let (child, mut client) = serve(dir.path());
-    let mut server = Server(child);
+    let (mut server, mut client) = serve(dir.path());
     verify(&mut client, &known, Known::Flushed);
     for place in 0..8 {
         client.write(place * MIB, &pattern(place + 1000, MIB as usize));

@@ -142,6 +142,9 @@ pub enum RequestError {
     /// A device failed or data did not match its checksum.
     #[error("input/output error")]
     Io,
+    /// A device, or what is below it, has no space left.
+    #[error("no space left on device")]
+    NoSpace,
     /// The volume went read-only after a failed flush or log write.
     #[error("the volume is read-only until it is opened again")]
     ReadOnly,
@@ -159,6 +162,15 @@ pub enum RequestError {
 pub struct DeviceError {
     /// The operating system's error number, or 5 (EIO) from models.
     pub errno: i32,
+}
+
+/// Linux's ENOSPC and EDQUOT: the file system below a sparse device file is full, or a thin device's pool.
+const NO_SPACE: [i32; 2] = [28, 122];
+
+impl From<DeviceError> for RequestError {
+    fn from(error: DeviceError) -> RequestError {
+        if NO_SPACE.contains(&error.errno) { RequestError::NoSpace } else { RequestError::Io }
+    }
 }
 
 /// A state machine that wants I/O: the engine itself, or one of the tasks around it

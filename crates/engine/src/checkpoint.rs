@@ -5,6 +5,7 @@
 //! what holds, not what changed; pages hold only what the log (perhaps not yet durably) says; and the
 //! header is written only after a flush that covers pages and log alike.
 
+use crate::action::DeviceError;
 use crate::arena::{Arena, Buf, Pool};
 use crate::bugs::{Bug, planted};
 use crate::coverage::Stage;
@@ -13,6 +14,7 @@ use crate::flush::Waiter;
 use crate::format::geometry::{Geometry, HEADER_COPIES, header_at};
 use crate::format::header::CheckpointHeader;
 use crate::format::page::{self, LIST_ENTRIES_PER_BLOCK, LIST_ENTRY_BYTES, PAGE_PAYLOAD, PageKind};
+use crate::options::Level;
 use crate::sumload::SumWaiter;
 use crate::units::*;
 use crate::zone::Place;
@@ -57,6 +59,8 @@ pub struct Checkpoint {
     bufs: Vec<Option<Buf>>,
     in_flight: u32,
     failed: bool,
+    /// What the device said when a write last failed.
+    error: Option<DeviceError>,
     failures: u32,
     retry_at: Option<Nanos>,
     /// The tail that a durable header names.
@@ -85,6 +89,7 @@ impl Checkpoint {
             bufs: Vec::new(),
             in_flight: 0,
             failed: false,
+            error: None,
             failures: 0,
             retry_at: None,
             header,
@@ -184,7 +189,7 @@ impl<A: Arena> Engine<A> {
         let c = &mut self.checkpoint;
         c.applied = if planted(Bug::CheckpointAheadOfMap) { self.log.applied } else { recorded };
         c.stage = CheckpointStage::Map;
-        (c.cursor, c.failed, c.tail, c.flushing) = (0, false, None, false);
+        (c.cursor, c.failed, c.error, c.tail, c.flushing) = (0, false, None, None, false);
         c.moved.clear();
         c.folded.clear();
         let many = self.state.sums.recent() * 4 > self.state.sums.limit;
@@ -245,13 +250,14 @@ impl<A: Arena> Engine<A> {
         self.write_metadata(Owner::Checkpoint(io as u32), offset, buf);
     }
 
-    pub(crate) fn checkpoint_io_done(&mut self, io: u32, ok: bool) {
+    pub(crate) fn checkpoint_io_done(&mut self, io: u32, result: Result<(), DeviceError>) {
         self.flushers[0].dirty = true;
         let c = &mut self.checkpoint;
         let buf = c.bufs[io as usize].take().expect("a write that ended has its buffer");
         c.in_flight -= 1;
         self.arena.free(buf);
-        if !ok {
+        if let Err(error) = result {
+            self.checkpoint.error = Some(error);
             return self.checkpoint_write_failed();
         }
         if self.checkpoint.stage == CheckpointStage::Header && !self.checkpoint.failed && !self.read_only {
@@ -494,12 +500,11 @@ impl<A: Arena> Engine<A> {
             }
         }
         self.checkpoint.folded.clear();
-        let name = self.names[0].clone();
-        self.event(format!("{name}: a checkpoint failed"));
+        let (name, error) = (self.names[0].clone(), self.checkpoint.error.take());
+        self.event(Level::Warning, format!("{name}: a checkpoint failed"), error);
         if fatal || self.checkpoint.failures >= MAX_FAILURES {
-            self.fail_volume(format!(
-                "{name}: checkpoints fail: the volume is read-only until it is opened again"
-            ));
+            let what = "checkpoints fail: the volume is read-only until it is opened again";
+            self.fail_volume(format!("{name}: {what}"), error);
         } else {
             self.checkpoint.retry_at = Some(self.now.after(RETRY_NS));
         }

@@ -109,8 +109,9 @@ impl<A: Arena> Engine<A> {
             return;
         }
         if self.read_only {
+            let error = self.failed_with(RequestError::ReadOnly);
             for request in std::mem::take(&mut self.commit.next) {
-                self.answer(request, Err(RequestError::ReadOnly));
+                self.answer(request, Err(error));
             }
             self.wanted.commit = false;
             return;
@@ -252,7 +253,7 @@ impl<A: Arena> Engine<A> {
             chunks.iter().for_each(|chunk| self.forget_if_empty(*chunk));
         }
         (self.commit.first, self.commit.stage) = (None, CommitStage::Idle);
-        let result = if ok { Ok(()) } else { Err(RequestError::Io) };
+        let result = if ok { Ok(()) } else { Err(self.failed_with(RequestError::Io)) };
         for request in std::mem::take(&mut self.commit.waiters) {
             self.answer(request, result);
         }

@@ -17,7 +17,7 @@ use crate::gate::Gate;
 use crate::locks::Locks;
 use crate::log::Log;
 use crate::moves::Mover;
-use crate::options::{Event, Tuning};
+use crate::options::{Event, Level, Tuning};
 use crate::pending::Pending;
 use crate::piece::Piece;
 use crate::policy::Policy;
@@ -62,8 +62,12 @@ pub enum Owner {
 
 /// Tokens in flight and whose they are.
 pub struct Tokens {
-    slab: Slab<(u32, Owner)>,
+    slab: Slab<(u32, Tier, Owner)>,
     generation: u32,
+    /// By tier: how many are in flight, ...
+    in_flight: [u32; 2],
+    /// ... and when the device last answered one, or had nothing to answer.
+    heard: [Nanos; 2],
 }
 
 /// Device I/Os in flight at most: far beyond what any queue gains from.
@@ -71,12 +75,17 @@ const MAX_TOKENS: usize = 1 << 16;
 
 impl Tokens {
     pub(crate) fn new() -> Tokens {
-        Tokens { slab: Slab::new(MAX_TOKENS), generation: 0 }
+        Tokens { slab: Slab::new(MAX_TOKENS), generation: 0, in_flight: [0; 2], heard: [Nanos(0); 2] }
     }
 
-    pub(crate) fn issue(&mut self, owner: Owner) -> Token {
+    pub(crate) fn issue(&mut self, device: Tier, owner: Owner, now: Nanos) -> Token {
+        let tier = usize::from(device.0);
+        if self.in_flight[tier] == 0 {
+            self.heard[tier] = now;
+        }
+        self.in_flight[tier] += 1;
         self.generation = self.generation.wrapping_add(1);
-        let index = self.slab.insert((self.generation, owner));
+        let index = self.slab.insert((self.generation, device, owner));
         Token(u64::from(self.generation) << 32 | u64::from(index))
     }
 
@@ -85,14 +94,22 @@ impl Tokens {
     }
 
     fn owner(&self, token: Token) -> Option<Owner> {
-        let (generation, owner) = self.slab.get(token.0 as u32)?;
+        let (generation, _, owner) = self.slab.get(token.0 as u32)?;
         (u64::from(*generation) == token.0 >> 32).then_some(*owner)
     }
 
-    fn redeem(&mut self, token: Token) -> Owner {
+    fn redeem(&mut self, token: Token, now: Nanos) -> Owner {
         let owner = self.owner(token).expect("a completion answers a token in flight, once");
-        self.slab.remove(token.0 as u32);
+        let (_, device, _) = self.slab.remove(token.0 as u32);
+        let tier = usize::from(device.0);
+        self.in_flight[tier] -= 1;
+        self.heard[tier] = now;
         owner
+    }
+
+    /// Since when the device has answered nothing; none while there is nothing to answer.
+    pub(crate) fn silent_since(&self, tier: usize) -> Option<Nanos> {
+        (self.in_flight[tier] > 0).then_some(self.heard[tier])
     }
 }
 
@@ -146,6 +163,8 @@ pub struct Engine<A> {
     pub(crate) stats: Stats,
     pub(crate) events: VecDeque<Event>,
     pub(crate) read_only: bool,
+    /// The device error that made the volume read-only.
+    pub(crate) failure: Option<DeviceError>,
     /// A flush of the fast device failed: slots that no record shows may hold what was there before.
     pub(crate) unshown_lost: bool,
     /// A chunk's buffer for the batch that empties the zone: those who wait for the zone may hold all others.
@@ -209,11 +228,13 @@ impl<A: Arena> Engine<A> {
         self.arena
     }
 
-    pub(crate) fn event(&mut self, message: String) {
+    pub(crate) fn event(&mut self, level: Level, message: String, error: Option<DeviceError>) {
         if self.events.len() == MAX_EVENTS {
-            self.events.pop_front();
+            // What is lost is not pushed out by a flood of failures.
+            let place = self.events.iter().position(|e| e.level < Level::Error).unwrap_or(0);
+            self.events.remove(place);
         }
-        self.events.push_back(Event { message });
+        self.events.push_back(Event { level, message, error });
     }
 
     /// Time never runs backwards for the engine.
@@ -224,16 +245,23 @@ impl<A: Arena> Engine<A> {
     /// A background write of metadata to the fast device.
     pub(crate) fn write_metadata(&mut self, owner: Owner, offset: u64, buf: Buf) {
         self.stats.device_written[0] += u64::from(buf.len);
-        let token = self.tokens.issue(owner);
+        let token = self.tokens.issue(FAST, owner, self.now);
         let bufs = BufList::from_elem(buf, 1);
         let class = Class::Background;
         self.out.push_back(Action::Write { device: FAST, offset, bufs, fua: false, token, class });
     }
 
-    pub(crate) fn fail_volume(&mut self, message: String) {
-        self.event(message);
+    pub(crate) fn fail_volume(&mut self, message: String, error: Option<DeviceError>) {
+        self.event(Level::Error, message, error);
         self.read_only = true;
+        self.failure = self.failure.or(error);
         self.fail_waiting_writes();
+    }
+
+    /// What those are told who waited when the volume failed: this, unless space is what was missing.
+    pub(crate) fn failed_with(&self, otherwise: RequestError) -> RequestError {
+        let failure = self.failure.map(RequestError::from);
+        failure.filter(|error| *error == RequestError::NoSpace).unwrap_or(otherwise)
     }
 
     /// Lets each kind of operation take its next steps, again while that moved something inside.
@@ -317,17 +345,16 @@ impl<A: Arena> Machine for Engine<A> {
 
     fn on_completion(&mut self, now: Nanos, token: Token, result: Result<(), DeviceError>) {
         self.tick(now);
-        let ok = result.is_ok();
-        match self.tokens.redeem(token) {
-            Owner::Piece(piece) => self.piece_io_done(piece, ok),
-            Owner::Group(seq) => self.group_done(seq, ok),
+        match self.tokens.redeem(token, self.now) {
+            Owner::Piece(piece) => self.piece_io_done(piece, result),
+            Owner::Group(seq) => self.group_done(seq, result),
             Owner::Index(place) => self.index_done(place),
-            Owner::Flush(tier) => self.flush_done(tier, ok),
-            Owner::Batch { batch, io } => self.batch_io_done(batch, io, ok),
-            Owner::Checkpoint(io) => self.checkpoint_io_done(io, ok),
-            Owner::SumPage(page) => self.sum_page_loaded(page, ok),
+            Owner::Flush(tier) => self.flush_done(tier, result),
+            Owner::Batch { batch, io } => self.batch_io_done(batch, io, result),
+            Owner::Checkpoint(io) => self.checkpoint_io_done(io, result),
+            Owner::SumPage(page) => self.sum_page_loaded(page, result),
             Owner::Trim(home) => self.on_trimmed(home),
-            Owner::Shutdown => self.shutdown_io_done(ok),
+            Owner::Shutdown => self.shutdown_io_done(),
         }
     }
 

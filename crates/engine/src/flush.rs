@@ -1,6 +1,6 @@
 //! Device flushes: at most one in flight per device; waiters share.
 
-use crate::action::Action;
+use crate::action::{Action, DeviceError};
 use crate::arena::Arena;
 use crate::engine::{Engine, Owner};
 use crate::units::*;
@@ -67,13 +67,14 @@ impl<A: Arena> Engine<A> {
             flusher.dirty = false;
             flusher.count += 1;
             flusher.in_flight = Some(InFlight { waiters: std::mem::take(&mut flusher.waiting), covered });
-            let token = self.tokens.issue(Owner::Flush(tier));
+            let token = self.tokens.issue(tier, Owner::Flush(tier), self.now);
             self.out.push_back(Action::Flush { device: tier, token });
         }
     }
 
     /// A flush has ended.
-    pub(crate) fn flush_done(&mut self, tier: Tier, ok: bool) {
+    pub(crate) fn flush_done(&mut self, tier: Tier, result: Result<(), DeviceError>) {
+        let ok = result.is_ok();
         let flusher = &mut self.flushers[usize::from(tier.0)];
         let mut flight = flusher.in_flight.take().expect("a flush that ended was in flight");
         if !ok {
@@ -84,12 +85,11 @@ impl<A: Arena> Engine<A> {
             self.log_is_durable(flight.covered);
             self.release_slots();
         }
-        if !ok {
+        if let Err(error) = result {
             self.unshown_lost |= tier == FAST;
             let name = &self.names[usize::from(tier.0)];
-            self.fail_volume(format!(
-                "a flush of {name} failed: the volume is read-only until it is opened again"
-            ));
+            let what = format!("a flush of {name} failed: the volume is read-only until it is opened again");
+            self.fail_volume(what, Some(error));
         }
         for waiter in flight.waiters {
             self.on_flushed(waiter, ok);

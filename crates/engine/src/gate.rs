@@ -139,7 +139,7 @@ impl<A: Arena> Engine<A> {
 
     fn trim_slot(&mut self, home: Home) {
         self.gate.trims += 1;
-        let token = self.tokens.issue(Owner::Trim(home));
+        let token = self.tokens.issue(home.tier, Owner::Trim(home), self.now);
         let (offset, len) = (self.state.geo.slot_at(home), u64::from(self.state.geo.chunk_bytes));
         self.out.push_back(Action::Discard { device: home.tier, offset, len, token });
     }

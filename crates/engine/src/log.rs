@@ -3,12 +3,13 @@
 //! While groups are in flight new jobs gather; that is the group commit. Groups are applied in
 //! order, whatever order the device completes them in.
 
-use crate::action::{Action, BufList, Class, RequestError};
+use crate::action::{Action, BufList, Class, DeviceError, RequestError};
 use crate::arena::{Arena, Buf, Pool};
 use crate::coverage::Stage;
 use crate::draft::{Draft, GROUP_HEADER_BLOCKS};
 use crate::engine::{Engine, Owner};
 use crate::format::log::{self as wire, GroupHeader, Index, SegmentHeader};
+use crate::options::Level;
 use crate::units::*;
 use crate::zone::Place;
 use smallvec::SmallVec;
@@ -79,7 +80,7 @@ struct Group {
     parts: SmallVec<[Part; 4]>,
     /// Payload buffers of the engine's own.
     own: SmallVec<[Buf; 1]>,
-    done: Option<bool>,
+    done: Option<Result<(), DeviceError>>,
     /// Length of the segment's index before this group.
     index_mark: usize,
 }
@@ -107,6 +108,8 @@ pub struct Log {
     pub sealing: u32,
     failures: u32,
     failing_since: Option<Nanos>,
+    /// What the device said when an append last failed.
+    error: Option<DeviceError>,
     retry_at: Option<Nanos>,
     attempt: u32,
     retry_after: bool,
@@ -144,6 +147,7 @@ impl Log {
             sealing: 0,
             failures: 0,
             failing_since: None,
+            error: None,
             retry_at: None,
             attempt: 0,
             retry_after: false,
@@ -369,7 +373,7 @@ impl<A: Arena> Engine<A> {
             done: None,
             index_mark,
         });
-        let token = self.tokens.issue(Owner::Group(seq));
+        let token = self.tokens.issue(FAST, Owner::Group(seq), self.now);
         self.out.push_back(Action::Write {
             device: FAST,
             offset: at,
@@ -380,24 +384,25 @@ impl<A: Arena> Engine<A> {
         });
     }
 
-    pub(crate) fn group_done(&mut self, seq: Seq, ok: bool) {
+    pub(crate) fn group_done(&mut self, seq: Seq, result: Result<(), DeviceError>) {
         let group =
             self.log.groups.iter_mut().find(|g| g.seq == seq).expect("a completed group is in flight");
-        group.done = Some(ok);
+        group.done = Some(result);
+        self.log.error = result.err().or(self.log.error);
         self.flushers[0].dirty = true;
-        while self.log.groups.front().is_some_and(|g| g.done == Some(true)) {
+        while self.log.groups.front().is_some_and(|g| g.done == Some(Ok(()))) {
             let group = self.log.groups.pop_front().expect("the front was just seen");
             self.apply_group(group);
         }
-        self.log.retry_after = self.log.groups.front().is_some_and(|g| g.done == Some(false));
+        self.log.retry_after = self.log.groups.front().is_some_and(|g| matches!(g.done, Some(Err(_))));
     }
 
     /// A group is complete, and all before it: what it says holds.
     fn apply_group(&mut self, group: Group) {
         if std::mem::take(&mut self.log.failures) >= MAX_FAILURES {
-            self.event(format!("{}: the log can be written again", self.names[0]));
+            self.event(Level::Info, format!("{}: the log can be written again", self.names[0]), None);
         }
-        self.log.failing_since = None;
+        (self.log.failing_since, self.log.error) = (None, None);
         self.log.applied = group.seq;
         self.log.applied_end = self.state.zone.pos(group.place, group.offset + group.blocks);
         self.state.zone.get_mut(group.place).last = group.seq;
@@ -452,14 +457,17 @@ impl<A: Arena> Engine<A> {
         self.log.next = seq;
         let since = *self.log.failing_since.get_or_insert(self.now);
         if self.log.failures >= MAX_FAILURES && !self.read_only {
-            let name = self.names[0].clone();
+            let (name, error) = (self.names[0].clone(), self.log.error);
             if self.now.since(since) >= PATIENCE_NS || self.shutdown.began() {
-                return self.fail_volume(format!(
-                    "{name}: the log cannot be written: the volume is read-only until it is opened again"
-                ));
+                let what = "the log cannot be written: the volume is read-only until it is opened again";
+                return self.fail_volume(format!("{name}: {what}"), error);
             }
             if self.log.failures == MAX_FAILURES {
-                self.event(format!("{name}: the log cannot be written; what goes through it waits"));
+                self.event(
+                    Level::Warning,
+                    format!("{name}: the log cannot be written; what goes through it waits"),
+                    error,
+                );
             }
             // Nobody gets an error yet: a group that failed may be on the device all the same, and would
             // be replayed over what a client wrote after the error.
@@ -495,22 +503,23 @@ impl<A: Arena> Engine<A> {
 
     /// Jobs that will never be appended fail: the volume is read-only.
     pub(crate) fn fail_log_jobs(&mut self) {
-        let internal = std::mem::take(&mut self.log.internal);
-        self.fail_jobs(internal);
-        self.fail_client_jobs();
+        let (internal, error) =
+            (std::mem::take(&mut self.log.internal), self.failed_with(RequestError::ReadOnly));
+        self.fail_jobs(internal, error);
+        self.fail_client_jobs(error);
     }
 
     /// Clients' jobs fail: there is no space for them, and none will come.
-    pub(crate) fn fail_client_jobs(&mut self) {
+    pub(crate) fn fail_client_jobs(&mut self, error: RequestError) {
         let client = std::mem::take(&mut self.log.client);
-        self.fail_jobs(client);
+        self.fail_jobs(client, error);
     }
 
-    fn fail_jobs(&mut self, jobs: VecDeque<Job>) {
+    fn fail_jobs(&mut self, jobs: VecDeque<Job>, error: RequestError) {
         for job in jobs {
             match job {
-                Job::Land { piece, count, .. } => self.fail_landing(piece, count),
-                Job::Discard { piece } => self.finish_piece(piece, Err(RequestError::ReadOnly)),
+                Job::Land { piece, count, .. } => self.fail_landing(piece, count, error),
+                Job::Discard { piece } => self.finish_piece(piece, Err(error)),
                 Job::Homes { of, from, to } => self.homes_failed(of, to - from),
                 Job::Bad { .. } | Job::Fence => {}
             }
@@ -518,13 +527,13 @@ impl<A: Arena> Engine<A> {
     }
 
     /// Parts of the piece may still be in a group in flight: it ends with the last of them.
-    fn fail_landing(&mut self, piece: u32, count: u32) {
+    fn fail_landing(&mut self, piece: u32, count: u32, error: RequestError) {
         let p = &mut self.pieces[piece];
         p.left -= count;
         if p.left == 0 {
-            self.finish_piece(piece, Err(RequestError::ReadOnly));
+            self.finish_piece(piece, Err(error));
         } else {
-            p.failed = true;
+            p.failed = Some(error);
         }
     }
 

@@ -7,7 +7,7 @@
 
 mod ending;
 
-use crate::action::{Action, BufList, Class};
+use crate::action::{Action, BufList, Class, DeviceError};
 use crate::arena::{Arena, Buf, Pool};
 use crate::bugs::{Bug, planted};
 use crate::coverage::Stage;
@@ -16,6 +16,7 @@ use crate::flush::Waiter;
 use crate::landed::ZoneBlock;
 use crate::log::{Homes, Job};
 use crate::mask::BlockMask;
+use crate::options::Level;
 use crate::patience::Unread;
 use crate::plan::Planner;
 use crate::slab::Slab;
@@ -97,7 +98,8 @@ struct Batch {
     landed_upto: Seq,
     started: Nanos,
     frees_zone: bool,
-    io_failed: bool,
+    /// What a device said that failed an I/O.
+    io_failed: Option<DeviceError>,
 }
 
 /// Batches in flight and what plans them.
@@ -107,11 +109,19 @@ pub struct Mover {
     unread: Unread<ZoneBlock>,
     /// Since when the devices failed every batch.
     pub(crate) barren_since: Option<Nanos>,
+    /// What a device said when the last of them failed.
+    pub(crate) barren_error: Option<DeviceError>,
 }
 
 impl Mover {
     pub(crate) fn new(planner: Planner) -> Mover {
-        Mover { batches: Slab::new(MAX_BATCHES), planner, unread: Unread::default(), barren_since: None }
+        Mover {
+            batches: Slab::new(MAX_BATCHES),
+            planner,
+            unread: Unread::default(),
+            barren_since: None,
+            barren_error: None,
+        }
     }
 
     /// Whether no batch is in flight.
@@ -202,7 +212,7 @@ impl<A: Arena> Engine<A> {
             landed_upto: Seq(0),
             started: self.now,
             frees_zone,
-            io_failed: false,
+            io_failed: None,
         });
         self.try_quiesced(batch);
     }
@@ -388,7 +398,7 @@ impl<A: Arena> Engine<A> {
             b.issued += 1;
             b.in_flight += 1;
             let Io { tier: device, offset, buf, .. } = io;
-            let token = self.tokens.issue(Owner::Batch { batch, io: index });
+            let token = self.tokens.issue(device, Owner::Batch { batch, io: index }, self.now);
             let class = Class::Background;
             if writes {
                 self.stats.device_written[usize::from(device.0)] += u64::from(buf.len);
@@ -404,21 +414,25 @@ impl<A: Arena> Engine<A> {
         }
     }
 
-    pub(crate) fn batch_io_done(&mut self, batch: u32, io: u32, ok: bool) {
+    pub(crate) fn batch_io_done(&mut self, batch: u32, io: u32, result: Result<(), DeviceError>) {
         let b = &mut self.mover.batches[batch];
         let io = b.ios[io as usize];
         b.in_flight -= 1;
         let writes = b.stage == BatchStage::Write;
-        b.items[io.item as usize].failed |= !ok;
+        b.items[io.item as usize].failed |= result.is_err();
         if writes {
             self.flushers[usize::from(io.tier.0)].dirty = true;
-        } else if ok && io.tier == FAST {
+        } else if result.is_ok() && io.tier == FAST {
             self.last_good_read = self.now;
         }
-        if !ok {
-            b.io_failed = true;
+        if let Err(error) = result {
+            b.io_failed = Some(error);
             let (name, what) = (&self.names[usize::from(io.tier.0)], if writes { "write" } else { "read" });
-            self.event(format!("{name}: a background {what} at byte {} failed", io.offset));
+            self.event(
+                Level::Warning,
+                format!("{name}: a background {what} at byte {} failed", io.offset),
+                Some(error),
+            );
         }
         self.issue_batch(batch);
     }
@@ -471,10 +485,8 @@ impl<A: Arena> Engine<A> {
             let expected = item.sums[k].replace(sum);
             if expected.is_some_and(|e| e != sum) && !planted(Bug::ChecksumNotVerified) {
                 wrong = true;
-                self.event(format!(
-                    "chunk {} block {block}: the copy to be moved does not match its checksum",
-                    item.chunk
-                ));
+                let what = "the copy to be moved does not match its checksum";
+                self.event(Level::Warning, format!("chunk {} block {block}: {what}", item.chunk), None);
             }
         }
         item.failed = wrong;
@@ -492,6 +504,12 @@ impl<A: Arena> Engine<A> {
             let k = item.copy.iter().take_while(|c| c != b).count() as u32;
             let sum = self.arena.crc32c(buf.slice(k * BLOCK_BYTES, BLOCK_BYTES));
             if sum != self.state.landed.sum(*z) && self.state.landed.get(block) == Some(*z) {
+                let (name, at) = (&self.names[0], self.state.zone.offset_of(*z));
+                let volume_at = block.0 * u64::from(BLOCK_BYTES);
+                let what = format!(
+                    "volume byte {volume_at}: a block is lost; its only copy was on {name} at byte {at}"
+                );
+                self.event(Level::Error, what, None);
                 self.record_loss(block, *z);
             }
         }

@@ -12,7 +12,7 @@ use crate::gate::Gate;
 use crate::locks::Locks;
 use crate::log::Log;
 use crate::moves::Mover;
-use crate::options::{DeviceInfo, Event, OpenError, OpenOptions};
+use crate::options::{DeviceInfo, Event, Level, OpenError, OpenOptions};
 use crate::pending::Pending;
 use crate::plan::Planner;
 use crate::policy::FirstPolicy;
@@ -156,10 +156,12 @@ fn engine<A: Arena>(
     let (requests, pieces) = new_slabs();
     let now = reader.io.now();
     let events = reader.unreadable.take().into_iter().map(|(tier, at)| Event {
+        level: Level::Warning,
         message: format!(
             "{}: the metadata at byte {at} cannot be read; it is kept elsewhere too",
             reader.devices[usize::from(tier.0)].name
         ),
+        error: None,
     });
     let mut arena = reader.io.take_arena();
     Engine {
@@ -194,6 +196,7 @@ fn engine<A: Arena>(
         stats: Stats::default(),
         events: events.collect(),
         read_only: false,
+        failure: None,
         unshown_lost: false,
         last_client: now,
         last_good_read: now,

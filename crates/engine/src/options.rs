@@ -1,5 +1,6 @@
 //! What a volume is made and opened with, and what it says about itself.
 
+use crate::action::DeviceError;
 use crate::units::{Nanos, Tier};
 
 /// One device of a volume, in tier order.
@@ -86,11 +87,26 @@ impl Default for Tuning {
     }
 }
 
+/// How much an event matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// Something is good again.
+    Info,
+    /// A device failed; nothing is lost by that, though a client may have got an error.
+    Warning,
+    /// Data is lost, or the volume no longer takes writes.
+    Error,
+}
+
 /// Something worth telling the user, with device and address where there is one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
+    /// How much it matters.
+    pub level: Level,
     /// One sentence.
     pub message: String,
+    /// What the device said, where it is a device that failed; whoever shows the event can put it into words.
+    pub error: Option<DeviceError>,
 }
 
 /// One tier in [`Status`].
@@ -110,6 +126,8 @@ pub struct TierStatus {
     pub device_written_bytes: u64,
     /// Flushes sent to the device.
     pub flushes: u64,
+    /// Since when it has answered nothing, on the driver's clock; none while nothing is asked of it.
+    pub silent_since: Option<Nanos>,
 }
 
 /// The volume at a glance.

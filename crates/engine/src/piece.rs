@@ -1,5 +1,6 @@
 //! A piece: the part of a request that falls into one chunk.
 
+use crate::action::{DeviceError, RequestError};
 use crate::arena::{Arena, Buf, Pool};
 use crate::coverage::Stage;
 use crate::engine::Engine;
@@ -74,8 +75,10 @@ pub struct Piece {
     pub stage: Option<Stage>,
     /// I/Os in flight, or landing blocks not yet in the log.
     pub left: u32,
-    /// Some I/O failed.
-    pub failed: bool,
+    /// Some I/O failed, or what is to be read is lost: what the client is told.
+    pub failed: Option<RequestError>,
+    /// What the device said.
+    pub error: Option<DeviceError>,
     /// What is being read.
     pub extents: SmallVec<[Extent; 2]>,
     /// Blocks of the extents that matched their checksums: those are not looked up again when a page
@@ -107,9 +110,12 @@ impl<A: Arena> Engine<A> {
     }
 
     /// An I/O of a piece has ended.
-    pub(crate) fn piece_io_done(&mut self, piece: u32, ok: bool) {
+    pub(crate) fn piece_io_done(&mut self, piece: u32, result: Result<(), DeviceError>) {
         let p = &mut self.pieces[piece];
-        p.failed |= !ok;
+        if let Err(error) = result {
+            p.error.get_or_insert(error);
+            p.failed.get_or_insert(error.into());
+        }
         p.left -= 1;
         if p.left > 0 {
             return;

@@ -3,10 +3,12 @@
 //! Destage drains the oldest part of the zone in the order of the homes on the slow device. Sorting
 //! the whole zone would free no segment until nearly all of it is written.
 
+use crate::action::RequestError;
 use crate::arena::Arena;
 use crate::engine::Engine;
 use crate::landed::ZoneBlock;
 use crate::moves::{Destination, MAX_BATCHES, Move};
+use crate::options::Level;
 use crate::policy::{Touch, View};
 use crate::units::*;
 
@@ -18,6 +20,9 @@ const MAX_PLAN_SEGMENTS: usize = 16;
 const BARREN_PAUSE_NS: u64 = 5 * Nanos::MS;
 /// Pause after the policy had nothing to move, ns.
 const NO_MOVES_PAUSE_NS: u64 = Nanos::SECOND;
+/// Pause of a busy volume after a batch at most, ns: one that met devices in a bad moment may have taken minutes,
+/// which says nothing about the next.
+const MAX_BUSY_PAUSE_NS: u64 = 10 * Nanos::SECOND;
 /// Pause after a batch of which the devices failed everything, ns.
 const FAILED_PAUSE_NS: u64 = 250 * Nanos::MS;
 /// Clients that wait for space get an error when the devices have failed every batch for this long, ns:
@@ -149,14 +154,19 @@ impl<A: Arena> Engine<A> {
         let barren = self.mover.barren_since.map_or(0, |since| self.now.since(since));
         if barren >= BARREN_PATIENCE_NS && self.log_is_starved() {
             self.mover.barren_since = None;
+            let error = self.mover.barren_error;
             let flushes_wait = !self.landing_is_starved();
             if flushes_wait {
                 let what = "the landing zone is full and cannot be emptied: the volume is read-only until it \
                             is opened again";
-                return self.fail_volume(what.into());
+                return self.fail_volume(what.into(), error);
             }
-            self.event("the landing zone is full and cannot be emptied: waiting writes fail".into());
-            return self.fail_client_jobs();
+            self.event(
+                Level::Error,
+                "the landing zone is full and cannot be emptied: waiting writes fail".into(),
+                error,
+            );
+            return self.fail_client_jobs(error.map_or(RequestError::Io, RequestError::from));
         }
         let room = self.batch_room();
         if self.mover.planner.tail.is_empty() {
@@ -227,6 +237,7 @@ impl<A: Arena> Engine<A> {
             }
         } else {
             let pause = took_ns.saturating_mul(u64::from(self.tuning.busy_share.max(1) - 1));
+            let pause = pause.min(MAX_BUSY_PAUSE_NS);
             planner.next_place = self.now.after(pause.max(if moved { 0 } else { BARREN_PAUSE_NS }));
             if failed && !moved {
                 // What cannot be read is chosen again and again, and idle volumes wait for nothing else.

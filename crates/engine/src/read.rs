@@ -6,6 +6,7 @@ use crate::bugs::{Bug, planted};
 use crate::coverage::Stage;
 use crate::engine::{Engine, Owner};
 use crate::landed::ZoneBlock;
+use crate::options::Level;
 use crate::piece::{Extent, PieceKind, Source};
 use crate::sums::Lookup;
 use crate::units::*;
@@ -79,7 +80,7 @@ impl<A: Arena> Engine<A> {
         for e in &extents {
             match e.source {
                 Source::Zero => self.arena.zero(e.buf),
-                Source::Bad => self.pieces[piece].failed = true,
+                Source::Bad => self.pieces[piece].failed = Some(RequestError::Io),
                 Source::Landed(z) => {
                     let place = self.state.zone.place_of(z);
                     self.state.zone.get_mut(place).pins += 1;
@@ -93,23 +94,25 @@ impl<A: Arena> Engine<A> {
             }
         }
         self.pieces[piece].extents = extents;
-        self.piece_io_done(piece, true);
+        self.piece_io_done(piece, Ok(()));
     }
 
     fn issue_read(&mut self, piece: u32, device: Tier, offset: u64, buf: Buf) {
         self.pieces[piece].left += 1;
-        let token = self.tokens.issue(Owner::Piece(piece));
+        let token = self.tokens.issue(device, Owner::Piece(piece), self.now);
         self.out.push_back(Action::Read { device, offset, buf, token, class: Class::Foreground });
     }
 
     /// Everything has been read, or checksums that were missing have come: verify and go on.
     pub(crate) fn data_arrived(&mut self, piece: u32) {
         let filling = self.pieces[piece].kind != PieceKind::Read;
-        self.pieces[piece].failed |= self.unshown_lost && self.reads_unshown(piece);
-        if self.pieces[piece].failed {
+        if self.unshown_lost && self.reads_unshown(piece) {
+            self.pieces[piece].failed.get_or_insert(RequestError::Io);
+        }
+        if let Some(error) = self.pieces[piece].failed {
             self.report_unreadable(piece);
             self.unpin(piece);
-            return self.finish_piece(piece, Err(RequestError::Io));
+            return self.finish_piece(piece, Err(error));
         }
         match self.verify(piece) {
             Verdict::NeedPage(page) => {
@@ -134,7 +137,9 @@ impl<A: Arena> Engine<A> {
 
     /// A page of checksums came, or could not be read.
     pub(crate) fn checksums_arrived(&mut self, piece: u32, ok: bool) {
-        self.pieces[piece].failed |= !ok;
+        if !ok {
+            self.pieces[piece].failed.get_or_insert(RequestError::Io);
+        }
         let filling = self.pieces[piece].kind != PieceKind::Read;
         self.set_stage(piece, if filling { Stage::WriteFill } else { Stage::ReadData });
         self.data_arrived(piece);
@@ -189,7 +194,11 @@ impl<A: Arena> Engine<A> {
     fn mismatch(&mut self, piece: u32, tier: Tier, offset: u64) {
         let name = &self.names[usize::from(tier.0)];
         if self.pieces[piece].again {
-            self.event(format!("{name}: the block at byte {offset} does not match its checksum"));
+            self.event(
+                Level::Error,
+                format!("{name}: the block at byte {offset} does not match its checksum"),
+                None,
+            );
             return self.finish_piece(piece, Err(RequestError::Io));
         }
         self.pieces[piece].again = true;
@@ -211,8 +220,13 @@ impl<A: Arena> Engine<A> {
         let p = &self.pieces[piece];
         let offset = (u64::from(p.chunk.0)) * u64::from(self.state.geo.chunk_bytes)
             + u64::from(p.first) * u64::from(BLOCK_BYTES);
+        let error = p.error;
         let sources: Vec<String> = p.extents.iter().filter_map(|e| self.describe(e)).collect();
-        self.event(format!("volume byte {offset}: cannot be read ({})", sources.join(", ")));
+        self.event(
+            Level::Warning,
+            format!("volume byte {offset}: cannot be read ({})", sources.join(", ")),
+            error,
+        );
     }
 
     fn describe(&self, e: &Extent) -> Option<String> {

@@ -219,7 +219,7 @@ impl<A: Arena> Engine<A> {
     pub(crate) fn refuse_if_read_only(&mut self, piece: u32) -> bool {
         if self.read_only {
             self.pieces[piece].stage = None;
-            self.finish_piece(piece, Err(RequestError::ReadOnly));
+            self.finish_piece(piece, Err(self.failed_with(RequestError::ReadOnly)));
         }
         self.read_only
     }

@@ -115,7 +115,7 @@ impl<A: Arena> Engine<A> {
         self.write_metadata(Owner::Shutdown, offset, buf);
     }
 
-    pub(crate) fn shutdown_io_done(&mut self, _ok: bool) {
+    pub(crate) fn shutdown_io_done(&mut self) {
         self.flushers[0].dirty = true;
         if let Some(buf) = self.shutdown.buf.take() {
             self.arena.free(buf);

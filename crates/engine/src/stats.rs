@@ -71,6 +71,7 @@ impl<A: Arena> Engine<A> {
                 written_bytes: s.written_bytes[i],
                 device_written_bytes: s.device_written[i],
                 flushes: self.flushers[i].count,
+                silent_since: self.tokens.silent_since(i),
             }
         });
         let stopping = self.shutdown.began();

@@ -1,11 +1,12 @@
 //! Loads pages of checksums from the fast tier, once for all who wait.
 
-use crate::action::{Action, Class};
+use crate::action::{Action, Class, DeviceError};
 use crate::arena::{Arena, Buf, Pool};
 use crate::coverage::Stage;
 use crate::engine::{Engine, Owner};
 use crate::format::page::{self, PageKind};
 use crate::hash::IndexMap;
+use crate::options::Level;
 use crate::patience::Unread;
 use crate::units::*;
 use smallvec::SmallVec;
@@ -63,12 +64,12 @@ impl<A: Arena> Engine<A> {
         };
         let load = self.sum_loads.loads.get_mut(&page).expect("a page being loaded");
         (load.buf, load.checkpoint) = (Some(buf), self.checkpoint.number);
-        let token = self.tokens.issue(Owner::SumPage(page));
+        let token = self.tokens.issue(FAST, Owner::SumPage(page), self.now);
         let offset = self.state.geo.page_at(number, place);
         self.out.push_back(Action::Read { device: FAST, offset, buf, token, class: Class::Foreground });
     }
 
-    pub(crate) fn sum_page_loaded(&mut self, page: u32, ok: bool) {
+    pub(crate) fn sum_page_loaded(&mut self, page: u32, result: Result<(), DeviceError>) {
         let load = self.sum_loads.loads.get_mut(&page).expect("a page being loaded");
         let buf = load.buf.take().expect("a page being read has its buffer");
         if load.checkpoint != self.checkpoint.number {
@@ -79,8 +80,11 @@ impl<A: Arena> Engine<A> {
         let volume = &self.superblock.volume;
         let bytes = self.arena.bytes(buf);
         let written = 0..=self.checkpoint.number;
-        let payload =
-            if ok { page::decode(bytes, PageKind::Sums, volume, u64::from(number), written) } else { None };
+        let payload = if result.is_ok() {
+            page::decode(bytes, PageKind::Sums, volume, u64::from(number), written)
+        } else {
+            None
+        };
         let mut good = payload.is_some();
         match payload {
             Some(payload) => {
@@ -88,7 +92,7 @@ impl<A: Arena> Engine<A> {
                 self.sum_loads.unread.forget(&page);
                 self.last_good_read = self.now;
             }
-            None => good = self.sum_page_failed(page),
+            None => good = self.sum_page_failed(page, result.err()),
         }
         self.arena.free(buf);
         self.finish_sum_load(page, good);
@@ -100,13 +104,14 @@ impl<A: Arena> Engine<A> {
     /// A page that stays unreadable would keep every checkpoint from folding. In the end it counts as empty:
     /// what the list of recent checksums has is folded into it, and blocks whose checksums it held are errors
     /// until they are written again, as they are already. True: it was given up.
-    fn sum_page_failed(&mut self, page: u32) -> bool {
+    fn sum_page_failed(&mut self, page: u32, error: Option<DeviceError>) -> bool {
         let number = self.state.geo.map_pages + page;
         let at = self.checkpoint.place(number).map_or(0, |p| self.state.geo.page_at(number, p));
         let name = self.names[0].clone();
         let lost = self.sum_loads.unread.failed(page, self.now, self.last_good_read);
         let what = if lost { "is given up: the blocks it stands for are lost" } else { "cannot be read" };
-        self.event(format!("{name}: the checksum page at byte {at} {what}"));
+        let level = if lost { Level::Error } else { Level::Warning };
+        self.event(level, format!("{name}: the checksum page at byte {at} {what}"), error);
         if lost {
             self.sum_loads.unread.forget(&page);
             self.state.sums.fill(page, &[]);

@@ -4,7 +4,7 @@
 //! `docs/LIFE-OF-A-WRITE.md`. Where the newest copy is must never be decided by timing: while a
 //! landed copy lives or the chunk is moving, writes land.
 
-use crate::action::{Action, BufList, Class, RequestError};
+use crate::action::{Action, BufList, Class};
 use crate::arena::{Arena, Buf};
 use crate::bugs::{Bug, planted};
 use crate::coverage::Stage;
@@ -12,6 +12,7 @@ use crate::engine::{Engine, Owner};
 use crate::hash::IndexMap;
 use crate::log::Job;
 use crate::mask::BlockMask;
+use crate::options::Level;
 use crate::piece::Source;
 use crate::policy::FirstWrite;
 use crate::units::*;
@@ -148,7 +149,7 @@ impl<A: Arena> Engine<A> {
         (p.left, p.home) = (1, Some(home));
         *self.home_writers.entry(p.chunk).or_insert(0) += 1;
         let offset = self.state.geo.slot_at(home) + u64::from(first) * u64::from(BLOCK_BYTES);
-        let token = self.tokens.issue(Owner::Piece(piece));
+        let token = self.tokens.issue(home.tier, Owner::Piece(piece), self.now);
         let bufs: BufList = SmallVec::from_elem(buf, 1);
         self.count_write(home.tier, buf);
         self.stats.device_written[usize::from(home.tier.0)] += u64::from(buf.len);
@@ -201,7 +202,7 @@ impl<A: Arena> Engine<A> {
         let (chunk, _) = self.home_write_done(piece);
         let p = &mut self.pieces[piece];
         p.needs_commit = true;
-        let written = if p.failed { BlockMask::EMPTY } else { BlockMask::range(p.first, p.count) };
+        let written = if p.failed.is_some() { BlockMask::EMPTY } else { BlockMask::range(p.first, p.count) };
         self.pend_done(chunk, written);
         self.written(piece);
     }
@@ -276,15 +277,16 @@ impl<A: Arena> Engine<A> {
     fn written(&mut self, piece: u32) {
         let failed = self.pieces[piece].failed;
         let chunk = self.pieces[piece].chunk;
-        if let Some(home) = self.pieces[piece].home.filter(|_| failed) {
+        if let Some(home) = self.pieces[piece].home.filter(|_| failed.is_some()) {
             let p = &self.pieces[piece];
+            let error = p.error;
             let at = self.state.geo.slot_at(home) + u64::from(p.first) * u64::from(BLOCK_BYTES);
             let name = &self.names[usize::from(home.tier.0)];
-            self.event(format!("{name}: a write at byte {at} failed"));
-        } else if !failed {
+            self.event(Level::Warning, format!("{name}: a write at byte {at} failed"), error);
+        } else if failed.is_none() {
             self.touched(piece, true);
         }
-        self.finish_piece(piece, if failed { Err(RequestError::Io) } else { Ok(()) });
+        self.finish_piece(piece, failed.map_or(Ok(()), Err));
         if self.state.map.is_moving(chunk) {
             self.home_writers_changed();
         }

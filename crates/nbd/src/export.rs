@@ -2,6 +2,7 @@
 
 use crate::error::ExportsError;
 use crate::limits::{MAX_EXPORT_SIZE_BYTES, MAX_EXPORTS, MAX_STRING_BYTES};
+use crate::wire::OPTION_REPLY_HEADER_BYTES;
 
 /// One volume that clients can choose by name (section "Option types", EXPORT_NAME).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -99,6 +100,14 @@ impl Exports {
     /// Where the index came from another, longer set of exports.
     pub fn get(&self, index: ExportIndex) -> &Export {
         &self.list[index.0]
+    }
+
+    /// Length of the whole answer to a LIST, in bytes.
+    pub(crate) fn list_bytes(&self) -> usize {
+        let reply = |export: &Export| {
+            OPTION_REPLY_HEADER_BYTES + size_of::<u32>() + export.name.len() + export.description.len()
+        };
+        self.list.iter().map(reply).sum::<usize>() + OPTION_REPLY_HEADER_BYTES
     }
 
     /// The export a client means by `name`. Bytes are compared: a name that is not UTF-8 matches none.

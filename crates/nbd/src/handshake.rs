@@ -149,10 +149,16 @@ impl Handshake {
     }
 
     fn answer(&mut self, option: u32, data: &[u8], out: &mut Vec<u8>) -> Result<(), ProtocolError> {
+        // Nothing is made that is not sent: a list is long, and this client's share may be used up.
+        let listed = if option == opt::LIST { self.exports.list_bytes() } else { 0 };
+        if self.reply_bytes + listed > MAX_HANDSHAKE_REPLY_BYTES {
+            return Err(ProtocolError::TooManyReplies);
+        }
         let before = out.len();
         let answer = option::answer(&self.exports, &mut self.haggle, option, data, out)?;
         self.reply_bytes += out.len() - before;
         if self.reply_bytes > MAX_HANDSHAKE_REPLY_BYTES {
+            out.truncate(before);
             return Err(ProtocolError::TooManyReplies);
         }
         match answer {

@@ -31,10 +31,8 @@ impl Machine for Passthrough {
     }
     fn on_completion(&mut self, _now: Nanos, token: Token, result: Result<(), DeviceError>) {
         self.in_flight -= 1;
-        self.actions.push_back(Action::Reply {
-            id: RequestId(token.0),
-            result: result.map_err(|_| RequestError::Io),
-        });
+        self.actions
+            .push_back(Action::Reply { id: RequestId(token.0), result: result.map_err(RequestError::from) });
     }
     fn deadline(&self) -> Option<Nanos> {
         None

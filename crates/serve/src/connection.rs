@@ -251,6 +251,7 @@ impl Connection {
     ) -> Option<Buf> {
         let errno = result.err().map(|error| match error {
             RequestError::Io => NbdErrno::Io,
+            RequestError::NoSpace => NbdErrno::NoSpace,
             RequestError::ReadOnly => NbdErrno::NotPermitted,
             RequestError::Invalid => NbdErrno::Invalid,
             RequestError::ShuttingDown => NbdErrno::Shutdown,

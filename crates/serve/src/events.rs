@@ -3,6 +3,8 @@
 //! A device that fails may fail thousands of times a second. Of each kind of message the first few in a second are
 //! said; the others are counted, and the count is said when the second is over.
 
+use bimetal_engine::options::{Event, Level};
+use std::io;
 use std::time::{Duration, Instant};
 
 /// Messages of one kind that are said within one [`WINDOW`].
@@ -21,6 +23,7 @@ struct Kind {
     /// How many were not said, and the last of them.
     suppressed: u64,
     last: String,
+    level: Level,
 }
 
 /// Counts messages by kind.
@@ -30,13 +33,27 @@ pub(crate) struct EventLimit {
 }
 
 impl EventLimit {
+    /// Says what is to be said of these events, and the sums that are due.
+    pub(crate) fn say(&mut self, events: Vec<Event>, now: Instant) {
+        self.sums(now).iter().for_each(say);
+        let lines = events.into_iter().map(|event| (event.level, in_words(event)));
+        let admitted = lines.filter_map(|(level, line)| Some((level, self.admit(level, line, now)?)));
+        admitted.for_each(|line| say(&line));
+    }
+
+    /// Says all sums: nothing comes after.
+    pub(crate) fn say_last(&mut self) {
+        self.sums(Instant::now() + WINDOW).iter().for_each(say);
+    }
+
     /// Takes a message, and gives it back if it is to be said.
-    pub(crate) fn admit(&mut self, message: String, now: Instant) -> Option<String> {
+    fn admit(&mut self, level: Level, message: String, now: Instant) -> Option<String> {
         let pattern = pattern(&message);
         let known = self.kinds.iter().position(|kind| kind.pattern == pattern);
         let place = known.unwrap_or_else(|| {
             if self.kinds.len() < MAX_KINDS {
-                self.kinds.push(Kind { pattern, since: now, said: 0, suppressed: 0, last: String::new() });
+                let last = String::new();
+                self.kinds.push(Kind { pattern, since: now, said: 0, suppressed: 0, last, level });
             }
             self.kinds.len() - 1
         });
@@ -46,7 +63,7 @@ impl EventLimit {
             return Some(message);
         }
         kind.suppressed += 1;
-        kind.last = message;
+        (kind.last, kind.level) = (message, level);
         None
     }
 
@@ -56,13 +73,29 @@ impl EventLimit {
     }
 
     /// The sums of the windows that are over.
-    pub(crate) fn sums(&mut self, now: Instant) -> Vec<String> {
+    fn sums(&mut self, now: Instant) -> Vec<(Level, String)> {
         let is_over = |kind: &Kind| now.saturating_duration_since(kind.since) >= WINDOW;
         let sums = self.kinds.iter().filter(|kind| is_over(kind) && kind.suppressed > 0);
-        let sums =
-            sums.map(|kind| format!("{} more like this one: {}", kind.suppressed, kind.last)).collect();
+        let sum = |kind: &Kind| format!("{} more like this one: {}", kind.suppressed, kind.last);
+        let sums = sums.map(|kind| (kind.level, sum(kind))).collect();
         self.kinds.retain(|kind| !is_over(kind));
         sums
+    }
+}
+
+fn say((level, line): &(Level, String)) {
+    match level {
+        Level::Info => tracing::info!("{line}"),
+        Level::Warning => tracing::warn!("{line}"),
+        Level::Error => tracing::error!("{line}"),
+    }
+}
+
+/// An event in words.
+fn in_words(event: Event) -> String {
+    match event.error {
+        Some(error) => format!("{}: {}", event.message, io::Error::from_raw_os_error(error.errno)),
+        None => event.message,
     }
 }
 
@@ -74,31 +107,47 @@ fn pattern(message: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bimetal_engine::action::DeviceError;
+
+    const WARNING: Level = Level::Warning;
 
     #[test]
     fn a_flood_is_counted_and_not_repeated() {
         let (mut limit, start) = (EventLimit::default(), Instant::now());
         let mut said = 0;
         for at in 0..1000 {
-            said += u32::from(limit.admit(format!("/dev/sda: a write at byte {at} failed"), start).is_some());
+            said += u32::from(
+                limit.admit(WARNING, format!("/dev/sda: a write at byte {at} failed"), start).is_some(),
+            );
         }
         assert_eq!(said, MAX_PER_WINDOW);
         assert!(
-            limit.admit("/dev/sdb: a write at byte 0 failed".to_owned(), start).is_some(),
+            limit.admit(WARNING, "/dev/sdb: a write at byte 0 failed".to_owned(), start).is_some(),
             "another kind"
         );
         assert!(limit.is_waiting() && limit.sums(start).is_empty());
         let later = start + WINDOW;
-        assert_eq!(limit.sums(later), ["995 more like this one: /dev/sda: a write at byte 999 failed"]);
+        assert_eq!(
+            limit.sums(later),
+            [(WARNING, "995 more like this one: /dev/sda: a write at byte 999 failed".to_owned())]
+        );
         assert!(!limit.is_waiting() && limit.sums(later).is_empty());
-        assert!(limit.admit("/dev/sda: a write at byte 1 failed".to_owned(), later).is_some());
+        assert!(limit.admit(WARNING, "/dev/sda: a write at byte 1 failed".to_owned(), later).is_some());
     }
 
     #[test]
     fn kinds_without_end_share_a_limit() {
         let (mut limit, now) = (EventLimit::default(), Instant::now());
         let name = |n: u32| char::from_u32(0x4e00 + n).expect("a character").to_string();
-        let said = (0..1000).filter(|&n| limit.admit(name(n), now).is_some()).count();
+        let said = (0..1000).filter(|&n| limit.admit(WARNING, name(n), now).is_some()).count();
         assert!(said <= MAX_KINDS + MAX_PER_WINDOW as usize, "{said}");
+    }
+
+    #[test]
+    fn the_number_of_an_error_is_put_into_words() {
+        let event = |error| Event { level: WARNING, message: "/dev/sda: a write failed".into(), error };
+        assert_eq!(in_words(event(None)), "/dev/sda: a write failed");
+        let full = Some(DeviceError { errno: 28 });
+        assert_eq!(in_words(event(full)), "/dev/sda: a write failed: No space left on device (os error 28)");
     }
 }

@@ -223,8 +223,7 @@ impl<V: Served> Server<V> {
             self.visit_touched();
             self.say_events();
             if self.is_finished() {
-                let counted = self.events.sums(Instant::now() + TICK);
-                counted.iter().for_each(|line| tracing::warn!("{line}"));
+                self.events.say_last();
                 return Ok(());
             }
             let limit = self.rest();
@@ -482,10 +481,7 @@ impl<V: Served> Server<V> {
         if events.is_empty() && !self.events.is_waiting() {
             return;
         }
-        let now = Instant::now();
-        let mut lines = self.events.sums(now);
-        lines.extend(events.into_iter().filter_map(|event| self.events.admit(event.message, now)));
-        lines.iter().for_each(|line| tracing::warn!("{line}"));
+        self.events.say(events, Instant::now());
         if !self.said_read_only && self.engine.status().state == "read-only" {
             self.said_read_only = true;
             if let Some(door) = &mut self.door {

@@ -27,6 +27,9 @@ pub struct TierDoc {
     pub device_written_bytes: u64,
     /// Flushes sent to the device.
     pub flushes: u64,
+    /// Since when the device has answered nothing; null while nothing is asked of it.
+    #[serde(default)]
+    pub silent_since_unix_s: Option<u64>,
     /// Whether I/O goes past the page cache.
     #[serde(default)]
     pub direct: bool,
@@ -114,6 +117,7 @@ impl StatusDoc {
             written_bytes: tier.written_bytes,
             device_written_bytes: tier.device_written_bytes,
             flushes: tier.flushes,
+            silent_since_unix_s: tier.silent_since.map(bimetal_driver::Clock::unix_s),
             direct: false,
             logical_sector_bytes: None,
             physical_sector_bytes: None,

@@ -24,7 +24,7 @@ use std::collections::BinaryHeap;
 /// Actions and completions without a reply or a lull beyond which the machine runs away.
 const RUNAWAY: u64 = 1_000_000;
 /// The error number of models: EIO.
-const EIO: DeviceError = DeviceError { errno: 5 };
+const EIO: i32 = 5;
 
 /// A machine that says where it stands.
 pub trait Staged: Machine<Arena = SimArena> {
@@ -136,6 +136,8 @@ pub struct World {
     pub rates: FaultRates,
     /// Steps (actions and completions) until the machine dies; `None` is never.
     pub fuse: Option<u32>,
+    /// The number that an error comes with.
+    pub errno: i32,
     /// Answers since they were last taken.
     pub replies: Vec<(RequestId, Result<(), RequestError>)>,
     /// Stages crossed with faults.
@@ -164,6 +166,7 @@ impl World {
             services: vec![Service::default(); disks.len()],
             disks,
             rates: FaultRates::default(),
+            errno: EIO,
             fuse: None,
             replies: Vec::new(),
             coverage: Coverage::default(),
@@ -421,12 +424,13 @@ impl World {
     /// Does to the device what the I/O does, and says how it ended.
     fn finish<M: Staged>(&mut self, machine: &mut M, io: &Io) -> Result<Result<(), DeviceError>, String> {
         let disk = &mut self.disks[io.device];
+        let error = DeviceError { errno: self.errno };
         match &io.work {
             Work::Read { offset, buf } => {
                 let read = machine.with_arena(|arena| disk.read(*offset, arena.payload_mut(*buf)));
                 self.injected.bad_sectors += u64::from(read.is_err());
                 self.injected.reads += u64::from(io.fails);
-                return Ok(if io.fails { Err(EIO) } else { read.map_err(|_| EIO) });
+                return Ok(if io.fails { Err(error) } else { read.map_err(|_| error) });
             }
             Work::Write { bufs } => {
                 let same = machine.with_arena(|arena| unchanged(arena, bufs, disk.data_in_flight(io.id)));
@@ -436,20 +440,20 @@ impl World {
                 if io.fails {
                     self.injected.writes += 1;
                     disk.fail_change(io.id, &mut self.rng);
-                    return Ok(Err(EIO));
+                    return Ok(Err(error));
                 }
             }
             Work::Discard if io.fails => {
                 self.injected.discards += 1;
                 disk.fail_change(io.id, &mut self.rng);
-                return Ok(Err(EIO));
+                return Ok(Err(error));
             }
             Work::Flush if io.fails => {
                 self.injected.flushes += 1;
                 let lost = self.rng.one_in(2);
                 self.injected.lost_caches += u64::from(lost);
                 disk.fail_flush(io.id, lost, &mut self.rng);
-                return Ok(Err(EIO));
+                return Ok(Err(error));
             }
             Work::Flush | Work::Discard => {}
         }

@@ -35,6 +35,32 @@ pub fn succeed(command: &mut Command) -> Output {
     output
 }
 
+/// Makes the volume of this directory, on sparse files of these sizes, fast and slow.
+pub fn create(dir: &Path, devices: [(PathBuf, &str); 2], options: &[&str]) {
+    let [fast, slow] = devices.map(|(path, size)| format!("{}?size={size}", path.display()));
+    let mut command = bimetal(dir);
+    command.arg("create").arg(dir.join("v.toml")).args(["--fast", &fast, "--slow", &slow]);
+    succeed(command.args(options));
+}
+
+/// The command that serves the volume of this directory on its socket.
+pub fn serve(dir: &Path) -> Command {
+    let mut command = bimetal(dir);
+    command.arg("serve").arg(dir.join("v.toml"));
+    command.arg("--nbd").arg(format!("unix:{}", dir.join("nbd.sock").display()));
+    command
+}
+
+/// A process that ends with its owner, however that ends.
+pub struct Guarded(pub Child);
+
+impl Drop for Guarded {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 pub struct Served {
     pub dir: tempfile::TempDir,
     pub child: Option<Child>,
@@ -48,17 +74,8 @@ impl Served {
 
     pub fn sized(fast: &str, slow: &str) -> Served {
         let dir = tempfile::tempdir().expect("temporary directory");
-        let device = |name: &str, size: &str| format!("{}?size={size}", dir.path().join(name).display());
-        succeed(bimetal(dir.path()).arg("create").arg(dir.path().join("v.toml")).args([
-            "--fast",
-            &device("fast.img", fast),
-            "--slow",
-            &device("slow.img", slow),
-            "--landing",
-            "8M",
-            "--chunk",
-            "64K",
-        ]));
+        let devices = [(dir.path().join("fast.img"), fast), (dir.path().join("slow.img"), slow)];
+        create(dir.path(), devices, &["--landing", "8M", "--chunk", "64K"]);
         let mut served = Served { dir, child: None };
         served.start();
         served
@@ -73,9 +90,7 @@ impl Served {
     }
 
     pub fn start(&mut self) {
-        let mut command = bimetal(self.dir.path());
-        command.arg("serve").arg(self.file()).arg("--nbd").arg(format!("unix:{}", self.socket().display()));
-        self.child = Some(start(command));
+        self.child = Some(start(serve(self.dir.path())));
     }
 
     /// SIGTERM; must end with 0 within seconds.
@@ -109,6 +124,58 @@ impl Drop for Served {
             let _ = child.wait();
         }
     }
+}
+
+/// A small file system, unmounted with its owner.
+pub struct Mounted {
+    pub place: PathBuf,
+    frozen: bool,
+}
+
+impl Mounted {
+    /// `None` where this may not be done.
+    pub fn new(dir: &Path, kind: &str, mib: u64) -> Option<Mounted> {
+        let place = dir.join("small");
+        std::fs::create_dir(&place).expect("a directory");
+        let made = match kind {
+            "tmpfs" => quiet(
+                Command::new("mount")
+                    .args(["-t", "tmpfs", "-o", &format!("size={mib}m"), "none"])
+                    .arg(&place),
+            ),
+            _ => {
+                let image = dir.join("small.ext4");
+                std::fs::File::create(&image).and_then(|file| file.set_len(mib << 20)).expect("an image");
+                quiet(Command::new("mkfs.ext4").args(["-q", "-F", "-m", "0"]).arg(&image))
+                    && quiet(Command::new("mount").args(["-o", "loop"]).arg(&image).arg(&place))
+            }
+        };
+        made.then_some(Mounted { place, frozen: false })
+    }
+
+    /// Whoever writes waits, or goes on. False where this may not be done.
+    pub fn freeze(&mut self, frozen: bool) -> bool {
+        let option = if frozen { "--freeze" } else { "--unfreeze" };
+        let done = quiet(Command::new("fsfreeze").arg(option).arg(&self.place));
+        self.frozen = frozen && done;
+        done
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        if self.frozen {
+            self.freeze(false);
+        }
+        let _ = Command::new("umount").arg(&self.place).status();
+    }
+}
+
+/// Whether a command of the system's succeeds; what it says is of no interest.
+fn quiet(command: &mut Command) -> bool {
+    let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
+    command.env("PATH", path).stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
 }
 
 /// Starts a server and waits until it is ready.

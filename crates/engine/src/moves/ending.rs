@@ -106,11 +106,12 @@ impl<A: Arena> Engine<A> {
         }
         if moved_any {
             self.mover.barren_since = None;
-        } else if b.io_failed {
+        } else if b.io_failed.is_some() {
             self.mover.barren_since.get_or_insert(self.now);
+            self.mover.barren_error = b.io_failed;
         }
         let took = self.now.since(b.started);
-        self.batch_ended(b.frees_zone, took, moved_any, b.io_failed);
+        self.batch_ended(b.frees_zone, took, moved_any, b.io_failed.is_some());
         self.release_slots();
     }
 

@@ -168,20 +168,25 @@ impl Story {
         more
     }
 
+    /// What became of the request, if it has been answered: what was read, if it was a read.
+    pub fn take_answer(&mut self, asked: &Asked) -> Option<Result<Vec<u8>, RequestError>> {
+        let place = self.answers.iter().position(|(id, _)| *id == asked.id)?;
+        let (_, result) = self.answers.swap_remove(place);
+        let bytes = asked.buf.map(|buf| {
+            self.engine().with_arena(|a| {
+                let bytes = a.payload(buf).to_vec();
+                a.free(buf);
+                bytes
+            })
+        });
+        Some(result.map(|()| bytes.unwrap_or_default()))
+    }
+
     /// Goes on until the request is answered; what was read, if it was a read.
     pub fn answer(&mut self, asked: Asked) -> Result<Vec<u8>, RequestError> {
         for _ in 0..PATIENCE {
-            if let Some(i) = self.answers.iter().position(|(id, _)| *id == asked.id) {
-                let (_, result) = self.answers.swap_remove(i);
-                let engine = self.engine();
-                let bytes = asked.buf.map(|buf| {
-                    engine.with_arena(|a| {
-                        let bytes = a.payload(buf).to_vec();
-                        a.free(buf);
-                        bytes
-                    })
-                });
-                return result.map(|()| bytes.unwrap_or_default());
+            if let Some(result) = self.take_answer(&asked) {
+                return result;
             }
             self.step();
         }
