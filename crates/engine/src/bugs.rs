@@ -45,6 +45,8 @@ pub enum Bug {
     BlankFuaAnsweredEarly,
     /// A page of checksums that is loaded while a checkpoint folds is not brought up to date.
     FoldedPageStale,
+    /// A page of metadata is accepted in another version than the one in force.
+    LostPageAccepted,
     /// Writes are not ordered by block locks.
     LocksIgnored,
 }

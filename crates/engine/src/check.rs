@@ -142,24 +142,24 @@ impl<A: Arena> Checker<A> {
                 Lookup::InPage(page) => page,
             };
             let number = self.state().geo.map_pages + page;
-            let Some(place) = self.recovered.places[number as usize].checked_sub(1) else {
+            let version = self.recovered.pages.get(number);
+            let Some(place) = version.index() else {
                 self.recovered.state.sums.fill(page, &[]);
                 continue;
             };
             let at = self.state().geo.page_at(number, place);
             let volume = self.recovered.superblocks[0].volume;
-            let checkpoint = self.recovered.header.number;
             let payload = self
                 .reader
                 .blocks(FAST, at, 1, |b| {
-                    page::decode(b, PageKind::Sums, &volume, u64::from(number), 0..=checkpoint)
+                    page::decode_version(b, PageKind::Sums, &volume, u64::from(number), version.sum)
                         .map(<[u8]>::to_vec)
                 })
                 .await?;
             match payload {
-                Some(payload) => self.recovered.state.sums.fill(page, &payload),
-                None => {
-                    self.find(FAST, at, "a page of checksums is not valid");
+                Ok(payload) => self.recovered.state.sums.fill(page, &payload),
+                Err(fault) => {
+                    self.find(FAST, at, format!("{} {fault}", PageKind::Sums));
                     return Ok(None);
                 }
             }

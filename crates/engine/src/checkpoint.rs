@@ -4,6 +4,11 @@
 //! recovery replays the log from before the first of them. Three things make that safe: records say
 //! what holds, not what changed; pages hold only what the log (perhaps not yet durably) says; and the
 //! header is written only after a flush that covers pages and log alike.
+//!
+//! Whatever refers to a page says under which checksum it is in force, from the header down to the pages of
+//! both tables: so a page whose write was lost is told from the older version that its place still holds.
+
+mod root;
 
 use crate::action::DeviceError;
 use crate::arena::{Arena, Buf, Pool};
@@ -11,10 +16,11 @@ use crate::bugs::{Bug, planted};
 use crate::coverage::Stage;
 use crate::engine::{Engine, Owner};
 use crate::flush::Waiter;
-use crate::format::geometry::{Geometry, HEADER_COPIES, header_at};
+use crate::format::geometry::{HEADER_COPIES, header_at};
 use crate::format::header::CheckpointHeader;
-use crate::format::page::{self, LIST_ENTRIES_PER_BLOCK, LIST_ENTRY_BYTES, PAGE_PAYLOAD, PageKind};
+use crate::format::page::{self, PageKind, PageRef};
 use crate::options::Level;
+use crate::pages::Pages;
 use crate::sumload::SumWaiter;
 use crate::units::*;
 use crate::zone::Place;
@@ -25,6 +31,7 @@ enum CheckpointStage {
     Idle,
     Map,
     Fold,
+    Directory,
     Root,
     FlushPages,
     Header,
@@ -41,9 +48,9 @@ pub struct Checkpoint {
     stage: CheckpointStage,
     /// Number of the newest durable checkpoint.
     pub number: u64,
-    /// Where each page lies: 0 nowhere, 1 and 2 its two places.
-    places: Vec<u8>,
-    moved: Vec<(u32, u8)>,
+    pages: Pages,
+    /// The pages written by the one that is running, in the order of their numbers.
+    moved: Vec<(u32, PageRef)>,
     applied: Seq,
     cursor: u32,
     list_cursor: u64,
@@ -52,6 +59,7 @@ pub struct Checkpoint {
     fold_waits: bool,
     folded: Vec<(u64, u32)>,
     root_block: u32,
+    root_sum: u32,
     tail: Option<Place>,
     /// Groups up to here must be complete before the pages are flushed.
     pub(crate) log_upto: Seq,
@@ -68,12 +76,12 @@ pub struct Checkpoint {
 }
 
 impl Checkpoint {
-    /// After opening with this header and these places.
-    pub fn new(header: CheckpointHeader, places: Vec<u8>) -> Checkpoint {
+    /// After opening with this header and these pages in force.
+    pub fn new(header: CheckpointHeader, pages: Pages) -> Checkpoint {
         Checkpoint {
             stage: CheckpointStage::Idle,
             number: header.number,
-            places,
+            pages,
             moved: Vec::new(),
             applied: Seq(0),
             cursor: 0,
@@ -83,6 +91,7 @@ impl Checkpoint {
             fold_waits: false,
             folded: Vec::new(),
             root_block: 0,
+            root_sum: 0,
             tail: None,
             log_upto: Seq(0),
             flushing: false,
@@ -96,9 +105,9 @@ impl Checkpoint {
         }
     }
 
-    /// Which of its two places holds a page; none when it was never written.
-    pub fn place(&self, page: u32) -> Option<u8> {
-        self.places[page as usize].checked_sub(1)
+    /// The version of a page that is in force.
+    pub fn page(&self, page: u32) -> PageRef {
+        self.pages.get(page)
     }
 
     /// Whether none is running.
@@ -113,7 +122,7 @@ impl Checkpoint {
 
     /// Bytes of RAM.
     pub fn ram_bytes(&self) -> u64 {
-        self.places.len() as u64
+        self.pages.ram_bytes()
     }
 
     /// Its stage, for coverage.
@@ -122,29 +131,13 @@ impl Checkpoint {
             CheckpointStage::Idle => None,
             CheckpointStage::Map => Some(Stage::CheckpointMap),
             CheckpointStage::Fold => Some(Stage::CheckpointFold),
+            CheckpointStage::Directory => Some(Stage::CheckpointDirectory),
             CheckpointStage::Root => Some(Stage::CheckpointRoot),
             CheckpointStage::FlushPages => Some(Stage::CheckpointFlushPages),
             CheckpointStage::Header => Some(Stage::CheckpointHeader),
             CheckpointStage::FlushHeader => Some(Stage::CheckpointFlushHeader),
         }
     }
-}
-
-/// Page places, two bits each.
-pub fn pack_places(places: &[u8]) -> Vec<u8> {
-    places.chunks(4).map(|c| c.iter().enumerate().fold(0, |byte, (i, p)| byte | p << (2 * i))).collect()
-}
-
-/// The reverse of [`pack_places`]; none when an entry is no place.
-pub fn unpack_places(bytes: &[u8], pages: u32) -> Option<Vec<u8>> {
-    let all = bytes.iter().flat_map(|b| (0..4).map(move |i| b >> (2 * i) & 3));
-    let places: Vec<u8> = all.take(pages as usize).collect();
-    (places.len() == pages as usize && places.iter().all(|p| *p <= 2)).then_some(places)
-}
-
-/// Blocks of the root that the places take.
-pub fn places_blocks(geo: &Geometry) -> u32 {
-    geo.pages().div_ceil(4).div_ceil(PAGE_PAYLOAD as u32)
 }
 
 impl<A: Arena> Engine<A> {
@@ -211,6 +204,7 @@ impl<A: Arena> Engine<A> {
                 CheckpointStage::Idle => return,
                 CheckpointStage::Map => self.step_map(),
                 CheckpointStage::Fold => self.step_fold(),
+                CheckpointStage::Directory => self.step_directory(),
                 CheckpointStage::Root => self.step_root(),
                 CheckpointStage::FlushPages => self.step_flush_pages(),
                 CheckpointStage::Header | CheckpointStage::FlushHeader => return,
@@ -227,11 +221,14 @@ impl<A: Arena> Engine<A> {
 
     fn write_page(&mut self, number: u32, kind: PageKind, payload: &[u8], buf: Buf) {
         // From nowhere to the first place, then to and fro: the place in force is never written.
-        let place = if self.checkpoint.places[number as usize] == 1 { 2 } else { 1 };
+        let place = if self.checkpoint.page(number).place == 1 { 2 } else { 1 };
         let volume = &self.superblock.volume;
         let next = self.checkpoint.number + 1;
-        page::encode(self.arena.bytes_mut(buf), kind, volume, u64::from(number), next, payload);
-        self.checkpoint.moved.push((number, place));
+        let bytes = self.arena.bytes_mut(buf);
+        let sum = page::encode(bytes, kind, volume, u64::from(number), next, payload);
+        let moved = &mut self.checkpoint.moved;
+        assert!(moved.last().is_none_or(|(last, _)| *last < number), "pages are written in order");
+        moved.push((number, PageRef { place, sum }));
         let offset = self.state.geo.page_at(number, place - 1);
         self.write_checkpoint(offset, buf);
     }
@@ -318,9 +315,8 @@ impl<A: Arena> Engine<A> {
             }
         }
         if !self.checkpoint.folding && self.checkpoint.in_flight == 0 && !self.checkpoint.failed {
-            let c = &mut self.checkpoint;
-            c.stage = CheckpointStage::Root;
-            (c.root_block, c.list_cursor, c.list_written) = (0, 0, 0);
+            self.checkpoint.stage = CheckpointStage::Directory;
+            self.checkpoint.cursor = 0;
         }
     }
 
@@ -331,68 +327,6 @@ impl<A: Arena> Engine<A> {
             // At once, before another page pushes this one out.
             self.step_fold();
         }
-    }
-
-    fn step_root(&mut self) {
-        let places_blocks = places_blocks(&self.state.geo);
-        while self.may_write() && self.checkpoint.root_block != u32::MAX {
-            let Some(buf) = self.arena.alloc(Pool::Meta, BLOCK_BYTES) else { return };
-            let block = self.checkpoint.root_block;
-            let payload = if block < places_blocks { self.root_places(block) } else { self.root_list() };
-            if payload.is_empty() {
-                self.arena.free(buf);
-                self.checkpoint.header.root_blocks = block;
-                self.checkpoint.root_block = u32::MAX;
-                break;
-            }
-            assert!(block < self.state.geo.root_blocks, "the root fits its place");
-            let next = self.checkpoint.number + 1;
-            let volume = &self.superblock.volume;
-            let bytes = self.arena.bytes_mut(buf);
-            page::encode(bytes, PageKind::Root, volume, u64::from(block), next, &payload);
-            let at = self.state.geo.roots_at[(next % 2) as usize] + u64::from(block) * u64::from(BLOCK_BYTES);
-            self.checkpoint.root_block = block + 1;
-            // What joins the list from here on is in the log: a block that is not full ends the list, or
-            // each newcomer would take a block of its own.
-            let whole = LIST_ENTRIES_PER_BLOCK as usize * LIST_ENTRY_BYTES;
-            if block >= places_blocks && payload.len() < whole {
-                self.checkpoint.header.root_blocks = block + 1;
-                self.checkpoint.root_block = u32::MAX;
-            }
-            self.write_checkpoint(at, buf);
-        }
-        if self.checkpoint.root_block == u32::MAX && self.checkpoint.in_flight == 0 && !self.checkpoint.failed
-        {
-            self.root_written();
-        }
-    }
-
-    fn root_places(&mut self, block: u32) -> Vec<u8> {
-        let per_block = PAGE_PAYLOAD * 4;
-        let from = block as usize * per_block;
-        let to = (from + per_block).min(self.checkpoint.places.len());
-        let mut places = self.checkpoint.places[from..to].to_vec();
-        for (page, place) in &self.checkpoint.moved {
-            if let Some(p) = (*page as usize).checked_sub(from).and_then(|i| places.get_mut(i)) {
-                *p = *place;
-            }
-        }
-        pack_places(&places)
-    }
-
-    /// The next block of the list: what this checkpoint folded is in pages and need not be listed.
-    fn root_list(&mut self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(PAGE_PAYLOAD);
-        let c = &mut self.checkpoint;
-        let listed = self.state.sums.list(c.list_cursor).filter(|e| c.folded.binary_search(e).is_err());
-        for (index, sum) in listed.take(LIST_ENTRIES_PER_BLOCK as usize) {
-            out.extend_from_slice(&index.to_le_bytes());
-            out.extend_from_slice(&sum.to_le_bytes());
-            c.list_cursor = index + 1;
-            c.list_written += 1;
-        }
-        assert!(c.list_written <= self.state.geo.list_entries, "the list of recent checksums fits its place");
-        out
     }
 
     /// Everything is written. The tail is chosen now, before the flush that will make durable whatever
@@ -458,6 +392,7 @@ impl<A: Arena> Engine<A> {
             tail_first: segment.first,
             list_entries: c.list_written,
             root_blocks: c.header.root_blocks,
+            root_sum: c.root_sum,
         };
         let Some(buf) = self.arena.alloc(Pool::Meta, HEADER_COPIES as u32 * BLOCK_BYTES) else {
             self.checkpoint.failed = true;
@@ -473,8 +408,8 @@ impl<A: Arena> Engine<A> {
     fn publish(&mut self) {
         let c = &mut self.checkpoint;
         c.number += 1;
-        for (page, place) in c.moved.drain(..) {
-            c.places[page as usize] = place;
+        for (page, version) in c.moved.drain(..) {
+            c.pages.set(page, version);
         }
         self.state.sums.forget(&std::mem::take(&mut c.folded));
         (c.stage, c.failures) = (CheckpointStage::Idle, 0);

@@ -56,7 +56,9 @@ stages! {
     CheckpointMap = "checkpoint: map pages",
     /// A checkpoint folds checksums into their pages.
     CheckpointFold = "checkpoint: fold checksums",
-    /// A checkpoint writes its root (page bitmap, checksum list).
+    /// A checkpoint writes pages of the directory.
+    CheckpointDirectory = "checkpoint: directory",
+    /// A checkpoint writes its root (references to the directory, checksum list).
     CheckpointRoot = "checkpoint: root",
     /// A checkpoint waits for the log and flushes the pages.
     CheckpointFlushPages = "checkpoint: flush pages",

@@ -29,6 +29,7 @@ pub mod mask;
 mod moves;
 mod open;
 pub mod options;
+mod pages;
 mod patience;
 mod pending;
 mod piece;

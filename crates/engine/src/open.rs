@@ -146,7 +146,7 @@ fn engine<A: Arena>(
     slots: [Slots; 2],
     options: OpenOptions,
 ) -> Engine<A> {
-    let Recovered { superblocks, header, places, mut state, log } = recovered;
+    let Recovered { superblocks, header, pages, mut state, log } = recovered;
     state.zone.rebuild_free();
     let LogEnd { place, cursor, last } = log;
     let end = state.zone.pos(place, cursor);
@@ -190,7 +190,7 @@ fn engine<A: Arena>(
         policy: Box::new(policy),
         streams: [Streams::default(), Streams::default()],
         sum_loads: SumLoads::default(),
-        checkpoint: Checkpoint::new(header, places),
+        checkpoint: Checkpoint::new(header, pages),
         shutdown: Shutdown::default(),
         wanted: Wanted::default(),
         stats: Stats::default(),

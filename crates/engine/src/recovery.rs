@@ -1,20 +1,21 @@
 //! Reads a volume's state: superblocks, checkpoint, log. Writes nothing; opening and the check share it.
 
 use crate::arena::{Arena, Buf, Pool};
-use crate::checkpoint::{places_blocks, unpack_places};
 use crate::coverage::Stage;
-use crate::format::codec::Get;
-use crate::format::geometry::{HEADER_COPIES, HEADERS_AT, header_at};
+use crate::format::codec::{Get, seal_sum};
+use crate::format::geometry::{Geometry, HEADER_COPIES, HEADERS_AT, header_at};
 use crate::format::header::CheckpointHeader;
-use crate::format::page::{self, LIST_ENTRY_BYTES, PageKind};
+use crate::format::page::{self, PageFault, PageKind, PageRef};
 use crate::format::superblock::{Found, OpenState, Superblock};
 use crate::format::{FORMAT, Id, id_text};
 use crate::open::no_memory;
 use crate::options::{DeviceInfo, OpenError, OpenOptions};
+use crate::pages::Pages;
 use crate::state::State;
 use crate::task::TaskIo;
 use crate::units::*;
 use std::cell::RefCell;
+use std::ops::Range;
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 /// EIO.
@@ -47,8 +48,8 @@ pub struct Recovered {
     pub superblocks: [Superblock; 2],
     /// The checkpoint that recovery began from.
     pub header: CheckpointHeader,
-    /// Where its pages lie.
-    pub places: Vec<u8>,
+    /// Which of its pages are in force.
+    pub pages: Pages,
     /// Everything the log said, applied.
     pub state: State,
     /// The log's end.
@@ -78,15 +79,16 @@ impl<A: Arena> Reader<A> {
             let what = "its superblocks are of an opening before the newest checkpoint's";
             return Err(self.corrupt(FAST, 0, what));
         }
-        let places = self.root(&volume, &header, &mut state).await?;
-        self.map(&volume, &header, &places, &mut state).await?;
+        let directory = self.root(&volume, &header, &mut state).await?;
+        let pages = self.directory(&volume, &state.geo, directory).await?;
+        self.map(&volume, &pages, &mut state).await?;
         self.io.stage(Stage::OpenReplay);
         let log = self.replay(&volume, &header, &mut state).await?;
         // A move in flight keeps the home of a chunk that was discarded meanwhile.
         for chunk in (0..state.map.chunks()).map(Chunk) {
             state.drop_empty_home(chunk);
         }
-        Ok(Recovered { superblocks, header, places, state, log })
+        Ok(Recovered { superblocks, header, pages, state, log })
     }
 
     pub(crate) fn device_error(&self, tier: Tier, offset: u64, errno: i32) -> OpenError {
@@ -246,62 +248,94 @@ impl<A: Arena> Reader<A> {
         newest.ok_or_else(|| self.corrupt(FAST, HEADERS_AT, "no valid checkpoint header"))
     }
 
-    /// Reads the root: where pages lie, and the recent checksums.
+    /// Reads the root: which pages of the directory are in force, and the recent checksums.
     async fn root(
         &self,
         volume: &Id,
         header: &CheckpointHeader,
         state: &mut State,
-    ) -> Result<Vec<u8>, OpenError> {
+    ) -> Result<Vec<PageRef>, OpenError> {
         let geo = &state.geo;
         if header.root_blocks == 0 {
-            return Ok(vec![0; geo.pages() as usize]);
+            return Ok(vec![PageRef::default(); geo.directory_pages as usize]);
         }
         let at = geo.roots_at[(header.number % 2) as usize];
         let bad = |what: &str| self.corrupt(FAST, at, what);
         if header.root_blocks > geo.root_blocks || header.list_entries > geo.list_entries {
             return Err(bad("the checkpoint names a root that is too large"));
         }
-        let mut payload = Vec::new();
-        let mut places = Vec::new();
-        let places_end = places_blocks(geo);
+        let (mut refs, mut list, mut sum) = (Vec::new(), Vec::new(), 0);
         for block in 0..header.root_blocks {
             let offset = at + u64::from(block) * BLOCK;
-            let bytes = self
-                .blocks(FAST, offset, 1, |b| {
-                    page::decode(b, PageKind::Root, volume, u64::from(block), header.number..=header.number)
-                        .map(<[u8]>::to_vec)
-                })
-                .await?
-                .ok_or_else(|| self.corrupt(FAST, offset, "a block of the checkpoint's root is not valid"))?;
-            payload.extend_from_slice(&bytes);
-            if block + 1 == places_end {
-                places =
-                    unpack_places(&payload, geo.pages()).ok_or_else(|| bad("page places are malformed"))?;
-                payload.clear();
-            }
+            let read = self.blocks(FAST, offset, 1, |b| {
+                let (payload, by) =
+                    page::decode(b, PageKind::Root, volume, u64::from(block)).ok_or(PageFault::Invalid)?;
+                sum = page::root_sum(sum, seal_sum(b).ok_or(PageFault::Invalid)?);
+                if by == header.number { Ok(payload.to_vec()) } else { Err(PageFault::Other(by)) }
+            });
+            let bytes =
+                read.await?.map_err(|e| self.corrupt(FAST, offset, format!("{} {e}", PageKind::Root)))?;
+            if block < geo.root_ref_blocks() { &mut refs } else { &mut list }.extend_from_slice(&bytes);
         }
-        if places.is_empty() || payload.len() < header.list_entries as usize * LIST_ENTRY_BYTES {
-            return Err(bad("the checkpoint's root is too short"));
+        // A checkpoint that was cut short leaves a root under the number that the next one gets as well.
+        if sum != header.root_sum {
+            return Err(bad("the checkpoint's root is not the one that its header names"));
         }
-        let mut get = Get(&payload);
+        let mut get = Get(&refs);
+        let directory: Option<Vec<_>> = (0..geo.directory_pages).map(|_| page::get_ref(&mut get)).collect();
+        let directory = directory.ok_or_else(|| bad("the checkpoint's root is malformed"))?;
+        let mut get = Get(&list);
         let sums = u64::from(geo.slow_slots) * u64::from(geo.blocks_per_chunk());
         for _ in 0..header.list_entries {
-            let (Some(index), Some(sum)) = (get.u64(), get.u32()) else { break };
+            let (Some(index), Some(sum)) = (get.u64(), get.u32()) else {
+                return Err(bad("the checkpoint's root is too short"));
+            };
             if index >= sums {
                 return Err(bad("the checkpoint lists a checksum of a block that does not exist"));
             }
             state.sums.note_listed(index, sum);
         }
-        Ok(places)
+        Ok(directory)
     }
 
-    async fn map(
+    /// Reads the directory: which pages of the map and of the checksums are in force.
+    async fn directory(
         &self,
         volume: &Id,
-        header: &CheckpointHeader,
-        places: &[u8],
-        state: &mut State,
+        geo: &Geometry,
+        directory: Vec<PageRef>,
+    ) -> Result<Pages, OpenError> {
+        let mut pages = Pages::new(geo.pages());
+        let first = geo.table_pages();
+        let version = |number: u32| directory[(number - first) as usize];
+        let load = |number: u32, payload: &[u8]| {
+            let mut get = Get(payload);
+            geo.listed_in(number - first).all(|page| {
+                let version = page::get_ref(&mut get);
+                version.inspect(|version| pages.set(page, *version)).is_some()
+            })
+        };
+        self.pages(volume, PageKind::Directory, geo, first..geo.pages(), version, load).await?;
+        directory.iter().zip(first..).for_each(|(version, number)| pages.set(number, *version));
+        Ok(pages)
+    }
+
+    async fn map(&self, volume: &Id, pages: &Pages, state: &mut State) -> Result<(), OpenError> {
+        let geo = &state.geo;
+        let load = |number: u32, payload: &[u8]| state.map.load_page(geo, number, payload);
+        self.pages(volume, PageKind::Map, geo, 0..geo.map_pages, |number| pages.get(number), load).await
+    }
+
+    /// Reads those of these pages that were ever written, each in the version in force, and hands over what they
+    /// hold. False from there: it makes no sense.
+    async fn pages(
+        &self,
+        volume: &Id,
+        kind: PageKind,
+        geo: &Geometry,
+        numbers: Range<u32>,
+        version: impl Fn(u32) -> PageRef,
+        mut load: impl FnMut(u32, &[u8]) -> bool,
     ) -> Result<(), OpenError> {
         let fits = |blocks: &u32| match self.io.alloc(Pool::Meta, blocks * BLOCK_BYTES) {
             Some(buf) => {
@@ -311,38 +345,31 @@ impl<A: Arena> Reader<A> {
             None => false,
         };
         let run = READ_BLOCKS.into_iter().find(fits).ok_or_else(no_memory)?;
-        let mut page = 0;
-        while page < state.geo.map_pages {
+        let mut first = numbers.start;
+        while first < numbers.end {
             // Both places of neighbouring pages lie together: one read brings several pages.
-            let count = (run / 2).min(state.geo.map_pages - page);
-            if places[page as usize..(page + count) as usize].iter().all(|p| *p == 0) {
-                page += count;
+            let count = (run / 2).min(numbers.end - first);
+            let run = first..first + count;
+            first += count;
+            if run.clone().all(|number| version(number).index().is_none()) {
                 continue;
             }
-            let offset = state.geo.page_at(page, 0);
-            let geo = state.geo.clone();
-            let bad = self
-                .blocks(FAST, offset, count * 2, |bytes| {
-                    (page..page + count).find(|p| {
-                        let place = places[*p as usize];
-                        let at = (((p - page) * 2 + u32::from(place.max(1)) - 1) * BLOCK_BYTES) as usize;
-                        place != 0
-                            && !page::decode(
-                                &bytes[at..at + BLOCK as usize],
-                                PageKind::Map,
-                                volume,
-                                u64::from(*p),
-                                0..=header.number,
-                            )
-                            .is_some_and(|payload| state.map.load_page(&geo, *p, payload))
-                    })
-                })
-                .await?;
-            if let Some(bad) = bad {
-                let offset = state.geo.page_at(bad, places[bad as usize] - 1);
-                return Err(self.corrupt(FAST, offset, "a page of the map is not valid"));
-            }
-            page += count;
+            let mut check = |number: u32, bytes: &[u8]| {
+                let version = version(number);
+                let Some(place) = version.index() else { return Ok(()) };
+                let at = ((number - run.start) * 2 + u32::from(place)) as usize * BLOCK as usize;
+                let bytes = &bytes[at..at + BLOCK as usize];
+                let fault = match page::decode_version(bytes, kind, volume, u64::from(number), version.sum) {
+                    Ok(payload) if load(number, payload) => return Ok(()),
+                    Ok(_) => PageFault::Invalid,
+                    Err(fault) => fault,
+                };
+                Err(self.corrupt(FAST, geo.page_at(number, place), format!("{kind} {fault}")))
+            };
+            self.blocks(FAST, geo.page_at(run.start, 0), count * 2, |bytes| {
+                run.clone().try_for_each(|number| check(number, bytes))
+            })
+            .await??;
         }
         Ok(())
     }

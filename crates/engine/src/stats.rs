@@ -4,6 +4,7 @@ use crate::arena::Arena;
 use crate::engine::Engine;
 use crate::format::geometry::Geometry;
 use crate::options::{Status, TierStatus, Tuning};
+use crate::pages;
 use crate::policy;
 use crate::units::*;
 
@@ -51,7 +52,7 @@ fn tables_bytes(geo: &Geometry) -> u64 {
     let landed = (zone_blocks * 4 / 3 + 1).next_power_of_two() * 4 + zone_blocks * 12;
     let (fast, slow) = (u64::from(geo.slots(FAST)), u64::from(geo.slots(SLOW)));
     let slots = (fast.div_ceil(64) + slow.div_ceil(64)) * 8 + fast * 4;
-    map + landed + slots + policy::ram_bytes(chunks) + u64::from(geo.pages())
+    map + landed + slots + policy::ram_bytes(chunks) + pages::ram_bytes(geo.pages())
 }
 
 impl<A: Arena> Engine<A> {
@@ -121,6 +122,7 @@ mod tests {
     use crate::landed::Landed;
     use crate::map::Map;
     use crate::options::{CreateOptions, DeviceInfo};
+    use crate::pages::Pages;
     use crate::policy::{FirstPolicy, Policy as _};
     use crate::slots::Slots;
 
@@ -146,7 +148,7 @@ mod tests {
                 + Slots::new(geo.slots(FAST), true).ram_bytes()
                 + Slots::new(geo.slots(SLOW), false).ram_bytes()
                 + policy.ram_bytes()
-                + u64::from(geo.pages());
+                + Pages::new(geo.pages()).ram_bytes();
             assert_eq!(tables_bytes(&geo), made);
         }
     }

@@ -55,7 +55,7 @@ impl<A: Arena> Engine<A> {
 
     fn issue_sum_load(&mut self, page: u32) {
         let number = self.state.geo.map_pages + page;
-        let Some(place) = self.checkpoint.place(number) else {
+        let Some(place) = self.checkpoint.page(number).index() else {
             self.state.sums.fill(page, &[]);
             return self.finish_sum_load(page, true);
         };
@@ -79,20 +79,20 @@ impl<A: Arena> Engine<A> {
         let number = self.state.geo.map_pages + page;
         let volume = &self.superblock.volume;
         let bytes = self.arena.bytes(buf);
-        let written = 0..=self.checkpoint.number;
-        let payload = if result.is_ok() {
-            page::decode(bytes, PageKind::Sums, volume, u64::from(number), written)
-        } else {
-            None
+        let sum = self.checkpoint.page(number).sum;
+        let read = || page::decode_version(bytes, PageKind::Sums, volume, u64::from(number), sum);
+        let payload = match result {
+            Ok(()) => read().map_err(|fault| fault.to_string()),
+            Err(_) => Err("cannot be read".into()),
         };
-        let mut good = payload.is_some();
+        let mut good = payload.is_ok();
         match payload {
-            Some(payload) => {
+            Ok(payload) => {
                 self.state.sums.fill(page, payload);
                 self.sum_loads.unread.forget(&page);
                 self.last_good_read = self.now;
             }
-            None => good = self.sum_page_failed(page, result.err()),
+            Err(what) => good = self.sum_page_failed(page, &what, result.err()),
         }
         self.arena.free(buf);
         self.finish_sum_load(page, good);
@@ -101,15 +101,15 @@ impl<A: Arena> Engine<A> {
         }
     }
 
-    /// A page that stays unreadable would keep every checkpoint from folding. In the end it counts as empty:
-    /// what the list of recent checksums has is folded into it, and blocks whose checksums it held are errors
-    /// until they are written again, as they are already. True: it was given up.
-    fn sum_page_failed(&mut self, page: u32, error: Option<DeviceError>) -> bool {
+    /// A page that stays unreadable, or is not the one in force, would keep every checkpoint from folding. In the end it
+    /// counts as empty: what the list of recent checksums has is folded into it, and blocks whose checksums it held are
+    /// errors until they are written again, as they are already. True: it was given up.
+    fn sum_page_failed(&mut self, page: u32, what: &str, error: Option<DeviceError>) -> bool {
         let number = self.state.geo.map_pages + page;
-        let at = self.checkpoint.place(number).map_or(0, |p| self.state.geo.page_at(number, p));
+        let at = self.checkpoint.page(number).index().map_or(0, |p| self.state.geo.page_at(number, p));
         let name = self.names[0].clone();
         let lost = self.sum_loads.unread.failed(page, self.now, self.last_good_read);
-        let what = if lost { "is given up: the blocks it stands for are lost" } else { "cannot be read" };
+        let what = if lost { "is given up: the blocks it stands for are lost" } else { what };
         let level = if lost { Level::Error } else { Level::Warning };
         self.event(level, format!("{name}: the checksum page at byte {at} {what}"), error);
         if lost {

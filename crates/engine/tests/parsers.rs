@@ -7,7 +7,7 @@ use bimetal_engine::format::codec::Get;
 use bimetal_engine::format::geometry::Geometry;
 use bimetal_engine::format::header::CheckpointHeader;
 use bimetal_engine::format::log::{GroupHeader, HomeRecord, Index, Record, SegmentHeader};
-use bimetal_engine::format::page::{self, PageKind};
+use bimetal_engine::format::page::{self, PageKind, PageRef};
 use bimetal_engine::format::superblock::{Found, OpenState, Superblock};
 use bimetal_engine::mask::BlockMask;
 use bimetal_engine::options::{CreateOptions, DeviceInfo};
@@ -107,7 +107,7 @@ fn no_damaged_metadata_block_makes_a_parser_panic() {
         (0..40).for_each(|_| page::put_map_entry(&mut payload, home, 1, &BlockMask::range(0, 3)));
         page::encode(&mut block, PageKind::Map, &VOLUME, 4, 2, &payload);
         damage(&mut block, &mut rng);
-        if let Some(payload) = page::decode(&block, PageKind::Map, &VOLUME, 4, 0..=u64::MAX) {
+        if let Some((payload, _)) = page::decode(&block, PageKind::Map, &VOLUME, 4) {
             let mut get = Get(payload);
             while page::get_map_entry(&mut get, 1).is_some() {}
         }
@@ -190,6 +190,7 @@ fn metadata_seeds() -> Vec<(&'static str, Vec<u8>)> {
         tail_first: Seq(7),
         list_entries: 10,
         root_blocks: 2,
+        root_sum: 0x1234_5678,
     };
     header.encode(&mut block, &VOLUME);
     seeds.push(("checkpoint_header", input(1, &block)));
@@ -206,6 +207,11 @@ fn metadata_seeds() -> Vec<(&'static str, Vec<u8>)> {
         page::encode(&mut block, kind, &VOLUME, 4, 2, &payload);
         seeds.push((name, input(3, &block)));
     }
+    payload.clear();
+    (0..9)
+        .for_each(|n| page::put_ref(&mut payload, PageRef { place: n % 3, sum: 0x0101_0101 * u32::from(n) }));
+    page::encode(&mut block, PageKind::Directory, &VOLUME, 4, 2, &payload);
+    seeds.push(("directory", input(3, &block)));
     seeds
 }
 

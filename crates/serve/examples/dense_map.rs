@@ -6,7 +6,7 @@
 
 use bimetal_engine::format::geometry::{HEADER_COPIES, header_at};
 use bimetal_engine::format::header::CheckpointHeader;
-use bimetal_engine::format::page::{self, PAGE_PAYLOAD, PageKind};
+use bimetal_engine::format::page::{self, PAGE_PAYLOAD, PageKind, PageRef, REFS_PER_PAGE, root_sum};
 use bimetal_engine::format::superblock::{Found, Superblock};
 use bimetal_engine::mask::BlockMask;
 use bimetal_engine::units::{BLOCK_BYTES, FAST, Home, SLOW, Slot};
@@ -36,6 +36,8 @@ fn main() -> io::Result<()> {
     let all = BlockMask::range(0, geo.blocks_per_chunk());
     let words = geo.mask_words();
     let per_page = page::map_entries_per_page(words);
+    // Map pages are in their first place, checksum pages nowhere yet.
+    let mut tables = vec![PageRef::default(); geo.table_pages() as usize];
     for number in 0..geo.map_pages {
         let mut payload = Vec::with_capacity(PAGE_PAYLOAD);
         for chunk in number * per_page..((number + 1) * per_page).min(geo.chunks) {
@@ -45,23 +47,37 @@ fn main() -> io::Result<()> {
             };
             page::put_map_entry(&mut payload, Some(home), words, &all);
         }
-        page::encode(&mut block, PageKind::Map, &volume, u64::from(number), NEW + 1, &payload);
+        let sum = page::encode(&mut block, PageKind::Map, &volume, u64::from(number), NEW + 1, &payload);
+        tables[number as usize] = PageRef { place: 1, sum };
         file.write_all_at(&block, geo.page_at(number, 0))?;
     }
 
-    // Two bits a page: map pages are in their first place, checksum pages nowhere yet.
-    let mut places = vec![0u8; geo.pages().div_ceil(4) as usize];
-    (0..geo.map_pages as usize).for_each(|p| places[p / 4] |= 1 << (2 * (p % 4)));
-    for (i, payload) in places.chunks(PAGE_PAYLOAD).enumerate() {
-        page::encode(&mut block, PageKind::Root, &volume, i as u64, NEW + 1, payload);
-        file.write_all_at(&block, geo.roots_at[((NEW + 1) % 2) as usize] + (i * BLOCK) as u64)?;
+    let mut directory = Vec::new();
+    for (number, refs) in (geo.table_pages()..).zip(tables.chunks(REFS_PER_PAGE as usize)) {
+        let payload = refs_payload(refs);
+        let sum =
+            page::encode(&mut block, PageKind::Directory, &volume, u64::from(number), NEW + 1, &payload);
+        directory.push(PageRef { place: 1, sum });
+        file.write_all_at(&block, geo.page_at(number, 0))?;
     }
-    let root_blocks = places.len().div_ceil(PAGE_PAYLOAD) as u32;
-    CheckpointHeader { number: NEW + 1, root_blocks, ..header }.encode(&mut block, &volume);
+    let mut header = CheckpointHeader { number: NEW + 1, root_blocks: geo.root_ref_blocks(), ..header };
+    let root_at = geo.roots_at[((NEW + 1) % 2) as usize];
+    for (i, refs) in (0..).zip(directory.chunks(REFS_PER_PAGE as usize)) {
+        let sum = page::encode(&mut block, PageKind::Root, &volume, i, NEW + 1, &refs_payload(refs));
+        header.root_sum = root_sum(header.root_sum, sum);
+        file.write_all_at(&block, root_at + i * BLOCK as u64)?;
+    }
+    header.encode(&mut block, &volume);
     for copy in 0..HEADER_COPIES {
         file.write_all_at(&block, header_at((NEW + 1) % 2) + copy * BLOCK as u64)?;
     }
     file.sync_all()?;
     println!("{} chunks have a home", geo.chunks);
     Ok(())
+}
+
+fn refs_payload(refs: &[PageRef]) -> Vec<u8> {
+    let mut payload = Vec::with_capacity(PAGE_PAYLOAD);
+    refs.iter().for_each(|version| page::put_ref(&mut payload, *version));
+    payload
 }

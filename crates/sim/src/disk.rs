@@ -367,6 +367,18 @@ impl Disk {
         self.store.write(&mut self.pages[index].current, &data, ALL_SECTORS, self.salt, page);
     }
 
+    /// What a page holds, whatever the device would say to a read. False: it was never written.
+    pub fn peek(&self, page: u64, out: &mut [u8]) -> bool {
+        let index = self.pages[page as usize].current;
+        self.store.read(index, self.salt, page, out);
+        index != GARBAGE
+    }
+
+    /// Puts back what a page held before: reads succeed and bring an older version of it.
+    pub fn put_back(&mut self, page: u64, old: &[u8]) {
+        self.store.write(&mut self.pages[page as usize].current, old, ALL_SECTORS, self.salt, page);
+    }
+
     /// A page that was written at some time, for damage to hurt.
     pub fn written_page(&self, rng: &mut Rng) -> Option<u64> {
         let start = rng.below(self.pages.len() as u64) as usize;

@@ -36,6 +36,8 @@ fn a_slot_that_a_durable_record_names_is_not_discarded_when_the_volume_fails() {
     s.write(last, BLOCK, 0x22);
     s.flush();
     s.until_stage(Stage::MoveWrite);
+    // The slow device's flush takes long enough for the discard.
+    s.world.services[1].flush_factor = 1000;
     let discard = s.ask(RequestKind::Discard { fua: false }, chunk, BLOCK, 0);
     s.answer(discard).expect("a discard succeeds");
     // The record is appended; its flush takes long enough for the log to fail for good.

@@ -76,6 +76,7 @@ planted! {
     move_forgets_discard: MoveForgetsDiscard,
     checkpoint_ahead_of_map: CheckpointAheadOfMap,
     locks_ignored: LocksIgnored,
+    lost_page_accepted: LostPageAccepted,
     blank_fua_answered_early: BlankFuaAnsweredEarly,
     folded_page_stale: FoldedPageStale,
     merge_before_landed_durable: MergeBeforeLandedDurable,

@@ -76,8 +76,8 @@ impl<'a> Get<'a> {
 /// Every metadata block begins with this: magic, checksum of all that follows, length covered.
 pub const SEAL_BYTES: usize = 16;
 
-/// Lays `body` behind a seal at the start of `out` (whole blocks) and zeroes the rest.
-pub fn seal(out: &mut [u8], magic: &[u8; 8], body: &[u8]) {
+/// Lays `body` behind a seal at the start of `out` (whole blocks) and zeroes the rest. Gives the seal's checksum.
+pub fn seal(out: &mut [u8], magic: &[u8; 8], body: &[u8]) -> u32 {
     assert!(SEAL_BYTES + body.len() <= out.len(), "a sealed body fits its blocks");
     out[..8].copy_from_slice(magic);
     out[12..16].copy_from_slice(&(body.len() as u32).to_le_bytes());
@@ -85,6 +85,12 @@ pub fn seal(out: &mut [u8], magic: &[u8; 8], body: &[u8]) {
     out[SEAL_BYTES + body.len()..].fill(0);
     let crc = crc32c::crc32c_append(crc32c::crc32c(magic), &out[12..SEAL_BYTES + body.len()]);
     out[8..12].copy_from_slice(&crc.to_le_bytes());
+    crc
+}
+
+/// The checksum in a seal, valid or not.
+pub fn seal_sum(bytes: &[u8]) -> Option<u32> {
+    Get(bytes.get(8..)?).u32()
 }
 
 /// The body behind a valid seal.

@@ -1,9 +1,10 @@
 //! Where things lie on the devices: computed once when a volume is created, then recorded.
 
-use super::page::{self, PAGE_PAYLOAD};
+use super::page::{self, REFS_PER_PAGE};
 use crate::mask::BlockMask;
 use crate::options::{CreateOptions, DeviceInfo, OpenError};
 use crate::units::*;
+use std::ops::Range;
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 /// The landing zone unless told otherwise, bytes.
@@ -49,6 +50,10 @@ pub struct Geometry {
     pub sums_at: u64,
     /// Pages of the checksum table.
     pub sum_pages: u32,
+    /// The directory of both tables (two places per page).
+    pub directory_at: u64,
+    /// Pages of the directory.
+    pub directory_pages: u32,
     /// The first area.
     pub areas_at: u64,
     /// Areas on the fast tier.
@@ -116,15 +121,34 @@ impl Geometry {
     pub fn area_at(&self, area: Area) -> u64 {
         self.areas_at + u64::from(area.0) * u64::from(self.area_bytes)
     }
-    /// Byte offset of one of the two places of a page. Map pages come first, checksum pages after them.
+    /// Byte offset of one of the two places of a page. Map pages come first, checksum pages after them, then those
+    /// of the directory.
     pub fn page_at(&self, page: u32, place: u8) -> u64 {
-        let (base, page) =
-            if page < self.map_pages { (self.map_at, page) } else { (self.sums_at, page - self.map_pages) };
+        let (base, page) = if page < self.map_pages {
+            (self.map_at, page)
+        } else if page < self.table_pages() {
+            (self.sums_at, page - self.map_pages)
+        } else {
+            (self.directory_at, page - self.table_pages())
+        };
         base + (u64::from(page) * 2 + u64::from(place)) * BLOCK
     }
-    /// Pages of both tables.
-    pub fn pages(&self) -> u32 {
+    /// Pages of both tables; the number of the directory's first page.
+    pub fn table_pages(&self) -> u32 {
         self.map_pages + self.sum_pages
+    }
+    /// All pages: both tables and their directory.
+    pub fn pages(&self) -> u32 {
+        self.table_pages() + self.directory_pages
+    }
+    /// The pages that a page of the directory refers to.
+    pub fn listed_in(&self, directory_page: u32) -> Range<u32> {
+        let first = directory_page * REFS_PER_PAGE;
+        first..(first + REFS_PER_PAGE).min(self.table_pages())
+    }
+    /// Blocks of a root before the list of recent checksums: they refer to the directory's pages.
+    pub fn root_ref_blocks(&self) -> u32 {
+        self.directory_pages.div_ceil(REFS_PER_PAGE)
     }
     /// Byte offset of the second superblock.
     pub fn second_superblock_at(&self, tier: Tier) -> u64 {
@@ -155,6 +179,7 @@ impl Geometry {
             (self.roots_at[1], root),
             (self.map_at, u64::from(self.map_pages) * 2 * BLOCK),
             (self.sums_at, u64::from(self.sum_pages) * 2 * BLOCK),
+            (self.directory_at, u64::from(self.directory_pages) * 2 * BLOCK),
             (self.areas_at, u64::from(self.areas) * u64::from(self.area_bytes)),
             (self.second_superblock_at(FAST), BLOCK),
         ];
@@ -182,13 +207,16 @@ impl Geometry {
         let sums = u64::from(self.slow_slots) * u64::from(self.blocks_per_chunk());
         let least = 8 * self.blocks_per_chunk();
         let pages = u64::from(self.map_pages) + u64::from(self.sum_pages);
-        let places = pages.div_ceil(4).div_ceil(PAGE_PAYLOAD as u64);
+        let refs = u64::from(REFS_PER_PAGE);
+        let directory = u64::from(self.directory_pages);
         let list = self.list_entries.div_ceil(page::LIST_ENTRIES_PER_BLOCK);
         (1..=slots).contains(&u64::from(self.chunks))
             && self.map_pages >= self.chunks.div_ceil(page::map_entries_per_page(self.mask_words()))
             && u64::from(self.sum_pages) >= sums.div_ceil(page::SUMS_PER_PAGE)
             && (least..=MAX_LIST_ENTRIES).contains(&self.list_entries)
-            && u64::from(self.root_blocks) >= places + u64::from(list)
+            && directory == pages.div_ceil(refs)
+            && pages + directory < u64::from(u32::MAX - REFS_PER_PAGE)
+            && u64::from(self.root_blocks) >= directory.div_ceil(refs) + u64::from(list)
     }
 
     /// Lays out a new volume. Errors name the device or the option.
@@ -259,13 +287,14 @@ impl Geometry {
         self.sum_pages = sums.div_ceil(page::SUMS_PER_PAGE) as u32;
         let least = 1024.max(8 * self.blocks_per_chunk());
         self.list_entries = (sums / 16).clamp(u64::from(least), u64::from(MAX_LIST_ENTRIES)) as u32;
-        let places = u64::from(self.pages()).div_ceil(4).div_ceil(PAGE_PAYLOAD as u64) as u32;
-        self.root_blocks = places + self.list_entries.div_ceil(page::LIST_ENTRIES_PER_BLOCK);
+        self.directory_pages = self.table_pages().div_ceil(REFS_PER_PAGE);
+        self.root_blocks = self.root_ref_blocks() + self.list_entries.div_ceil(page::LIST_ENTRIES_PER_BLOCK);
         self.roots_at = [FIXED_BLOCKS * BLOCK, (FIXED_BLOCKS + u64::from(self.root_blocks)) * BLOCK];
         self.map_at = self.roots_at[1] + u64::from(self.root_blocks) * BLOCK;
         self.sums_at = self.map_at + u64::from(self.map_pages) * 2 * BLOCK;
         let end = self.device_bytes[0].saturating_sub(BLOCK);
-        let metadata_end = self.sums_at + u64::from(self.sum_pages) * 2 * BLOCK;
+        self.directory_at = self.sums_at + u64::from(self.sum_pages) * 2 * BLOCK;
+        let metadata_end = self.directory_at + u64::from(self.directory_pages) * 2 * BLOCK;
         self.areas_at = metadata_end.next_multiple_of(area.min(1 << 20));
         let areas = end.saturating_sub(self.areas_at) / area;
         let slot_areas_min = (FAST_SLOTS_HELD + 2).div_ceil(per_area);

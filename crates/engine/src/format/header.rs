@@ -27,6 +27,8 @@ pub struct CheckpointHeader {
     pub list_entries: u32,
     /// Blocks of the root that were written.
     pub root_blocks: u32,
+    /// The checksum of them all, as [`super::page::root_sum`] makes it.
+    pub root_sum: u32,
 }
 
 impl CheckpointHeader {
@@ -35,7 +37,7 @@ impl CheckpointHeader {
         let mut body = Vec::with_capacity(128);
         let mut put = Put(&mut body);
         put.bytes(volume).u64(self.number).u64(self.generation.0).u64(self.applied.0).u64(self.durable.0);
-        put.u32(self.tail_area.0).u32(0).u64(self.tail_ordinal).u64(self.tail_first.0);
+        put.u32(self.tail_area.0).u32(self.root_sum).u64(self.tail_ordinal).u64(self.tail_first.0);
         put.u32(self.list_entries).u32(self.root_blocks);
         seal(block, MAGIC, &body);
     }
@@ -52,12 +54,12 @@ impl CheckpointHeader {
             applied: Seq(get.count()?),
             durable: Seq(get.count()?),
             tail_area: Area(get.u32()?),
+            root_sum: get.u32()?,
             tail_ordinal: 0,
             tail_first: Seq(0),
             list_entries: 0,
             root_blocks: 0,
         };
-        get.u32()?;
         (header.tail_ordinal, header.tail_first) = (get.count()?, Seq(get.count()?));
         (header.list_entries, header.root_blocks) = (get.u32()?, get.u32()?);
         (header.number % 2 == place).then_some(header)

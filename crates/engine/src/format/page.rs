@@ -1,10 +1,11 @@
-//! Pages of the map table, of the checksum table, and of the checkpoint's root.
+//! Pages of the map table, of the checksum table, of their directory, and of the checkpoint's root.
 
 use super::Id;
-use super::codec::{Get, Put, SEAL_BYTES, seal, unseal};
+use super::codec::{Get, Put, SEAL_BYTES, seal, seal_sum, unseal};
+use crate::bugs::{Bug, planted};
 use crate::mask::BlockMask;
 use crate::units::*;
-use std::ops::RangeInclusive;
+use std::fmt;
 
 const MAGIC: &[u8; 8] = b"BMTLpage";
 
@@ -15,8 +16,57 @@ pub enum PageKind {
     Map = 1,
     /// Checksums of slow blocks.
     Sums = 2,
-    /// Page places and the list of recent checksums.
+    /// Which directory pages are in force, and the list of recent checksums.
     Root = 3,
+    /// Which map and checksum pages are in force.
+    Directory = 4,
+}
+
+impl fmt::Display for PageKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            PageKind::Map => "a page of the map",
+            PageKind::Sums => "a page of checksums",
+            PageKind::Root => "a block of the checkpoint's root",
+            PageKind::Directory => "a page of the directory",
+        })
+    }
+}
+
+/// Which version of a page is in force.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PageRef {
+    /// 0: the page was never written; 1 and 2: its places.
+    pub place: u8,
+    /// The checksum in its seal, which no other version of the page has.
+    pub sum: u32,
+}
+
+impl PageRef {
+    /// The place, counted from zero; none when the page was never written.
+    pub fn index(self) -> Option<u8> {
+        self.place.checked_sub(1)
+    }
+}
+
+/// What is wrong with what stands in a page's place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PageFault {
+    /// It is not that page.
+    Invalid,
+    /// It is that page, but not the version in force: one that this checkpoint wrote.
+    Other(u64),
+}
+
+impl fmt::Display for PageFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PageFault::Invalid => f.write_str("is not valid"),
+            PageFault::Other(by) => {
+                write!(f, "is not the one in force, but another that checkpoint {by} wrote")
+            }
+        }
+    }
 }
 
 const HEAD_BYTES: usize = 40;
@@ -26,6 +76,11 @@ pub const PAGE_PAYLOAD: usize = BLOCK_BYTES as usize - SEAL_BYTES - HEAD_BYTES;
 pub const SUMS_PER_PAGE: u64 = PAGE_PAYLOAD as u64 / 4;
 /// Bytes of an entry of the list of recent checksums: index (8), checksum (4).
 pub const LIST_ENTRY_BYTES: usize = 12;
+
+/// Bytes of a [`PageRef`]: place (1), checksum (4).
+pub const REF_BYTES: usize = 5;
+/// References in a page of the directory, or in a block of the root.
+pub const REFS_PER_PAGE: u32 = (PAGE_PAYLOAD / REF_BYTES) as u32;
 
 /// Entries of the list in a block of the root: whole ones only.
 pub const LIST_ENTRIES_PER_BLOCK: u32 = (PAGE_PAYLOAD / LIST_ENTRY_BYTES) as u32;
@@ -40,28 +95,60 @@ pub fn map_entries_per_page(mask_words: usize) -> u32 {
     (PAGE_PAYLOAD / map_entry_bytes(mask_words)) as u32
 }
 
-/// Seals `payload` as page `number` of its kind.
-pub fn encode(block: &mut [u8], kind: PageKind, volume: &Id, number: u64, checkpoint: u64, payload: &[u8]) {
-    let mut body = Vec::with_capacity(HEAD_BYTES + payload.len());
-    let mut put = Put(&mut body);
-    put.bytes(volume).u32(kind as u32).u32(0).u64(number).u64(checkpoint).bytes(payload);
-    seal(block, MAGIC, &body);
-}
-
-/// The payload of a page, if it is the page it should be, written by one of these checkpoints.
-pub fn decode<'a>(
-    block: &'a [u8],
+/// Seals `payload` as page `number` of its kind. Gives the seal's checksum.
+pub fn encode(
+    block: &mut [u8],
     kind: PageKind,
     volume: &Id,
     number: u64,
-    checkpoints: RangeInclusive<u64>,
-) -> Option<&'a [u8]> {
+    checkpoint: u64,
+    payload: &[u8],
+) -> u32 {
+    let mut body = Vec::with_capacity(HEAD_BYTES + payload.len());
+    let mut put = Put(&mut body);
+    put.bytes(volume).u32(kind as u32).u32(0).u64(number).u64(checkpoint).bytes(payload);
+    seal(block, MAGIC, &body)
+}
+
+/// The payload of a page, and the checkpoint that wrote it, if it is the page it should be.
+pub fn decode<'a>(block: &'a [u8], kind: PageKind, volume: &Id, number: u64) -> Option<(&'a [u8], u64)> {
     let mut get = Get(unseal(block, MAGIC)?);
     let same = get.id()? == *volume && get.u32()? == kind as u32;
     get.u32()?;
     let same = same && get.u64()? == number;
     let written_by = get.u64()?;
-    (same && checkpoints.contains(&written_by)).then_some(get.0)
+    same.then_some((get.0, written_by))
+}
+
+/// The payload of a page, if it is the page it should be, in the version with this checksum: a write that was
+/// lost leaves an older one in its place, as whole as the one that is missing.
+pub fn decode_version<'a>(
+    block: &'a [u8],
+    kind: PageKind,
+    volume: &Id,
+    number: u64,
+    sum: u32,
+) -> Result<&'a [u8], PageFault> {
+    let (payload, written_by) = decode(block, kind, volume, number).ok_or(PageFault::Invalid)?;
+    let in_force = seal_sum(block) == Some(sum) || planted(Bug::LostPageAccepted);
+    if in_force { Ok(payload) } else { Err(PageFault::Other(written_by)) }
+}
+
+/// The checksum of a whole root, one block after the other: `so_far` (0 before the first) and the checksum in the
+/// next block's seal.
+pub fn root_sum(so_far: u32, block_sum: u32) -> u32 {
+    crc32c::crc32c_append(so_far, &block_sum.to_le_bytes())
+}
+
+/// Appends a reference.
+pub fn put_ref(out: &mut Vec<u8>, page: PageRef) {
+    Put(out).u8(page.place).u32(page.sum);
+}
+
+/// Reads a reference; `None` when it names no place.
+pub fn get_ref(get: &mut Get<'_>) -> Option<PageRef> {
+    let page = PageRef { place: get.u8()?, sum: get.u32()? };
+    (page.place <= 2).then_some(page)
 }
 
 /// A home in six bytes: slot (40 bits), flags (4, reserved), tier plus one (4; zero is no home).

@@ -66,8 +66,8 @@ fn segment_header(block: &[u8]) {
 }
 
 fn pages(block: &[u8]) {
-    for kind in [PageKind::Map, PageKind::Sums, PageKind::Root] {
-        let Some(payload) = page::decode(block, kind, &VOLUME, 4, 0..=9) else { continue };
+    for kind in [PageKind::Map, PageKind::Sums, PageKind::Root, PageKind::Directory] {
+        let Some((payload, _)) = page::decode(block, kind, &VOLUME, 4) else { continue };
         assert!(payload.len() <= page::PAGE_PAYLOAD);
         // Masks of one word and of the most there can be.
         for words in [1, 32] {
@@ -77,6 +77,12 @@ fn pages(block: &[u8]) {
                 page::put_map_entry(&mut again, home, words, &valid);
                 assert_eq!(page::get_map_entry(&mut Get(&again), words), Some((home, valid)));
             }
+        }
+        let mut get = Get(payload);
+        while let Some(version) = page::get_ref(&mut get) {
+            let mut again = Vec::new();
+            page::put_ref(&mut again, version);
+            assert_eq!(page::get_ref(&mut Get(&again)), Some(version));
         }
     }
 }

@@ -104,7 +104,7 @@ pub struct Life {
     pub hunt: Option<Stage>,
     /// How it dies; `None` is an orderly stop.
     pub death: Option<Death>,
-    /// Pages that are damaged with it: a bad sector, or a flipped bit.
+    /// Pages that are damaged with it: a bad sector, a flipped bit, or a lost write.
     pub bad_sectors: u32,
     /// Check offline afterwards.
     pub check: bool,
@@ -123,7 +123,7 @@ pub struct Plan {
     pub arena: ArenaSizes,
     /// Whether all memory is poisoned, or the first bytes of each sector.
     pub poison_all: bool,
-    /// Whether devices are damaged: sectors go bad, bits rot.
+    /// Whether devices are damaged: sectors go bad, bits rot, writes are lost.
     pub latent: bool,
     /// The volume's size; zero until the first opening.
     pub size_bytes: u64,

@@ -1,6 +1,7 @@
 //! Runs one plan: create, then lives on the same devices, each ending in a crash and followed by
 //! a recovery that is verified against the model.
 
+mod damage;
 mod opening;
 
 use super::client::Client;
@@ -48,6 +49,8 @@ pub struct Run<'a> {
     errors_ever: bool,
     /// Whether sectors went bad: an error is legal from then on.
     damaged: bool,
+    /// Pages of metadata as they were when the last life ended, where devices are damaged.
+    earlier: Vec<(u64, Vec<u8>)>,
     lost_caches: u64,
     volumes: u64,
     events: Vec<String>,
@@ -70,6 +73,7 @@ impl<'a> Run<'a> {
             crashed_in: StageSet::default(),
             errors_ever: false,
             damaged: false,
+            earlier: Vec::new(),
             lost_caches: 0,
             volumes: 0,
             events: Vec::new(),
@@ -133,6 +137,7 @@ impl<'a> Run<'a> {
     fn live(&mut self, life: &Life) -> Result<bool, String> {
         if life.recreate && !self.damaged {
             self.create()?;
+            self.earlier.clear();
             self.new_model();
             self.crashed_in = StageSet::default();
         }
@@ -361,6 +366,7 @@ impl<'a> Run<'a> {
             self.die(engine, death);
         }
         self.spoil(life.bad_sectors);
+        self.remember_metadata();
         Ok(())
     }
 
@@ -392,24 +398,6 @@ impl<'a> Run<'a> {
         }
         self.world.rates = FaultRates::default();
         self.begin_life();
-    }
-
-    /// Damages what was written: sectors go bad anywhere, and bits rot on the slow tier, whose data
-    /// has checksums.
-    fn spoil(&mut self, count: u32) {
-        for _ in 0..count {
-            let device = self.rng.below(2) as usize;
-            let disk = &mut self.world.disks[device];
-            let Some(page) = disk.written_page(&mut self.rng) else { continue };
-            self.damaged = true;
-            if device == 1 && self.rng.one_in(2) {
-                disk.rot(page, &mut self.rng);
-                self.stats.count("bit-rot");
-            } else {
-                disk.add_bad_sector(page * 8 + self.rng.below(8));
-                self.stats.count("bad-sector");
-            }
-        }
     }
 
     /// Reads back what was written lately and a sample of the rest, or all.

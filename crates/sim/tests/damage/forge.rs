@@ -3,8 +3,11 @@
 use crate::image::{get, reseal};
 use crate::patient::{At, Patient};
 use crate::story::BLOCK;
+use bimetal_engine::format::codec::seal_sum;
 use bimetal_engine::format::geometry::header_at;
+use bimetal_engine::format::header::CheckpointHeader;
 use bimetal_engine::format::log::{HomeRecord, Index, Record};
+use bimetal_engine::format::page::{self, REF_BYTES, REFS_PER_PAGE};
 use bimetal_engine::mask::BlockMask;
 use bimetal_engine::units::*;
 use bimetal_sim::rng::Rng;
@@ -80,19 +83,67 @@ pub fn header(p: &mut Patient<'_>, rng: &mut Rng) -> bool {
     twist_at(p, (0, header_at(place) / BLOCK + rng.below(2)), 32, rng)
 }
 
-pub fn root(p: &mut Patient<'_>, rng: &mut Rng) -> bool {
-    let at = rng.pick(&p.scene.layout.root);
-    twist_at(p, (0, at), if rng.one_in(2) { 56 } else { 32 }, rng)
+/// Twists one of these blocks of the fast device; which one, if anything changed.
+fn twist_one(p: &mut Patient<'_>, blocks: &[u64], from: usize, rng: &mut Rng) -> Option<u64> {
+    let at = rng.pick(blocks);
+    twist_at(p, (0, at), from, rng).then_some(at)
 }
 
-pub fn map_page(p: &mut Patient<'_>, rng: &mut Rng) -> bool {
-    let at = rng.pick(&p.scene.layout.map_pages);
-    twist_at(p, (0, at), 48, rng)
+pub fn root(p: &mut Patient<'_>, rng: &mut Rng) -> Option<u64> {
+    twist_one(p, &p.scene.layout.root, if rng.one_in(2) { 56 } else { 32 }, rng)
 }
 
-pub fn sum_page(p: &mut Patient<'_>, rng: &mut Rng) -> bool {
-    let pages = &p.scene.layout.sum_pages;
-    !pages.is_empty() && twist_at(p, (0, rng.pick(pages)), 48, rng)
+pub fn directory(p: &mut Patient<'_>, rng: &mut Rng) -> Option<u64> {
+    twist_one(p, &p.scene.layout.directory, if rng.one_in(2) { 56 } else { 32 }, rng)
+}
+
+pub fn map_page(p: &mut Patient<'_>, rng: &mut Rng) -> Option<u64> {
+    twist_one(p, &p.scene.layout.map_pages, 48, rng)
+}
+
+pub fn sum_page(p: &mut Patient<'_>, rng: &mut Rng) -> Option<u64> {
+    twist_one(p, &p.scene.layout.sum_pages, 48, rng)
+}
+
+/// Puts another checksum into a reference, and seals the page that it stands in.
+fn refer(p: &mut Patient<'_>, at: u64, entry: u32, sum: u32) {
+    let mut bytes = p.get((0, at));
+    let from = 56 + entry as usize * REF_BYTES + 1;
+    bytes[from..from + 4].copy_from_slice(&sum.to_le_bytes());
+    reseal(&mut bytes);
+    p.put((0, at), &bytes);
+}
+
+fn sum_of(p: &Patient<'_>, at: u64) -> u32 {
+    seal_sum(&p.get((0, at))).expect("a block is longer than its seal")
+}
+
+/// Makes all that refers to a page, up to the header, name it as it is now.
+pub fn vouch_for(p: &mut Patient<'_>, at: u64) -> bool {
+    let layout = &p.scene.layout;
+    let (geo, first) = (&layout.geo, layout.geo.map_at / BLOCK);
+    let number = (at - first) as u32 / 2;
+    let sum = sum_of(p, at);
+    if number < geo.table_pages() {
+        let parent = number / REFS_PER_PAGE;
+        let Some(parent_at) = layout.directory.get(parent as usize).copied() else { return false };
+        refer(p, parent_at, number % REFS_PER_PAGE, sum);
+        vouch_for(p, parent_at)
+    } else {
+        refer(p, layout.root[0], number - geo.table_pages(), sum);
+        vouch_for_root(p)
+    }
+}
+
+/// Makes the header name the root as it is now.
+pub fn vouch_for_root(p: &mut Patient<'_>) -> bool {
+    let layout = &p.scene.layout;
+    let sum = layout.root.iter().fold(0, |so_far, at| page::root_sum(so_far, sum_of(p, *at)));
+    let mut block = vec![0; BLOCK as usize];
+    let header = CheckpointHeader { root_sum: sum, ..layout.header.clone() };
+    header.encode(&mut block, &layout.superblocks[0].volume);
+    let at = p.newest_header();
+    (0..2).all(|copy| p.put((0, at + copy), &block))
 }
 
 pub fn segment_header(p: &mut Patient<'_>, rng: &mut Rng) -> bool {

@@ -1,12 +1,14 @@
 //! The bytes of a volume at rest: where what lies on its devices, read with the engine's own decoders.
 
 use crate::story::BLOCK;
+use bimetal_engine::format::codec::Get;
 use bimetal_engine::format::geometry::{Geometry, HEADER_COPIES, header_at};
 use bimetal_engine::format::header::CheckpointHeader;
 use bimetal_engine::format::log::{GroupHeader, Index, SegmentHeader};
 use bimetal_engine::format::page::{self, PageKind};
 use bimetal_engine::format::superblock::{Found, Superblock};
 use bimetal_sim::disk::{Disk, IoId};
+use std::ops::Range;
 
 const B: usize = BLOCK as usize;
 
@@ -53,6 +55,7 @@ pub struct Layout {
     pub root: Vec<u64>,
     pub map_pages: Vec<u64>,
     pub sum_pages: Vec<u64>,
+    pub directory: Vec<u64>,
     pub segments: Vec<Segment>,
     pub groups: Vec<Group>,
     /// Where the log would go on.
@@ -77,13 +80,21 @@ impl Layout {
         let header = newest.max_by_key(|h| h.number).expect("a checkpoint");
         let first = geo.roots_at[(header.number % 2) as usize] / BLOCK;
         let root: Vec<u64> = (first..first + u64::from(header.root_blocks)).collect();
-        let block = get(fast, first, 1);
-        let places = page::decode(&block, PageKind::Root, &volume, 0, 0..=header.number).expect("a root");
-        let place = |page: u32| places[page as usize / 4] >> (2 * (page % 4)) & 3;
-        let page = |p: u32| place(p).checked_sub(1).map(|place| geo.page_at(p, place) / BLOCK);
+        let tables = geo.table_pages();
+        assert_eq!(geo.root_ref_blocks(), 1, "small volumes");
+        let directory = in_force(fast, &volume, &geo, (PageKind::Root, 0, first), tables..geo.pages());
+        let mut leaves = Vec::new();
+        for (number, at) in &directory {
+            let listed = geo.listed_in(number - tables);
+            let page = (PageKind::Directory, u64::from(*number), *at);
+            leaves.extend(in_force(fast, &volume, &geo, page, listed));
+        }
+        let (map, sums): (Vec<_>, Vec<_>) = leaves.into_iter().partition(|(n, _)| *n < geo.map_pages);
+        let places = |pages: Vec<(u32, u64)>| pages.into_iter().map(|(_, at)| at).collect();
         let mut layout = Layout {
-            map_pages: (0..geo.map_pages).filter_map(page).collect(),
-            sum_pages: (geo.map_pages..geo.pages()).filter_map(page).collect(),
+            map_pages: places(map),
+            sum_pages: places(sums),
+            directory: places(directory),
             superblocks,
             geo,
             header,
@@ -150,6 +161,24 @@ impl Layout {
         self.end = at + offset as u64;
         seq
     }
+}
+
+/// The pages in force that another page refers to: their numbers, and where they lie.
+fn in_force(
+    fast: &Disk,
+    volume: &[u8; 16],
+    geo: &Geometry,
+    (kind, number, at): (PageKind, u64, u64),
+    listed: Range<u32>,
+) -> Vec<(u32, u64)> {
+    let block = get(fast, at, 1);
+    let (payload, _) = page::decode(&block, kind, volume, number).expect("a page in force");
+    let mut refs = Get(payload);
+    let at = |page: u32| {
+        let version = page::get_ref(&mut refs).expect("a reference");
+        version.index().map(|place| (page, geo.page_at(page, place) / BLOCK))
+    };
+    listed.filter_map(at).collect()
 }
 
 /// Computes the checksum of a sealed structure again; of whatever stands there, if another damage came first.

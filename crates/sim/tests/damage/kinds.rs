@@ -118,12 +118,26 @@ pub const KINDS: &[Kind] = &[
     }),
     kind("a block of the root flipped", Refused, |p, r| p.flip((0, r.pick(&p.scene.layout.root)), r)),
     kind("a block of the root as it was", Refused, |p, r| p.age((0, r.pick(&p.scene.layout.root)), r)),
+    kind("the whole root as it was", Refused, |p, r| p.age_all(0, &p.scene.layout.root, r)),
+    kind("a directory page flipped", Refused, |p, r| p.flip((0, r.pick(&p.scene.layout.directory)), r)),
+    kind("a directory page as it was", Refused, |p, r| p.age((0, r.pick(&p.scene.layout.directory)), r)),
+    kind("a directory page as it is in its other place", Refused, |p, r| {
+        p.back_to_other_place(r.pick(&p.scene.layout.directory))
+    }),
     kind("a map page flipped", Refused, |p, r| p.flip((0, r.pick(&p.scene.layout.map_pages)), r)),
     kind("a map page of another number", Refused, |p, _| {
         let pages = &p.scene.layout.map_pages;
         pages.len() > 1 && p.exchange((0, pages[0]), (0, pages[1]), 1)
     }),
-    kind("a map page as it was", Alive, |p, r| p.age((0, r.pick(&p.scene.layout.map_pages)), r)),
+    kind("a map page as it was", Refused, |p, r| p.age((0, r.pick(&p.scene.layout.map_pages)), r)),
+    kind("a map page as it is in its other place", Refused, |p, r| {
+        p.back_to_other_place(r.pick(&p.scene.layout.map_pages))
+    }),
+    kind("all map pages as they were", Refused, |p, r| p.age_all(0, &p.scene.layout.map_pages, r)),
+    kind("the map, its directory and the root as they were", Refused, |p, r| {
+        let layout = &p.scene.layout;
+        p.age_all(0, &[&layout.root[..], &layout.directory, &layout.map_pages].concat(), r)
+    }),
     kind("a checksum page flipped", Open, |p, r| {
         let pages = &p.scene.layout.sum_pages;
         !pages.is_empty() && p.flip((0, r.pick(pages)), r)
@@ -135,6 +149,17 @@ pub const KINDS: &[Kind] = &[
     kind("a checksum page as it was", Open, |p, r| {
         let pages = &p.scene.layout.sum_pages;
         !pages.is_empty() && p.age((0, r.pick(pages)), r)
+    }),
+    kind("a checksum page as it is in its other place", Open, |p, r| {
+        p.back_to_other_place(r.pick(&p.scene.layout.sum_pages))
+    }),
+    kind("a checksum page and the slow slots as they were", Open, |p, r| {
+        let layout = &p.scene.layout;
+        let age = r.below(p.scene.older.len() as u64) as usize;
+        let first = layout.geo.slow_slots_at / BLOCK;
+        let count = u64::from(layout.geo.slow_slots) * u64::from(layout.geo.blocks_per_chunk());
+        (first..first + count).filter(|at| p.age_at((1, *at), age)).count();
+        layout.sum_pages.iter().filter(|at| p.age_at((0, **at), age)).count() > 0
     }),
     kind("a segment header flipped", Tail, |p, r| p.flip((0, p.segment(r).at), r)),
     kind("the tail's segment header flipped", Refused, |p, r| p.flip((0, p.scene.layout.segments[0].at), r)),
@@ -267,9 +292,22 @@ pub const KINDS: &[Kind] = &[
     kind("a forged superblock", Alive, forge::superblock),
     kind("forged superblocks, all of one mind", Alive, forge::superblocks),
     kind("a forged checkpoint header", Alive, forge::header),
-    kind("a forged root", Alive, forge::root),
-    kind("a forged map page", Alive, forge::map_page),
-    kind("a forged checksum page", Alive, forge::sum_page),
+    kind("a forged root", Refused, |p, r| forge::root(p, r).is_some()),
+    kind("a forged directory page", Refused, |p, r| forge::directory(p, r).is_some()),
+    kind("a forged map page", Refused, |p, r| forge::map_page(p, r).is_some()),
+    kind("a forged checksum page", Open, |p, r| forge::sum_page(p, r).is_some()),
+    kind("a forged root that the header vouches for", Alive, |p, r| {
+        forge::root(p, r).is_some() && forge::vouch_for_root(p)
+    }),
+    kind("a forged directory page that all above vouch for", Alive, |p, r| {
+        forge::directory(p, r).is_some_and(|at| forge::vouch_for(p, at))
+    }),
+    kind("a forged map page that all above vouch for", Alive, |p, r| {
+        forge::map_page(p, r).is_some_and(|at| forge::vouch_for(p, at))
+    }),
+    kind("a forged checksum page that all above vouch for", Alive, |p, r| {
+        forge::sum_page(p, r).is_some_and(|at| forge::vouch_for(p, at))
+    }),
     kind("a forged segment header", Alive, forge::segment_header),
     kind("a forged group header", Alive, forge::group_header),
     kind("forged records of a group", Alive, forge::group_records),

@@ -94,6 +94,19 @@ impl<'a> Patient<'a> {
         changed
     }
 
+    /// All these blocks of a device as they were at the same time.
+    pub fn age_all(&mut self, tier: usize, blocks: &[u64], rng: &mut Rng) -> bool {
+        let age = rng.below(self.scene.older.len() as u64) as usize;
+        blocks.iter().filter(|at| self.age_at((tier, **at), age)).count() > 0
+    }
+
+    /// A page in force overwritten with what its other place holds.
+    pub fn back_to_other_place(&mut self, at: u64) -> bool {
+        // Both places of each page lie together, in all tables.
+        let first = self.scene.layout.geo.map_at / BLOCK;
+        self.copy((0, first + ((at - first) ^ 1)), (0, at), 1)
+    }
+
     pub fn superblock(&self, tier: usize, copy: u64) -> At {
         let end = self.scene.layout.geo.second_superblock_at(Tier(tier as u8));
         (tier, copy * end / BLOCK)

@@ -1,0 +1,92 @@
+//! The upper floors of a checkpoint: pages of the directory, which refer to map and checksum pages, and the root,
+//! which refers to them.
+
+use super::*;
+use crate::format::page::{LIST_ENTRIES_PER_BLOCK, LIST_ENTRY_BYTES, PAGE_PAYLOAD, REFS_PER_PAGE, root_sum};
+
+impl<A: Arena> Engine<A> {
+    /// Writes the pages of the directory that refer to pages written by this checkpoint.
+    pub(super) fn step_directory(&mut self) {
+        let first = self.state.geo.table_pages();
+        while self.may_write()
+            && let Some(directory_page) = self.next_in_directory()
+        {
+            let Some(buf) = self.arena.alloc(Pool::Meta, BLOCK_BYTES) else { return };
+            let c = &mut self.checkpoint;
+            let listed = self.state.geo.listed_in(directory_page);
+            let payload = c.pages.encode(listed.clone(), &c.moved);
+            c.cursor = listed.end;
+            self.write_page(first + directory_page, PageKind::Directory, &payload, buf);
+        }
+        let done = self.next_in_directory().is_none();
+        if done && self.checkpoint.in_flight == 0 && !self.checkpoint.failed {
+            let c = &mut self.checkpoint;
+            c.stage = CheckpointStage::Root;
+            (c.root_block, c.root_sum, c.list_cursor, c.list_written) = (0, 0, 0, 0);
+        }
+    }
+
+    /// The page of the directory that refers to the next page that was written, from the cursor on.
+    fn next_in_directory(&self) -> Option<u32> {
+        let c = &self.checkpoint;
+        let (page, _) = c.moved.get(c.moved.partition_point(|(page, _)| *page < c.cursor))?;
+        (*page < self.state.geo.table_pages()).then_some(page / REFS_PER_PAGE)
+    }
+
+    pub(super) fn step_root(&mut self) {
+        let ref_blocks = self.state.geo.root_ref_blocks();
+        while self.may_write() && self.checkpoint.root_block != u32::MAX {
+            let Some(buf) = self.arena.alloc(Pool::Meta, BLOCK_BYTES) else { return };
+            let block = self.checkpoint.root_block;
+            let payload = if block < ref_blocks { self.root_refs(block) } else { self.root_list() };
+            if payload.is_empty() {
+                self.arena.free(buf);
+                self.checkpoint.header.root_blocks = block;
+                self.checkpoint.root_block = u32::MAX;
+                break;
+            }
+            assert!(block < self.state.geo.root_blocks, "the root fits its place");
+            let next = self.checkpoint.number + 1;
+            let volume = &self.superblock.volume;
+            let bytes = self.arena.bytes_mut(buf);
+            let sum = page::encode(bytes, PageKind::Root, volume, u64::from(block), next, &payload);
+            self.checkpoint.root_sum = root_sum(self.checkpoint.root_sum, sum);
+            let at = self.state.geo.roots_at[(next % 2) as usize] + u64::from(block) * u64::from(BLOCK_BYTES);
+            self.checkpoint.root_block = block + 1;
+            // What joins the list from here on is in the log: a block that is not full ends the list, or
+            // each newcomer would take a block of its own.
+            let whole = LIST_ENTRIES_PER_BLOCK as usize * LIST_ENTRY_BYTES;
+            if block >= ref_blocks && payload.len() < whole {
+                self.checkpoint.header.root_blocks = block + 1;
+                self.checkpoint.root_block = u32::MAX;
+            }
+            self.write_checkpoint(at, buf);
+        }
+        if self.checkpoint.root_block == u32::MAX && self.checkpoint.in_flight == 0 && !self.checkpoint.failed
+        {
+            self.root_written();
+        }
+    }
+
+    /// References to pages of the directory.
+    fn root_refs(&mut self, block: u32) -> Vec<u8> {
+        let (first, end) = (self.state.geo.table_pages(), self.state.geo.pages());
+        let from = first + block * REFS_PER_PAGE;
+        self.checkpoint.pages.encode(from..(from + REFS_PER_PAGE).min(end), &self.checkpoint.moved)
+    }
+
+    /// The next block of the list: what this checkpoint folded is in pages and need not be listed.
+    fn root_list(&mut self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(PAGE_PAYLOAD);
+        let c = &mut self.checkpoint;
+        let listed = self.state.sums.list(c.list_cursor).filter(|e| c.folded.binary_search(e).is_err());
+        for (index, sum) in listed.take(LIST_ENTRIES_PER_BLOCK as usize) {
+            out.extend_from_slice(&index.to_le_bytes());
+            out.extend_from_slice(&sum.to_le_bytes());
+            c.list_cursor = index + 1;
+            c.list_written += 1;
+        }
+        assert!(c.list_written <= self.state.geo.list_entries, "the list of recent checksums fits its place");
+        out
+    }
+}
