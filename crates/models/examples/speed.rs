@@ -1,0 +1,40 @@
+//! How many commands a second of wall time the models take: `cargo run --release -p bimetal-models --example speed`.
+
+use bimetal_models::device::Model as _;
+use bimetal_models::load::{Bench, Job, Pattern, Until};
+use bimetal_models::spec::{self, Spec};
+use bimetal_models::ssd::Ssd;
+use std::time::Instant;
+
+const GIB: u64 = 1 << 30;
+
+/// Runs a job over a span of so many bytes until so much is transferred, and prints the pace.
+fn pace<M: bimetal_models::Model>(what: &str, bench: &mut Bench<M>, job: Job, bytes: u64) {
+    let began = Instant::now();
+    bench.run(&[job], Until::Bytes(bytes));
+    let seconds = began.elapsed().as_secs_f64();
+    println!("{what:<48} {:>6.2} M commands/s", (bytes / job.block_bytes) as f64 / seconds / 1e6);
+}
+
+fn main() {
+    let random = |read_percent, span_bytes| Job {
+        pattern: Pattern::Random,
+        read_percent,
+        block_bytes: 4096,
+        depth: 32,
+        from_byte: 0,
+        span_bytes,
+    };
+    for name in spec::names() {
+        let spec = spec::named(name).expect("a drive of our own");
+        let Spec::Ssd(params) = spec else { continue };
+        let mut bench = Bench::new(Ssd::new(params).expect("a drive of our own"), 1);
+        println!("{name}");
+        let stream = Job { pattern: Pattern::Sequential, block_bytes: 128 << 10, ..random(0, 16 * GIB) };
+        pace("  sequential write, 128 KiB, fresh", &mut bench, stream, 16 * GIB);
+        pace("  random read, 4 KiB, over 16 GiB", &mut bench, random(100, 16 * GIB), 16 * GIB);
+        pace("  random write, 4 KiB, over 1 GiB", &mut bench, random(0, GIB), 8 * GIB);
+        pace("  random write, 4 KiB, over 16 GiB", &mut bench, random(0, 16 * GIB), 16 * GIB);
+        println!("  {} commands", bench.model.usage().reads + bench.model.usage().writes);
+    }
+}
