@@ -34,6 +34,16 @@ pub enum SpecError {
         /// The most allowed.
         high: u64,
     },
+    /// There is too little of something.
+    #[error("{field} are {value}, fewer than {least}")]
+    TooFew {
+        /// What is counted.
+        field: &'static str,
+        /// How many there are.
+        value: u64,
+        /// The least allowed.
+        least: u64,
+    },
     /// A value must be a power of two.
     #[error("{field} is {value}, not a power of two")]
     PowerOfTwo {
@@ -123,6 +133,11 @@ pub(crate) fn within(field: &'static str, value: u64, bounds: RangeInclusive<u64
         return Ok(());
     }
     Err(SpecError::Bounds { field, value, low: *bounds.start(), high: *bounds.end() })
+}
+
+/// Checks that a value is at least so much.
+pub(crate) fn at_least(field: &'static str, value: u64, least: u64) -> Result<(), SpecError> {
+    if value >= least { Ok(()) } else { Err(SpecError::TooFew { field, value, least }) }
 }
 
 /// Checks that a value is a power of two.

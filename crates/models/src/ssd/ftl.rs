@@ -251,3 +251,39 @@ pub(crate) struct Victim {
     /// Units to look at.
     pub units: u32,
 }
+
+#[cfg(test)]
+impl Ftl {
+    /// Holds the books against each other.
+    pub fn check(&self) {
+        let mut mapped_in_region = vec![0; self.mapped_in_region.len()];
+        for (unit, &place) in (0..).zip(&self.place) {
+            if place != 0 {
+                assert_eq!(self.owner[place as usize - 1], unit + 1, "unit {unit} lies where it is said to");
+                mapped_in_region[(unit / REGION_UNITS) as usize] += 1;
+            }
+        }
+        assert_eq!(self.mapped_in_region, mapped_in_region);
+        for (physical, &owner) in (0..).zip(&self.owner) {
+            if owner != 0 {
+                assert_eq!(
+                    self.place[owner as usize - 1],
+                    physical + 1,
+                    "what lies at {physical} is looked for there"
+                );
+            }
+        }
+        let owners = self.owner.chunks(self.units_per_superblock as usize);
+        for (block, owners) in self.superblocks.iter().zip(owners) {
+            let valid = owners.iter().filter(|&&owner| owner != 0).count();
+            assert_eq!(block.valid as usize, valid);
+            assert!(block.state != State::Free || valid == 0);
+            assert!(owners[block.limit as usize..].iter().all(|&owner| owner == 0));
+        }
+        let count = |state| self.superblocks.iter().filter(|block| block.state == state).count();
+        assert_eq!(count(State::Free), self.free.len());
+        assert!(count(State::Open) <= 2, "the host's and the collector's");
+        let slc = self.superblocks.iter().filter(|block| block.slc && block.state != State::Free).count();
+        assert_eq!(slc, self.slc_superblocks as usize);
+    }
+}

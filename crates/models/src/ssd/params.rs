@@ -1,6 +1,6 @@
 //! What a parameter file says about an SSD.
 
-use crate::spec::{SpecError, power_of_two, within};
+use crate::spec::{SpecError, at_least, power_of_two, within};
 use serde::{Deserialize, Serialize};
 
 /// An SSD or a flash card.
@@ -136,6 +136,9 @@ const LONGEST_NS: u64 = 60_000_000_000;
 const RATES: std::ops::RangeInclusive<u64> = 1_000_000..=1_000_000_000_000;
 /// Superblocks that the spare flash must make up beyond those kept free and the two being written.
 const SPARE_SUPERBLOCKS: u64 = 4;
+const FEWEST_SUPERBLOCKS: u64 = 16;
+/// Pages of a block below which a smaller drive does not go.
+const FEWEST_PAGES: u32 = 4;
 
 impl SsdParams {
     /// Checks that a model can be made of it; in one sentence why not.
@@ -171,7 +174,7 @@ impl SsdParams {
         within("ftl.collect_below_superblocks", self.ftl.collect_below_superblocks.into(), 2..=4096)?;
         let spare = (self.flash_bytes / superblock).saturating_sub(self.size_bytes.div_ceil(superblock));
         let needed = u64::from(self.ftl.collect_below_superblocks) + SPARE_SUPERBLOCKS;
-        within("superblocks beyond size_bytes", spare, needed..=u64::MAX)
+        at_least("superblocks beyond size_bytes", spare, needed)
     }
 
     /// Bytes of a block of every die.
@@ -183,7 +186,8 @@ impl SsdParams {
     }
 
     /// The same drive with so many bytes: the same dies and times, blocks made smaller where there would be too few,
-    /// so that over-provisioning is the same in parts and a fill or a torture is shorter in proportion.
+    /// so that over-provisioning is the same in parts and a fill or a torture is shorter in proportion. A drive of
+    /// some hundred MB has more spare flash than that, as it needs some blocks to collect garbage at all.
     #[must_use]
     pub fn resized(&self, size_bytes: u64) -> SsdParams {
         let mut p = self.clone();
@@ -196,10 +200,18 @@ impl SsdParams {
             slc.size_bytes = scale(slc.size_bytes).max(1);
         }
         let blocks = self.flash_bytes / self.superblock_bytes().max(1);
-        while p.flash_bytes / p.superblock_bytes().max(1) < blocks.min(512) && p.flash.pages_per_block > 1 {
+        while p.flash_bytes / p.superblock_bytes().max(1) < blocks.min(512)
+            && p.flash.pages_per_block > FEWEST_PAGES
+        {
             p.flash.pages_per_block /= 2;
             p.flash.erase_ns = (p.flash.erase_ns / 2).max(1);
         }
+        let superblock = p.superblock_bytes().max(1);
+        let used = size_bytes.div_ceil(superblock);
+        let total = (p.flash_bytes / superblock).max(used + 2 * SPARE_SUPERBLOCKS).max(FEWEST_SUPERBLOCKS);
+        p.flash_bytes = p.flash_bytes.max(total.saturating_mul(superblock));
+        let spare = (total - used - SPARE_SUPERBLOCKS).min(u64::from(u32::MAX)) as u32;
+        p.ftl.collect_below_superblocks = p.ftl.collect_below_superblocks.min(spare);
         p
     }
 }
