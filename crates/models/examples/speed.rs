@@ -38,6 +38,9 @@ fn main() {
         println!("{name}");
         let stream = Job { pattern: Pattern::Sequential, block_bytes: 128 << 10, ..random(0, 16 * GIB) };
         pace("  sequential write, 128 KiB, fresh", &mut bench, stream, 16 * GIB);
+        let blocks = Job { pattern: Pattern::Sequential, from_byte: 16 * GIB, ..random(0, 4 * GIB) };
+        pace("  sequential write, 4 KiB, fresh", &mut bench, blocks, 4 * GIB);
+        pace("  random read, 4 KiB, over 1 GiB", &mut bench, random(100, GIB), 8 * GIB);
         pace("  random read, 4 KiB, over 16 GiB", &mut bench, random(100, 16 * GIB), 16 * GIB);
         pace("  random write, 4 KiB, over 1 GiB", &mut bench, random(0, GIB), 8 * GIB);
         pace("  random write, 4 KiB, over 16 GiB", &mut bench, random(0, 16 * GIB), 16 * GIB);

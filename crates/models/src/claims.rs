@@ -129,6 +129,7 @@ fn sata_ssd() -> Result<Vec<Claim>, SpecError> {
     alone(&mut bench, scattered, Until::Bytes(2 * size));
     let steady = alone(&mut bench, scattered, Until::Elapsed(10 * SECOND)).mb_per_s();
     rows.row("random write anywhere, steady state, MB/s", None, steady);
+    rows.row("flash written for each byte written, over all of it", None, bench.model.write_amplification());
     rows.how("the same after 60 s of rest, in the first 8 GB (an eighth) only: the first second, the last of 3 minutes");
     bench.rest(60 * SECOND);
     let narrow = random(4 * KIB, 0, 16, 8_000_000_000 / 8);

@@ -202,3 +202,33 @@ fn a_long_rest_is_caught_up_with_at_once_and_frees_flash() {
     ssd.advance(Nanos(now), &mut done);
     assert_eq!(ssd.usage().busy_ns, busy, "what is done is done");
 }
+
+#[test]
+fn any_parameters_within_their_bounds_make_a_drive_that_works() {
+    let mut rng = Rng::new(11, 0);
+    let mut built = 0;
+    for round in 0..400 {
+        let mut p = params("nvme-present", 256 * MIB).resized(rng.range(8, 64) * MIB);
+        p.flash_bytes = p.size_bytes + p.size_bytes * rng.below(100) / 100;
+        p.host.queue_depth = rng.range(1, 40) as u32;
+        p.host.full_duplex = rng.one_in(2);
+        p.buffer.kind = rng.pick(&[BufferKind::Volatile, BufferKind::Protected, BufferKind::WriteThrough]);
+        p.flash.channels = rng.range(1, 5) as u32;
+        p.flash.dies_per_channel = rng.range(1, 3) as u32;
+        p.flash.page_bytes = 512 << rng.below(8);
+        p.flash.pages_per_block = rng.range(1, 64) as u32;
+        p.flash.overlapped_reads = rng.one_in(2);
+        p.buffer.size_bytes = u64::from(p.flash.page_bytes) * rng.range(2, 100);
+        p.ftl.mapping_unit_bytes = (512 << rng.below(8)).min(p.flash.page_bytes);
+        p.ftl.collect_below_superblocks = rng.range(2, 6) as u32;
+        p.ftl.background_free_percent = rng.below(90) as u32;
+        p.slc = p.slc.filter(|_| rng.one_in(2));
+        let Ok(mut ssd) = Ssd::new(p.clone()) else { continue };
+        let mut mapped = vec![false; (p.size_bytes / ssd.unit_bytes) as usize];
+        let ended = mixed(&mut ssd, round, 3000, &mut mapped);
+        assert_eq!(ended.len(), 3000, "{p:?}");
+        ssd.ftl.check();
+        built += 1;
+    }
+    assert!(built > 100, "only {built} of 400 made a drive");
+}
