@@ -79,7 +79,7 @@ impl Line {
 
 #[cfg(test)]
 mod tests {
-    use super::{Meter, Rate};
+    use super::{Line, Meter, Rate};
 
     #[test]
     fn a_rate_is_exact_enough_at_both_ends() {
@@ -94,5 +94,17 @@ mod tests {
         assert_eq!(meter.take(100, 10), 110);
         assert_eq!(meter.take(100, 10), 120);
         assert_eq!(meter.take(500, 10), 510);
+    }
+
+    #[test]
+    fn what_is_urgent_waits_for_one_step_and_puts_the_others_off() {
+        let mut line = Line::default();
+        line.take_long(300, 100);
+        assert_eq!(line.urgent_at(130, u64::MAX), 200);
+        assert_eq!(line.urgent_at(130, 20), 150, "suspended");
+        line.take_urgent(130, 210, 10);
+        assert_eq!(line.urgent_at(130, u64::MAX), 210, "one after the other");
+        assert_eq!(line.free_at(), 310);
+        assert_eq!(line.urgent_at(400, u64::MAX), 400);
     }
 }
