@@ -96,3 +96,25 @@ pub trait Model {
     /// What it has done so far.
     fn usage(&self) -> Usage;
 }
+
+impl<M: Model + ?Sized> Model for Box<M> {
+    fn size_bytes(&self) -> u64 {
+        (**self).size_bytes()
+    }
+
+    fn submit(&mut self, now: Nanos, tag: u64, command: Command) {
+        (**self).submit(now, tag, command);
+    }
+
+    fn deadline(&self) -> Option<Nanos> {
+        (**self).deadline()
+    }
+
+    fn advance(&mut self, now: Nanos, done: &mut Vec<Done>) {
+        (**self).advance(now, done);
+    }
+
+    fn usage(&self) -> Usage {
+        (**self).usage()
+    }
+}

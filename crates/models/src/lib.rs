@@ -5,8 +5,16 @@
 //! same times give the same completions, to the nanosecond.
 #![forbid(unsafe_code)]
 
+pub mod claims;
 pub mod constant;
 pub mod device;
+pub mod histogram;
+pub mod load;
+pub mod object;
+mod queue;
+mod rate;
 pub mod rng;
+pub mod spec;
+pub mod ssd;
 
 pub use device::{Command, Done, Failure, Kind, Model, Usage};
