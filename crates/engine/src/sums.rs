@@ -109,30 +109,41 @@ impl Sums {
 
     /// Puts a page's payload into the cache; a page never written is empty.
     pub fn fill(&mut self, page: u32, payload: &[u8]) {
-        let mut sums = vec![0; SUMS_PER_PAGE as usize].into_boxed_slice();
-        for (sum, bytes) in sums.iter_mut().zip(payload.chunks_exact(4)) {
+        let place = self.place_for(page);
+        let cached = &mut self.cache[place];
+        cached.used = true;
+        let (known, unknown) = cached.sums.split_at_mut((payload.len() / 4).min(SUMS_PER_PAGE as usize));
+        for (sum, bytes) in known.iter_mut().zip(payload.chunks_exact(4)) {
             *sum = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
         }
+        unknown.fill(0);
         // What a running checkpoint has folded is in `recent` until its header is durable, and on the
         // device only then: a page loaded in between must not lack it when `recent` forgets it.
         for &(place, sum) in self.recent.get(&page).into_iter().flatten() {
             if planted(Bug::FoldedPageStale) {
                 break;
             }
-            sums[usize::from(place)] = sum;
+            cached.sums[usize::from(place)] = sum;
         }
-        let entry = Cached { page, used: true, sums };
-        if let Some(i) = self.by_page.get(&page) {
-            self.cache[*i] = entry;
-        } else if self.cache.len() < self.cache_limit {
-            self.by_page.insert(page, self.cache.len());
-            self.cache.push(entry);
+    }
+
+    /// The place of a page in the cache: where it is, a new one, or that of another page, which is forgotten.
+    fn place_for(&mut self, page: u32) -> usize {
+        if let Some(&place) = self.by_page.get(&page) {
+            return place;
+        }
+        let place = if self.cache.len() < self.cache_limit {
+            let sums = vec![0; SUMS_PER_PAGE as usize].into_boxed_slice();
+            self.cache.push(Cached { page, used: true, sums });
+            self.cache.len() - 1
         } else {
-            let i = self.victim();
-            self.by_page.remove(&self.cache[i].page);
-            self.by_page.insert(page, i);
-            self.cache[i] = entry;
-        }
+            let place = self.victim();
+            self.by_page.remove(&self.cache[place].page);
+            self.cache[place].page = page;
+            place
+        };
+        self.by_page.insert(page, place);
+        place
     }
 
     fn victim(&mut self) -> usize {
