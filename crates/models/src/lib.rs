@@ -5,6 +5,9 @@
 //! same times give the same completions, to the nanosecond.
 #![forbid(unsafe_code)]
 
+pub mod calibrate;
 pub mod device;
+pub mod disk;
+pub mod disksim;
 
 pub use device::{Command, Done, Kind, Model, Usage};
