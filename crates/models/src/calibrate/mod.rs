@@ -1,7 +1,9 @@
 //! Measured drives against the model: replays a trace of service times and says how far the two are apart.
 
+mod fit;
 mod trace;
 
+pub use fit::fit;
 pub use trace::{Trace, TraceRequest};
 
 use crate::device::{Command, Kind, Model};

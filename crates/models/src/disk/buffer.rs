@@ -60,6 +60,12 @@ impl Buffer {
         segment.start = segment.start.max(segment.end.saturating_sub(self.sectors));
     }
 
+    /// Drops what a segment holds before `lbn`.
+    pub(crate) fn drop_before(&mut self, segment: usize, lbn: u64) {
+        let segment = &mut self.segments[segment];
+        segment.start = segment.start.max(lbn).min(segment.end);
+    }
+
     /// Forgets the segments that hold any of `start..end`, whose contents are no longer what is stored.
     pub(crate) fn forget(&mut self, start: u64, end: u64) {
         for segment in &mut self.segments {

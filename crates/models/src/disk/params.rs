@@ -258,6 +258,9 @@ pub struct BufferParams {
     /// The same for writes.
     #[serde(default)]
     pub zero_latency_writes: bool,
+    /// Whether what the host has read, and what lies before it, makes room at once.
+    #[serde(default)]
+    pub drop_transferred: bool,
     /// Whether what was written can be read from the buffer.
     #[serde(default)]
     pub keep_written: bool,

@@ -83,6 +83,9 @@ impl Disk {
         let Some(segment) = self.buffer.holds(start, end) else { return };
         self.buffer.touch(segment);
         let limit = self.read_ahead_limit(segment, start, end);
+        if self.params.buffer.drop_transferred && !self.buffer.segments[segment].written {
+            self.buffer.drop_before(segment, end);
+        }
         match &mut self.reading_ahead {
             Some(ahead) if ahead.segment == segment => ahead.cursor.limit = ahead.cursor.limit.max(limit),
             None if self.params.buffer.read_ahead_after_hit
@@ -321,6 +324,9 @@ impl Disk {
             self.buffer.segments[segment].written = false;
             let limit = self.read_ahead_limit(segment, start, end);
             self.read_ahead_from(segment, operation.end, limit);
+            if self.params.buffer.drop_transferred {
+                self.buffer.drop_before(segment, end);
+            }
         }
     }
 

@@ -362,6 +362,7 @@ fn buffer(specs: &Fields<'_>) -> Result<BufferParams, FormatError> {
         read_ahead,
         read_ahead_sectors: specs.whole("Maximum read-ahead (blks)")?.unwrap_or(segment_sectors),
         read_ahead_over_requested: specs.flag("Read-ahead over requested", false)?,
+        drop_transferred: specs.number("Read-ahead over requested")? == Some(-1.0),
         read_ahead_after_hit: specs.flag("Read-ahead on idle hit", false)?,
         join_read_ahead: specs.flag("Allow almost read hits", false)?,
         stop_within_sector: specs.flag("Stop prefetch in sector", false)?,
