@@ -6,8 +6,10 @@
 #![forbid(unsafe_code)]
 
 pub mod calibrate;
+pub mod claims;
 pub mod device;
 pub mod disk;
 pub mod disksim;
+pub mod load;
 
 pub use device::{Command, Done, Kind, Model, Usage};

@@ -108,7 +108,8 @@ impl<'a> Search<'a> {
             };
             let change = |params: &mut DiskParams| {
                 let cost = cost(&mut params.overheads);
-                *cost = CommandNs { after_read: moved(cost.after_read), after_write: moved(cost.after_write) };
+                *cost =
+                    CommandNs { after_read: moved(cost.after_read), after_write: moved(cost.after_write) };
             };
             while self.try_change(change)? {}
         }

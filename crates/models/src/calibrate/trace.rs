@@ -31,11 +31,11 @@ pub struct Trace {
 
 impl Trace {
     /// Reads a trace: on each line `R` or `W`, whether the trace's authors held it for a cache hit (left alone), first
-    /// sector, sectors, service time and gap to the next in microseconds. `size_sectors` is the size of the drive.
+    /// sector, sectors, service time and gap to the next in microseconds.
     ///
     /// # Errors
-    /// A line that is not that, or lies beyond the drive.
-    pub fn parse(file: &str, text: &str, size_sectors: u64) -> Result<Trace, FormatError> {
+    /// A line that is not that.
+    pub fn parse(file: &str, text: &str) -> Result<Trace, FormatError> {
         let error = |line: usize, what: String| FormatError { file: file.to_owned(), line, what };
         if text.len() > MAX_FILE_BYTES {
             return Err(error(0, format!("it is longer than {} MiB", MAX_FILE_BYTES >> 20)));
@@ -50,10 +50,6 @@ impl Trace {
                 let what = format!("{shown:?} is not R or W, a class, sector, sectors, service and gap");
                 return Err(error(number + 1, what));
             };
-            if request.sector + u64::from(request.sectors) > size_sectors {
-                let what = format!("sector {} is beyond the drive's {size_sectors}", request.sector);
-                return Err(error(number + 1, what));
-            }
             if requests.len() >= MAX_REQUESTS {
                 return Err(error(number + 1, format!("more than {MAX_REQUESTS} requests")));
             }
@@ -63,6 +59,20 @@ impl Trace {
             return Err(error(0, "it holds no request".to_owned()));
         }
         Ok(Trace { requests })
+    }
+
+    /// Moves requests that lie beyond a drive of this many sectors to its end, and cuts those that are longer than
+    /// it; returns how many. Descriptions do not always hold as many sectors as the drive does.
+    pub fn keep_within(&mut self, size_sectors: u64) -> usize {
+        let mut moved = 0;
+        for request in &mut self.requests {
+            if request.sector + u64::from(request.sectors) > size_sectors {
+                moved += 1;
+                request.sectors = u64::from(request.sectors).min(size_sectors) as u32;
+                request.sector = size_sectors - u64::from(request.sectors);
+            }
+        }
+        moved
     }
 }
 

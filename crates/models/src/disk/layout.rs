@@ -226,8 +226,7 @@ impl Zone {
         }
         let (group, within) = (address / self.group_lbns, address % self.group_lbns);
         let shift = if self.slips_to_end { 0 } else { by };
-        let physical =
-            group * self.group_sectors + (self.front + within + shift).min(self.group_sectors - 1);
+        let physical = group * self.group_sectors + (self.front + within + shift).min(self.group_sectors - 1);
         (physical.min(self.total - 1), to_jump.min(self.group_lbns - within))
     }
 }
@@ -235,4 +234,95 @@ impl Zone {
 /// Sectors in thousandths; bounded by validation.
 fn thousandths(sectors: f64) -> u64 {
     (sectors * 1000.0).round() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Layout, Place};
+    use crate::disk::params::{DiskParams, Serpentine, Spares, ZoneParams};
+    use crate::disk::tests::small;
+    use std::collections::BTreeSet;
+
+    fn layout(change: impl Fn(&mut ZoneParams)) -> (DiskParams, Layout) {
+        let mut params = small();
+        params.zones.iter_mut().for_each(change);
+        params.check().expect("good parameters");
+        let layout = Layout::new(&params);
+        (params, layout)
+    }
+
+    /// Every address has a place of its own, within its zone; runs lead to the places that follow.
+    fn is_sound(params: &DiskParams, layout: &Layout) {
+        let mut seen = BTreeSet::new();
+        let mut previous: Option<Place> = None;
+        for lbn in 0..layout.sectors() {
+            let place = layout.place(lbn);
+            assert!(place.track.cylinder < layout.cylinders() && place.track.head < params.surfaces);
+            assert!(place.sector + place.run <= place.sectors);
+            assert!(seen.insert((place.track.cylinder, place.track.head, place.sector)), "{lbn}: {place:?}");
+            if let Some(before) = previous.filter(|before| before.run > 1) {
+                assert_eq!((place.track, place.sector), (before.track, before.sector + 1), "{lbn}");
+                assert_eq!(place.run, before.run - 1, "{lbn}");
+            }
+            previous = Some(place);
+        }
+    }
+
+    #[test]
+    fn every_way_of_sparing_gives_every_address_a_place_of_its_own() {
+        let slips = vec![(3, 1), (17, 2), (40, 1), (41, 1), (130, 1)];
+        for spares in [Spares::None, Spares::Track, Spares::Cylinders, Spares::Zone] {
+            for flags in 0..8 {
+                let (params, layout) = layout(|zone| {
+                    zone.spares = spares;
+                    zone.spare_sectors = if spares == Spares::None { 0 } else { 8 };
+                    // Slips are counted upwards; spares before them are of no use to them.
+                    zone.slips = if flags & 2 > 0 { Vec::new() } else { slips.clone() };
+                    zone.slips_to_end = flags & 1 > 0 || spares == Spares::None;
+                    zone.spares_at_front = flags & 2 > 0;
+                    zone.gap_sectors = if flags & 4 > 0 { 5 } else { 0 };
+                });
+                is_sound(&params, &layout);
+            }
+        }
+    }
+
+    #[test]
+    fn heads_go_back_and_forth_where_the_layout_says_so() {
+        let mut params = small();
+        params.serpentine = Serpentine::ByZone;
+        let layout = Layout::new(&params);
+        is_sound(&params, &layout);
+        let heads: Vec<u32> = (0..8).map(|track| layout.place(track * 20).track.head).collect();
+        assert_eq!(heads, [0, 1, 2, 2, 1, 0, 0, 1]);
+    }
+
+    #[test]
+    fn tracks_and_cylinders_begin_later_by_their_skews() {
+        let (params, layout) = layout(|zone| {
+            zone.track_skew_sectors = 3.0;
+            zone.cylinder_skew_sectors = 5.5;
+        });
+        let sector = u64::from(params.rotation_period_ns) / 20;
+        let angle = |track: u64| u64::from(layout.place(track * 20).track_angle);
+        assert_eq!(angle(0), 0);
+        assert_eq!(angle(1), 3 * sector);
+        assert_eq!(angle(2), 6 * sector);
+        assert_eq!(angle(3), 6 * sector + sector * 11 / 2);
+        // Six cylinders on it has come round.
+        let turned = (36 * 1000 + 33 * 1000) % 20_000;
+        assert_eq!(angle(18), sector * turned / 1000);
+    }
+
+    #[test]
+    fn a_slip_moves_what_follows() {
+        let (_, layout) = layout(|zone| {
+            zone.spares = Spares::Zone;
+            zone.spare_sectors = 4;
+            zone.slips = vec![(10, 1)];
+        });
+        assert_eq!((layout.place(9).sector, layout.place(9).run), (9, 1));
+        assert_eq!((layout.place(10).sector, layout.place(10).run), (11, 9));
+        assert_eq!(layout.place(19).sector, 0);
+    }
 }

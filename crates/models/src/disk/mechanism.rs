@@ -154,7 +154,8 @@ impl Mechanism {
             if !begun {
                 begun = true;
                 access.first = now + latency;
-                access.passed_from = lbn - self.passed(&place, latency);
+                // Slipped sectors have no address, so there may be fewer before it.
+                access.passed_from = lbn.saturating_sub(self.passed(&place, latency));
             }
             now += if inside { u64::from(self.period) } else { latency + pass };
             lbn += count;

@@ -5,6 +5,7 @@
 //! All of it is a drive's parameters ([`DiskParams`]); there is no code for one drive.
 
 mod buffer;
+mod drives;
 mod layout;
 mod mechanism;
 pub mod params;
@@ -12,6 +13,8 @@ mod queue;
 mod seek;
 mod work;
 mod write_cache;
+
+pub use drives::{named, names};
 
 use crate::device::{Command, Done, Kind, Model, Usage};
 use bimetal_engine::units::Nanos;
@@ -93,8 +96,10 @@ pub struct Disk {
     /// Commands of the drive that will be complete at a known time.
     ending: BinaryHeap<Reverse<(u64, u64, u64)>>,
     ended: VecDeque<Done>,
-    /// Commands in the drive, up to its queue depth.
-    inside: usize,
+    /// Commands in the drive, up to its queue depth, in no order.
+    inside: Vec<(u64, Command)>,
+    /// How far time has come.
+    now: u64,
     sequence: u64,
     bus_free: u64,
     /// Behind the last sector that was read or written on the medium.
@@ -128,7 +133,8 @@ impl Disk {
             wake: None,
             ending: BinaryHeap::with_capacity(depth),
             ended: VecDeque::with_capacity(depth),
-            inside: 0,
+            inside: Vec::with_capacity(depth),
+            now: 0,
             sequence: 0,
             bus_free: 0,
             position: 0,
@@ -193,7 +199,10 @@ impl Disk {
     }
 
     fn complete(&mut self, tag: u64, at: u64) {
-        self.inside -= 1;
+        if let Some(number) = self.inside.iter().position(|&(known, _)| known == tag) {
+            let (_, command) = self.inside.swap_remove(number);
+            self.count(command);
+        }
         self.ended.push_back(Done { at: Nanos(at), tag });
         if let Some((tag, command)) = self.waiting.pop_front() {
             self.accept(at, tag, command);
@@ -202,7 +211,8 @@ impl Disk {
 
     /// Begins or ends a stretch of being busy.
     fn account(&mut self, at: u64) {
-        let busy = self.inside > 0 || self.operation.is_some();
+        self.now = at;
+        let busy = !self.inside.is_empty() || self.operation.is_some();
         match (busy, self.busy_since) {
             (true, None) => self.busy_since = Some(at),
             (false, Some(since)) => {
@@ -213,22 +223,29 @@ impl Disk {
         }
     }
 
-    /// A command enters the drive.
-    fn accept(&mut self, now: u64, tag: u64, command: Command) {
-        self.inside += 1;
+    /// Counts a command that has ended.
+    fn count(&mut self, command: Command) {
         match command.kind {
             Kind::Read => {
                 self.usage.reads += 1;
                 self.usage.read_bytes += command.len;
-                self.accept_read(now, tag, command);
             }
-            Kind::Write { fua } => {
+            Kind::Write { .. } => {
                 self.usage.writes += 1;
                 self.usage.written_bytes += command.len;
-                self.accept_write(now, tag, command, fua);
             }
+            Kind::Flush => self.usage.flushes += 1,
+            Kind::Discard => {}
+        }
+    }
+
+    /// A command enters the drive.
+    fn accept(&mut self, now: u64, tag: u64, command: Command) {
+        self.inside.push((tag, command));
+        match command.kind {
+            Kind::Read => self.accept_read(now, tag, command),
+            Kind::Write { fua } => self.accept_write(now, tag, command, fua),
             Kind::Flush => {
-                self.usage.flushes += 1;
                 let mark = self.cache.mark();
                 if self.cache.has_before(mark) {
                     self.flushes.push_back((tag, mark));
@@ -251,7 +268,7 @@ impl Model for Disk {
 
     fn submit(&mut self, now: Nanos, tag: u64, command: Command) {
         self.catch_up(now.0);
-        if self.inside < self.params.queue.depth as usize {
+        if self.inside.len() < self.params.queue.depth as usize {
             self.accept(now.0, tag, command);
         } else {
             self.waiting.push_back((tag, command));
@@ -260,7 +277,7 @@ impl Model for Disk {
     }
 
     fn deadline(&self) -> Option<Nanos> {
-        if self.inside == 0 && self.ended.is_empty() {
+        if self.inside.is_empty() && self.ended.is_empty() {
             return None;
         }
         match self.ended.front() {
@@ -271,13 +288,15 @@ impl Model for Disk {
 
     fn advance(&mut self, now: Nanos, done: &mut Vec<Done>) {
         self.catch_up(now.0);
+        self.account(now.0);
         done.extend(self.ended.drain(..));
     }
 
     fn usage(&self) -> Usage {
-        self.usage
+        let going_on = self.busy_since.map_or(0, |since| self.now - since);
+        Usage { busy_ns: self.usage.busy_ns + going_on, ..self.usage }
     }
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

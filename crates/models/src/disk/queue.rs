@@ -30,7 +30,15 @@ pub(crate) struct Search<'a> {
 impl<'a> Search<'a> {
     pub(crate) fn new(params: &QueueParams, mechanism: &'a Mechanism, now: u64, position: u64) -> Search<'a> {
         let angle = mechanism.angle(now);
-        Search { policy: params.policy, margin: params.margin_ns, mechanism, now, angle, position, best: None }
+        Search {
+            policy: params.policy,
+            margin: params.margin_ns,
+            mechanism,
+            now,
+            angle,
+            position,
+            best: None,
+        }
     }
 
     /// Shows a candidate; of two that are as good, the one shown first wins.

@@ -75,9 +75,8 @@ impl Disk {
 
     fn read_from_buffer(&mut self, now: u64, tag: u64, start: u64, end: u64) {
         let costs = self.params.overheads;
-        let begin = self.bus_free.max(now)
-            + self.cost(costs.read_hit_ns)
-            + u64::from(costs.transfer_preparation_ns);
+        let begin =
+            self.bus_free.max(now) + self.cost(costs.read_hit_ns) + u64::from(costs.transfer_preparation_ns);
         self.bus_free = begin + (end - start) * u64::from(costs.bus_ns_per_sector);
         self.end_at(tag, self.bus_free + u64::from(costs.read_completion_ns));
         let Some(segment) = self.buffer.holds(start, end) else { return };
@@ -153,11 +152,8 @@ impl Disk {
         }
         let urgent = !self.blocked.is_empty() || !self.flushes.is_empty();
         let entries = self.cache.entries();
-        let entries = if urgent || self.pending.is_empty() {
-            &entries[..entries.len().min(window)]
-        } else {
-            &[]
-        };
+        let entries =
+            if urgent || self.pending.is_empty() { &entries[..entries.len().min(window)] } else { &[] };
         if urgent && entries.first().is_some_and(|entry| old(entry.ready)) {
             return Some(Choice::Entry(0));
         }
@@ -202,8 +198,7 @@ impl Disk {
                 let mut moved = Cursor { limit: end, ..cursor };
                 self.mechanism.read_ahead(&mut moved, done);
                 let from = segment.end;
-                let doing =
-                    Doing::Read { tag, start, end, from, first, passed_from: start, joined: true };
+                let doing = Doing::Read { tag, start, end, from, first, passed_from: start, joined: true };
                 self.begin(doing, done, end);
                 return;
             }
@@ -242,8 +237,7 @@ impl Disk {
     /// Writes the range, after reading it if it is not in whole sectors; returns when that is done.
     fn write_medium(&mut self, at: u64, range: (u64, u64), partial: bool, least: u64) -> u64 {
         let any_order = self.params.buffer.zero_latency_writes;
-        let at =
-            if partial { self.mechanism.access(at, range, Way::Read, any_order, 0).end } else { at };
+        let at = if partial { self.mechanism.access(at, range, Way::Read, any_order, 0).end } else { at };
         self.mechanism.access(at, range, Way::Write, any_order, least).end
     }
 
@@ -309,9 +303,10 @@ impl Disk {
     /// Keeps what was read, and begins to read ahead.
     fn read_ended(&mut self, operation: Operation) {
         let Doing::Read { start, end, from, passed_from, joined, .. } = operation.doing else { return };
-        let before = self.buffer.segments.iter().position(|segment| {
-            segment.start <= start && segment.end == from && (start < from || joined)
-        });
+        let before =
+            self.buffer.segments.iter().position(|segment| {
+                segment.start <= start && segment.end == from && (start < from || joined)
+            });
         let segment = match before {
             Some(segment) => {
                 self.buffer.extend(segment, end);

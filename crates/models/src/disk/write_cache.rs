@@ -46,11 +46,6 @@ impl WriteCache {
         self.limit > 0 && sectors <= self.entry_sectors
     }
 
-    /// Whether there is nothing that the medium lacks.
-    pub(crate) fn is_clean(&self) -> bool {
-        self.entries.is_empty() && self.writing.is_none()
-    }
-
     /// Entries that can be chosen to be written, oldest first.
     pub(crate) fn entries(&self) -> &[Entry] {
         &self.entries

@@ -32,12 +32,14 @@ pub fn convert(sources: &Sources<'_>) -> Result<DiskParams, FormatError> {
     let specs_blocks = blocks(sources.specs.0, sources.specs.1)?;
     let model = find(&model_blocks, sources.model.0, "dm_disk")?;
     let specs = find(&specs_blocks, sources.specs.0, "disksim_disk")?;
-    let surfaces = model.whole("Number of data surfaces")?.ok_or_else(|| model.missing("Number of data surfaces"))?;
+    let surfaces =
+        model.whole("Number of data surfaces")?.ok_or_else(|| model.missing("Number of data surfaces"))?;
     let layout = model.inner("Layout Model")?;
     let mech = model.inner("Mechanical Model")?;
     let zones = zones(&layout, surfaces)?;
     let cylinders = zones.iter().map(|zone| zone.first_cylinder.saturating_add(zone.cylinders)).max();
-    let rpm = mech.number("Rotation speed (in rpms)")?.ok_or_else(|| mech.missing("Rotation speed (in rpms)"))?;
+    let rpm =
+        mech.number("Rotation speed (in rpms)")?.ok_or_else(|| mech.missing("Rotation speed (in rpms)"))?;
     if !(100.0..=60_000.0).contains(&rpm) {
         return Err(mech.error(format!("Rotation speed (in rpms) is {rpm}, not 100 to 60000")));
     }
@@ -217,8 +219,10 @@ fn zone(
     let first_cylinder = need("First cylinder number")?;
     let last = need("Last cylinder number")?;
     let sectors_per_track = need("Blocks per track")?;
-    let Some(cylinders) = last.checked_sub(first_cylinder).and_then(|count| count.checked_add(1)) else {
-        return Err(zone.error(format!("the last cylinder, {last}, comes before the first, {first_cylinder}")));
+    let Some(cylinders) = last.checked_sub(first_cylinder).map(|count| count.saturating_add(1)) else {
+        return Err(
+            zone.error(format!("the last cylinder, {last}, comes before the first, {first_cylinder}"))
+        );
     };
     let unit = if in_revolutions { f64::from(sectors_per_track) } else { 1.0 };
     let skew = |key: &str| Ok::<f64, FormatError>(zone.number(key)?.unwrap_or(0.0).max(0.0) * unit);

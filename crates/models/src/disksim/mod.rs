@@ -227,3 +227,6 @@ impl Reader<'_> {
         }
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

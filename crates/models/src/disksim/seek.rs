@@ -42,11 +42,15 @@ pub(super) fn measured(file: &str, text: &str) -> Result<Vec<(u32, u32)>, Format
 }
 
 /// The curve that the mechanical model's numbers describe.
-pub(super) fn by_formula(mech: &Fields<'_>, kind: &str, cylinders: u32) -> Result<Vec<(u32, u32)>, FormatError> {
+pub(super) fn by_formula(
+    mech: &Fields<'_>,
+    kind: &str,
+    cylinders: u32,
+) -> Result<Vec<(u32, u32)>, FormatError> {
     let single = mech.number("Single cylinder seek time")?.unwrap_or(0.0);
     let average = mech.number("Average seek time")?;
     let full = mech.number("Full strobe seek time")?.or(mech.number("Full strobe")?);
-    let last = f64::from(cylinders.saturating_sub(1).max(2));
+    let span = f64::from(cylinders.saturating_sub(2).max(1));
     let need = |value: Option<f64>, key: &str| value.ok_or_else(|| mech.error(format!("{key} is missing")));
     let curve: Box<dyn Fn(f64) -> f64> = match kind {
         "constant" => {
@@ -55,13 +59,13 @@ pub(super) fn by_formula(mech: &Fields<'_>, kind: &str, cylinders: u32) -> Resul
         }
         "linear" => {
             let full = need(full, "Full strobe seek time")?;
-            Box::new(move |distance| single + (full - single) * (distance - 1.0) / (last - 1.0))
+            Box::new(move |distance| single + (full - single) * (distance - 1.0) / span)
         }
         "curve" => {
             // Through the three times, as a + b sqrt(d) + c d; the average seek is a third of the way.
             let (average, full) = (need(average, "Average seek time")?, need(full, "Full strobe seek time")?);
-            let b = (15.0 * average - 10.0 * single - 5.0 * full) / (3.0 * last.sqrt());
-            let c = (7.0 * single + 8.0 * full - 15.0 * average) / (3.0 * last);
+            let b = (15.0 * average - 10.0 * single - 5.0 * full) / (3.0 * span.sqrt());
+            let c = (7.0 * single + 8.0 * full - 15.0 * average) / (3.0 * span);
             Box::new(move |distance| single + b * (distance - 1.0).sqrt() + c * (distance - 1.0))
         }
         "hpl" | "hplplus10" => {
