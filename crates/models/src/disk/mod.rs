@@ -158,7 +158,7 @@ impl Disk {
         let end = (offset + len).min(self.size_bytes);
         let (start, stop) = (offset / size, end.div_ceil(size));
         assert!(start < stop, "an access within the device: {offset} and {len} of {}", self.size_bytes);
-        (start, stop, offset % size != 0 || end % size != 0)
+        (start, stop, !offset.is_multiple_of(size) || !end.is_multiple_of(size))
     }
 
     fn cost(&self, cost: CommandNs) -> u64 {

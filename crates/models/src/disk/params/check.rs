@@ -114,7 +114,7 @@ impl DiskParams {
             sectors += zone.addresses(self.surfaces);
         }
         let bytes = sectors * u64::from(self.sector_bytes);
-        if self.size_bytes > bytes || self.size_bytes % u64::from(self.sector_bytes) != 0 {
+        if self.size_bytes > bytes || !self.size_bytes.is_multiple_of(u64::from(self.sector_bytes)) {
             return refuse(format!("size_bytes is {}, not whole sectors of {bytes}", self.size_bytes));
         }
         Ok(())
