@@ -310,6 +310,7 @@ pub(crate) struct KillArgs {
 #[command(after_help = "\
 Examples:
   bimetal sim calibrate --dir drives
+  bimetal sim calibrate --dir drives --toml parameters
   bimetal sim calibrate --json
 
 For each NAME.trace in the folder, a trace of service times measured on a drive, the drive's description (NAME.model
@@ -321,6 +322,9 @@ pub(crate) struct CalibrateArgs {
     /// Where the drives are [default: $BIMETAL_TRACES/hdd-validation]
     #[arg(long)]
     pub(crate) dir: Option<PathBuf>,
+    /// Write the parameters of each drive, with what was fitted, to NAME.toml in this directory
+    #[arg(long, value_name = "DIR")]
+    pub(crate) toml: Option<PathBuf>,
     /// Print one JSON document on standard output and nothing else there
     #[arg(long)]
     pub(crate) json: bool,

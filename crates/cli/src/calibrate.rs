@@ -7,7 +7,7 @@ use bimetal_models::calibrate::Calibration;
 use bimetal_models::claims::{self, Claim};
 use bimetal_models::disksim::Sources;
 use serde::Serialize;
-use std::io::Read as _;
+use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
 /// The longest file that is read.
@@ -44,7 +44,7 @@ struct Device {
 
 pub(crate) fn run(args: &CalibrateArgs) -> anyhow::Result<Outcome> {
     let drives = match folder(args) {
-        Some(dir) => drives(&dir)?,
+        Some(dir) => drives(&dir, args.toml.as_deref())?,
         None => {
             complain("skipped: BIMETAL_TRACES is not set");
             Vec::new()
@@ -69,7 +69,7 @@ fn folder(args: &CalibrateArgs) -> Option<PathBuf> {
 }
 
 /// All drives that have a trace in the folder, by name.
-fn drives(dir: &Path) -> anyhow::Result<Vec<Drive>> {
+fn drives(dir: &Path, toml: Option<&Path>) -> anyhow::Result<Vec<Drive>> {
     let entries = std::fs::read_dir(dir).with_context(|| format!("cannot read {}", dir.display()))?;
     let mut names = Vec::new();
     for entry in entries {
@@ -85,10 +85,10 @@ fn drives(dir: &Path) -> anyhow::Result<Vec<Drive>> {
     if names.is_empty() {
         bail!("{}: no drive here: NAME.trace, NAME.model, NAME.diskspecs and NAME.seek", dir.display());
     }
-    names.iter().map(|name| drive(dir, name)).collect()
+    names.iter().map(|name| drive(dir, name, toml)).collect()
 }
 
-fn drive(dir: &Path, name: &str) -> anyhow::Result<Drive> {
+fn drive(dir: &Path, name: &str, toml: Option<&Path>) -> anyhow::Result<Drive> {
     let file = |ending: &str| {
         let path = dir.join(format!("{name}.{ending}"));
         let text = read(&path)?;
@@ -105,6 +105,9 @@ fn drive(dir: &Path, name: &str) -> anyhow::Result<Drive> {
         seek: seek.as_ref().map(|(path, text)| (path.as_str(), text.as_str())),
     };
     let found = Calibration::of(&sources, (&trace.0, &trace.1))?;
+    if let Some(toml) = toml {
+        write(&toml.join(format!("{name}.toml")), &found.params.to_toml()?)?;
+    }
     Ok(Drive {
         name: name.to_owned(),
         requests: found.requests,
@@ -132,6 +135,13 @@ fn read(path: &Path) -> anyhow::Result<String> {
         bail!("{}: longer than {} MiB", path.display(), MAX_FILE_BYTES >> 20);
     }
     String::from_utf8(bytes).ok().with_context(|| format!("{}: not text", path.display()))
+}
+
+/// Writes a file that is not there yet.
+fn write(path: &Path, text: &str) -> anyhow::Result<()> {
+    let cannot = || format!("cannot create {}", path.display());
+    let mut file = std::fs::File::create_new(path).with_context(cannot)?;
+    file.write_all(text.as_bytes()).with_context(cannot)
 }
 
 fn device(claim: &Claim) -> Device {

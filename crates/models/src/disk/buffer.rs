@@ -45,8 +45,8 @@ impl Buffer {
 
     /// Gives the segment that was used longest ago to `start..end`. `None` when there are no segments.
     pub(crate) fn take(&mut self, start: u64, end: u64, written: bool) -> Option<usize> {
-        let oldest = |(_, segment): &(usize, &Segment)| (segment.start < segment.end, segment.used);
-        let (number, _) = self.segments.iter().enumerate().min_by_key(oldest)?;
+        // One that holds nothing was never used.
+        let (number, _) = self.segments.iter().enumerate().min_by_key(|(_, segment)| segment.used)?;
         self.segments[number] =
             Segment { start: start.max(end.saturating_sub(self.sectors)), end, used: 0, written };
         self.touch(number);

@@ -304,8 +304,11 @@ impl DiskParams {
     }
 
     /// The parameters as a file.
-    pub fn to_toml(&self) -> String {
-        toml::to_string(self).unwrap_or_default()
+    ///
+    /// # Errors
+    /// A number that TOML cannot hold.
+    pub fn to_toml(&self) -> Result<String, ParamsError> {
+        toml::to_string(self).map_err(|error| ParamsError(error.to_string()))
     }
 }
 

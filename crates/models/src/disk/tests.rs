@@ -361,7 +361,7 @@ fn the_derived_drives_are_good_and_hold_what_they_are_called_after() {
         let named: u64 =
             name.split('-').find_map(|part| part.strip_suffix("tb")?.parse().ok()).expect("a size");
         assert_eq!(bytes / 1_000_000_000_000, named, "{name}");
-        assert_eq!(DiskParams::parse(&params.to_toml()).as_ref(), Ok(&params), "{name}");
+        assert_eq!(DiskParams::parse(&params.to_toml().expect("TOML")).as_ref(), Ok(&params), "{name}");
     }
     assert_eq!(named("disk-0tb"), None);
 }

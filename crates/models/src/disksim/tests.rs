@@ -103,7 +103,7 @@ fn a_description_becomes_parameters() {
     assert_eq!((params.buffer.segments, params.buffer.read_ahead), (4, ReadAhead::NextTrack));
     assert!(params.buffer.keep_written && params.buffer.zero_latency_reads);
     assert_eq!((params.write_cache.entries, params.write_cache.entry_sectors), (2, 100));
-    assert_eq!(DiskParams::parse(&params.to_toml()), Ok(params));
+    assert_eq!(DiskParams::parse(&params.to_toml().expect("TOML")), Ok(params));
 }
 
 #[test]
