@@ -53,7 +53,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for (name, job, until) in runs {
         let wall = Instant::now();
         let seen = bench.run(&[job], until).swap_remove(0);
-        let ops = seen.reads.count() + seen.writes.count();
+        let ops = seen.reads.len() + seen.writes.len();
         let per_second = ops as f64 / wall.elapsed().as_secs_f64();
         let status = bench.model.status();
         println!(
