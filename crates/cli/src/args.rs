@@ -75,6 +75,8 @@ Example:
 /// The tests.
 #[derive(Debug, Subcommand)]
 pub(crate) enum SimCommand {
+    /// Run a scenario: a volume or a device in virtual time, what is done to it, and what is expected
+    Run(ScenarioArgs),
     /// Crash the engine in simulation again and again and verify every sector against the promise
     Torture(TortureArgs),
     /// Kill a real serving process again and again and verify every sector against the promise
@@ -249,6 +251,28 @@ pub(crate) struct DestroyArgs {
     /// Destroy what there is of it, even if a device is missing or holds something else
     #[arg(long)]
     pub(crate) force: bool,
+    /// Print one JSON document on standard output and nothing else there
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `bimetal sim run`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  bimetal sim run scenarios/first-look.toml
+  bimetal sim run scenarios/hybrid-2012-fill.toml --seed 7 --json
+
+The file names a [volume] of two modelled devices, or one [device], and its phases: loads, pauses, discards, ends
+of the process. The same engine as in a real volume runs on them, with all its metadata and without payload, as
+fast as it can decide. The same file and seed give the same event hash. Exit code 1 when an expectation is not
+held. What can be said in the file: docs/SIMULATOR.md. Models: `bimetal sim calibrate --help`.")]
+pub(crate) struct ScenarioArgs {
+    /// The scenario
+    pub(crate) file: PathBuf,
+    /// Where random choices begin, in place of the seed in the file
+    #[arg(long)]
+    pub(crate) seed: Option<u64>,
     /// Print one JSON document on standard output and nothing else there
     #[arg(long)]
     pub(crate) json: bool,

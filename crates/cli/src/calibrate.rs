@@ -142,7 +142,7 @@ fn traced(dir: &Path) -> anyhow::Result<Vec<String>> {
 fn drive(dir: &Path, name: &str, toml: Option<&Path>) -> anyhow::Result<Drive> {
     let file = |ending: &str| {
         let path = dir.join(format!("{name}.{ending}"));
-        let text = read(&path)?;
+        let text = read(&path, MAX_FILE_BYTES)?;
         Ok::<(String, String), anyhow::Error>((path.display().to_string(), text))
     };
     let (model, specs, trace) = (file("model")?, file("diskspecs")?, file("trace")?);
@@ -172,8 +172,8 @@ fn drive(dir: &Path, name: &str, toml: Option<&Path>) -> anyhow::Result<Drive> {
     })
 }
 
-/// A text file; what is no regular file is not waited for.
-fn read(path: &Path) -> anyhow::Result<String> {
+/// A text file of at most so many bytes; what is no regular file is not waited for.
+pub(crate) fn read(path: &Path, most: u64) -> anyhow::Result<String> {
     let cannot = || format!("cannot read {}", path.display());
     let metadata = std::fs::metadata(path).with_context(cannot)?;
     if !metadata.is_file() {
@@ -181,9 +181,9 @@ fn read(path: &Path) -> anyhow::Result<String> {
     }
     let mut bytes = Vec::new();
     let file = std::fs::File::open(path).with_context(cannot)?;
-    file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).with_context(cannot)?;
-    if bytes.len() as u64 > MAX_FILE_BYTES {
-        bail!("{}: longer than {} MiB", path.display(), MAX_FILE_BYTES >> 20);
+    file.take(most + 1).read_to_end(&mut bytes).with_context(cannot)?;
+    if bytes.len() as u64 > most {
+        bail!("{}: longer than {} MiB", path.display(), most >> 20);
     }
     String::from_utf8(bytes).ok().with_context(|| format!("{}: not text", path.display()))
 }

@@ -14,15 +14,16 @@ mod memory;
 mod offline;
 mod paths;
 mod progress;
+mod scenario;
 mod serve;
 mod shell;
 mod signatures;
-mod size;
 mod torture;
 mod up;
 mod volume;
 
 use args::{Cli, Command, SimCommand};
+use bimetal_models::size;
 use clap::Parser as _;
 use clap::error::ErrorKind;
 use std::process::ExitCode;
@@ -54,6 +55,7 @@ fn main() -> ExitCode {
         Command::Sim { command: SimCommand::Torture(args) } => torture::run(&args),
         Command::Sim { command: SimCommand::Kill(args) } => kill::run(&args),
         Command::Sim { command: SimCommand::Calibrate(args) } => calibrate::run(&args),
+        Command::Sim { command: SimCommand::Run(args) } => scenario::run(&args),
     };
     match outcome {
         Ok(Outcome::Good) => ExitCode::SUCCESS,

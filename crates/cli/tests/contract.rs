@@ -50,6 +50,43 @@ const CALIBRATE: &[&str] = &[
     "devices.0.error_percent",
 ];
 
+const RUN: &[&str] = &[
+    "scenario",
+    "seed",
+    "event_hash",
+    "phases.0.name",
+    "phases.0.seconds",
+    "phases.0.mb_per_s",
+    "phases.0.iops",
+    "phases.0.p50_us",
+    "phases.0.p99_us",
+    "phases.0.max_us",
+    "phases.0.fast_share",
+    "devices.1.name",
+    "devices.1.busy_seconds",
+    "devices.1.read_bytes",
+    "devices.1.written_bytes",
+    "expectations.0.what",
+    "expectations.0.value",
+    "expectations.0.held",
+];
+
+/// Written beside the volume.
+const SCENARIO: &str = r#"
+name = "short"
+[volume]
+fast = { model = "ssd-128gb-2012", size = "1G" }
+slow = { model = "disk-1tb-2012", size = "4G" }
+[[phase]]
+name = "writes"
+load = [{ pattern = "random", block = "4K", depth = 16 }]
+seconds = 1
+[[expect]]
+phase = "writes"
+metric = "iops"
+at_least = 1000
+"#;
+
 /// One for every subcommand; `destroy` last, since it ends the volume.
 const SAMPLES: &[Sample] = &[
     Sample { serves: true, ..sample("up", &["--dir", "%/up"]) },
@@ -69,6 +106,7 @@ const SAMPLES: &[Sample] = &[
         ..sample("sim kill", &["--rounds", "1", "--seconds", "0.1", "--dir", "%"])
     },
     Sample { keys: Some(CALIBRATE), ..sample("sim calibrate", &["--drive", "disk-20tb"]) },
+    Sample { keys: Some(RUN), ..sample("sim run", &["%/scenario.toml"]) },
     Sample { keys: Some(&["volume", "devices.0.erased"]), ..sample("destroy", &["@", "--yes"]) },
 ];
 
@@ -97,6 +135,7 @@ fn stopped() -> Served {
     let mut served = Served::new();
     served.connect().write(0, &common::pattern(1, 100_000));
     served.stop();
+    std::fs::write(served.dir.path().join("scenario.toml"), SCENARIO).expect("write");
     served
 }
 
@@ -187,6 +226,18 @@ fn what_cannot_be_understood_is_refused_in_one_sentence() {
     std::fs::write(dir.path().join("x.trace"), "R Hit 1 1 1 1").expect("write");
     refuses(&mut calibrate("."), &["x.model"]);
     refuses(calibrate(".").args(["--drive", "y"]), &["'y'", "x, disk-1tb-2012"]);
+    let run = |file: &str| {
+        let mut command = bimetal(dir.path());
+        command.args(["sim", "run"]).arg(dir.path().join(file));
+        command
+    };
+    refuses(&mut run("none.toml"), &["none.toml"]);
+    std::fs::write(dir.path().join("s.toml"), SCENARIO.replace("128gb", "129gb")).expect("write");
+    refuses(&mut run("s.toml"), &["s.toml", "ssd-129gb-2012", "ssd-128gb-2012"]);
+    std::fs::write(dir.path().join("s.toml"), SCENARIO.replace("1000", "1e9")).expect("write");
+    let output = run("s.toml").output().expect("run");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stdout).contains("NOT HELD"), "{}", text(&output.stdout));
     refuses(bimetal(dir.path()).args(["check", "a b"]), &["\"a b\" is not a volume name"]);
 }
 

@@ -16,6 +16,7 @@ pub mod object;
 mod queue;
 mod rate;
 pub mod rng;
+pub mod size;
 pub mod spec;
 pub mod ssd;
 

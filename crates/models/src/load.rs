@@ -41,6 +41,20 @@ pub enum Until {
     Bytes(u64),
 }
 
+/// How far a run has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sample {
+    /// Nanoseconds since it began.
+    pub at_ns: u64,
+    /// Commands that were done since then.
+    pub commands: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// Whoever wants to know how a run goes: how often, in nanoseconds, and who.
+pub type Observer<'o, M> = (u64, &'o mut dyn FnMut(&M, Sample));
+
 /// The longest latency that is told from longer ones: an hour, in nanoseconds.
 const LONGEST_NS: u64 = 3_600_000_000_000;
 /// Decimal digits that latencies are counted to.
@@ -112,7 +126,17 @@ pub struct Bench<M> {
 impl<M: Model> Bench<M> {
     /// The device at the beginning of time.
     pub fn new(model: M, seed: u64) -> Bench<M> {
-        Bench { model, now: 0, rng: Rng::new(seed, 1), done: Vec::new() }
+        Bench::since(model, Nanos(0), seed)
+    }
+
+    /// A device whose time has come to `now`.
+    pub fn since(model: M, now: Nanos, seed: u64) -> Bench<M> {
+        Bench { model, now: now.0, rng: Rng::new(seed, 1), done: Vec::new() }
+    }
+
+    /// Its time.
+    pub fn now(&self) -> Nanos {
+        Nanos(self.now)
     }
 
     /// Asks for nothing for so long.
@@ -130,7 +154,14 @@ impl<M: Model> Bench<M> {
 
     /// Runs the jobs side by side; what each has seen. Each starts at the beginning of its span.
     pub fn run(&mut self, jobs: &[Job], until: Until) -> Vec<Seen> {
+        self.run_observed(jobs, until, (u64::MAX, &mut |_, _| {}))
+    }
+
+    /// As [`Bench::run`], and tells how it goes.
+    pub fn run_observed(&mut self, jobs: &[Job], until: Until, observer: Observer<'_, M>) -> Vec<Seen> {
         let began = self.now;
+        let (every, observe) = observer;
+        let (mut sample, mut next_sample) = (Sample::default(), began.saturating_add(every));
         let (last, mut bytes_left) = match until {
             Until::Elapsed(ns) => (began + ns, u64::MAX),
             Until::Bytes(bytes) => (u64::MAX, bytes),
@@ -146,11 +177,17 @@ impl<M: Model> Bench<M> {
         }
         let mut ended = std::mem::take(&mut self.done);
         while let Some(next) = self.model.deadline().filter(|next| next.0 <= last && bytes_left > 0) {
+            while next.0 >= next_sample {
+                sample.at_ns = next_sample - began;
+                observe(&self.model, sample);
+                next_sample += every;
+            }
             self.now = next.0;
             self.model.advance(next, &mut ended);
             for done in ended.drain(..) {
                 let slot = slots[done.tag as usize];
                 let bytes = jobs[slot.job as usize].block_bytes;
+                (sample.commands, sample.bytes) = (sample.commands + 1, sample.bytes + bytes);
                 seen[slot.job as usize].count(slot, done, bytes);
                 bytes_left = bytes_left.saturating_sub(bytes);
                 self.submit(jobs, &mut positions, &mut slots, done.tag as usize);

@@ -3,6 +3,7 @@ pub mod arena;
 pub mod coverage;
 pub mod disk;
 pub mod model;
+pub mod scenario;
 pub mod timed;
 pub mod torture;
 pub mod world;

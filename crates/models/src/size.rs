@@ -1,7 +1,7 @@
 //! Sizes as people write them: 128K, 4G. Powers of two.
 
 /// Bytes of a size such as `4096`, `128K`, `10G` or `1.5T`.
-pub(crate) fn parse(text: &str) -> Result<u64, String> {
+pub fn parse(text: &str) -> Result<u64, String> {
     let wrong = || format!("{text:?} is not a size; write a number with K, M, G or T, such as 128K or 10G");
     let trimmed = text.trim().trim_end_matches("iB").trim_end_matches('B');
     let (number, shift) = match trimmed.chars().last().map(|c| c.to_ascii_uppercase()) {
@@ -24,7 +24,7 @@ pub(crate) fn parse(text: &str) -> Result<u64, String> {
 }
 
 /// A size for people.
-pub(crate) fn show(bytes: u64) -> String {
+pub fn show(bytes: u64) -> String {
     let units = [("TiB", 1u64 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
     for (unit, one) in units {
         if bytes >= one {
