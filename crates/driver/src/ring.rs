@@ -406,7 +406,10 @@ impl Ring {
             }
         }
         self.spin[devices].failed();
-        self.enter(1, timeout)
+        match timeout.map(|timeout| timeout.saturating_sub(start.elapsed())) {
+            Some(Duration::ZERO) => self.enter(0, None),
+            rest => self.enter(1, rest),
+        }
     }
 
     /// Takes the completions that are there.
