@@ -104,18 +104,17 @@ fn measure(path: &Path, timing: Timing, depth: usize) -> Result<(), Box<dyn Erro
     let kept = driver.lateness();
     client.took.sort_unstable();
     let us = |ns: f64| ns / 1e3;
-    let (asked, late) =
-        (kept.modelled_ns as f64 / kept.operations as f64, kept.late_ns as f64 / kept.operations as f64);
+    let asked = kept.modelled_ns as f64 / kept.operations as f64;
     let got = client.took.iter().sum::<u64>() as f64 / client.took.len() as f64;
-    let p99 = client.took[client.took.len() * 99 / 100];
+    let quantile = |percent| client.took[client.took.len() * percent / 100] as f64;
     println!(
-        "{name:<26} {depth:>5} {:>8} {:>11.1} {:>11.1} {:>8.1} {:>8.1} % {:>11.1} {:>9.0} {:>5.1} %",
+        "{name:<26} {depth:>5} {:>8} {:>11.1} {:>11.1} {:>9.1} {:>7.1} % {:>11.1} {:>9.0} {:>5.1} %",
         kept.operations,
         us(asked),
         us(got),
-        us(late),
+        us(quantile(50)),
         (got / asked - 1.0) * 100.0,
-        us(p99 as f64),
+        us(quantile(99)),
         us(kept.latest_ns as f64),
         share * 100.0
     );
@@ -131,8 +130,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let path = dir.path().join("device");
     BlockFile::create_sparse(&path, FILE_BYTES)?;
     println!(
-        "{:<26} {:>5} {:>8} {:>11} {:>11} {:>8} {:>10} {:>11} {:>9} {:>7}",
-        "model", "depth", "ops", "asked us", "got us", "late us", "error", "p99 us", "latest us", "busy"
+        "{:<26} {:>5} {:>8} {:>11} {:>11} {:>9} {:>9} {:>11} {:>9} {:>7}",
+        "model", "depth", "ops", "asked us", "got us", "p50 us", "error", "p99 us", "latest us", "busy"
     );
     for latency_us in [20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000] {
         for depth in [1, 4, 32] {

@@ -214,6 +214,12 @@ impl BlockFile {
         BlockFile { timing: Some(timing), facts, ..self }
     }
 
+    /// The same, answering as soon as it can.
+    #[must_use]
+    pub fn untimed(self) -> BlockFile {
+        BlockFile { timing: None, facts: IoFacts { model: None, ..self.facts }, ..self }
+    }
+
     /// What it is timed by.
     pub(crate) fn timing(&self) -> Option<&Timing> {
         self.timing.as_ref()
