@@ -79,6 +79,8 @@ pub(crate) enum SimCommand {
     Torture(TortureArgs),
     /// Kill a real serving process again and again and verify every sector against the promise
     Kill(KillArgs),
+    /// Hold the models of devices against measurements of real drives and against what is claimed of devices
+    Calibrate(CalibrateArgs),
 }
 
 /// `bimetal up`
@@ -315,4 +317,33 @@ pub(crate) struct KillArgs {
     /// Where the volume's files are made and removed again [default: the system's temporary directory]
     #[arg(long)]
     pub(crate) dir: Option<PathBuf>,
+}
+
+/// `bimetal sim calibrate`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  bimetal sim calibrate --dir drives
+  bimetal sim calibrate --dir drives --toml parameters
+  bimetal sim calibrate --drive disk-20tb --drive laptop-2022 --json
+
+For each NAME.trace in the folder, a trace of service times measured on a drive, the drive's description (NAME.model
+and NAME.diskspecs in DiskSim's format, NAME.seek) is converted, what it leaves open is fitted to the first half of the
+trace, and all of it is replayed, one request at a time. The demerit figure is the root mean square of the horizontal
+distance between the measured and the modelled distribution of service times, in percent of the measured mean. Then
+the devices that come with the program do what was measured on their kind; where a range was measured, reference is
+what of it is closest to the model. All of it takes tens of seconds.")]
+pub(crate) struct CalibrateArgs {
+    /// Where the drives are [default: $BIMETAL_TRACES/hdd-validation]
+    #[arg(long)]
+    pub(crate) dir: Option<PathBuf>,
+    /// Only this drive; may be repeated
+    #[arg(long, value_name = "NAME")]
+    pub(crate) drive: Vec<String>,
+    /// Write the parameters of each drive, with what was fitted, to NAME.toml in this directory
+    #[arg(long, value_name = "DIR")]
+    pub(crate) toml: Option<PathBuf>,
+    /// Print one JSON document on standard output and nothing else there
+    #[arg(long)]
+    pub(crate) json: bool,
 }

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod calibrate;
 mod create;
 mod destroy;
 mod find;
@@ -52,6 +53,7 @@ fn main() -> ExitCode {
         Command::Man(args) => shell::man(&args),
         Command::Sim { command: SimCommand::Torture(args) } => torture::run(&args),
         Command::Sim { command: SimCommand::Kill(args) } => kill::run(&args),
+        Command::Sim { command: SimCommand::Calibrate(args) } => calibrate::run(&args),
     };
     match outcome {
         Ok(Outcome::Good) => ExitCode::SUCCESS,

@@ -41,6 +41,15 @@ const STATUS: &[&str] = &[
     "ram_bytes",
 ];
 
+const CALIBRATE: &[&str] = &[
+    "drives",
+    "devices.0.name",
+    "devices.0.claim",
+    "devices.0.reference",
+    "devices.0.modelled",
+    "devices.0.error_percent",
+];
+
 /// One for every subcommand; `destroy` last, since it ends the volume.
 const SAMPLES: &[Sample] = &[
     Sample { serves: true, ..sample("up", &["--dir", "%/up"]) },
@@ -59,6 +68,7 @@ const SAMPLES: &[Sample] = &[
         keys: Some(&["seed", "rounds", "violations"]),
         ..sample("sim kill", &["--rounds", "1", "--seconds", "0.1", "--dir", "%"])
     },
+    Sample { keys: Some(CALIBRATE), ..sample("sim calibrate", &["--drive", "disk-20tb"]) },
     Sample { keys: Some(&["volume", "devices.0.erased"]), ..sample("destroy", &["@", "--yes"]) },
 ];
 
@@ -167,6 +177,16 @@ fn what_cannot_be_understood_is_refused_in_one_sentence() {
     refuses(bimetal(dir.path()).arg("serf"), &["'serf'", "serve", "`bimetal --help`"]);
     refuses(bimetal(dir.path()).args(["create", "x"]), &["--fast", "--slow"]);
     refuses(bimetal(dir.path()).args(["serve", "x", "--memory", "1X"]), &["\"1X\" is not a size"]);
+    let calibrate = |folder: &str| {
+        let mut command = bimetal(dir.path());
+        command.args(["sim", "calibrate", "--dir"]).arg(dir.path().join(folder));
+        command
+    };
+    refuses(&mut calibrate("none"), &["none"]);
+    refuses(&mut calibrate("."), &["no drive here"]);
+    std::fs::write(dir.path().join("x.trace"), "R Hit 1 1 1 1").expect("write");
+    refuses(&mut calibrate("."), &["x.model"]);
+    refuses(calibrate(".").args(["--drive", "y"]), &["'y'", "x, disk-1tb-2012"]);
     refuses(bimetal(dir.path()).args(["check", "a b"]), &["\"a b\" is not a volume name"]);
 }
 

@@ -5,9 +5,12 @@
 //! same times give the same completions, to the nanosecond.
 #![forbid(unsafe_code)]
 
+pub mod calibrate;
 pub mod claims;
 pub mod constant;
 pub mod device;
+pub mod disk;
+pub mod disksim;
 pub mod histogram;
 pub mod load;
 pub mod object;

@@ -1,19 +1,36 @@
 //! Devices by name, and devices from parameter files.
 
 use crate::device::Model;
+use crate::disk::Disk;
+use crate::disk::params::DiskParams;
 use crate::object::{ObjectStore, ObjectStoreParams};
 use crate::ssd::{Ssd, SsdParams};
 use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
+use toml::de::{DeTable, Deserializer, ValueDeserializer};
+
+/// The longest parameter file: a disk may list many defects.
+const MAX_FILE_BYTES: usize = 4 << 20;
 
 /// A device, as a parameter file describes it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Spec {
+    /// A hard disk.
+    HardDisk(DiskParams),
     /// An SSD or a flash card.
     Ssd(SsdParams),
     /// A store of objects over a network.
     ObjectStore(ObjectStoreParams),
+}
+
+/// What the `kind` of a parameter file may be: the variants of [`Spec`].
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Kind {
+    HardDisk,
+    Ssd,
+    ObjectStore,
 }
 
 /// Why a description makes no device.
@@ -52,6 +69,9 @@ pub enum SpecError {
         /// As in the file.
         value: u64,
     },
+    /// A hard disk with a value out of its bounds, or values that do not fit each other; the sentence says which.
+    #[error("{0}")]
+    Disk(String),
     /// No drive has that name.
     #[error("no modelled device is called '{name}'; there are {known}")]
     Unknown {
@@ -63,7 +83,12 @@ pub enum SpecError {
 }
 
 /// The drives that come with the crate: name and parameter file.
-const DRIVES: [(&str, &str); 6] = [
+const DRIVES: [(&str, &str); 11] = [
+    ("disk-1tb-2012", include_str!("../drives/disk-1tb-2012.toml")),
+    ("disk-1tb-2012-rotational", include_str!("../drives/disk-1tb-2012-rotational.toml")),
+    ("disk-2tb-2012", include_str!("../drives/disk-2tb-2012.toml")),
+    ("disk-2tb-2012-rotational", include_str!("../drives/disk-2tb-2012-rotational.toml")),
+    ("disk-20tb", include_str!("../drives/disk-20tb.toml")),
     ("flash-card-2011", include_str!("../drives/flash-card-2011.toml")),
     ("laptop-2022", include_str!("../drives/laptop-2022.toml")),
     ("nvme-present", include_str!("../drives/nvme-present.toml")),
@@ -90,19 +115,45 @@ pub fn named(name: &str) -> Result<Spec, SpecError> {
 impl Spec {
     /// Reads a parameter file (TOML, with `kind` at its top) and checks it.
     pub fn parse(text: &str) -> Result<Spec, SpecError> {
-        let syntax = |error: toml::de::Error| SpecError::Syntax(error.message().to_owned());
-        let spec: Spec = toml::from_str(text).map_err(syntax)?;
+        if text.len() > MAX_FILE_BYTES {
+            return Err(SpecError::Syntax(format!("longer than {} MiB", MAX_FILE_BYTES >> 20)));
+        }
+        let spec = Spec::deserialize(text).map_err(|error| {
+            let line = error.span().map(|span| 1 + text[..span.start].matches('\n').count());
+            let place = line.map(|line| format!("line {line}: ")).unwrap_or_default();
+            let message = error.message().split_whitespace().collect::<Vec<_>>().join(" ");
+            SpecError::Syntax(format!("{place}{message}"))
+        })?;
         match &spec {
+            Spec::HardDisk(params) => params.validate()?,
             Spec::Ssd(params) => params.validate()?,
             Spec::ObjectStore(params) => params.validate()?,
         }
         Ok(spec)
     }
 
-    /// The same device with another size, everything else in proportion.
+    /// By hand and not derived: serde's enums with the tag inside forget on which line an error is.
+    fn deserialize(text: &str) -> Result<Spec, toml::de::Error> {
+        let mut table = DeTable::parse(text)?;
+        let kind = table.get_mut().remove("kind").ok_or_else(|| serde::de::Error::missing_field("kind"))?;
+        let rest = Deserializer::from(table);
+        Ok(match Kind::deserialize(ValueDeserializer::from(kind))? {
+            Kind::HardDisk => Spec::HardDisk(DiskParams::deserialize(rest)?),
+            Kind::Ssd => Spec::Ssd(SsdParams::deserialize(rest)?),
+            Kind::ObjectStore => Spec::ObjectStore(ObjectStoreParams::deserialize(rest)?),
+        })
+    }
+
+    /// The device as a parameter file.
+    pub fn to_toml(&self) -> Result<String, SpecError> {
+        toml::to_string(self).map_err(|error| SpecError::Syntax(error.to_string()))
+    }
+
+    /// The same device with another size, everything else in proportion; a disk holds whole sectors.
     #[must_use]
     pub fn resized(&self, size_bytes: u64) -> Spec {
         match self {
+            Spec::HardDisk(params) => Spec::HardDisk(params.resized(size_bytes)),
             Spec::Ssd(params) => Spec::Ssd(params.resized(size_bytes)),
             Spec::ObjectStore(params) => {
                 Spec::ObjectStore(ObjectStoreParams { size_bytes, ..params.clone() })
@@ -113,6 +164,7 @@ impl Spec {
     /// Bytes that the device holds.
     pub fn size_bytes(&self) -> u64 {
         match self {
+            Spec::HardDisk(params) => params.bytes(),
             Spec::Ssd(params) => params.size_bytes,
             Spec::ObjectStore(params) => params.size_bytes,
         }
@@ -121,6 +173,7 @@ impl Spec {
     /// A model of it, fresh. The seed is for devices whose times are drawn.
     pub fn build(&self, seed: u64) -> Result<Box<dyn Model>, SpecError> {
         Ok(match self {
+            Spec::HardDisk(params) => Box::new(Disk::new(params)?),
             Spec::Ssd(params) => Box::new(Ssd::new(params.clone())?),
             Spec::ObjectStore(params) => Box::new(ObjectStore::new(params.clone(), seed)?),
         })

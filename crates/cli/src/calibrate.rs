@@ -1,0 +1,258 @@
+//! `bimetal sim calibrate`
+
+use crate::args::CalibrateArgs;
+use crate::progress::Progress;
+use crate::{Outcome, complain, say, say_json};
+use anyhow::{Context as _, bail};
+use bimetal_models::calibrate::Calibration;
+use bimetal_models::claims::{self, Claim};
+use bimetal_models::disksim::Sources;
+use bimetal_models::spec::Spec;
+use serde::Serialize;
+use std::io::{Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
+
+/// The longest file that is read.
+const MAX_FILE_BYTES: u64 = 256 << 20;
+/// Drives at a time: a full one takes up to a quarter of a GB.
+const THREADS: usize = 2;
+/// How often progress is looked at.
+const BETWEEN: Duration = Duration::from_millis(200);
+
+#[derive(Serialize)]
+struct Report {
+    drives: Vec<Drive>,
+    devices: Vec<Claim>,
+}
+
+#[derive(Serialize)]
+struct Drive {
+    name: String,
+    requests: usize,
+    measured_mean_us: f64,
+    modelled_mean_us: f64,
+    demerit_percent: f64,
+    mean_error_percent: f64,
+    unseen_demerit_percent: f64,
+    described_demerit_percent: f64,
+    requests_beyond_end: usize,
+}
+
+pub(crate) fn run(args: &CalibrateArgs) -> anyhow::Result<Outcome> {
+    let dir = folder(args);
+    let mut traced = dir.as_deref().map_or_else(|| Ok(Vec::new()), traced)?;
+    let mut derived: Vec<String> = claims::MEASURED.map(str::to_owned).to_vec();
+    if let Some(name) = args.drive.iter().find(|name| !traced.contains(name) && !derived.contains(name)) {
+        let unset = if dir.is_none() { " (BIMETAL_TRACES is not set)" } else { "" };
+        bail!("no measurements of '{name}': there are {}{unset}", [traced, derived].concat().join(", "));
+    }
+    if args.drive.is_empty() {
+        if dir.is_none() {
+            complain("skipped: BIMETAL_TRACES is not set");
+        }
+    } else {
+        traced.retain(|name| args.drive.contains(name));
+        derived.retain(|name| args.drive.contains(name));
+    }
+    let mut progress = Progress::new("calibrating".to_owned(), args.json);
+    let drives = match &dir {
+        Some(dir) => side_by_side(&traced, &mut progress, |name| drive(dir, name, args.toml.as_deref()))?,
+        None => Vec::new(),
+    };
+    let devices = side_by_side(&derived, &mut progress, |name| Ok(claims::of(name)?))?;
+    drop(progress);
+    let report = Report { drives, devices: devices.into_iter().flatten().map(rounded).collect() };
+    if args.json {
+        say_json(&report)?;
+    } else {
+        describe(&report);
+    }
+    Ok(Outcome::Good)
+}
+
+/// Does something for each name on a few threads; what came of it, in the order of the names, or an error of one.
+fn side_by_side<T: Send>(
+    names: &[String],
+    progress: &mut Progress,
+    work: impl Fn(&str) -> anyhow::Result<T> + Sync,
+) -> anyhow::Result<Vec<T>> {
+    let next = AtomicUsize::new(0);
+    let mut found: Vec<Option<T>> = names.iter().map(|_| None).collect();
+    std::thread::scope(|scope| {
+        let (sender, receiver) = mpsc::channel();
+        for _ in 0..THREADS {
+            let (sender, next, work) = (sender.clone(), &next, &work);
+            scope.spawn(move || {
+                loop {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    // Where an error has ended it, nobody receives.
+                    let Some(name) = names.get(index) else { break };
+                    if sender.send((index, work(name))).is_err() {
+                        break;
+                    }
+                }
+            });
+        }
+        drop(sender);
+        loop {
+            match receiver.recv_timeout(BETWEEN) {
+                Ok((index, one)) => found[index] = Some(one?),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            }
+            let waits = names.iter().zip(&found).find(|(_, found)| found.is_none());
+            progress.at(waits.map_or("", |(name, _)| name));
+        }
+    })
+    .map(|()| found.into_iter().flatten().collect())
+}
+
+/// The folder with the measured drives.
+fn folder(args: &CalibrateArgs) -> Option<PathBuf> {
+    let default = || {
+        let traces = std::env::var_os("BIMETAL_TRACES").filter(|value| !value.is_empty())?;
+        Some(Path::new(&traces).join("hdd-validation"))
+    };
+    args.dir.clone().or_else(default)
+}
+
+/// The names of all drives that have a trace in the folder, sorted.
+fn traced(dir: &Path) -> anyhow::Result<Vec<String>> {
+    let entries = std::fs::read_dir(dir).with_context(|| format!("cannot read {}", dir.display()))?;
+    let mut names = Vec::new();
+    for entry in entries {
+        let path = entry.with_context(|| format!("cannot read {}", dir.display()))?.path();
+        if path.extension().is_some_and(|extension| extension == "trace") {
+            let Some(name) = path.file_stem().and_then(|name| name.to_str()) else {
+                bail!("{}: its name is not UTF-8", path.display());
+            };
+            names.push(name.to_owned());
+        }
+    }
+    names.sort();
+    if names.is_empty() {
+        bail!("{}: no drive here: NAME.trace, NAME.model, NAME.diskspecs and NAME.seek", dir.display());
+    }
+    Ok(names)
+}
+
+fn drive(dir: &Path, name: &str, toml: Option<&Path>) -> anyhow::Result<Drive> {
+    let file = |ending: &str| {
+        let path = dir.join(format!("{name}.{ending}"));
+        let text = read(&path)?;
+        Ok::<(String, String), anyhow::Error>((path.display().to_string(), text))
+    };
+    let (model, specs, trace) = (file("model")?, file("diskspecs")?, file("trace")?);
+    // Only drives whose seeks were measured have one.
+    let has_seek = dir.join(format!("{name}.seek")).exists();
+    let seek = if has_seek { Some(file("seek")?) } else { None };
+    let sources = Sources {
+        name,
+        model: (&model.0, &model.1),
+        specs: (&specs.0, &specs.1),
+        seek: seek.as_ref().map(|(path, text)| (path.as_str(), text.as_str())),
+    };
+    let found = Calibration::of(&sources, (&trace.0, &trace.1))?;
+    if let Some(toml) = toml {
+        write(&toml.join(format!("{name}.toml")), &Spec::HardDisk(found.params.clone()).to_toml()?)?;
+    }
+    Ok(Drive {
+        name: name.to_owned(),
+        requests: found.requests,
+        measured_mean_us: round(found.measured_us),
+        modelled_mean_us: round(found.modelled_us),
+        demerit_percent: round(found.demerit_percent),
+        mean_error_percent: round(found.mean_error_percent()),
+        unseen_demerit_percent: round(found.unseen_demerit_percent),
+        described_demerit_percent: round(found.described_demerit_percent),
+        requests_beyond_end: found.beyond_end,
+    })
+}
+
+/// A text file; what is no regular file is not waited for.
+fn read(path: &Path) -> anyhow::Result<String> {
+    let cannot = || format!("cannot read {}", path.display());
+    let metadata = std::fs::metadata(path).with_context(cannot)?;
+    if !metadata.is_file() {
+        bail!("{}: not a file", path.display());
+    }
+    let mut bytes = Vec::new();
+    let file = std::fs::File::open(path).with_context(cannot)?;
+    file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).with_context(cannot)?;
+    if bytes.len() as u64 > MAX_FILE_BYTES {
+        bail!("{}: longer than {} MiB", path.display(), MAX_FILE_BYTES >> 20);
+    }
+    String::from_utf8(bytes).ok().with_context(|| format!("{}: not text", path.display()))
+}
+
+/// Writes a file that is not there yet.
+fn write(path: &Path, text: &str) -> anyhow::Result<()> {
+    let cannot = || format!("cannot create {}", path.display());
+    let mut file = std::fs::File::create_new(path).with_context(cannot)?;
+    file.write_all(text.as_bytes()).with_context(cannot)
+}
+
+fn rounded(claim: Claim) -> Claim {
+    Claim {
+        reference: claim.reference.map(round),
+        modelled: round(claim.modelled),
+        error_percent: claim.error_percent.map(round),
+        ..claim
+    }
+}
+
+/// To hundredths, which is more than the figures are worth.
+fn round(value: f64) -> f64 {
+    (value * 100.0).round() / 100.0
+}
+
+fn describe(report: &Report) {
+    if !report.drives.is_empty() {
+        say(
+            "drive           requests  measured us  modelled us  mean error  demerit  unseen half  without fit",
+        );
+    }
+    for drive in &report.drives {
+        say(&format!(
+            "{:<15} {:>8} {:>12.0} {:>12.0} {:>10.2}% {:>7.2}% {:>11.2}% {:>11.2}%",
+            drive.name,
+            drive.requests,
+            drive.measured_mean_us,
+            drive.modelled_mean_us,
+            drive.mean_error_percent,
+            drive.demerit_percent,
+            drive.unseen_demerit_percent,
+            drive.described_demerit_percent,
+        ));
+    }
+    let mut last = ("", "");
+    for claim in &report.devices {
+        if last.0 != claim.name {
+            if last.0.is_empty() && !report.drives.is_empty() {
+                say("");
+            }
+            if last.0.is_empty() {
+                say(&row("device, and what was run", "measured", "modelled", "error"));
+            }
+            say(claim.name);
+        }
+        if last != (claim.name, claim.how) {
+            say(&format!("  {}", claim.how));
+        }
+        last = (claim.name, claim.how);
+        let measured = match (claim.reference_range, claim.reference) {
+            (Some((low, high)), _) => format!("{low} to {high}"),
+            (None, Some(reference)) => format!("{reference}"),
+            (None, None) => String::new(),
+        };
+        let error = claim.error_percent.map_or(String::new(), |error| format!("{error:+.1} %"));
+        say(&row(&format!("    {}", claim.claim), &measured, &format!("{:.1}", claim.modelled), &error));
+    }
+}
+
+fn row(what: &str, measured: &str, modelled: &str, error: &str) -> String {
+    format!("{what:<70} {measured:>10} {modelled:>10} {error:>8}").trim_end().to_owned()
+}
