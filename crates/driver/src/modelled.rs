@@ -42,25 +42,23 @@ impl Timing {
     /// There is no such model; or the file is larger, and there is none as large.
     pub fn named(name: &str, size_bytes: u64) -> Result<Timing, SpecError> {
         let spec = spec::named(name)?;
-        let known = spec::names().find(|known| *known == name).unwrap_or("model");
+        let name = spec::names().find(|known| *known == name).unwrap_or("model");
         let is_large_enough = spec.size_bytes() >= size_bytes;
-        let has_an_arm = !matches!(spec, Spec::Ssd(_) | Spec::ObjectStore(_));
-        let stretch = match has_an_arm && is_large_enough {
-            true => Stretch::over(size_bytes, spec.size_bytes()),
-            false => Stretch::NONE,
-        };
-        let resized = spec.resized(size_bytes);
-        let spec = match (has_an_arm && is_large_enough).then_some(()) {
-            Some(()) => spec,
-            None => match resized.build(SEED) {
-                Ok(_) => resized,
-                // Too small a drive to be made of its parts: then the file is the beginning of a larger one.
-                Err(_) if is_large_enough => spec,
-                Err(error) => return Err(error),
-            },
-        };
+        if matches!(spec, Spec::HardDisk(_)) && is_large_enough {
+            let stretch = Stretch::over(size_bytes, spec.size_bytes());
+            return Timing::of(name, spec, stretch);
+        }
+        match Timing::of(name, spec.resized(size_bytes), Stretch::NONE) {
+            // Too small a drive to be made of its parts: then the file is the beginning of a larger one.
+            Err(_) if is_large_enough => Timing::of(name, spec, Stretch::NONE),
+            fitted => fitted,
+        }
+    }
+
+    fn of(name: &'static str, spec: Spec, stretch: Stretch) -> Result<Timing, SpecError> {
+        // What can be built once can be built whenever the device is opened.
         spec.build(SEED)?;
-        Ok(Timing { name: known, source: Source::Spec(Box::new(spec)), stretch })
+        Ok(Timing { name, source: Source::Spec(Box::new(spec)), stretch })
     }
 
     /// With times that are known in advance, for tests and measurements.
@@ -205,6 +203,9 @@ mod tests {
                 assert!(running.stretch.place(size_bytes - 1) < running.size_bytes, "{name}");
             }
         }
+        let larger =
+            Timing::named("disk-1tb-2012", 2 << 40).expect("a disk of twice the size").start(Nanos(5));
+        assert!(larger.size_bytes >= 2 << 40);
         let error = Timing::named("abacus", MIB).expect_err("no such model").to_string();
         assert!(error.contains("abacus") && error.contains("ssd-128gb-2012"), "{error}");
     }

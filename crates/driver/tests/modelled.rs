@@ -174,12 +174,12 @@ fn an_error_of_the_file_comes_at_the_models_time() {
 fn what_a_model_fails_is_asked_of_it_again() {
     // An object store of which many requests at once are throttled, some of them more than once.
     let name = |size_bytes| Timing::named("object-store", size_bytes).expect("a model");
-    let (_dir, mut driver, mut client) = set_up(name, 1500);
-    for block in 0..1500 {
+    let (_dir, mut driver, mut client) = set_up(name, 900);
+    for block in 0..900 {
         client.write(block, 1);
     }
     client.run(&mut driver);
-    assert_eq!(client.ended.len(), 1500);
+    assert_eq!(client.ended.len(), 900);
     assert!(client.ended.iter().all(|end| end.result.is_ok()));
 }
 
