@@ -27,12 +27,11 @@ pub(crate) fn run(args: &UpArgs) -> anyhow::Result<Outcome> {
     let Made { volume, files } = load_or_create(&dir, args.slow_model)?;
     let timing = match volume.models.get(SLOW).copied().flatten() {
         Some(model) => format!(
-            "Its slow tier is a file that answers as slowly as {model}, a modelled device; to have it as quick as the
-file is, start with --slow-model none. `bimetal status` shows what each tier serves."
+            "Its slow tier is timed as {model}, a modelled device; --slow-model none leaves that out."
         ),
-        None => "Its slow tier is a file like the fast one; to have it as slow as a disk, start with \
-                 --slow-model disk-1tb-2012."
-            .to_owned(),
+        None => format!(
+            "Its slow tier is a file like the fast one; --slow-model {SLOW_MODEL} times it as a disk."
+        ),
     };
     let serving =
         Serving { nbd: vec![Address::Unix(dir.join("nbd.sock"))], read_only: false, memory: args.memory };
@@ -41,7 +40,8 @@ file is, start with --slow-model none. `bimetal status` shows what each tier ser
         say(&format!("ready: {uri}"));
         say(&format!(
             "
-The volume in {dir} is open. {timing}
+The volume in {dir} is open.
+{timing}
 
 From another terminal:
 

@@ -1,7 +1,8 @@
 //! Serves a plain file over NBD with the production loop and no engine between: what the transport can do
 //! by itself, and a place to test the handling of clients.
 //!
-//! `passthrough FILE SOCKET`: prints `ready` and serves until SIGTERM.
+//! `passthrough FILE SOCKET [MODEL]`: prints `ready` and serves until SIGTERM. With MODEL the file answers as slowly as
+//! that modelled device.
 
 use bimetal_driver::{BlockFile, Driver, PoolSizes, RealArena, Ring, Timing};
 use bimetal_engine::Machine;
