@@ -35,14 +35,22 @@ enum Source {
 impl Timing {
     /// As the modelled device of that name, for a file of `size_bytes` bytes.
     ///
+    /// # Errors
+    /// There is no such model; or as in [`Timing::fitted`].
+    pub fn named(name: &str, size_bytes: u64) -> Result<Timing, SpecError> {
+        let spec = spec::named(name)?;
+        let name = spec::names().find(|known| *known == name).unwrap_or("model");
+        Timing::fitted(name, spec, size_bytes)
+    }
+
+    /// As a modelled device, for a file of `size_bytes` bytes.
+    ///
     /// A hard disk keeps its size, and the file is spread over all of it: where the arm must go is what makes a disk
     /// slow. Other devices are taken as large as the file, since they age with the share of them that is written.
     ///
     /// # Errors
-    /// There is no such model; or the file is larger, and there is none as large.
-    pub fn named(name: &str, size_bytes: u64) -> Result<Timing, SpecError> {
-        let spec = spec::named(name)?;
-        let name = spec::names().find(|known| *known == name).unwrap_or("model");
+    /// The file is larger, and the device cannot be made as large.
+    pub fn fitted(name: &'static str, spec: Spec, size_bytes: u64) -> Result<Timing, SpecError> {
         let is_large_enough = spec.size_bytes() >= size_bytes;
         if matches!(spec, Spec::HardDisk(_)) && is_large_enough {
             let stretch = Stretch::over(size_bytes, spec.size_bytes());
@@ -120,8 +128,9 @@ pub(crate) struct Modelled {
 impl Modelled {
     /// The model has been brought to `now`, and takes a command.
     pub(crate) fn submit(&mut self, now: Nanos, place: u32, command: Command) {
-        let offset = self.stretch.place(command.offset);
-        let len = command.len.min(self.size_bytes.saturating_sub(offset));
+        // The file's range may be one that the model lacks: a long discard behind the last piece, an error to come.
+        let len = command.len.min(self.size_bytes);
+        let offset = self.stretch.place(command.offset).min(self.size_bytes - len);
         let command = Command { offset, len, ..command };
         self.model.submit(Nanos(now.since(self.epoch)), u64::from(place), command);
     }

@@ -6,6 +6,7 @@ use bimetal_engine::action::{Action, Class, DeviceError, Token};
 use bimetal_engine::arena::{Arena as _, Buf, Pool};
 use bimetal_engine::units::{Nanos, Tier};
 use bimetal_models::constant::ConstantParams;
+use bimetal_models::spec::{self, Spec};
 use std::collections::VecDeque;
 
 const BLOCK: u32 = 4096;
@@ -172,14 +173,20 @@ fn an_error_of_the_file_comes_at_the_models_time() {
 
 #[test]
 fn what_a_model_fails_is_asked_of_it_again() {
-    // An object store of which many requests at once are throttled, some of them more than once.
-    let name = |size_bytes| Timing::named("object-store", size_bytes).expect("a model");
-    let (_dir, mut driver, mut client) = set_up(name, 900);
-    for block in 0..900 {
+    // An object store that grants a few requests at once, and throttles the others, most of them more than once.
+    let throttling = |size_bytes| {
+        let Ok(Spec::ObjectStore(mut params)) = spec::named("object-store") else {
+            panic!("an object store")
+        };
+        (params.burst_requests, params.requests_per_s, params.tail_per_million) = (4, 500, 0);
+        Timing::fitted("throttling", Spec::ObjectStore(params), size_bytes).expect("a store")
+    };
+    let (_dir, mut driver, mut client) = set_up(throttling, 64);
+    for block in 0..64 {
         client.write(block, 1);
     }
     client.run(&mut driver);
-    assert_eq!(client.ended.len(), 900);
+    assert_eq!(client.ended.len(), 64);
     assert!(client.ended.iter().all(|end| end.result.is_ok()));
 }
 
