@@ -248,8 +248,10 @@ fn describe(report: &Report) {
             (None, Some(reference)) => format!("{reference}"),
             (None, None) => String::new(),
         };
+        let digits = if claim.modelled < 10.0 { 2 } else { 1 };
+        let modelled = format!("{:.digits$}", claim.modelled);
         let error = claim.error_percent.map_or(String::new(), |error| format!("{error:+.1} %"));
-        say(&row(&format!("    {}", claim.claim), &measured, &format!("{:.1}", claim.modelled), &error));
+        say(&row(&format!("    {}", claim.claim), &measured, &modelled, &error));
     }
 }
 

@@ -161,7 +161,7 @@ impl<A: Arena> Engine<A> {
         if let Some(home) = record.home {
             self.slots[usize::from(home.tier.0)].set_owner(home.slot, Some(chunk));
             if home.tier == SLOW {
-                self.state.note_sums(home.slot, &record.summed, &record.sums);
+                self.state.sums.note(home.slot, &record.summed, &record.sums);
             }
         }
         if let Some(old) = old.filter(|old| record.home != Some(*old)) {

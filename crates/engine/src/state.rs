@@ -129,13 +129,6 @@ impl State {
         Some(home)
     }
 
-    /// Notes the checksums that came with a record or a batch.
-    pub fn note_sums(&mut self, slot: Slot, blocks: &BlockMask, sums: &[u32]) {
-        for (block, sum) in blocks.iter().zip(sums) {
-            self.sums.note(slot, block, *sum);
-        }
-    }
-
     /// Replays a record at `pos`; its payload, if any, begins at `payload`. Records that the checkpoint
     /// already holds (`in_map`) only bring landed blocks up to date. False when the record names what does not exist.
     pub fn replay(&mut self, record: &Record, payload: ZoneBlock, in_map: bool) -> bool {
@@ -193,7 +186,7 @@ impl State {
         if !in_map {
             self.map.set(r.chunk, r.home, &r.valid);
             if let Some(home) = r.home.filter(|h| h.tier == SLOW) {
-                self.note_sums(home.slot, &r.summed, &r.sums);
+                self.sums.note(home.slot, &r.summed, &r.sums);
             }
         }
         true

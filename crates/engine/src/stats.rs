@@ -6,6 +6,7 @@ use crate::format::geometry::Geometry;
 use crate::options::{Status, TierStatus, Tuning};
 use crate::pages;
 use crate::policy;
+use crate::sums::RECENT_BYTES;
 use crate::units::*;
 
 /// Counters since open.
@@ -40,7 +41,7 @@ pub struct Stats {
 /// The most that the tables and caches of a volume take once it is open: what [`Status::ram_bytes`] can come to.
 pub fn ram_bytes_at_most(geo: &Geometry, tuning: &Tuning) -> u64 {
     let caches =
-        tuning.recent_checksums as u64 * 24 + tuning.checksum_cache_pages as u64 * u64::from(BLOCK_BYTES);
+        tuning.recent_checksums as u64 * RECENT_BYTES + tuning.checksum_cache_pages as u64 * u64::from(BLOCK_BYTES);
     tables_bytes(geo) + caches
 }
 

@@ -5,8 +5,17 @@ use crate::bugs::{Bug, planted};
 use crate::format::geometry::Geometry;
 use crate::format::page::SUMS_PER_PAGE;
 use crate::hash::IndexMap;
+use crate::mask::BlockMask;
 use crate::units::*;
+use smallvec::SmallVec;
 use std::collections::BTreeMap;
+
+/// What a recent checksum takes at most, bytes: alone in its page of the table, an entry of the tree with its share
+/// of a node that is half full; many in a page share that, and take 8 each in a vector that may be twice as large.
+pub const RECENT_BYTES: u64 = 56;
+
+/// Recent checksums of one page of the table: place in the page, checksum; by place.
+type RecentPage = SmallVec<[(u16, u32); 2]>;
 
 /// What is known of a checksum.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,7 +34,10 @@ struct Cached {
 
 /// Recent checksums and cached pages.
 pub struct Sums {
-    recent: BTreeMap<u64, u32>,
+    /// By page. Most come in runs: streams, sorted merges. So a page of them is found once for all.
+    recent: BTreeMap<u32, RecentPage>,
+    /// How many there are.
+    count: usize,
     /// Recent checksums at most.
     pub limit: usize,
     cache: Vec<Cached>,
@@ -41,6 +53,7 @@ impl Sums {
         let least = 8 * geo.blocks_per_chunk() as usize;
         Sums {
             recent: BTreeMap::new(),
+            count: 0,
             limit: recent_limit.clamp(least, geo.list_entries as usize),
             cache: Vec::new(),
             by_page: IndexMap::default(),
@@ -50,9 +63,9 @@ impl Sums {
         }
     }
 
-    /// Bytes of RAM (a tree entry is taken as 24 bytes).
+    /// Bytes of RAM at most.
     pub fn ram_bytes(&self) -> u64 {
-        (self.recent.len() * 24 + self.cache.len() * BLOCK_BYTES as usize) as u64
+        self.count as u64 * RECENT_BYTES + (self.cache.len() * BLOCK_BYTES as usize) as u64
     }
 
     /// The index of a block's checksum in the table.
@@ -60,19 +73,30 @@ impl Sums {
         u64::from(slot.0) * self.blocks_per_chunk + u64::from(block)
     }
 
-    /// Notes a checksum that the log has recorded.
-    pub fn note(&mut self, slot: Slot, block: u32, sum: u32) {
-        let index = self.index(slot, block);
-        self.recent.insert(index, sum);
+    /// Notes checksums that the log has recorded, of these blocks in their order.
+    pub fn note(&mut self, slot: Slot, blocks: &BlockMask, sums: &[u32]) {
+        let first = self.index(slot, 0);
+        let mut left = blocks.iter().map(|block| first + u64::from(block)).zip(sums).peekable();
+        while let Some(&(index, _)) = left.peek() {
+            let page = page_of(index);
+            let recent = self.recent.entry(page).or_default();
+            let before = recent.len();
+            while let Some((index, sum)) = left.next_if(|&(index, _)| page_of(index) == page) {
+                put(recent, index, *sum);
+            }
+            self.count += recent.len() - before;
+        }
     }
 
     /// Looks a checksum up.
     pub fn get(&mut self, slot: Slot, block: u32) -> Lookup {
         let index = self.index(slot, block);
-        if let Some(sum) = self.recent.get(&index) {
-            return Lookup::Known(*sum);
+        let page = page_of(index);
+        if let Some(recent) = self.recent.get(&page)
+            && let Ok(at) = recent.binary_search_by_key(&place_of(index), |&(place, _)| place)
+        {
+            return Lookup::Known(recent[at].1);
         }
-        let page = (index / SUMS_PER_PAGE) as u32;
         match self.by_page.get(&page) {
             Some(i) => {
                 let cached = &mut self.cache[*i];
@@ -85,31 +109,41 @@ impl Sums {
 
     /// Puts a page's payload into the cache; a page never written is empty.
     pub fn fill(&mut self, page: u32, payload: &[u8]) {
-        let mut sums = vec![0; SUMS_PER_PAGE as usize].into_boxed_slice();
-        for (sum, bytes) in sums.iter_mut().zip(payload.chunks_exact(4)) {
+        let place = self.place_for(page);
+        let cached = &mut self.cache[place];
+        cached.used = true;
+        let (known, unknown) = cached.sums.split_at_mut((payload.len() / 4).min(SUMS_PER_PAGE as usize));
+        for (sum, bytes) in known.iter_mut().zip(payload.chunks_exact(4)) {
             *sum = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
         }
+        unknown.fill(0);
         // What a running checkpoint has folded is in `recent` until its header is durable, and on the
         // device only then: a page loaded in between must not lack it when `recent` forgets it.
-        let first = u64::from(page) * SUMS_PER_PAGE;
-        for (index, sum) in self.recent.range(first..first + SUMS_PER_PAGE) {
+        for &(place, sum) in self.recent.get(&page).into_iter().flatten() {
             if planted(Bug::FoldedPageStale) {
                 break;
             }
-            sums[(index - first) as usize] = *sum;
+            cached.sums[usize::from(place)] = sum;
         }
-        let entry = Cached { page, used: true, sums };
-        if let Some(i) = self.by_page.get(&page) {
-            self.cache[*i] = entry;
-        } else if self.cache.len() < self.cache_limit {
-            self.by_page.insert(page, self.cache.len());
-            self.cache.push(entry);
+    }
+
+    /// The place of a page in the cache: where it is, a new one, or that of another page, which is forgotten.
+    fn place_for(&mut self, page: u32) -> usize {
+        if let Some(&place) = self.by_page.get(&page) {
+            return place;
+        }
+        let place = if self.cache.len() < self.cache_limit {
+            let sums = vec![0; SUMS_PER_PAGE as usize].into_boxed_slice();
+            self.cache.push(Cached { page, used: true, sums });
+            self.cache.len() - 1
         } else {
-            let i = self.victim();
-            self.by_page.remove(&self.cache[i].page);
-            self.by_page.insert(page, i);
-            self.cache[i] = entry;
-        }
+            let place = self.victim();
+            self.by_page.remove(&self.cache[place].page);
+            self.cache[place].page = page;
+            place
+        };
+        self.by_page.insert(page, place);
+        place
     }
 
     fn victim(&mut self) -> usize {
@@ -123,12 +157,12 @@ impl Sums {
 
     /// Recent checksums.
     pub fn recent(&self) -> usize {
-        self.recent.len()
+        self.count
     }
 
     /// The first page with recent checksums at or after `page`.
     pub fn next_recent_page(&self, page: u32) -> Option<u32> {
-        self.recent.range(u64::from(page) * SUMS_PER_PAGE..).next().map(|(i, _)| (i / SUMS_PER_PAGE) as u32)
+        self.recent.range(page..).next().map(|(&page, _)| page)
     }
 
     /// Applies the recent checksums of a cached page to it: its new payload, and what was applied.
@@ -136,30 +170,137 @@ impl Sums {
     pub fn fold(&mut self, page: u32, folded: &mut Vec<(u64, u32)>) -> Option<Vec<u8>> {
         let cached = &mut self.cache[*self.by_page.get(&page)?];
         cached.used = true;
-        let first = u64::from(page) * SUMS_PER_PAGE;
-        for (index, sum) in self.recent.range(first..first + SUMS_PER_PAGE) {
-            cached.sums[(index - first) as usize] = *sum;
-            folded.push((*index, *sum));
+        for &(place, sum) in self.recent.get(&page).into_iter().flatten() {
+            cached.sums[usize::from(place)] = sum;
+            folded.push((index_of(page, place), sum));
         }
         Some(cached.sums.iter().flat_map(|s| s.to_le_bytes()).collect())
     }
 
-    /// Forgets recent checksums that a durable page holds, unless they changed since.
+    /// Forgets recent checksums that a durable page holds, unless they changed since. In the order of their indexes.
     pub fn forget(&mut self, folded: &[(u64, u32)]) {
-        for (index, sum) in folded {
-            if self.recent.get(index) == Some(sum) {
-                self.recent.remove(index);
+        for folded in folded.chunk_by(|a, b| page_of(a.0) == page_of(b.0)) {
+            let page = page_of(folded[0].0);
+            let Some(recent) = self.recent.get_mut(&page) else { continue };
+            let before = recent.len();
+            let mut folded = folded.iter().peekable();
+            recent.retain(|&mut (place, sum)| {
+                let index = index_of(page, place);
+                while folded.next_if(|entry| entry.0 < index).is_some() {}
+                folded.peek() != Some(&&(index, sum))
+            });
+            self.count -= before - recent.len();
+            match recent.is_empty() {
+                true => drop(self.recent.remove(&page)),
+                false => recent.shrink_to_fit(),
             }
         }
     }
 
     /// Recent checksums from table index `from` on.
     pub fn list(&self, from: u64) -> impl Iterator<Item = (u64, u32)> + '_ {
-        self.recent.range(from..).map(|(i, s)| (*i, *s))
+        let pages = self.recent.range(page_of(from)..);
+        let all = pages.flat_map(|(&page, recent)| {
+            recent.iter().map(move |&(place, sum)| (index_of(page, place), sum))
+        });
+        all.skip_while(move |&(index, _)| index < from)
     }
 
     /// Notes a checksum by its table index, as a checkpoint lists it.
     pub fn note_listed(&mut self, index: u64, sum: u32) {
-        self.recent.insert(index, sum);
+        let recent = self.recent.entry(page_of(index)).or_default();
+        let before = recent.len();
+        put(recent, index, sum);
+        self.count += recent.len() - before;
+    }
+}
+
+/// The page of the table that holds an index.
+fn page_of(index: u64) -> u32 {
+    (index / SUMS_PER_PAGE) as u32
+}
+
+/// An index's place in its page.
+fn place_of(index: u64) -> u16 {
+    (index % SUMS_PER_PAGE) as u16
+}
+
+fn index_of(page: u32, place: u16) -> u64 {
+    u64::from(page) * SUMS_PER_PAGE + u64::from(place)
+}
+
+fn put(recent: &mut RecentPage, index: u64, sum: u32) {
+    let place = place_of(index);
+    if recent.last().is_none_or(|&(last, _)| last < place) {
+        return recent.push((place, sum));
+    }
+    match recent.binary_search_by_key(&place, |&(place, _)| place) {
+        Ok(at) => recent[at].1 = sum,
+        Err(at) => recent.insert(at, (place, sum)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::{CreateOptions, DeviceInfo};
+
+    fn sums() -> Sums {
+        let device = |gib: u64| DeviceInfo { name: String::new(), size_bytes: gib << 30 };
+        let options = CreateOptions {
+            volume_id: [1; 16],
+            chunk_bytes: 128 << 10,
+            landing_bytes: None,
+            area_bytes: None,
+            created_unix_s: 0,
+        };
+        let geo = Geometry::plan(&[device(1), device(8)], &options).expect("a layout");
+        Sums::new(&geo, 1 << 20, 4)
+    }
+
+    /// Against a plain map, over runs that cross pages, single blocks, what was folded and changed since.
+    #[test]
+    fn recent_checksums_are_a_map_by_index() {
+        let (mut sums, mut plain) = (sums(), BTreeMap::new());
+        let mut state = 1u64;
+        let mut next = |below: u64| {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (state >> 33) % below
+        };
+        for round in 0..3000u32 {
+            let slot = Slot(next(300) as u32);
+            let first = next(32) as u32;
+            let mut blocks = BlockMask::range(first, 1 + next(32 - u64::from(first)) as u32);
+            if next(2) == 0 {
+                blocks = blocks.minus(BlockMask::range(first, 1));
+            }
+            let new: Vec<u32> = blocks.iter().map(|block| round * 100 + block).collect();
+            sums.note(slot, &blocks, &new);
+            blocks.iter().zip(&new).for_each(|(block, &sum)| {
+                plain.insert(u64::from(slot.0) * 32 + u64::from(block), sum);
+            });
+            if next(50) == 0 {
+                let from = next(9600);
+                // Some of what is there, some of it changed since.
+                let folded: Vec<(u64, u32)> = plain
+                    .range(from..)
+                    .take(500)
+                    .map(|(&index, &sum)| (index, sum + u32::from(next(4) == 0)))
+                    .collect();
+                sums.forget(&folded);
+                folded.iter().for_each(|(index, sum)| {
+                    if plain.get(index) == Some(sum) {
+                        plain.remove(index);
+                    }
+                });
+            }
+            assert_eq!(sums.recent(), plain.len());
+            let from = next(9600);
+            assert!(sums.list(from).eq(plain.range(from..).map(|(&index, &sum)| (index, sum))));
+            let (slot, block) = (Slot(next(300) as u32), next(32) as u32);
+            let index = sums.index(slot, block);
+            let expected = plain.get(&index).map_or(Lookup::InPage(page_of(index)), |&sum| Lookup::Known(sum));
+            assert_eq!(sums.get(slot, block), expected);
+        }
     }
 }

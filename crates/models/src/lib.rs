@@ -11,7 +11,6 @@ pub mod constant;
 pub mod device;
 pub mod disk;
 pub mod disksim;
-pub mod histogram;
 pub mod load;
 pub mod object;
 mod queue;

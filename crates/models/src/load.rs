@@ -1,9 +1,10 @@
 //! A small load generator in virtual time: closed loops, each with so many commands in flight.
 
 use crate::device::{Command, Done, Kind, Model};
-use crate::histogram::Histogram;
 use crate::rng::Rng;
 use bimetal_engine::units::Nanos;
+
+pub use hdrhistogram::Histogram;
 
 /// In which order a job asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,8 +41,13 @@ pub enum Until {
     Bytes(u64),
 }
 
+/// The longest latency that is told from longer ones: an hour, in nanoseconds.
+const LONGEST_NS: u64 = 3_600_000_000_000;
+/// Decimal digits that latencies are counted to.
+const DIGITS: u8 = 3;
+
 /// What one job saw.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Seen {
     /// How long the run was.
     pub elapsed_ns: u64,
@@ -49,16 +55,23 @@ pub struct Seen {
     pub bytes: u64,
     /// Commands that failed.
     pub failures: u64,
-    /// Latencies of reads that were done.
-    pub reads: Histogram,
+    /// Latencies of reads that were done, in nanoseconds.
+    pub reads: Histogram<u64>,
     /// The same of writes.
-    pub writes: Histogram,
+    pub writes: Histogram<u64>,
+}
+
+impl Default for Seen {
+    fn default() -> Seen {
+        let none = Histogram::new_with_bounds(1, LONGEST_NS, DIGITS).expect("bounds of a histogram");
+        Seen { elapsed_ns: 0, bytes: 0, failures: 0, reads: none.clone(), writes: none }
+    }
 }
 
 impl Seen {
     /// Commands done in a second.
     pub fn iops(&self) -> f64 {
-        self.per_second(self.reads.count() + self.writes.count())
+        self.per_second(self.reads.len() + self.writes.len())
     }
 
     /// Millions of bytes in a second.
@@ -68,8 +81,8 @@ impl Seen {
 
     /// Mean latency of reads and writes.
     pub fn mean_ns(&self) -> f64 {
-        let (reads, writes) = (self.reads.count() as f64, self.writes.count() as f64);
-        (self.reads.mean_ns() * reads + self.writes.mean_ns() * writes) / (reads + writes).max(1.0)
+        let (reads, writes) = (self.reads.len() as f64, self.writes.len() as f64);
+        (self.reads.mean() * reads + self.writes.mean() * writes) / (reads + writes).max(1.0)
     }
 
     /// So many of something, in a second of the run.
@@ -193,6 +206,7 @@ impl Seen {
         }
         self.bytes += bytes;
         let latency = done.at.0 - slot.since;
-        if slot.read { self.reads.add(latency) } else { self.writes.add(latency) }
+        let latencies = if slot.read { &mut self.reads } else { &mut self.writes };
+        latencies.saturating_record(latency);
     }
 }

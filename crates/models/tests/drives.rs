@@ -103,7 +103,7 @@ fn the_present_nvme_is_fast_until_its_slc_cache_is_full() {
     let reads = job(Pattern::Random, 100, 4096, 256, 8 * GIB);
     near("random reads, IOPS", run(&mut bench, reads, Until::Elapsed(SECOND)).iops(), 0.8e6, 1.1e6);
     let one = run(&mut bench, Job { depth: 1, ..reads }, Until::Elapsed(SECOND));
-    near("one random read, us", one.reads.mean_ns() / 1e3, 40.0, 90.0);
+    near("one random read, us", one.reads.mean() / 1e3, 40.0, 90.0);
     let stream = Job { read_percent: 100, ..stream };
     near("read, MB/s", run(&mut bench, stream, Until::Elapsed(SECOND)).mb_per_s(), 6500.0, 7100.0);
 }
@@ -113,11 +113,11 @@ fn the_object_store_has_a_tail_fails_and_throttles() {
     let store = || Bench::new(named("object-store").unwrap().build(4).unwrap(), 1);
     let reads = job(Pattern::Random, 100, 128 << 10, 32, 64 * GIB);
     let seen = run(&mut store(), reads, Until::Elapsed(300 * SECOND));
-    near("median, ms", seen.reads.quantile_ns(0.5) as f64 / 1e6, 18.0, 21.0);
-    near("p99.9, ms", seen.reads.quantile_ns(0.999) as f64 / 1e6, 150.0, 2000.0);
-    near("failed, of a million", 1e6 * seen.failures as f64 / seen.reads.count() as f64, 5.0, 50.0);
+    near("median, ms", seen.reads.value_at_quantile(0.5) as f64 / 1e6, 18.0, 21.0);
+    near("p99.9, ms", seen.reads.value_at_quantile(0.999) as f64 / 1e6, 150.0, 2000.0);
+    near("failed, of a million", 1e6 * seen.failures as f64 / seen.reads.len() as f64, 5.0, 50.0);
     let again = run(&mut store(), reads, Until::Elapsed(300 * SECOND));
-    assert_eq!((seen.reads.mean_ns(), seen.failures), (again.reads.mean_ns(), again.failures));
+    assert_eq!((seen.reads.mean(), seen.failures), (again.reads.mean(), again.failures));
 
     let stream = job(Pattern::Sequential, 100, 64 << 20, 1, 64 * GIB);
     near("one stream, MB/s", run(&mut store(), stream, Until::Elapsed(60 * SECOND)).mb_per_s(), 75.0, 90.0);
@@ -130,7 +130,7 @@ fn the_object_store_has_a_tail_fails_and_throttles() {
     );
     let many = run(&mut store(), Job { depth: 256, block_bytes: 4096, ..reads }, Until::Elapsed(10 * SECOND));
     assert!(many.failures > 0, "nothing was refused");
-    near("granted, a second", many.per_second(many.reads.count()), 3300.0, 3700.0);
+    near("granted, a second", many.per_second(many.reads.len()), 3300.0, 3700.0);
 }
 
 #[test]

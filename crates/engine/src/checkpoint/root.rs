@@ -79,7 +79,13 @@ impl<A: Arena> Engine<A> {
     fn root_list(&mut self) -> Vec<u8> {
         let mut out = Vec::with_capacity(PAGE_PAYLOAD);
         let c = &mut self.checkpoint;
-        let listed = self.state.sums.list(c.list_cursor).filter(|e| c.folded.binary_search(e).is_err());
+        // Both are in the order of their indexes.
+        let behind = c.folded.partition_point(|entry| entry.0 < c.list_cursor);
+        let mut folded = c.folded[behind..].iter().peekable();
+        let listed = self.state.sums.list(c.list_cursor).filter(|entry| {
+            while folded.next_if(|other| other.0 < entry.0).is_some() {}
+            folded.peek() != Some(&entry)
+        });
         for (index, sum) in listed.take(LIST_ENTRIES_PER_BLOCK as usize) {
             out.extend_from_slice(&index.to_le_bytes());
             out.extend_from_slice(&sum.to_le_bytes());

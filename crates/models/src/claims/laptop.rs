@@ -15,13 +15,13 @@ pub(super) fn laptop() -> Result<Vec<Claim>, SpecError> {
     let span = 1 << 30;
     alone(&mut bench, sequential_write(MIB, span), Until::Bytes(span));
     let seen = alone(&mut bench, random(4 * KIB, 80, LAPTOP_DEPTH, span), Until::Elapsed(60 * SECOND));
-    rows.row("C1 read, IOPS", Some(28_100.0), seen.per_second(seen.reads.count()));
-    rows.row("C1 read, mean latency, us", Some(446.61), seen.reads.mean_ns() / 1e3);
-    rows.row("C1 read, p50 latency, us", Some(330.0), seen.reads.quantile_ns(0.5) as f64 / 1e3);
-    rows.row("C1 read, p99 latency, us", Some(2507.0), seen.reads.quantile_ns(0.99) as f64 / 1e3);
-    rows.row("C2 write, IOPS", Some(7046.0), seen.per_second(seen.writes.count()));
-    rows.row("C2 write, mean latency, us", Some(482.68), seen.writes.mean_ns() / 1e3);
-    rows.row("C2 write, p50 latency, us", Some(359.0), seen.writes.quantile_ns(0.5) as f64 / 1e3);
-    rows.row("C2 write, p99 latency, us", Some(2769.0), seen.writes.quantile_ns(0.99) as f64 / 1e3);
+    rows.row("C1 read, IOPS", Some(28_100.0), seen.per_second(seen.reads.len()));
+    rows.row("C1 read, mean latency, us", Some(446.61), seen.reads.mean() / 1e3);
+    rows.row("C1 read, p50 latency, us", Some(330.0), seen.reads.value_at_quantile(0.5) as f64 / 1e3);
+    rows.row("C1 read, p99 latency, us", Some(2507.0), seen.reads.value_at_quantile(0.99) as f64 / 1e3);
+    rows.row("C2 write, IOPS", Some(7046.0), seen.per_second(seen.writes.len()));
+    rows.row("C2 write, mean latency, us", Some(482.68), seen.writes.mean() / 1e3);
+    rows.row("C2 write, p50 latency, us", Some(359.0), seen.writes.value_at_quantile(0.5) as f64 / 1e3);
+    rows.row("C2 write, p99 latency, us", Some(2769.0), seen.writes.value_at_quantile(0.99) as f64 / 1e3);
     Ok(rows.rows)
 }
