@@ -16,6 +16,9 @@ fails 2 "no volume" "$BIMETAL" serve "$work/none.toml"
 fails 2 "not a volume name" "$BIMETAL" status "a b"
 fails 2 "not a size" "$BIMETAL" create "$work/x.toml" --fast "$work/f?size=1X" --slow "$work/s?size=1G"
 fails 2 "does not exist" "$BIMETAL" create "$work/x.toml" --fast "$work/f" --slow "$work/s"
+fails 2 "disk-1tb-2012, " "$BIMETAL" create "$work/x.toml" --fast "$work/f?size=1G" --slow "model:abacus?file=$work/s"
+fails 2 "file=PATH" "$BIMETAL" create "$work/x.toml" --fast "$work/f?size=1G" --slow "model:disk-1tb-2012"
+fails 2 "disk-1tb-2012, " "$BIMETAL" up --dir "$work/up" --slow-model abacus
 echo "not toml at all" >"$work/bad.toml"
 fails 2 "bad.toml" "$BIMETAL" check "$work/bad.toml" --json
 

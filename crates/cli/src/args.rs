@@ -1,7 +1,7 @@
 //! What can be said on the command line.
 
 use crate::logs::LogLevel;
-use crate::paths::DeviceSpec;
+use crate::paths::{DeviceSpec, SlowModel};
 use crate::size;
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
@@ -91,11 +91,18 @@ pub(crate) enum SimCommand {
 Example:
   bimetal up --dir /srv/volume
       makes fast.img (1 GiB) and slow.img (8 GiB), sparse, and serves them on /srv/volume/nbd.sock.
-      Stop it with Ctrl-C, or kill it: the next run takes up where it was.")]
+      Stop it with Ctrl-C, or kill it: the next run takes up where it was.
+
+Its slow tier takes as long as a 1 TB disk of 2012 would, so that it can be seen what the fast one is for. With
+--slow-model none it answers as soon as it can. The choice is kept in DIR/volume.toml.")]
 pub(crate) struct UpArgs {
     /// Where its files are [default: $XDG_DATA_HOME/bimetal or ~/.local/share/bimetal]
     #[arg(long)]
     pub(crate) dir: Option<PathBuf>,
+    /// The modelled device that the slow tier is timed as, or `none` [default: what it was last; disk-1tb-2012 for a
+    /// new volume]
+    #[arg(long, value_name = "NAME", value_parser = SlowModel::parse)]
+    pub(crate) slow_model: Option<SlowModel>,
     #[command(flatten)]
     pub(crate) memory: MemoryArgs,
 }
@@ -106,13 +113,17 @@ pub(crate) struct UpArgs {
 Examples:
   bimetal create films --fast /dev/nvme0n1p4 --slow /dev/sdb
   bimetal create ./v.toml --fast 'fast.img?size=1G' --slow 'slow.img?size=8G' --chunk 64K
+  bimetal create ./v.toml --fast 'fast.img?size=1G' --slow 'model:disk-1tb-2012?file=slow.img&size=8G'
+
+With model:NAME, a file is served in the time that the modelled device NAME would take; `model = \"NAME\"` in the
+volume file says so, and can be changed or removed there. A wrong NAME is answered with those there are.
 
 A device that holds anything (a file system, a partition table, another volume, any bytes but zeros) is
 refused without --force, and what was found there is said.")]
 pub(crate) struct CreateArgs {
     /// Name of the volume, or path of the volume file to write
     pub(crate) volume: String,
-    /// The fast device: PATH, or PATH?size=10G to create a sparse file
+    /// The fast device: PATH, or PATH?size=10G to create a sparse file, or model:NAME?file=PATH&size=10G
     #[arg(long, value_name = "DEV", value_parser = DeviceSpec::parse)]
     pub(crate) fast: DeviceSpec,
     /// The slow device

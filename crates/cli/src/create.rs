@@ -54,9 +54,10 @@ pub(crate) fn make(plan: &Plan) -> anyhow::Result<Made> {
         bail!("{} is given as both the fast and the slow device", devices[0].display());
     }
     let id = random_id()?;
-    let mut volume = Volume { file: plan.file.clone(), id, devices, unfinished: true };
-    let files = volume.devices.iter().map(|path| BlockFile::open(path)).collect::<Result<Vec<_>, _>>()?;
-    let (mut driver, arena) = volume::driver(files, PoolSizes::default())?;
+    let models = plan.devices.iter().map(|spec| spec.model).collect();
+    let mut volume = Volume { file: plan.file.clone(), id, devices, models, unfinished: true };
+    let (mut driver, arena) = volume::driver(volume.open_paths(&volume.devices)?, PoolSizes::default())?;
+    driver.ignore_models();
     if plan.resumes && Volume::load(&plan.file).is_ok_and(|v| !v.unfinished) {
         bail!("{} was made by another process meanwhile; run the command again", plan.file.display());
     }
@@ -145,6 +146,9 @@ fn describe(tier: usize, file: &BlockFile) -> String {
     }
     if let Some(physical) = facts.physical_sector_bytes {
         text += &format!(", physical sectors of {physical}");
+    }
+    if let Some(model) = facts.model {
+        text += &format!(", timed as {model}");
     }
     text
 }

@@ -70,6 +70,8 @@ struct DeviceDoc {
     device: PathBuf,
     /// Of the device, where it can be read.
     size_bytes: Option<u64>,
+    /// What times it; null where it answers as soon as it can.
+    model: Option<&'static str>,
 }
 
 pub(crate) fn run(args: &ListArgs) -> anyhow::Result<Outcome> {
@@ -153,16 +155,17 @@ fn describe(file: &Path) -> VolumeDoc {
         volume_id: Some(hex(&volume.id)),
         state,
         size_bytes,
-        devices: devices(paths),
+        devices: devices(paths, &volume.models),
         problem,
     }
 }
 
-fn devices(paths: Vec<PathBuf>) -> Vec<DeviceDoc> {
-    let tiers = paths.into_iter().enumerate();
+fn devices(paths: Vec<PathBuf>, models: &[Option<&'static str>]) -> Vec<DeviceDoc> {
+    let tiers = paths.into_iter().zip(models).enumerate();
     tiers
-        .map(|(tier, device)| DeviceDoc {
+        .map(|(tier, (device, model))| DeviceDoc {
             name: tier_name(tier),
+            model: *model,
             size_bytes: File::open(&device).and_then(|mut file| file.seek(SeekFrom::End(0))).ok(),
             device,
         })
@@ -180,6 +183,9 @@ fn text(volume: &VolumeDoc) -> String {
     let mut text = format!("{:<20} {:<14} {size:>10}", volume.name, volume.state.name());
     for device in &volume.devices {
         text += &format!("   {}: {}", device.name, device.device.display());
+        if let Some(model) = device.model {
+            text += &format!(" (timed as {model})");
+        }
     }
     if let Some(problem) = &volume.problem {
         text += &format!("\n    {problem}");

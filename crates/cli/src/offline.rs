@@ -81,6 +81,9 @@ fn describe(doc: &StatusDoc) -> String {
         if let Some(physical) = tier.physical_sector_bytes {
             text += &format!(", physical sectors of {physical}");
         }
+        if let Some(model) = &tier.model {
+            text += &format!(", timed as {model}");
+        }
         text += "\n";
         if let Some(silent) = tier.silent_since_unix_s.and_then(silent_for) {
             text += &format!("        it has not answered for {silent} s, and requests wait for it\n");

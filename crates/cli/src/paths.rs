@@ -2,15 +2,25 @@
 
 use crate::size;
 use anyhow::{Context as _, bail};
+use bimetal_models::spec;
 use bimetal_serve::Endpoint;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::PathBuf;
 
-/// A device as written on the command line: a path, and a size where it is to be created.
+/// A device as written on the command line: a path, a size where it is to be created, a model where it is to be timed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DeviceSpec {
     pub(crate) path: PathBuf,
     pub(crate) size: Option<u64>,
+    pub(crate) model: Option<&'static str>,
+}
+
+/// The modelled device of that name; the error lists the names there are.
+pub(crate) fn model(name: &str) -> Result<&'static str, String> {
+    let known = spec::names().find(|known| *known == name);
+    known.ok_or_else(|| {
+        spec::named(name).map_or_else(|error| error.to_string(), |_| format!("no model {name}"))
+    })
 }
 
 impl DeviceSpec {
@@ -22,21 +32,48 @@ impl DeviceSpec {
         if path.is_empty() {
             return Err("a device needs a path".to_owned());
         }
-        for scheme in ["model:", "nbd://", "nbd+unix://", "s3://"] {
+        for scheme in ["nbd://", "nbd+unix://", "s3://"] {
             if path.starts_with(scheme) {
                 return Err(format!(
                     "{scheme} devices are not supported by this release; give a file or block device"
                 ));
             }
         }
+        let model = path.strip_prefix("model:").map(model).transpose()?;
+        let mut path = model.is_none().then_some(path);
         let mut size = None;
         for pair in query.into_iter().flat_map(|query| query.split('&')) {
             match pair.split_once('=') {
                 Some(("size", value)) => size = Some(size::parse(value)?),
+                Some(("file", value)) if path.is_none() && !value.is_empty() => path = Some(value),
+                _ if model.is_some() => {
+                    return Err(format!(
+                        "{pair:?} is not an option of a modelled device; there are file=PATH and size=SIZE"
+                    ));
+                }
                 _ => return Err(format!("{pair:?} is not an option of a device; there is size=SIZE")),
             }
         }
-        Ok(DeviceSpec { path: path.into(), size })
+        let Some(path) = path else {
+            return Err(format!("{text:?} names no file; write model:NAME?file=PATH"));
+        };
+        Ok(DeviceSpec { path: path.into(), size, model })
+    }
+}
+
+/// What `up` is told of its slow tier: the model that times it, or none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SlowModel(pub(crate) Option<&'static str>);
+
+impl SlowModel {
+    pub(crate) fn parse(text: &str) -> Result<SlowModel, String> {
+        match text {
+            "none" => Ok(SlowModel(None)),
+            name => match model(name) {
+                Ok(name) => Ok(SlowModel(Some(name))),
+                Err(error) => Err(format!("{error}, and none")),
+            },
+        }
     }
 }
 
@@ -121,10 +158,31 @@ mod tests {
     #[test]
     fn devices_are_paths_with_a_size_perhaps() {
         let spec = DeviceSpec::parse("/x/y.img?size=10G").expect("valid");
-        assert_eq!(spec, DeviceSpec { path: "/x/y.img".into(), size: Some(10 << 30) });
+        assert_eq!(spec, DeviceSpec { path: "/x/y.img".into(), size: Some(10 << 30), model: None });
         assert_eq!(DeviceSpec::parse("y").expect("valid").size, None);
-        for text in ["", "?size=1G", "x?size=", "x?sise=1G", "s3://bucket/x", "model:hdd?file=x"] {
+        for text in ["", "?size=1G", "x?size=", "x?sise=1G", "x?file=y", "s3://bucket/x"] {
             assert!(DeviceSpec::parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_model_times_a_file() {
+        let model = Some("ssd-128gb-2012");
+        let spec = DeviceSpec::parse("model:ssd-128gb-2012?file=/x/y.img&size=10G").expect("valid");
+        assert_eq!(spec, DeviceSpec { path: "/x/y.img".into(), size: Some(10 << 30), model });
+        let spec = DeviceSpec::parse("model:ssd-128gb-2012?file=y=z").expect("valid");
+        assert_eq!(spec, DeviceSpec { path: "y=z".into(), size: None, model });
+        for (text, word) in [
+            ("model:abacus?file=x", "flash-card-2011, "),
+            ("model:?file=x", "flash-card-2011, "),
+            ("model:flash-card-2011", "file=PATH"),
+            ("model:flash-card-2011?size=1G", "file=PATH"),
+            ("model:flash-card-2011?file=", "file=PATH"),
+            ("model:flash-card-2011?file=x&file=y", "file=PATH"),
+            ("model:flash-card-2011?file=x&speed=2", "speed=2"),
+        ] {
+            let error = DeviceSpec::parse(text).expect_err(text);
+            assert!(error.contains(word) && !error.contains('\n'), "{text}: {error}");
         }
     }
 

@@ -2,7 +2,7 @@
 
 use crate::args::UpArgs;
 use crate::create::{self, Made, Plan};
-use crate::paths::{self, DeviceSpec};
+use crate::paths::{self, DeviceSpec, SlowModel};
 use crate::serve::{self, Locked, Serving};
 use crate::volume::Volume;
 use crate::{Outcome, say};
@@ -12,6 +12,10 @@ use std::path::Path;
 
 const FAST_BYTES: u64 = 1 << 30;
 const SLOW_BYTES: u64 = 8 << 30;
+/// What the slow tier of a new volume is timed as: on a machine without a disk it would be as fast as the fast one.
+const SLOW_MODEL: &str = "disk-1tb-2012";
+/// Its place among the tiers.
+const SLOW: usize = 1;
 
 pub(crate) fn run(args: &UpArgs) -> anyhow::Result<Outcome> {
     let dir = match &args.dir {
@@ -20,7 +24,15 @@ pub(crate) fn run(args: &UpArgs) -> anyhow::Result<Outcome> {
     };
     std::fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
     let dir = dir.canonicalize().with_context(|| format!("cannot find {}", dir.display()))?;
-    let Made { volume, files } = load_or_create(&dir)?;
+    let Made { volume, files } = load_or_create(&dir, args.slow_model)?;
+    let timing = match volume.models.get(SLOW).copied().flatten() {
+        Some(model) => format!(
+            "Its slow tier is timed as {model}, a modelled device; --slow-model none leaves that out."
+        ),
+        None => format!(
+            "Its slow tier is a file like the fast one; --slow-model {SLOW_MODEL} times it as a disk."
+        ),
+    };
     let serving =
         Serving { nbd: vec![Address::Unix(dir.join("nbd.sock"))], read_only: false, memory: args.memory };
     serve::serve(vec![Locked { volume, files }], serving, |endpoints| {
@@ -28,7 +40,10 @@ pub(crate) fn run(args: &UpArgs) -> anyhow::Result<Outcome> {
         say(&format!("ready: {uri}"));
         say(&format!(
             "
-The volume in {dir} is open. From another terminal:
+The volume in {dir} is open.
+{timing}
+
+From another terminal:
 
   nbdinfo '{uri}'
   nbdcopy FILE '{uri}'                         fill it from a disk image (nbdcopy '{uri}' FILE reads it back)
@@ -47,23 +62,34 @@ Ctrl-C closes it; `bimetal up` opens it again.",
 }
 
 /// The volume, its devices locked: a new one's are never let go of in between.
-fn load_or_create(dir: &Path) -> anyhow::Result<Made> {
+fn load_or_create(dir: &Path, slow_model: Option<SlowModel>) -> anyhow::Result<Made> {
     let file = dir.join("volume.toml");
     let unfinished = match file.exists() {
         true => {
-            let volume = Volume::load(&file)?;
+            let mut volume = Volume::load(&file)?;
             if !volume.unfinished {
-                let files = volume.open_devices()?;
+                let mut files = volume.open_devices()?;
+                if let Some(SlowModel(model)) = slow_model
+                    && volume.models[SLOW] != model
+                {
+                    volume.models[SLOW] = model;
+                    files = volume.timed(files)?;
+                    volume.save()?;
+                }
                 return Ok(Made { volume, files });
             }
             true
         }
         false => false,
     };
+    let SlowModel(model) = match slow_model {
+        Some(asked) => asked,
+        None => SlowModel::parse(SLOW_MODEL).map_err(anyhow::Error::msg)?,
+    };
     create::make(&Plan {
         devices: [
-            DeviceSpec { path: dir.join("fast.img"), size: Some(FAST_BYTES) },
-            DeviceSpec { path: dir.join("slow.img"), size: Some(SLOW_BYTES) },
+            DeviceSpec { path: dir.join("fast.img"), size: Some(FAST_BYTES), model: None },
+            DeviceSpec { path: dir.join("slow.img"), size: Some(SLOW_BYTES), model },
         ],
         file,
         chunk: 128 << 10,

@@ -2,7 +2,7 @@
 
 use crate::{find, paths};
 use anyhow::{Context as _, bail};
-use bimetal_driver::{BlockFile, Driver, PoolSizes, RealArena, Ring};
+use bimetal_driver::{BlockFile, Driver, PoolSizes, RealArena, Ring, Timing};
 use bimetal_engine::options::OpenOptions;
 use bimetal_serve::VolumeName;
 use serde::{Deserialize, Serialize};
@@ -27,6 +27,9 @@ struct VolumeToml {
 #[serde(deny_unknown_fields)]
 struct TierToml {
     device: PathBuf,
+    /// What times it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    model: Option<String>,
 }
 
 /// A volume as its file names it.
@@ -37,6 +40,8 @@ pub(crate) struct Volume {
     pub(crate) id: [u8; 16],
     /// Absolute, fastest first.
     pub(crate) devices: Vec<PathBuf>,
+    /// What times each of them; it belongs to the tier, whichever file turns out to hold it.
+    pub(crate) models: Vec<Option<&'static str>>,
     /// `create` did not come to its end.
     pub(crate) unfinished: bool,
 }
@@ -83,18 +88,23 @@ impl Volume {
             bail!("{} names {} devices; this release fuses two", file.display(), parsed.tier.len());
         }
         let dir = file.parent().unwrap_or(Path::new("/"));
-        let devices = parsed.tier.into_iter().map(|tier| dir.join(tier.device)).collect();
-        Ok(Volume { file: file.into(), id, devices, unfinished: parsed.unfinished })
+        let (mut devices, mut models) = (Vec::new(), Vec::new());
+        for TierToml { device, model } in parsed.tier {
+            devices.push(dir.join(device));
+            let model = model.as_deref().map(paths::model).transpose();
+            models.push(model.map_err(|error| anyhow::anyhow!("{}: {error}", file.display()))?);
+        }
+        Ok(Volume { file: file.into(), id, devices, models, unfinished: parsed.unfinished })
     }
 
     /// Writes the volume file, whole or not at all. Devices beside it are named relative to it, so that the
     /// directory can be moved.
     pub(crate) fn save(&self) -> anyhow::Result<()> {
         let dir = self.file.parent().unwrap_or(Path::new("/"));
-        let tier = self
-            .devices
-            .iter()
-            .map(|device| TierToml { device: device.strip_prefix(dir).unwrap_or(device).to_owned() });
+        let tier = self.devices.iter().zip(&self.models).map(|(device, model)| TierToml {
+            device: device.strip_prefix(dir).unwrap_or(device).to_owned(),
+            model: model.map(str::to_owned),
+        });
         let document = VolumeToml {
             version: VERSION,
             volume_id: bimetal_serve::status::hex(&self.id),
@@ -136,12 +146,31 @@ impl Volume {
         }
         let resolved = find::resolve(self)?;
         resolved.notes.iter().for_each(|note| tracing::warn!("{note}"));
-        Ok(resolved.devices.iter().map(|path| BlockFile::open(path)).collect::<Result<Vec<_>, _>>()?)
+        self.open_paths(&resolved.devices)
     }
 
-    /// Finds, opens and locks the devices and sets up the ring.
+    /// Opens and locks the devices, which are at these paths.
+    pub(crate) fn open_paths(&self, paths: &[PathBuf]) -> anyhow::Result<Vec<BlockFile>> {
+        let files = paths.iter().map(|path| BlockFile::open(path)).collect::<Result<Vec<_>, _>>()?;
+        self.timed(files)
+    }
+
+    /// Devices in tier order, from now on timed by what the volume file says.
+    pub(crate) fn timed(&self, files: Vec<BlockFile>) -> anyhow::Result<Vec<BlockFile>> {
+        let timed = |(file, model): (BlockFile, &Option<&'static str>)| {
+            let Some(name) = *model else { return Ok(file.untimed()) };
+            let timing = Timing::named(name, file.size_bytes())
+                .with_context(|| format!("{} cannot be timed as {name}", file.path().display()))?;
+            Ok(file.timed(timing))
+        };
+        files.into_iter().zip(&self.models).map(timed).collect()
+    }
+
+    /// Finds, opens and locks the devices and sets up the ring: for work that is over sooner without their models.
     pub(crate) fn driver(&self) -> anyhow::Result<(Driver, RealArena)> {
-        driver(self.open_devices()?, PoolSizes::default())
+        let (mut driver, arena) = driver(self.open_devices()?, PoolSizes::default())?;
+        driver.ignore_models();
+        Ok((driver, arena))
     }
 
     /// How the engine is to open it.

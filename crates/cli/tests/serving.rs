@@ -380,6 +380,7 @@ fn up_makes_a_volume_survives_a_kill_and_comes_up_again() {
     let socket = dir.path().join("up/nbd.sock");
     let bytes = pattern(9, 100_000);
     let mut first = start(up());
+    assert_eq!(slow_model(dir.path()), "disk-1tb-2012");
     let mut client = Client::connect(&socket);
     assert!(client.size_bytes > 8 << 30);
     client.write(12345, &bytes);
@@ -392,6 +393,31 @@ fn up_makes_a_volume_survives_a_kill_and_comes_up_again() {
     let mut again = start(up());
     assert_eq!(Client::connect(&socket).read(12345, bytes.len()), bytes);
     assert!(terminate(&mut again).success());
+    // Timing is not a property of the data: another model, or none, serves the same, and the choice is kept.
+    for model in ["ssd-128gb-2012", "none"] {
+        let mut command = up();
+        command.args(["--slow-model", model]);
+        let mut served = start(command);
+        assert_eq!(
+            slow_model(dir.path()),
+            if model == "none" { serde_json::Value::Null } else { model.into() }
+        );
+        assert_eq!(Client::connect(&socket).read(12345, bytes.len()), bytes);
+        assert!(terminate(&mut served).success());
+    }
+    let mut last = start(up());
+    assert_eq!(slow_model(dir.path()), serde_json::Value::Null);
+    assert!(terminate(&mut last).success());
+    let wrong = up().args(["--slow-model", "abacus"]).output().expect("run");
+    assert_eq!(wrong.status.code(), Some(2));
+    assert!(text(&wrong.stderr).contains("disk-1tb-2012, "), "{}", text(&wrong.stderr));
+}
+
+/// The model that `status` shows for the slow tier of the volume that `up` serves in `dir`.
+fn slow_model(dir: &std::path::Path) -> serde_json::Value {
+    let output = succeed(bimetal(dir).arg("status").arg(dir.join("up/volume.toml")).arg("--json"));
+    let status: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    status["tiers"][1]["model"].clone()
 }
 
 #[test]

@@ -261,7 +261,7 @@ fn up_hands_its_lock_from_creating_to_serving() {
     let dir = tempfile::tempdir().expect("temporary directory");
     let up = || {
         let mut command = bimetal(dir.path());
-        command.arg("up").arg("--dir").arg(dir.path().join("up"));
+        command.arg("up").arg("--dir").arg(dir.path().join("up")).args(["--slow-model", "none"]);
         command
     };
     // Many at once: one makes the volume and serves it, the others find it in use.

@@ -7,6 +7,7 @@
 //! A flush is `fdatasync`, which sends a block device's own flush command after what was written, and
 //! `RWF_DSYNC` gives a write to one the FUA bit: both hold for files and for block devices alike.
 
+use crate::modelled::Timing;
 use crate::{blockdev, claims};
 use rustix::fs::{
     Advice, AtFlags, FileType, FlockOperation, Mode, OFlags, StatxFlags, fadvise, fdatasync, flock, fstat,
@@ -98,6 +99,8 @@ pub struct IoFacts {
     pub logical_sector_bytes: Option<u32>,
     /// The unit that a block device writes without reading first, bytes.
     pub physical_sector_bytes: Option<u32>,
+    /// The model that says how long it takes to answer; `None` where it answers as soon as it can.
+    pub model: Option<&'static str>,
 }
 
 /// An open, exclusively locked file or block device.
@@ -109,6 +112,7 @@ pub struct BlockFile {
     facts: IoFacts,
     in_memory: bool,
     give_back: GiveBack,
+    timing: Option<Timing>,
 }
 
 impl BlockFile {
@@ -151,6 +155,7 @@ impl BlockFile {
             },
             in_memory: fstatfs(&fd).is_ok_and(|fs| fs.f_type == TMPFS),
             give_back: GiveBack::Punch,
+            timing: None,
             fd,
         })
     }
@@ -177,10 +182,12 @@ impl BlockFile {
                 block_device: true,
                 logical_sector_bytes: Some(device.logical_sector_bytes),
                 physical_sector_bytes: Some(device.physical_sector_bytes),
+                model: None,
             },
             // Its node is in a file system in memory; its data is not.
             in_memory: false,
             give_back: GiveBack::Discard,
+            timing: None,
         })
     }
 
@@ -198,6 +205,24 @@ impl BlockFile {
             ftruncate(&fd, size_bytes).map_err(|e| system(path, "set the size of", e))?;
         }
         Ok(!existed)
+    }
+
+    /// The same, to be timed by a model. What is on it has nothing to do with that.
+    #[must_use]
+    pub fn timed(self, timing: Timing) -> BlockFile {
+        let facts = IoFacts { model: Some(timing.name()), ..self.facts };
+        BlockFile { timing: Some(timing), facts, ..self }
+    }
+
+    /// The same, answering as soon as it can.
+    #[must_use]
+    pub fn untimed(self) -> BlockFile {
+        BlockFile { timing: None, facts: IoFacts { model: None, ..self.facts }, ..self }
+    }
+
+    /// What it is timed by.
+    pub(crate) fn timing(&self) -> Option<&Timing> {
+        self.timing.as_ref()
     }
 
     /// How it was named.

@@ -2,11 +2,14 @@
 
 use crate::clock::Clock;
 use crate::device::{BlockFile, IoFacts};
+use crate::modelled::{Lateness, Modelled};
 use crate::ops::{DeviceOps, Outcome};
 use crate::ring::{Completion, Ring};
 use bimetal_engine::Machine;
 use bimetal_engine::action::{Action, RequestError, RequestId};
 use bimetal_engine::options::DeviceInfo;
+use bimetal_engine::units::Nanos;
+use bimetal_models::Done;
 use std::io;
 use std::time::Duration;
 
@@ -16,6 +19,11 @@ const MAX_DEVICE_OPS: usize = 4096;
 const GATHER_PART: usize = 4;
 /// Completions waited for together at most.
 const MAX_GATHER: usize = 16;
+/// How late the kernel wakes up whoever sleeps for a time: a long sleep for a model ends so much early, and the rest is
+/// looked out.
+const LEAD: Duration = Duration::from_micros(60);
+/// Only a sleep of so many times that is worth it. This bounds the share of time that goes into looking.
+const LEADS: u32 = 10;
 /// Tags from here on are free for whoever owns the sockets; smaller ones are the driver's.
 pub const FIRST_FREE_TAG: u64 = 1 << 32;
 
@@ -26,22 +34,44 @@ pub struct Driver {
     /// The clock the machine sees.
     pub clock: Clock,
     devices: Vec<BlockFile>,
+    /// Of the devices that are timed; in tier order.
+    models: Vec<Option<Modelled>>,
     ops: DeviceOps,
     harvested: Vec<Completion>,
+    ended: Vec<Done>,
     moved_bytes: u64,
+    /// Slept until shortly before a model's time.
+    is_near: bool,
 }
 
 impl Driver {
-    /// A driver for these devices, in tier order.
+    /// A driver for these devices, in tier order. Those that have a model begin to be timed by it.
     pub fn new(ring: Ring, devices: Vec<BlockFile>) -> Driver {
+        let clock = Clock::new();
+        let now = clock.now();
         Driver {
             ring,
-            clock: Clock::new(),
+            clock,
+            models: devices.iter().map(|device| device.timing().map(|timing| timing.start(now))).collect(),
             devices,
             ops: DeviceOps::default(),
             harvested: Vec::with_capacity(1024),
+            ended: Vec::new(),
             moved_bytes: 0,
+            is_near: false,
         }
+    }
+
+    /// From now on every device answers as soon as it can, also where it has a model: for work on the data that nobody
+    /// times. Only while nothing is in flight.
+    pub fn ignore_models(&mut self) {
+        assert_eq!(self.ops.len(), 0, "operations are in flight");
+        self.models.fill_with(|| None);
+    }
+
+    /// How exactly the modelled devices kept their times.
+    pub fn lateness(&self) -> Lateness {
+        self.ops.lateness()
     }
 
     /// The devices as the engine wants to hear of them.
@@ -89,6 +119,7 @@ impl Driver {
         mut reply: impl FnMut(RequestId, Result<(), RequestError>),
     ) {
         let now = self.clock.now();
+        self.advance_models(now, machine);
         if machine.deadline().is_some_and(|deadline| deadline <= now) {
             machine.on_timer(now);
         }
@@ -98,23 +129,44 @@ impl Driver {
                 Some(Action::Reply { id, result }) => reply(id, result),
                 Some(action) => {
                     self.moved_bytes += payload_bytes(&action);
-                    self.ops.start(action, &mut self.ring, &self.devices);
+                    self.ops.start(now, action, &mut self.ring, &self.devices, &mut self.models);
                 }
             }
         }
     }
 
-    /// Submits everything queued and waits: for a completion, for the machine's deadline, or for `limit`.
+    /// Brings the models to `now`, and tells the machine what has ended with that.
+    fn advance_models<M: Machine>(&mut self, now: Nanos, machine: &mut M) {
+        for model in self.models.iter_mut().flatten() {
+            model.advance(now, &mut self.ended);
+            for done in self.ended.drain(..) {
+                if let Outcome::Done(token, result) = self.ops.model_ended(now, done, model) {
+                    machine.on_completion(now, token, result);
+                }
+            }
+        }
+    }
+
+    /// Submits everything queued and waits: for a completion, for a model's time, for the machine's deadline, or for
+    /// `limit`.
     pub fn wait<M: Machine>(&mut self, machine: &M, limit: Option<Duration>) -> io::Result<()> {
         let now = self.clock.now();
-        let until = machine.deadline().map(|deadline| Duration::from_nanos(deadline.since(now)));
-        let timeout = match (until, limit) {
-            (Some(until), Some(limit)) => Some(until.min(limit)),
-            (until, limit) => until.or(limit),
-        };
+        let until = |at: Nanos| Duration::from_nanos(at.since(now));
+        let model = self.models.iter().flatten().filter_map(Modelled::deadline).min().map(until);
+        let other = [machine.deadline().map(until), limit].into_iter().flatten().min();
+        let mut timeout = [model, other].into_iter().flatten().min();
+        if let Some(left) = model.filter(|_| timeout == model) {
+            if left >= LEAD * LEADS {
+                self.is_near = true;
+                timeout = Some(left - LEAD);
+            } else if left <= LEAD && std::mem::take(&mut self.is_near) && !self.ring.has_ready() {
+                return self.ring.look(left).map(drop);
+            }
+        }
         // Where many operations are in flight, their completions trickle in; take them a few at a time.
-        let batch = (self.ops.len() / GATHER_PART).min(MAX_GATHER) as u32;
-        self.ring.submit_and_wait(timeout, batch, self.ops.len() > 0)
+        let answering = self.ops.in_ring();
+        let batch = (answering / GATHER_PART).min(MAX_GATHER) as u32;
+        self.ring.submit_and_wait(timeout, batch, answering > 0)
     }
 
     /// Gives the devices' completions to the machine and the others to `other`.
@@ -128,12 +180,13 @@ impl Driver {
                 continue;
             }
             let place = completion.tag as u32;
-            match self.ops.complete(place, completion.result, &mut self.ring, &mut self.devices) {
+            match self.ops.complete(now, place, completion.result, &mut self.ring, &mut self.devices) {
                 Outcome::Pending => {}
                 Outcome::Done(token, result) => machine.on_completion(now, token, result),
             }
         }
         self.harvested = harvested;
+        self.advance_models(now, machine);
     }
 }
 

@@ -1,9 +1,13 @@
-//! Device operations in flight: short I/O is finished here, so that a completion means all of it.
+//! Device operations in flight: short I/O is finished here, so that a completion means all of it, and what a model
+//! times is held back until its time has come.
 
 use crate::device::{BlockFile, GiveBack, IO_BYTES};
+use crate::modelled::{Lateness, Modelled};
 use crate::ring::{MAX_PARTS, Ring};
 use bimetal_engine::action::{Action, BufList, DeviceError, Token};
 use bimetal_engine::arena::Buf;
+use bimetal_engine::units::Nanos;
+use bimetal_models::{Command, Done};
 
 /// Tries of one operation that is interrupted or told to come again.
 const MAX_RETRIES: u32 = 1000;
@@ -26,6 +30,19 @@ struct DeviceOp {
     bufs: BufList,
     token: Token,
     retries: u32,
+    /// On a modelled device.
+    timed: Option<Timed>,
+}
+
+/// An operation that ends when the device and the model have both ended it.
+#[derive(Debug)]
+struct Timed {
+    command: Command,
+    since: Nanos,
+    /// When the model ended it.
+    due: Option<Nanos>,
+    /// What the device said, when it has ended.
+    result: Option<Result<(), DeviceError>>,
 }
 
 /// The operations in flight, named by their place.
@@ -33,6 +50,9 @@ struct DeviceOp {
 pub(crate) struct DeviceOps {
     ops: Vec<Option<DeviceOp>>,
     free: Vec<u32>,
+    /// Those that only a model holds back.
+    held: usize,
+    lateness: Lateness,
 }
 
 /// What became of a completion.
@@ -49,8 +69,25 @@ impl DeviceOps {
         self.ops.len() - self.free.len()
     }
 
-    /// Submits a device action. Replies are not for this.
-    pub(crate) fn start(&mut self, action: Action, ring: &mut Ring, devices: &[BlockFile]) {
+    /// Operations in flight that the ring will complete.
+    pub(crate) fn in_ring(&self) -> usize {
+        self.len() - self.held
+    }
+
+    /// How exactly the models' times were kept.
+    pub(crate) fn lateness(&self) -> Lateness {
+        self.lateness
+    }
+
+    /// Submits a device action, to the device's model too. Replies are not for this.
+    pub(crate) fn start(
+        &mut self,
+        now: Nanos,
+        action: Action,
+        ring: &mut Ring,
+        devices: &[BlockFile],
+        models: &mut [Option<Modelled>],
+    ) {
         let none = BufList::new();
         let (kind, device, offset, bufs, token) = match action {
             Action::Read { device, offset, buf, token, .. } => {
@@ -72,18 +109,25 @@ impl DeviceOps {
             aligned(offset) && bufs.iter().all(|buf| aligned(buf.start) && aligned(u64::from(buf.len))),
             "I/O at {offset} is not in whole blocks"
         );
-        let op = DeviceOp { kind, device: usize::from(device.0), offset, bufs, token, retries: 0 };
+        let mut op =
+            DeviceOp { kind, device: usize::from(device.0), offset, bufs, token, retries: 0, timed: None };
         let place = self.free.pop().unwrap_or_else(|| {
             self.ops.push(None);
             self.ops.len() as u32 - 1
         });
+        if let Some(model) = models.get_mut(op.device).and_then(Option::as_mut) {
+            let command = op.command();
+            model.submit(now, place, command);
+            op.timed = Some(Timed { command, since: now, due: None, result: None });
+        }
         submit(&op, place, ring, devices);
         self.ops[place as usize] = Some(op);
     }
 
-    /// Takes the result of the operation at `place`.
+    /// Takes the device's result of the operation at `place`.
     pub(crate) fn complete(
         &mut self,
+        now: Nanos,
         place: u32,
         result: i32,
         ring: &mut Ring,
@@ -106,17 +150,62 @@ impl DeviceOps {
                 submit(op, place, ring, devices);
                 Outcome::Pending
             }
+            Some(result) => match &mut op.timed {
+                Some(timed) if timed.due.is_none() => {
+                    timed.result = Some(result);
+                    self.held += 1;
+                    Outcome::Pending
+                }
+                _ => self.end(now, place, result),
+            },
+        }
+    }
+
+    /// The model has ended an operation. What it failed it is asked for again: a model says how long something takes,
+    /// and what the file can do does not fail for it.
+    pub(crate) fn model_ended(&mut self, now: Nanos, done: Done, model: &mut Modelled) -> Outcome {
+        let place = done.tag as u32;
+        let Some(op) = self.ops.get_mut(place as usize).and_then(Option::as_mut) else {
+            return Outcome::Pending;
+        };
+        let Some(timed) = &mut op.timed else { return Outcome::Pending };
+        if done.failure.is_some() {
+            model.submit(now, place, timed.command);
+            return Outcome::Pending;
+        }
+        timed.due = Some(done.at);
+        match timed.result.take() {
+            None => Outcome::Pending,
             Some(result) => {
-                let token = op.token;
-                self.ops[place as usize] = None;
-                self.free.push(place);
-                Outcome::Done(token, result)
+                self.held -= 1;
+                self.end(now, place, result)
             }
         }
+    }
+
+    fn end(&mut self, now: Nanos, place: u32, result: Result<(), DeviceError>) -> Outcome {
+        let Some(op) = self.ops[place as usize].take() else { return Outcome::Pending };
+        self.free.push(place);
+        if let Some(Timed { since, due: Some(due), .. }) = op.timed {
+            self.lateness.count(due.since(since), now.since(due));
+        }
+        Outcome::Done(op.token, result)
     }
 }
 
 impl DeviceOp {
+    /// The same to a model.
+    fn command(&self) -> Command {
+        let bytes = self.bufs.iter().map(|buf| u64::from(buf.len)).sum();
+        let (kind, len) = match self.kind {
+            Kind::Read => (bimetal_models::Kind::Read, bytes),
+            Kind::Write { dsync } => (bimetal_models::Kind::Write { fua: dsync }, bytes),
+            Kind::Flush => (bimetal_models::Kind::Flush, 0),
+            Kind::Discard { len, .. } => (bimetal_models::Kind::Discard, len),
+        };
+        Command { kind, offset: self.offset, len }
+    }
+
     /// What an error means; `None` when there is another way to try.
     fn failed(&mut self, errno: i32, device: &mut BlockFile) -> Option<Result<(), DeviceError>> {
         let Kind::Discard { way, .. } = &mut self.kind else { return Some(Err(DeviceError { errno })) };

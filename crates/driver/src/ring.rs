@@ -384,29 +384,39 @@ impl Ring {
             self.spin[devices].slept(start.elapsed());
             return result;
         };
+        let start = Instant::now();
+        if self.look(timeout.map_or(budget, |timeout| timeout.min(budget)))? {
+            self.spin[devices].succeeded();
+            return Ok(());
+        }
+        self.spin[devices].failed();
+        match timeout.map(|timeout| timeout.saturating_sub(start.elapsed())) {
+            Some(Duration::ZERO) => self.enter(0, None),
+            rest => self.enter(1, rest),
+        }
+    }
+
+    /// Submits what is queued and looks for a completion without sleeping; whether one came.
+    pub fn look(&mut self, limit: Duration) -> io::Result<bool> {
         if !self.uring.submission().is_empty() {
             self.enter(0, None)?;
         }
         let start = Instant::now();
-        let limit = timeout.map_or(budget, |timeout| timeout.min(budget));
         loop {
             if self.has_completions() {
-                self.spin[devices].succeeded();
-                return Ok(());
+                return Ok(true);
             }
             if self.uring.submission().taskrun() {
                 self.enter(0, None)?;
                 continue;
             }
             if start.elapsed() >= limit {
-                break;
+                return Ok(false);
             }
             for _ in 0..8 {
                 std::hint::spin_loop();
             }
         }
-        self.spin[devices].failed();
-        self.enter(1, timeout)
     }
 
     /// Takes the completions that are there.

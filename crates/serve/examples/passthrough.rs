@@ -1,9 +1,10 @@
 //! Serves a plain file over NBD with the production loop and no engine between: what the transport can do
 //! by itself, and a place to test the handling of clients.
 //!
-//! `passthrough FILE SOCKET`: prints `ready` and serves until SIGTERM.
+//! `passthrough FILE SOCKET [MODEL]`: prints `ready` and serves until SIGTERM. With MODEL the file answers as slowly as
+//! that modelled device.
 
-use bimetal_driver::{BlockFile, Driver, PoolSizes, RealArena, Ring};
+use bimetal_driver::{BlockFile, Driver, PoolSizes, RealArena, Ring, Timing};
 use bimetal_engine::Machine;
 use bimetal_engine::action::{
     Action, Class, DeviceError, Request, RequestError, RequestId, RequestKind, Token,
@@ -89,9 +90,13 @@ impl Served for Passthrough {
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut args = std::env::args_os().skip(1).map(PathBuf::from);
     let (Some(file), Some(nbd)) = (args.next(), args.next()) else {
-        return Err("passthrough FILE SOCKET".into());
+        return Err("passthrough FILE SOCKET [MODEL]".into());
     };
-    let device = BlockFile::open(&file)?;
+    let mut device = BlockFile::open(&file)?;
+    if let Some(model) = args.next() {
+        let timing = Timing::named(&model.to_string_lossy(), device.size_bytes())?;
+        device = device.timed(timing);
+    }
     let size_bytes = device.size_bytes() / 4096 * 4096;
     let arena = RealArena::new(PoolSizes::default())?;
     let ring = Ring::new(arena.region())?;

@@ -34,6 +34,10 @@ pub fn live_status(socket: &Path) -> io::Result<Option<StatusDoc>> {
     };
     stream.set_read_timeout(Some(ANSWER_WITHIN))?;
     let mut text = String::new();
-    stream.take(MAX_DOCUMENT_BYTES).read_to_string(&mut text)?;
+    match stream.take(MAX_DOCUMENT_BYTES).read_to_string(&mut text) {
+        // A killed server's socket takes connections until the kernel is through with the last of its operations.
+        Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(None),
+        read => read?,
+    };
     Ok(Some(serde_json::from_str(&text)?))
 }

@@ -40,6 +40,9 @@ pub struct TierDoc {
     /// The unit that a block device writes without reading first; null for files.
     #[serde(default)]
     pub physical_sector_bytes: Option<u32>,
+    /// The modelled device whose times it keeps; null where it answers as soon as it can.
+    #[serde(default)]
+    pub model: Option<String>,
 }
 
 /// The landing zone.
@@ -121,6 +124,7 @@ impl StatusDoc {
             direct: false,
             logical_sector_bytes: None,
             physical_sector_bytes: None,
+            model: None,
         });
         StatusDoc {
             volume: name.0.clone(),
@@ -154,6 +158,7 @@ impl StatusDoc {
             tier.direct = facts.direct;
             tier.logical_sector_bytes = facts.logical_sector_bytes;
             tier.physical_sector_bytes = facts.physical_sector_bytes;
+            tier.model = facts.model.map(str::to_owned);
         }
     }
 }

@@ -93,8 +93,8 @@ fn rounds(args: &KillArgs, seed: u64, dir: &Path) -> anyhow::Result<KillDoc> {
     let create::Made { volume, .. } = create::make(&Plan {
         file: dir.join("volume.toml"),
         devices: [
-            DeviceSpec { path: dir.join("fast.img"), size: Some(FAST_BYTES) },
-            DeviceSpec { path: dir.join("slow.img"), size: Some(SLOW_BYTES) },
+            DeviceSpec { path: dir.join("fast.img"), size: Some(FAST_BYTES), model: None },
+            DeviceSpec { path: dir.join("slow.img"), size: Some(SLOW_BYTES), model: None },
         ],
         chunk: 64 << 10,
         landing: Some(LANDING_BYTES),
