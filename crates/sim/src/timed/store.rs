@@ -1,60 +1,79 @@
 //! What a device without payload keeps: the blocks that the engine looks into.
 
 use bimetal_engine::units::BLOCK_BYTES;
-use std::collections::BTreeMap;
 
 const BLOCK: usize = BLOCK_BYTES as usize;
-/// Blocks that are counted together, so that I/O where nothing is kept costs no search.
-const REGION_BLOCKS: u64 = 256;
+/// Blocks that are found together, so that I/O where nothing is kept costs one look.
+const REGION_BLOCKS: usize = 256;
+/// Lengths are multiples of this: few sizes are soon used again.
+const GRAIN: usize = 256;
 
-/// Blocks that are not zeros, without the zeros at their ends.
+/// A block without the zeros at its end.
+type Kept = Option<Box<[u8]>>;
+
+/// The blocks of a stretch of the device, and how many of them are kept.
+struct Region {
+    blocks: [Kept; REGION_BLOCKS],
+    count: usize,
+}
+
+/// Blocks that are not zeros.
 #[derive(Default)]
 pub(crate) struct Store {
-    blocks: BTreeMap<u64, Box<[u8]>>,
-    /// How many of each region are kept.
-    counts: Vec<u16>,
+    regions: Vec<Option<Box<Region>>>,
 }
 
 impl Store {
     /// A device of this size with nothing on it but zeros.
     pub(crate) fn new(size_bytes: u64) -> Store {
-        let regions = (size_bytes / BLOCK as u64).div_ceil(REGION_BLOCKS);
-        Store { blocks: BTreeMap::new(), counts: vec![0; regions as usize] }
+        let count = (size_bytes / BLOCK as u64).div_ceil(REGION_BLOCKS as u64);
+        Store { regions: std::iter::repeat_with(|| None).take(count as usize).collect() }
     }
 
     /// Keeps what is written from a buffer with bytes, of whole blocks.
     pub(crate) fn write(&mut self, offset: u64, bytes: &[u8]) {
-        for (number, block) in (offset / BLOCK as u64..).zip(bytes.chunks_exact(BLOCK)) {
-            let end = block.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
-            let before = match end {
-                0 => self.blocks.remove(&number).is_some(),
-                end => self.blocks.insert(number, block[..end].into()).is_some(),
+        for (number, block) in (offset as usize / BLOCK..).zip(bytes.chunks_exact(BLOCK)) {
+            let Some(last) = block.iter().rposition(|&byte| byte != 0) else {
+                self.clear((number * BLOCK) as u64, BLOCK as u64);
+                continue;
             };
-            let count = &mut self.counts[(number / REGION_BLOCKS) as usize];
-            *count = *count + u16::from(end > 0) - u16::from(before);
+            let end = (last + 1).next_multiple_of(GRAIN);
+            let region = self.regions[number / REGION_BLOCKS].get_or_insert_with(|| {
+                Box::new(Region { blocks: [const { None }; REGION_BLOCKS], count: 0 })
+            });
+            match &mut region.blocks[number % REGION_BLOCKS] {
+                Some(kept) if kept.len() == end => kept.copy_from_slice(&block[..end]),
+                kept => {
+                    region.count += usize::from(kept.is_none());
+                    *kept = Some(block[..end].into());
+                }
+            }
         }
     }
 
     /// Takes note that a range now holds zeros.
     pub(crate) fn clear(&mut self, offset: u64, len: u64) {
-        let (first, end) = (offset / BLOCK as u64, (offset + len).div_ceil(BLOCK as u64));
-        for region in first / REGION_BLOCKS..end.div_ceil(REGION_BLOCKS) {
-            if self.counts[region as usize] == 0 {
-                continue;
+        let (first, end) = (offset as usize / BLOCK, (offset + len).div_ceil(BLOCK as u64) as usize);
+        for number in first / REGION_BLOCKS..end.div_ceil(REGION_BLOCKS) {
+            let Some(region) = &mut self.regions[number] else { continue };
+            let base = number * REGION_BLOCKS;
+            for kept in &mut region.blocks[first.saturating_sub(base)..(end - base).min(REGION_BLOCKS)] {
+                region.count -= usize::from(kept.take().is_some());
             }
-            let range = first.max(region * REGION_BLOCKS)..end.min((region + 1) * REGION_BLOCKS);
-            let kept: Vec<u64> = self.blocks.range(range).map(|(&number, _)| number).collect();
-            self.counts[region as usize] -= kept.len() as u16;
-            kept.iter().for_each(|number| drop(self.blocks.remove(number)));
+            if region.count == 0 {
+                self.regions[number] = None;
+            }
         }
     }
 
     /// Fills a buffer of whole blocks.
     pub(crate) fn read(&self, offset: u64, bytes: &mut [u8]) {
-        bytes.fill(0);
-        let first = offset / BLOCK as u64;
-        for (number, block) in self.blocks.range(first..first + (bytes.len() / BLOCK) as u64) {
-            bytes[(number - first) as usize * BLOCK..][..block.len()].copy_from_slice(block);
+        for (number, block) in (offset as usize / BLOCK..).zip(bytes.chunks_exact_mut(BLOCK)) {
+            let region = self.regions[number / REGION_BLOCKS].as_ref();
+            let kept =
+                region.and_then(|region| region.blocks[number % REGION_BLOCKS].as_deref()).unwrap_or(&[]);
+            block[..kept.len()].copy_from_slice(kept);
+            block[kept.len()..].fill(0);
         }
     }
 }
@@ -74,8 +93,11 @@ mod tests {
         store.read(254 * BLOCK as u64, &mut read);
         assert!(read[..BLOCK].iter().all(|&byte| byte == 0) && read[BLOCK..] == bytes[..]);
         store.clear(256 * BLOCK as u64, 4096);
-        assert_eq!((store.blocks.len(), store.counts[0], store.counts[1]), (2, 1, 1));
+        let counts = |store: &Store| -> Vec<usize> {
+            store.regions.iter().flatten().map(|region| region.count).collect()
+        };
+        assert_eq!(counts(&store), [1, 1]);
         store.clear(0, 8 << 20);
-        assert_eq!((store.blocks.len(), store.counts[0], store.counts[1]), (0, 0, 0));
+        assert_eq!(counts(&store), []);
     }
 }
