@@ -8,8 +8,22 @@ const REGION_BLOCKS: usize = 256;
 /// Lengths are multiples of this: few sizes are soon used again.
 const GRAIN: usize = 256;
 
-/// A block without the zeros at its end.
+/// Bytes of a word.
+const WORD: usize = 4;
+
+/// A block without the word that fills its end, and before it that word: most often zero; in a page of checksums that
+/// of a block of zeros, which all payload is.
 type Kept = Option<Box<[u8]>>;
+
+/// How much of a block is kept: all before its last words, if they are alike; none of a block of zeros.
+fn kept_bytes(block: &[u8]) -> usize {
+    let last = &block[BLOCK - WORD..];
+    match block.chunks_exact(WORD).rposition(|word| word != last) {
+        None if last == [0; WORD] => 0,
+        None => GRAIN,
+        Some(differs) => ((differs + 1) * WORD).next_multiple_of(GRAIN),
+    }
+}
 
 /// The blocks of a stretch of the device, and how many of them are kept.
 struct Region {
@@ -33,21 +47,22 @@ impl Store {
     /// Keeps what is written from a buffer with bytes, of whole blocks.
     pub(crate) fn write(&mut self, offset: u64, bytes: &[u8]) {
         for (number, block) in (offset as usize / BLOCK..).zip(bytes.chunks_exact(BLOCK)) {
-            let Some(last) = block.iter().rposition(|&byte| byte != 0) else {
+            let end = kept_bytes(block);
+            if end == 0 {
                 self.clear((number * BLOCK) as u64, BLOCK as u64);
                 continue;
-            };
-            let end = (last + 1).next_multiple_of(GRAIN);
+            }
             let region = self.regions[number / REGION_BLOCKS].get_or_insert_with(|| {
                 Box::new(Region { blocks: [const { None }; REGION_BLOCKS], count: 0 })
             });
-            match &mut region.blocks[number % REGION_BLOCKS] {
-                Some(kept) if kept.len() == end => kept.copy_from_slice(&block[..end]),
-                kept => {
-                    region.count += usize::from(kept.is_none());
-                    *kept = Some(block[..end].into());
-                }
-            }
+            let kept = &mut region.blocks[number % REGION_BLOCKS];
+            region.count += usize::from(kept.is_none());
+            let place = match kept {
+                Some(place) if place.len() == WORD + end => place,
+                _ => kept.insert(vec![0; WORD + end].into()),
+            };
+            place[..WORD].copy_from_slice(&block[BLOCK - WORD..]);
+            place[WORD..].copy_from_slice(&block[..end]);
         }
     }
 
@@ -70,10 +85,14 @@ impl Store {
     pub(crate) fn read(&self, offset: u64, bytes: &mut [u8]) {
         for (number, block) in (offset as usize / BLOCK..).zip(bytes.chunks_exact_mut(BLOCK)) {
             let region = self.regions[number / REGION_BLOCKS].as_ref();
-            let kept =
-                region.and_then(|region| region.blocks[number % REGION_BLOCKS].as_deref()).unwrap_or(&[]);
+            let Some(kept) = region.and_then(|region| region.blocks[number % REGION_BLOCKS].as_deref())
+            else {
+                block.fill(0);
+                continue;
+            };
+            let (word, kept) = kept.split_at(WORD);
             block[..kept.len()].copy_from_slice(kept);
-            block[kept.len()..].fill(0);
+            block[kept.len()..].chunks_exact_mut(WORD).for_each(|place| place.copy_from_slice(word));
         }
     }
 }
@@ -81,6 +100,22 @@ impl Store {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn blocks_come_back_whatever_they_end_in() {
+        let mut store = Store::new(1 << 20);
+        for (number, filled) in [(0, 0), (1, 3), (2, 4), (3, 255), (4, 256), (5, 4000), (6, 4093), (7, 4096)]
+        {
+            for word in [[0; 4], [7; 4], [1, 2, 3, 4]] {
+                let mut block: Vec<u8> = word.iter().copied().cycle().take(BLOCK).collect();
+                block[..filled].iter_mut().enumerate().for_each(|(i, byte)| *byte = (i * 7 + 13) as u8);
+                store.write((number * BLOCK) as u64, &block);
+                let mut read = vec![9; BLOCK];
+                store.read((number * BLOCK) as u64, &mut read);
+                assert!(read == block, "{filled} {word:?}");
+            }
+        }
+    }
 
     #[test]
     fn what_was_written_is_read_until_it_is_cleared() {
