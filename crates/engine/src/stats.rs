@@ -40,8 +40,8 @@ pub struct Stats {
 
 /// The most that the tables and caches of a volume take once it is open: what [`Status::ram_bytes`] can come to.
 pub fn ram_bytes_at_most(geo: &Geometry, tuning: &Tuning) -> u64 {
-    let caches =
-        tuning.recent_checksums as u64 * RECENT_BYTES + tuning.checksum_cache_pages as u64 * u64::from(BLOCK_BYTES);
+    let caches = tuning.recent_checksums as u64 * RECENT_BYTES
+        + tuning.checksum_cache_pages as u64 * u64::from(BLOCK_BYTES);
     tables_bytes(geo) + caches
 }
 

@@ -200,9 +200,8 @@ impl Sums {
     /// Recent checksums from table index `from` on.
     pub fn list(&self, from: u64) -> impl Iterator<Item = (u64, u32)> + '_ {
         let pages = self.recent.range(page_of(from)..);
-        let all = pages.flat_map(|(&page, recent)| {
-            recent.iter().map(move |&(place, sum)| (index_of(page, place), sum))
-        });
+        let all = pages
+            .flat_map(|(&page, recent)| recent.iter().map(move |&(place, sum)| (index_of(page, place), sum)));
         all.skip_while(move |&(index, _)| index < from)
     }
 
@@ -299,7 +298,8 @@ mod tests {
             assert!(sums.list(from).eq(plain.range(from..).map(|(&index, &sum)| (index, sum))));
             let (slot, block) = (Slot(next(300) as u32), next(32) as u32);
             let index = sums.index(slot, block);
-            let expected = plain.get(&index).map_or(Lookup::InPage(page_of(index)), |&sum| Lookup::Known(sum));
+            let expected =
+                plain.get(&index).map_or(Lookup::InPage(page_of(index)), |&sum| Lookup::Known(sum));
             assert_eq!(sums.get(slot, block), expected);
         }
     }

@@ -15,8 +15,7 @@ fn device(size_bytes: u64, latency_ns: u64, ns_per_kib: u64, units: usize) -> Ti
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let devices =
-        vec![device(121_000_000_000, 50_000, 2000, 16), device(1_000_000_000_000, 20_000, 6000, 1)];
+    let devices = vec![device(121_000_000_000, 50_000, 2000, 16), device(1_000_000_000_000, 20_000, 6000, 1)];
     let options = CreateOptions {
         volume_id: [7; 16],
         chunk_bytes: 128 << 10,
