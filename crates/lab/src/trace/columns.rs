@@ -6,26 +6,13 @@ use super::fields::{Bad, bit, cut_first, exactly, fraction, hex, letter, number,
 
 const SECTOR: u64 = 512;
 
-/// start in seconds ; sector ; sectors ; R|W ; delay ; duration. A licence of free text comes first.
-#[derive(Default)]
-pub(super) struct Blkreplay {
-    begun: bool,
-}
+/// start in seconds ; sector ; sectors ; R|W ; delay ; duration. A licence of free text comes first; where traces were
+/// put together, more of it stands between. So only what begins with a digit is held for a request.
+pub(super) struct Blkreplay;
 
 impl LineFormat for Blkreplay {
     fn line(&mut self, text: &[u8]) -> Result<Option<Item>, Bad> {
-        if text.starts_with(b"start ;") {
-            self.begun = true;
-            return Ok(None);
-        }
-        match request(text) {
-            // The header's line may be missing, but not both it and the requests.
-            Err(_) if !self.begun => Ok(None),
-            found => {
-                self.begun = true;
-                found.map(Some)
-            }
-        }
+        if !text[0].is_ascii_digit() { Ok(None) } else { request(text).map(Some) }
     }
 }
 

@@ -106,7 +106,7 @@ impl Format {
             Format::Tencent => lines(csv::Tencent),
             Format::Vscsi1 => binary::vscsi1(),
             Format::Vscsi2 => binary::vscsi2(),
-            Format::Blkreplay => lines(columns::Blkreplay::default()),
+            Format::Blkreplay => lines(columns::Blkreplay),
             Format::Disksim => lines(columns::Disksim),
             Format::DisksimValidation => lines(columns::Validation::default()),
             Format::Mqsim => lines(columns::Mqsim),
@@ -183,7 +183,7 @@ fn detect_text(ahead: &[u8]) -> Option<Format> {
         Some(_) => return Some(Format::Iolog3),
         None => {}
     }
-    if lines.any(|line| line.starts_with(b"start ;")) || score(Format::Blkreplay, whole) > Some(0) {
+    if lines.any(|line| line.starts_with(b"start ;")) || score(Format::Blkreplay, whole).is_some() {
         return Some(Format::Blkreplay);
     }
     let scored = Format::LINES.into_iter().filter_map(|format| Some((score(format, whole)?, format)));
@@ -191,22 +191,21 @@ fn detect_text(ahead: &[u8]) -> Option<Format> {
     scored.rev().max_by_key(|(score, _)| *score).map(|(_, format)| format)
 }
 
-/// How many more of the first lines a format understands than not; none unless it understands most.
+/// How many more of the first lines a format understands than not; none unless it understands one in five.
 fn score(format: Format, text: &[u8]) -> Option<i32> {
     let moment = format.moment(text).unwrap_or(Moment::Queue);
     let mut input = Input::new(Box::new(Cursor::new(text.to_vec())));
     let mut parser = format.parser(text, moment);
-    let mut score = 0;
-    let mut found = false;
+    let (mut good, mut bad) = (0, 0);
     for _ in 0..LINES_TO_TRY {
         match parser.step(&mut input) {
-            Ok(Step::Item(_)) => (score, found) = (score + 1, true),
-            Ok(Step::Bad(..)) => score -= 1,
+            Ok(Step::Item(_)) => good += 1,
+            Ok(Step::Bad(..)) => bad += 1,
             Ok(Step::Nothing) => {}
             Ok(Step::End) | Err(_) => break,
         }
     }
-    (found && score >= 0).then_some(score)
+    (good > 0 && bad <= 4 * good).then_some(good - bad)
 }
 
 /// Reads ahead.
