@@ -115,7 +115,7 @@ fn describe(summary: &Summary) {
     row("format", summary.format.to_string());
     let malformed = match summary.malformed.count {
         0 => String::new(),
-        count => format!(", {count} malformed lines"),
+        count => format!(", {count} malformed"),
     };
     row("records", format!("{}{}{malformed}", summary.records, twins(summary.twins)));
     for (what, count, share, bytes, footprint) in [

@@ -96,6 +96,17 @@ fn files_are_merged_by_time_and_empty_ones_are_left_out() {
 }
 
 #[test]
+fn names_mean_the_same_in_all_files() {
+    let line = |host: &str, time: u32| format!("{time},{host},1,Read,512,512,20\n").into_bytes();
+    let web = [line("web", 10), line("web", 30)].concat();
+    let files = vec![file("hm_1.csv", &line("hm", 20)), file("web_1.csv", &web)];
+    let (records, errors) = all(Trace::read(files).expect("MSR"));
+    assert!(errors.is_empty());
+    let devices: Vec<u32> = records.iter().map(|record| record.device).collect();
+    assert_eq!(devices, [1 << 16 | 1, 1, 1 << 16 | 1]);
+}
+
+#[test]
 fn files_without_times_follow_one_another() {
     let files = vec![file("1.lis", b"1 1 0 0\n2 1 0 1\n"), file("2.lis", b"9 1 0 0\n8 1 0 1\n")];
     let (records, _) = all(Trace::read(files).expect("ARC"));

@@ -7,8 +7,7 @@ use super::fields::{Bad, Names, beyond, bit, cut, cut_first, fraction, letter, n
 const SECTOR: u64 = 512;
 
 /// Timestamp (100 ns since 1601), Hostname, DiskNumber, Read|Write, Offset, Size, ResponseTime (100 ns).
-#[derive(Default)]
-pub(super) struct Msr(Names);
+pub(super) struct Msr(pub(super) Names);
 
 impl LineFormat for Msr {
     fn line(&mut self, text: &[u8]) -> Result<Option<Item>, Bad> {

@@ -2,6 +2,7 @@
 
 use super::blktrace::{self, Blktrace, Moment};
 use super::events::{LineFormat, Lines, Parser, Step};
+use super::fields::Names;
 use super::input::{Input, LOOK_AHEAD};
 use super::{binary, blkparse, columns, csv, iolog, own};
 use serde::Serialize;
@@ -90,7 +91,7 @@ impl Format {
     }
 
     /// A parser for a file that begins like this.
-    pub(super) fn parser(self, ahead: &[u8], moment: Moment) -> Box<dyn Parser> {
+    pub(super) fn parser(self, ahead: &[u8], moment: Moment, names: &Names) -> Box<dyn Parser> {
         fn lines(format: impl LineFormat + 'static) -> Box<dyn Parser> {
             Box::new(Lines(format))
         }
@@ -98,8 +99,8 @@ impl Format {
             Format::Bimetal => Box::new(own::Own::default()),
             Format::Blktrace => Box::new(Blktrace::new(moment)),
             Format::Blkparse => lines(blkparse::Blkparse::new(moment)),
-            Format::Iolog2 | Format::Iolog3 => lines(iolog::Iolog::new(ahead)),
-            Format::Msr => lines(csv::Msr::default()),
+            Format::Iolog2 | Format::Iolog3 => lines(iolog::Iolog::new(ahead, names.clone())),
+            Format::Msr => lines(csv::Msr(names.clone())),
             Format::Spc => lines(csv::Spc),
             Format::Systor17 => lines(csv::Systor),
             Format::Alibaba => lines(csv::Alibaba),
@@ -195,7 +196,7 @@ fn detect_text(ahead: &[u8]) -> Option<Format> {
 fn score(format: Format, text: &[u8]) -> Option<i32> {
     let moment = format.moment(text).unwrap_or(Moment::Queue);
     let mut input = Input::new(Box::new(Cursor::new(text.to_vec())));
-    let mut parser = format.parser(text, moment);
+    let mut parser = format.parser(text, moment, &Names::default());
     let (mut good, mut bad) = (0, 0);
     for _ in 0..LINES_TO_TRY {
         match parser.step(&mut input) {

@@ -2,12 +2,14 @@
 
 use super::Op;
 use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// What is wrong with a line.
 pub(super) type Bad = &'static str;
 
-/// Names that are told apart in one trace; further ones are malformed lines.
+/// Names that are told apart in one trace, and what they may take together; lines with further ones are malformed.
 const MAX_NAMES: usize = 65_536;
+const MAX_NAME_BYTES: usize = 16 << 20;
 
 pub(super) fn beyond<T>(value: Option<T>) -> Result<T, Bad> {
     value.ok_or("a number beyond any device")
@@ -109,20 +111,28 @@ fn first<'a, const N: usize>(fields: &mut impl Iterator<Item = &'a [u8]>) -> Res
     Ok(found)
 }
 
-/// Numbers for names, in the order in which they were met.
+/// Numbers for names, in the order in which they were met: the same in all files of a trace.
+#[derive(Clone, Default)]
+pub(super) struct Names(Arc<Mutex<Known>>);
+
 #[derive(Default)]
-pub(super) struct Names(HashMap<Box<[u8]>, u32>);
+struct Known {
+    numbers: HashMap<Box<[u8]>, u32>,
+    bytes: usize,
+}
 
 impl Names {
-    pub(super) fn number(&mut self, name: &[u8]) -> Result<u32, Bad> {
-        if let Some(&known) = self.0.get(name) {
-            return Ok(known);
+    pub(super) fn number(&self, name: &[u8]) -> Result<u32, Bad> {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(&number) = known.numbers.get(name) {
+            return Ok(number);
         }
-        if self.0.len() >= MAX_NAMES {
-            return Err("more than 65,536 names");
+        if known.numbers.len() >= MAX_NAMES || known.bytes + name.len() > MAX_NAME_BYTES {
+            return Err("more names than can be told apart");
         }
-        let number = self.0.len() as u32;
-        self.0.insert(name.into(), number);
+        let number = known.numbers.len() as u32;
+        known.bytes += name.len();
+        known.numbers.insert(name.into(), number);
         Ok(number)
     }
 }

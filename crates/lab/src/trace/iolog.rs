@@ -17,9 +17,9 @@ pub(super) struct Iolog {
 
 impl Iolog {
     /// Looks ahead for a wait: a version 2 without one has no times.
-    pub(super) fn new(ahead: &[u8]) -> Iolog {
+    pub(super) fn new(ahead: &[u8], files: Names) -> Iolog {
         let waits = memchr::memmem::find(ahead, b" wait ").is_some();
-        Iolog { version: 0, files: Names::default(), clock: waits.then_some(0) }
+        Iolog { version: 0, files, clock: waits.then_some(0) }
     }
 }
 

@@ -3,6 +3,7 @@
 use super::blktrace::Moment;
 use super::detect::{self, Format};
 use super::events::{Item, Parser, Step, What};
+use super::fields::Names;
 use super::input::Input;
 use super::twins::Twins;
 use super::{LineError, Place, Record, Why, decompress};
@@ -128,11 +129,12 @@ impl Trace {
     }
 
     fn of(format: Format, opened: Vec<(String, Input)>, moment: Moment) -> Result<Trace, OpenError> {
+        let names = Names::default();
         let mut streams = Vec::new();
         for (file, mut input) in opened {
             let ahead = detect::ahead(&mut input);
             let parser = match ahead {
-                Ok(ahead) => format.parser(ahead, moment),
+                Ok(ahead) => format.parser(ahead, moment, &names),
                 Err(error) => return Err(OpenError::Read { file, error }),
             };
             streams.push(Stream { name: file.into(), input, parser, next: None, ended: false });
