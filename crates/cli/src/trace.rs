@@ -54,21 +54,7 @@ pub(crate) fn convert(args: &TraceConvertArgs) -> anyhow::Result<Outcome> {
         TraceFormat::Iolog3 => Box::new(Iolog3Writer::new(buffer).with_context(cannot)?),
         TraceFormat::Bimetal => Box::new(OwnWriter::new(buffer).with_context(cannot)?),
     };
-    let mut progress = Progress::new("converting".to_owned(), false);
-    let (mut records, mut malformed) = (0u64, Malformed::default());
-    while let Some(found) = trace.next() {
-        match found {
-            Ok(record) => {
-                writer.record(&record).with_context(cannot)?;
-                records += 1;
-            }
-            Err(error) => malformed.add(&error),
-        }
-        if (records + malformed.count).is_multiple_of(BETWEEN) {
-            progress.bytes(trace.bytes_read());
-        }
-    }
-    drop(progress);
+    let (records, malformed) = copy(&mut trace, writer.as_mut()).with_context(cannot)?;
     must_hold(records, &malformed, &args.files[0])?;
     writer.finish().with_context(cannot)?;
     file.as_file().sync_all().with_context(cannot)?;
@@ -79,6 +65,25 @@ pub(crate) fn convert(args: &TraceConvertArgs) -> anyhow::Result<Outcome> {
     let twins = twins(trace.twins());
     say(&format!("{}: {records} records of {}, {}{twins}", out.display(), trace.format(), size::show(bytes)));
     Ok(outcome(&malformed))
+}
+
+/// Writes all that is valid: how much that was, and what was not.
+fn copy(trace: &mut Trace, writer: &mut dyn RecordWriter) -> std::io::Result<(u64, Malformed)> {
+    let mut progress = Progress::new("converting".to_owned(), false);
+    let (mut records, mut malformed) = (0u64, Malformed::default());
+    while let Some(found) = trace.next() {
+        match found {
+            Ok(record) => {
+                writer.record(&record)?;
+                records += 1;
+            }
+            Err(error) => malformed.add(&error),
+        }
+        if (records + malformed.count).is_multiple_of(BETWEEN) {
+            progress.bytes(trace.bytes_read());
+        }
+    }
+    Ok((records, malformed))
 }
 
 /// A trace in which nothing makes sense is none.
