@@ -62,6 +62,15 @@ pub(crate) enum Command {
     Completions(CompletionsArgs),
     /// Write the manual pages into a directory
     Man(ManArgs),
+    /// Look at traces of block I/O, and convert them
+    #[command(after_help = "\
+Examples:
+  bimetal trace stat disk.blktrace.*
+  bimetal trace convert disk.blktrace.* -o disk.trace")]
+    Trace {
+        #[command(subcommand)]
+        command: TraceCommand,
+    },
     /// Put the engine and the server to the test
     #[command(after_help = "\
 Example:
@@ -70,6 +79,15 @@ Example:
         #[command(subcommand)]
         command: SimCommand,
     },
+}
+
+/// What can be done with traces.
+#[derive(Debug, Subcommand)]
+pub(crate) enum TraceCommand {
+    /// Say what is in a trace: how much is read and written, where, how large, how often
+    Stat(TraceStatArgs),
+    /// Write a trace in another format
+    Convert(TraceConvertArgs),
 }
 
 /// The tests.
@@ -287,6 +305,58 @@ pub(crate) struct ScenarioArgs {
     /// Print one JSON document on standard output and nothing else there
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// `bimetal trace stat`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  bimetal trace stat disk.blktrace.*                one file for each processor, merged by time
+  bimetal trace stat web_0.csv.gz --json
+
+Read are blktrace, blkparse, fio iolog 2 and 3, MSR, SPC, SYSTOR '17, Alibaba, Tencent, VSCSI 1 and 2, blkreplay,
+DiskSim, DiskSim validation, MQSim, HP SRT, ARC, oracleGeneral and Bimetal's own format. They are recognised by
+their contents, gzip, zstd, xz and bzip2 likewise. Several files are one trace, and must be of one format. Lines that
+make no sense are counted, and the first few are named. Exit code 1 when a file could not be read to its end.")]
+pub(crate) struct TraceStatArgs {
+    /// The files of the trace
+    #[arg(required = true, value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+    /// Print one JSON document on standard output and nothing else there
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `bimetal trace convert`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  bimetal trace convert disk.blktrace.* -o disk.trace
+  bimetal trace convert web_0.csv.gz -o web_0.iolog --to iolog3
+
+What is written appears under its name only when it is complete. Lines that make no sense are left out, and counted.
+A trace without times has all times of an iolog at zero. Exit code 1 when a file could not be read to its end; what
+came before is written.")]
+pub(crate) struct TraceConvertArgs {
+    /// The files of the trace
+    #[arg(required = true, value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+    /// The file to write
+    #[arg(short, long, value_name = "OUT")]
+    pub(crate) output: PathBuf,
+    /// Its format: bimetal is compact and checksummed, iolog3 is for fio's --read_iolog
+    #[arg(long, value_name = "FORMAT", default_value = "bimetal")]
+    pub(crate) to: TraceFormat,
+    /// Replace the file if it is there
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+/// Formats that are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum TraceFormat {
+    Iolog3,
+    Bimetal,
 }
 
 /// `bimetal sim torture`

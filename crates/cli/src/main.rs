@@ -19,10 +19,11 @@ mod serve;
 mod shell;
 mod signatures;
 mod torture;
+mod trace;
 mod up;
 mod volume;
 
-use args::{Cli, Command, SimCommand};
+use args::{Cli, Command, SimCommand, TraceCommand};
 use bimetal_models::size;
 use clap::Parser as _;
 use clap::error::ErrorKind;
@@ -52,6 +53,8 @@ fn main() -> ExitCode {
         Command::Destroy(args) => destroy::run(&args),
         Command::Completions(args) => shell::completions(&args),
         Command::Man(args) => shell::man(&args),
+        Command::Trace { command: TraceCommand::Stat(args) } => trace::stat(&args),
+        Command::Trace { command: TraceCommand::Convert(args) } => trace::convert(&args),
         Command::Sim { command: SimCommand::Torture(args) } => torture::run(&args),
         Command::Sim { command: SimCommand::Kill(args) } => kill::run(&args),
         Command::Sim { command: SimCommand::Calibrate(args) } => calibrate::run(&args),

@@ -87,6 +87,24 @@ metric = "iops"
 at_least = 1000
 "#;
 
+const TRACE: &[&str] = &[
+    "format",
+    "records",
+    "malformed.count",
+    "read_share",
+    "write_share",
+    "read_bytes",
+    "written_bytes",
+    "footprint_bytes",
+    "duration_seconds",
+    "inter_arrival.p50_us",
+    "sequential_share",
+    "sizes.0.up_to_bytes",
+];
+
+/// A short trace.
+const SMALL_TRACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/traces/small.csv");
+
 /// One for every subcommand; `destroy` last, since it ends the volume.
 const SAMPLES: &[Sample] = &[
     Sample { serves: true, ..sample("up", &["--dir", "%/up"]) },
@@ -97,6 +115,8 @@ const SAMPLES: &[Sample] = &[
     Sample { keys: Some(&["volumes"]), ..sample("list", &[]) },
     sample("completions", &["bash"]),
     sample("man", &["%/man"]),
+    Sample { keys: Some(TRACE), ..sample("trace stat", &[SMALL_TRACE]) },
+    sample("trace convert", &[SMALL_TRACE, "-o", "%/small.trace"]),
     Sample {
         keys: Some(&["seeds", "cycles", "violations", "faults", "seconds"]),
         ..sample("sim torture", &["--seeds", "2", "--seed", "1", "--threads", "1"])
@@ -238,6 +258,29 @@ fn what_cannot_be_understood_is_refused_in_one_sentence() {
     let output = run("s.toml").output().expect("run");
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stdout).contains("NOT HELD"), "{}", text(&output.stdout));
+    let trace = |words: &[&str]| {
+        let mut command = bimetal(dir.path());
+        command.current_dir(dir.path()).arg("trace").args(words);
+        command
+    };
+    std::fs::write(dir.path().join("words.csv"), "a trace of nothing\n").expect("write");
+    std::fs::write(dir.path().join("empty.csv"), "").expect("write");
+    for (file, words) in [
+        ("none.csv", ["none.csv", "No such file"]),
+        (".", [".", "directory"]),
+        ("words.csv", ["words.csv", "format"]),
+        ("empty.csv", ["empty.csv", "empty"]),
+    ] {
+        refuses(&mut trace(&["stat", file]), &words);
+        refuses(&mut trace(&["convert", file, "-o", "out"]), &words);
+        assert!(!dir.path().join("out").exists(), "{file}");
+    }
+    refuses(&mut trace(&["convert", SMALL_TRACE, "-o", "words.csv"]), &["words.csv", "--force"]);
+    refuses(&mut trace(&["convert", SMALL_TRACE, "-o", ".", "--force"]), &["not a regular file"]);
+    refuses(&mut trace(&["convert", SMALL_TRACE, "-o", "none/out"]), &["none"]);
+    refuses(&mut trace(&["convert", SMALL_TRACE, "-o", "out", "--to", "tape"]), &["tape", "iolog3"]);
+    common::succeed(&mut trace(&["convert", SMALL_TRACE, "-o", "words.csv", "--force"]));
+    common::succeed(&mut trace(&["stat", "words.csv"]));
     refuses(bimetal(dir.path()).args(["check", "a b"]), &["\"a b\" is not a volume name"]);
 }
 

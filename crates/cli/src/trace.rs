@@ -1,0 +1,170 @@
+//! `bimetal trace`
+
+use crate::args::{TraceConvertArgs, TraceFormat, TraceStatArgs};
+use crate::progress::Progress;
+use crate::{Outcome, complain, say, say_json, size};
+use anyhow::{Context as _, bail};
+use bimetal_lab::trace::{
+    Iolog3Writer, Malformed, OwnWriter, Percentiles, RecordWriter, Stat, Summary, Trace,
+};
+use std::io::BufWriter;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+/// Progress is looked at after so many records.
+const BETWEEN: u64 = 1 << 16;
+
+pub(crate) fn stat(args: &TraceStatArgs) -> anyhow::Result<Outcome> {
+    let mut trace = Trace::open(&args.files)?;
+    let mut progress = Progress::new("reading".to_owned(), args.json);
+    let mut stat = Stat::default();
+    let mut seen = 0u64;
+    while let Some(found) = trace.next() {
+        stat.add(&found);
+        seen += 1;
+        if seen.is_multiple_of(BETWEEN) {
+            progress.bytes(trace.bytes_read());
+        }
+    }
+    drop(progress);
+    let summary = stat.summary(&trace);
+    must_hold(summary.records, &summary.malformed, &args.files[0])?;
+    if args.json {
+        say_json(&summary)?;
+    } else {
+        describe(&summary);
+    }
+    Ok(outcome(&summary.malformed))
+}
+
+pub(crate) fn convert(args: &TraceConvertArgs) -> anyhow::Result<Outcome> {
+    let out = &args.output;
+    let cannot = || format!("cannot write {}", out.display());
+    match std::fs::metadata(out) {
+        Ok(found) if !found.is_file() => bail!("{}: not a regular file", out.display()),
+        Ok(_) if !args.force => bail!("{} is there already; --force replaces it", out.display()),
+        _ => {}
+    }
+    let mut trace = Trace::open(&args.files)?;
+    let dir = out.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let readable = std::fs::Permissions::from_mode(0o666);
+    let file = tempfile::Builder::new().permissions(readable).tempfile_in(dir).with_context(cannot)?;
+    let buffer = BufWriter::with_capacity(1 << 20, file.as_file().try_clone().with_context(cannot)?);
+    let mut writer: Box<dyn RecordWriter> = match args.to {
+        TraceFormat::Iolog3 => Box::new(Iolog3Writer::new(buffer).with_context(cannot)?),
+        TraceFormat::Bimetal => Box::new(OwnWriter::new(buffer).with_context(cannot)?),
+    };
+    let (records, malformed) = copy(&mut trace, writer.as_mut()).with_context(cannot)?;
+    must_hold(records, &malformed, &args.files[0])?;
+    writer.finish().with_context(cannot)?;
+    file.as_file().sync_all().with_context(cannot)?;
+    let bytes = file.as_file().metadata().with_context(cannot)?.len();
+    let kept = if args.force { file.persist(out) } else { file.persist_noclobber(out) };
+    kept.map_err(|error| error.error).with_context(cannot)?;
+    complain_of(&malformed);
+    let twins = twins(trace.twins());
+    say(&format!("{}: {records} records of {}, {}{twins}", out.display(), trace.format(), size::show(bytes)));
+    Ok(outcome(&malformed))
+}
+
+/// Writes all that is valid: how much that was, and what was not.
+fn copy(trace: &mut Trace, writer: &mut dyn RecordWriter) -> std::io::Result<(u64, Malformed)> {
+    let mut progress = Progress::new("converting".to_owned(), false);
+    let (mut records, mut malformed) = (0u64, Malformed::default());
+    while let Some(found) = trace.next() {
+        match found {
+            Ok(record) => {
+                writer.record(&record)?;
+                records += 1;
+            }
+            Err(error) => malformed.add(&error),
+        }
+        if (records + malformed.count).is_multiple_of(BETWEEN) {
+            progress.bytes(trace.bytes_read());
+        }
+    }
+    Ok((records, malformed))
+}
+
+/// A trace in which nothing makes sense is none.
+fn must_hold(records: u64, malformed: &Malformed, file: &Path) -> anyhow::Result<()> {
+    match malformed.first.first() {
+        _ if records > 0 => Ok(()),
+        Some(first) => bail!("{}: no valid record; {first}", file.display()),
+        None => bail!("{}: no request in it", file.display()),
+    }
+}
+
+fn outcome(malformed: &Malformed) -> Outcome {
+    if malformed.unread_files > 0 { Outcome::Problem } else { Outcome::Good }
+}
+
+fn complain_of(malformed: &Malformed) {
+    for one in &malformed.first {
+        complain(&format!("bimetal: {one}"));
+    }
+    let named = malformed.first.len() as u64;
+    if malformed.count > named {
+        complain(&format!("bimetal: {} more malformed lines", malformed.count - named));
+    }
+}
+
+fn twins(count: u64) -> String {
+    if count == 0 { String::new() } else { format!(", {count} logged again on a device below left out") }
+}
+
+fn describe(summary: &Summary) {
+    complain_of(&summary.malformed);
+    let row = |what: &str, value: String| say(&format!("{what:<18} {value}"));
+    let percent = |share: f64| format!("{:.1} %", share * 100.0);
+    row("format", summary.format.to_string());
+    let malformed = match summary.malformed.count {
+        0 => String::new(),
+        count => format!(", {count} malformed"),
+    };
+    row("records", format!("{}{}{malformed}", summary.records, twins(summary.twins)));
+    for (what, count, share, bytes, footprint) in [
+        ("reads", summary.reads, summary.read_share, summary.read_bytes, summary.read_footprint_bytes),
+        (
+            "writes",
+            summary.writes,
+            summary.write_share,
+            summary.written_bytes,
+            summary.written_footprint_bytes,
+        ),
+    ] {
+        let (bytes, footprint) = (size::show(bytes), size::show(footprint));
+        row(what, format!("{count} ({}), {bytes} in {footprint}", percent(share)));
+    }
+    row("flushes, discards", format!("{}, {}", summary.flushes, summary.discards));
+    let about = if summary.footprint_exact { "" } else { "about " };
+    let (footprint, end) = (size::show(summary.footprint_bytes), size::show(summary.end_bytes));
+    row("footprint", format!("{about}{footprint} of {end} on {} devices", summary.devices));
+    row("sequential", percent(summary.sequential_share));
+    row("aligned to 4 KiB", percent(summary.aligned_share));
+    describe_times(summary);
+    say("up to               reads      writes");
+    for class in &summary.sizes {
+        say(&format!("{:>9} {:>15} {:>11}", size::show(class.up_to_bytes), class.reads, class.writes));
+    }
+}
+
+fn describe_times(summary: &Summary) {
+    let row = |what: &str, value: String| say(&format!("{what:<18} {value}"));
+    let Some(seconds) = summary.duration_seconds else {
+        row("duration", "the trace has no times".to_owned());
+        return;
+    };
+    let rate = summary.requests_per_second.map_or(String::new(), |rate| format!(", {rate:.1} requests/s"));
+    let busiest = summary.busiest_second_requests.unwrap_or_default();
+    row("duration", format!("{seconds:.3} s{rate}, {busiest} in the busiest second"));
+    if summary.out_of_order > 0 {
+        row("out of order", summary.out_of_order.to_string());
+    }
+    for (what, times) in [("between requests", &summary.inter_arrival), ("response", &summary.response)] {
+        if let Some(Percentiles { mean_us, p50_us, p90_us, p99_us, max_us }) = times {
+            let tail = format!("90 % {p90_us:.1}, 99 % {p99_us:.1}, most {max_us:.1}");
+            row(what, format!("mean {mean_us:.1} us, median {p50_us:.1}, {tail}"));
+        }
+    }
+}
