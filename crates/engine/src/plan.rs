@@ -5,6 +5,7 @@
 
 use crate::action::RequestError;
 use crate::arena::Arena;
+use crate::bugs::{Bug, planted};
 use crate::engine::Engine;
 use crate::landed::ZoneBlock;
 use crate::moves::{Destination, MAX_BATCHES, Move};
@@ -232,7 +233,8 @@ impl<A: Arena> Engine<A> {
             planner.zone_is_held = !moved && !failed;
             if !moved {
                 let pause = if failed { FAILED_PAUSE_NS } else { BARREN_PAUSE_NS };
-                planner.next_destage = self.now.after(pause);
+                let never = failed && planted(Bug::DestageNeverResumes);
+                planner.next_destage = if never { Nanos(u64::MAX) } else { self.now.after(pause) };
                 self.wanted.commit = self.pending.len() > 0 || self.gate.leaving() > 0;
             }
         } else {

@@ -1,0 +1,110 @@
+//! Devices that vanish and come back, and writes that go astray: each told as the story in which it lost data, or
+//! could have.
+
+mod story;
+
+use bimetal_engine::action::RequestKind;
+use bimetal_engine::units::Nanos;
+use bimetal_sim::disk::CutStyle;
+use bimetal_sim::world::Death;
+use bimetal_sim::world::storm::{Storm, Vanish};
+use story::{BLOCK, CHUNK, Story};
+
+/// ENXIO.
+const GONE: i32 = 6;
+/// EIO.
+const EIO: i32 = 5;
+
+/// A chunk on the slow tier, of which the first block is written and flushed.
+fn slow_chunk(s: &mut Story) -> u64 {
+    let chunks = s.engine().size_bytes() / CHUNK;
+    let settled = |at: &u64| {
+        s.write(*at, BLOCK, 0x11);
+        s.flush();
+        s.wait(Nanos::SECOND);
+        s.is_slow(*at)
+    };
+    (0..chunks).map(|c| c * CHUNK).find(settled).expect("a chunk that begins on the slow tier")
+}
+
+/// The device is away for a millisecond from its next command on.
+fn vanish(s: &mut Story, device: usize, errno: i32, cache: Option<CutStyle>) {
+    let vanish = Vanish { device, after: 0, stage: None, ns: Nanos::MS, cache, errno };
+    s.world.begin(Storm { vanish: Some(vanish), ..Storm::default() });
+}
+
+fn all(bytes: &[u8], byte: u8) -> bool {
+    bytes.iter().all(|b| *b == byte)
+}
+
+/// A block has landed and is not flushed yet. The fast device is reset: its cache is lost, commands fail with ENXIO
+/// for a millisecond, and then it works again. What met the gap was tried again and succeeded, and so did the next
+/// flush, which promised a block that no device held any more. A device that was not there may have lost whatever
+/// it had acknowledged, so no later flush of it is believed.
+#[test]
+fn a_flush_after_a_device_was_away_does_not_promise_what_it_had_before() {
+    let mut s = Story::begin(24, 64);
+    let chunk = slow_chunk(&mut s);
+    s.write(chunk + BLOCK, BLOCK, 0x22);
+    vanish(&mut s, 0, GONE, Some(CutStyle::LoseAll));
+    let next = s.ask(RequestKind::Write { fua: false }, chunk + 2 * BLOCK, BLOCK, 0x33);
+    _ = s.answer(next);
+    s.wait(10 * Nanos::MS);
+    let flush = s.ask(RequestKind::Flush, 0, 0, 0);
+    s.answer(flush).expect_err("nobody knows what the device has kept");
+    assert_eq!(s.engine().status().state, "read-only");
+    let events = s.engine().take_events();
+    assert!(events.iter().any(|e| e.message.starts_with("fast") && e.message.contains("away")), "{events:?}");
+    s.die(Death::PowerCut(CutStyle::LoseAll));
+    s.open().expect("the volume opens");
+    assert!(all(&s.read(chunk, BLOCK).expect("what was flushed can be read"), 0x11));
+}
+
+/// The same, where the only command that met the gap is a discard of a slot, whose failure is no harm by itself.
+#[test]
+fn a_failed_discard_tells_that_the_device_was_away() {
+    let mut s = Story::begin(24, 64);
+    let chunk = slow_chunk(&mut s);
+    s.write(chunk + CHUNK, BLOCK, 0x22);
+    s.flush();
+    s.wait(Nanos::SECOND);
+    assert!(s.is_slow(chunk + CHUNK), "two chunks are slow");
+    let discard = s.ask(RequestKind::Discard { fua: false }, chunk, CHUNK, 0);
+    s.answer(discard).expect("a discard succeeds");
+    // The commit that makes it durable gives the slot back to the slow device.
+    vanish(&mut s, 1, GONE, Some(CutStyle::LoseAll));
+    s.wait(5 * Nanos::SECOND);
+    assert_eq!(s.engine().status().state, "read-only");
+}
+
+/// Bytes of the first writes that a reset device forgot are not shown either: the slot still holds what another chunk
+/// left there.
+#[test]
+fn first_writes_that_a_reset_device_forgot_are_errors() {
+    let mut s = Story::begin(24, 64);
+    s.write(0, BLOCK, 0x22);
+    vanish(&mut s, 0, GONE, Some(CutStyle::LoseAll));
+    s.read(0, BLOCK).expect_err("the device is away");
+    s.wait(10 * Nanos::MS);
+    s.read(0, BLOCK).expect_err("it is back, and what it was told is gone");
+}
+
+/// A device that is away for seconds with errors that a bad moment has as well, and keeps its cache, is waited for.
+#[test]
+fn a_device_that_was_away_and_kept_all_is_waited_for() {
+    for device in 0..2 {
+        let mut s = Story::begin(24, 64);
+        let chunk = slow_chunk(&mut s);
+        let away = Vanish { device, after: 0, stage: None, ns: 5 * Nanos::SECOND, cache: None, errno: EIO };
+        s.world.begin(Storm { vanish: Some(away), ..Storm::default() });
+        let write = s.ask(RequestKind::Write { fua: false }, chunk + BLOCK, BLOCK, 0x22);
+        s.answer(write).expect("a write waits for the device");
+        s.wait(20 * Nanos::SECOND);
+        s.flush();
+        let status = s.engine().status();
+        assert_eq!((status.state, status.landed_bytes), ("open", 0), "all was merged");
+        s.die(Death::PowerCut(CutStyle::LoseAll));
+        s.open().expect("the volume opens");
+        assert!(all(&s.read(chunk + BLOCK, BLOCK).expect("it can be read"), 0x22));
+    }
+}
