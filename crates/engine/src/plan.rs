@@ -12,6 +12,7 @@ use crate::moves::{Destination, MAX_BATCHES, Move};
 use crate::options::Level;
 use crate::policy::{Touch, View};
 use crate::units::*;
+use crate::zone::Place;
 
 /// One part in this many of the zone is drained in one plan.
 const TAIL_SHARE: usize = 8;
@@ -103,7 +104,12 @@ impl<A: Arena> Engine<A> {
         let zone = &self.state.zone;
         let ordinal = zone.get(zone.place_of(z)).ordinal;
         let oldest = zone.chain.front().map_or(0, |p| zone.get(*p).ordinal);
-        (self.zone_is_half_full() || self.log_is_starved()) && ordinal < oldest + zone.chain.len() as u64 / 2
+        self.losses_are_said_again() && ordinal < oldest + zone.chain.len() as u64 / 2
+    }
+
+    /// Whether the zone needs the space in front of lost blocks.
+    fn losses_are_said_again(&self) -> bool {
+        self.zone_is_half_full() || self.log_is_starved()
     }
 
     pub(crate) fn pump_moves(&mut self) {
@@ -196,7 +202,10 @@ impl<A: Arena> Engine<A> {
         let zone = &self.state.zone;
         let segments = (zone.len() as usize / TAIL_SHARE).clamp(1, MAX_PLAN_SEGMENTS);
         let mut chunks = Vec::new();
-        let live = zone.chain.iter().filter(|p| zone.get(**p).live > 0).take(segments);
+        // A segment that only lost blocks are left in must not be all that is looked at.
+        let again = self.losses_are_said_again();
+        let worth = |place: &&Place| zone.get(**place).live > if again { 0 } else { zone.get(**place).lost };
+        let live = zone.chain.iter().filter(worth).take(segments);
         for place in live {
             for block in 1..self.state.geo.area_blocks() {
                 let z: ZoneBlock = zone.zone_block(*place, block);

@@ -21,6 +21,8 @@ pub struct Segment {
     pub last: Seq,
     /// Blocks whose newest copy is here.
     pub live: u32,
+    /// Those of them of which that copy is lost: nothing can be done for them but say so again.
+    pub lost: u32,
     /// Reads in flight here.
     pub pins: u32,
     /// The index, gathered until it is written.

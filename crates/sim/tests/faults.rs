@@ -4,10 +4,11 @@
 mod story;
 
 use bimetal_engine::action::RequestKind;
+use bimetal_engine::format::superblock::{Found, Superblock};
 use bimetal_engine::units::Nanos;
 use bimetal_sim::disk::CutStyle;
 use bimetal_sim::world::Death;
-use bimetal_sim::world::storm::{Storm, Vanish};
+use bimetal_sim::world::storm::{Layout, Storm, Vanish};
 use story::{BLOCK, CHUNK, Story};
 
 /// ENXIO.
@@ -31,6 +32,16 @@ fn slow_chunk(s: &mut Story) -> u64 {
 fn vanish(s: &mut Story, device: usize, errno: i32, cache: Option<CutStyle>) {
     let vanish = Vanish { device, after: 0, stage: None, ns: Nanos::MS, cache, errno };
     s.world.begin(Storm { vanish: Some(vanish), ..Storm::default() });
+}
+
+/// Where what lies on the devices.
+fn layout(s: &Story) -> Layout {
+    let mut block = [0; BLOCK as usize];
+    s.world.disks[0].peek(0, &mut block);
+    match Superblock::decode(&block, 0) {
+        Found::Valid(superblock) => Layout::new(superblock.volume, &superblock.geometry),
+        other => panic!("{other:?} is no superblock"),
+    }
 }
 
 fn all(bytes: &[u8], byte: u8) -> bool {
@@ -106,5 +117,35 @@ fn a_device_that_was_away_and_kept_all_is_waited_for() {
         s.die(Death::PowerCut(CutStyle::LoseAll));
         s.open().expect("the volume opens");
         assert!(all(&s.read(chunk + BLOCK, BLOCK).expect("it can be read"), 0x22));
+    }
+}
+
+/// A landed block cannot be read any more and was given up: it is an error until it is written again, and stays in the
+/// log. It was then the only thing alive in the oldest segment, of which the volume, being idle, emptied nothing else
+/// first: so whatever landed later stayed landed, for as long as the zone was not half full.
+#[test]
+fn a_lost_block_in_the_oldest_segment_does_not_keep_the_others_landed() {
+    let mut s = Story::begin(24, 64);
+    let chunk = slow_chunk(&mut s);
+    s.write(chunk + BLOCK, BLOCK, 0x22);
+    s.flush();
+    // Whatever is in the landing zone is bad, until it is written again.
+    let zone = layout(&s).zone();
+    zone.for_each(|page| s.world.disks[0].add_bad_sector(page * 8));
+    for _ in 0..200 {
+        s.wait(100 * Nanos::MS);
+        s.read(0, BLOCK).expect("the fast device reads other things");
+    }
+    s.read(chunk + BLOCK, BLOCK).expect_err("its only copy is bad");
+    assert_eq!(s.engine().status().landed_bytes, BLOCK, "the lost block is landed for good");
+    // A move of its own chunk would say the loss again, at the head of the log.
+    let other = chunk + CHUNK;
+    for round in 0..4 {
+        for block in 0..CHUNK / BLOCK {
+            s.write(other + block * BLOCK, BLOCK, 0x40 + round);
+        }
+        s.flush();
+        s.wait(5 * Nanos::SECOND);
+        assert_eq!(s.engine().status().landed_bytes, BLOCK, "round {round}: all others are merged");
     }
 }
