@@ -99,12 +99,19 @@ impl<A: Arena> Engine<A> {
     }
 
     /// Whether this landed block, which cannot be moved because it is lost, must be said again at the head
-    /// so that the log's tail can go on. Not before the zone needs it: saying it costs two blocks.
+    /// so that the log's tail can go on. Not before the zone needs it, for saying it costs two blocks; and not
+    /// while a block that is not lost holds the tail as well, for then it would be in vain.
     pub(crate) fn holds_tail(&self, z: ZoneBlock) -> bool {
         let zone = &self.state.zone;
         let ordinal = zone.get(zone.place_of(z)).ordinal;
         let oldest = zone.chain.front().map_or(0, |p| zone.get(*p).ordinal);
-        self.losses_are_said_again() && ordinal < oldest + zone.chain.len() as u64 / 2
+        self.losses_are_said_again()
+            && ordinal < oldest + zone.chain.len() as u64 / 2
+            && zone
+                .chain
+                .iter()
+                .take_while(|p| zone.get(**p).ordinal <= ordinal)
+                .all(|p| zone.get(*p).is_lost())
     }
 
     /// Whether the zone needs the space in front of lost blocks.
@@ -180,7 +187,8 @@ impl<A: Arena> Engine<A> {
             self.plan_tail();
         }
         if self.mover.planner.tail.is_empty() {
-            // Only lost blocks are left, and they hold nothing up.
+            // Only lost blocks are left, and they hold nothing up. That batches failed before says nothing any more.
+            self.mover.barren_since = None;
             self.mover.planner.next_destage = self.now.after(NO_MOVES_PAUSE_NS);
             return;
         }

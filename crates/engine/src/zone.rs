@@ -31,6 +31,13 @@ pub struct Segment {
     pub successor: Place,
 }
 
+impl Segment {
+    /// Whether only lost blocks are left in it, if any.
+    pub fn is_lost(&self) -> bool {
+        self.live == self.lost
+    }
+}
+
 /// All segments.
 pub struct Zone {
     segments: Vec<Segment>,

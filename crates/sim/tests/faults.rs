@@ -7,6 +7,7 @@ use bimetal_engine::action::RequestKind;
 use bimetal_engine::format::superblock::{Found, Superblock};
 use bimetal_engine::units::Nanos;
 use bimetal_sim::disk::CutStyle;
+use bimetal_sim::rng::Rng;
 use bimetal_sim::world::Death;
 use bimetal_sim::world::storm::{Layout, Storm, Vanish};
 use story::{BLOCK, CHUNK, Story};
@@ -42,6 +43,24 @@ fn layout(s: &Story) -> Layout {
         Found::Valid(superblock) => Layout::new(superblock.volume, &superblock.geometry),
         other => panic!("{other:?} is no superblock"),
     }
+}
+
+/// Whatever is in the landing zone cannot be read until it is written again.
+fn spoil_zone(s: &mut Story) {
+    layout(s).zone().for_each(|page| s.world.disks[0].add_bad_sector(page * 8));
+}
+
+/// Lands a block, the first in the zone, and has it given up.
+fn lose_landed(s: &mut Story, at: u64) {
+    s.write(at, BLOCK, 0x22);
+    s.flush();
+    spoil_zone(s);
+    for _ in 0..200 {
+        s.wait(100 * Nanos::MS);
+        s.read(0, BLOCK).expect("the fast device reads other things");
+    }
+    s.read(at, BLOCK).expect_err("its only copy is bad");
+    assert_eq!(s.engine().status().landed_bytes, BLOCK, "the lost block is landed for good");
 }
 
 fn all(bytes: &[u8], byte: u8) -> bool {
@@ -127,17 +146,7 @@ fn a_device_that_was_away_and_kept_all_is_waited_for() {
 fn a_lost_block_in_the_oldest_segment_does_not_keep_the_others_landed() {
     let mut s = Story::begin(24, 64);
     let chunk = slow_chunk(&mut s);
-    s.write(chunk + BLOCK, BLOCK, 0x22);
-    s.flush();
-    // Whatever is in the landing zone is bad, until it is written again.
-    let zone = layout(&s).zone();
-    zone.for_each(|page| s.world.disks[0].add_bad_sector(page * 8));
-    for _ in 0..200 {
-        s.wait(100 * Nanos::MS);
-        s.read(0, BLOCK).expect("the fast device reads other things");
-    }
-    s.read(chunk + BLOCK, BLOCK).expect_err("its only copy is bad");
-    assert_eq!(s.engine().status().landed_bytes, BLOCK, "the lost block is landed for good");
+    lose_landed(&mut s, chunk + BLOCK);
     // A move of its own chunk would say the loss again, at the head of the log.
     let other = chunk + CHUNK;
     for round in 0..4 {
@@ -148,4 +157,34 @@ fn a_lost_block_in_the_oldest_segment_does_not_keep_the_others_landed() {
         s.wait(5 * Nanos::SECOND);
         assert_eq!(s.engine().status().landed_bytes, BLOCK, "round {round}: all others are merged");
     }
+}
+
+/// Of a chunk one landed block is lost, and another one cannot be read either, but it is not yet time to give it up. The
+/// zone is full, so the chunk is tried again every few milliseconds. Each of these moves said the old loss again, at the
+/// head of the log, before it knew that it would not come to its end: until the log had no room for anything, not even
+/// for saying that the other block was lost as well, and everybody waited for ever.
+#[test]
+fn moves_that_fail_do_not_fill_the_log_with_old_losses() {
+    let mut s = Story::begin(24, 64);
+    let chunk = slow_chunk(&mut s);
+    lose_landed(&mut s, chunk + BLOCK);
+    s.write(chunk + 2 * BLOCK, BLOCK, 0x33);
+    s.flush();
+    let mut page = [0; BLOCK as usize];
+    let landed = layout(&s).zone().find(|at| s.world.disks[0].peek(*at, &mut page) && all(&page, 0x33));
+    s.world.disks[0].rot(landed.expect("it has landed"), &mut Rng::new(1, 1));
+    let blocks = (0..40).flat_map(|c| (0..10).map(move |b| chunk + (c + 1) * CHUNK + b * BLOCK));
+    let flood: Vec<_> = blocks.map(|at| s.ask(RequestKind::Write { fua: false }, at, BLOCK, 0x44)).collect();
+    for write in flood {
+        let answer = s.answer(write);
+        assert!(
+            answer.is_ok(),
+            "a write waits for the zone, and then succeeds: {:?}",
+            s.engine().take_events()
+        );
+    }
+    s.flush();
+    s.wait(120 * Nanos::SECOND);
+    s.read(chunk + 2 * BLOCK, BLOCK).expect_err("that was lost as well");
+    assert_eq!(s.engine().status().landed_bytes, 2 * BLOCK, "all others are merged");
 }

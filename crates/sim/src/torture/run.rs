@@ -232,7 +232,7 @@ impl<'a> Run<'a> {
 
     fn errors_legal(&self) -> bool {
         let i = &self.world.injected;
-        self.damaged || i.reads + i.writes + i.flushes + i.bad_sectors + i.harmed() > 0
+        self.damaged || i.reads + i.writes + i.flushes + i.bad_sectors + i.harmed() + i.vanished > 0
     }
 
     /// Serves the engine and takes answers at this instant.
