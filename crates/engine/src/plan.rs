@@ -161,8 +161,10 @@ impl<A: Arena> Engine<A> {
 
     fn destage(&mut self) {
         if self.state.landed.len() == 0 {
-            // Only records fill the chain: a checkpoint frees it.
-            self.wanted.checkpoint |= self.zone_is_half_full() || self.log_is_starved();
+            // Only records fill the chain: a checkpoint frees it, unless it would hold no more than the last one did. While
+            // a batch waits for a device, one would follow the other without end.
+            let more = self.recorded() > self.checkpoint.applied();
+            self.wanted.checkpoint |= more && (self.zone_is_half_full() || self.log_is_starved());
             return;
         }
         let barren = self.mover.barren_since.map_or(0, |since| self.now.since(since));

@@ -10,6 +10,8 @@ use bimetal_engine::units::SLOW;
 use std::ops::Range;
 
 const PAGE: u64 = PAGE_BYTES as u64;
+/// A command that takes so much more, ns, counts as one that met a stall.
+const LONG_NS: u64 = 500_000_000;
 /// Places tried for a write that goes astray.
 const TRIES: u32 = 32;
 
@@ -236,7 +238,7 @@ impl Sky {
         if more > 0 && !std::mem::replace(&mut self.ramped[device], true) {
             self.ramps += 1;
         }
-        let Some(stall) = stall else { return (more, false) };
+        let Some(stall) = stall else { return (more, more >= LONG_NS) };
         let nth = self.commands[device];
         self.commands[device] = nth.saturating_add(1);
         let mut stalled = nth == stall.after;
@@ -250,7 +252,7 @@ impl Sky {
             more += self.silent_until[device] - now;
             stalled = true;
         }
-        (more, stalled)
+        (more, stalled || more >= LONG_NS)
     }
 
     /// Whether the device vanishes when a command of its completes in one of these stages.

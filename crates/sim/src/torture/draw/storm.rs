@@ -56,7 +56,7 @@ pub(super) fn draw(seed: u64, lives: &mut [Life]) {
             life.storm.weather[device] = weather(&mut rng, &kinds);
         }
         if kinds.vanishes && rng.one_in(kinds.one_in) {
-            life.storm.vanish = Some(vanish(&mut rng));
+            life.storm.vanish = Some(vanish(&mut rng, life.when == When::Stopping));
         }
         if !kinds.harms.is_empty() && rng.one_in(kinds.one_in) {
             let stopping = life.when == When::Stopping;
@@ -79,13 +79,18 @@ fn weather(rng: &mut Rng, kinds: &Kinds) -> Weather {
     Weather { ramp, stall }
 }
 
-fn vanish(rng: &mut Rng) -> Vanish {
+fn vanish(rng: &mut Rng, stopping: bool) -> Vanish {
     // A device that is reset says so: whoever uses it must be able to tell that its cache may be gone.
     let gone = rng.one_in(2);
+    let seldom =
+        if stopping { Stage::Shutdown } else { rng.pick(&[Stage::MoveQuiesce, Stage::ReadChecksums]) };
+    let stage = rng.one_in(2).then(|| if rng.one_in(2) { seldom } else { rng.pick(&BUSY) });
+    let device = if stage == Some(Stage::Shutdown) { 0 } else { rng.below(2) as usize };
+    let after = if stage == Some(seldom) { 0 } else { super::steps(rng, 9) };
     Vanish {
-        device: rng.below(2) as usize,
-        after: super::steps(rng, 9),
-        stage: rng.one_in(2).then(|| rng.pick(&BUSY)),
+        after,
+        stage,
+        device,
         ns: rng.pick(&[100 * US, 5 * MS, 500 * MS, 5 * SECOND, 60 * SECOND]),
         cache: (gone && rng.one_in(2)).then(|| rng.pick(&CutStyle::ALL)),
         errno: if gone { rng.pick(&GONE) } else { EIO },
@@ -111,6 +116,7 @@ const BUSY: [Stage; 14] = [
 ];
 
 fn aim(rng: &mut Rng, harms: &[Harm], stopping: bool) -> Aim {
-    let stage = if stopping && rng.one_in(3) { Stage::Shutdown } else { rng.pick(SUMMED) };
-    Aim { stage, after: super::steps(rng, 4), harm: rng.pick(harms) }
+    let stage = if stopping && rng.one_in(2) { Stage::Shutdown } else { rng.pick(SUMMED) };
+    let after = if stage == Stage::Shutdown { 0 } else { super::steps(rng, 4) };
+    Aim { stage, after, harm: rng.pick(harms) }
 }
