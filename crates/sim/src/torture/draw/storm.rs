@@ -53,7 +53,7 @@ pub(super) fn draw(seed: u64, lives: &mut [Life]) {
     for life in lives {
         life.calm = rng.one_in(kinds.calm_one_in) && life.hunt.is_none();
         for device in 0..2 {
-            life.storm.weather[device] = weather(&mut rng, &kinds);
+            life.storm.weather[device] = weather(&mut rng, &kinds, life.when == When::Stopping);
         }
         if kinds.vanishes && rng.one_in(kinds.one_in) {
             life.storm.vanish = Some(vanish(&mut rng, life.when == When::Stopping));
@@ -65,7 +65,12 @@ pub(super) fn draw(seed: u64, lives: &mut [Life]) {
     }
 }
 
-fn weather(rng: &mut Rng, kinds: &Kinds) -> Weather {
+fn weather(rng: &mut Rng, kinds: &Kinds, stopping: bool) -> Weather {
+    if stopping && kinds.ramps && rng.one_in(2) {
+        // Slow from beginning to end, so that the last writes are as well.
+        let ramp = Ramp { step_ns: 60 * SECOND, steps: 2, peak_ns: 2 * SECOND };
+        return Weather { ramp: Some(ramp), stall: None };
+    }
     let ramp = (kinds.ramps && rng.one_in(kinds.one_in)).then(|| Ramp {
         step_ns: rng.pick(&[5 * MS, 50 * MS, 500 * MS, 3 * SECOND]),
         steps: rng.range(2, 8) as u32,
@@ -82,10 +87,15 @@ fn weather(rng: &mut Rng, kinds: &Kinds) -> Weather {
 fn vanish(rng: &mut Rng, stopping: bool) -> Vanish {
     // A device that is reset says so: whoever uses it must be able to tell that its cache may be gone.
     let gone = rng.one_in(2);
-    let seldom =
-        if stopping { Stage::Shutdown } else { rng.pick(&[Stage::MoveQuiesce, Stage::ReadChecksums]) };
+    let seldom = if stopping {
+        Stage::Shutdown
+    } else {
+        rng.pick(&[Stage::MoveQuiesce, Stage::MoveQuiesce, Stage::ReadChecksums])
+    };
     let stage = rng.one_in(2).then(|| if rng.one_in(2) { seldom } else { rng.pick(&BUSY) });
-    let device = if stage == Some(Stage::Shutdown) { 0 } else { rng.below(2) as usize };
+    // Their commands are the fast device's.
+    let fast = [Stage::Shutdown, Stage::MoveQuiesce, Stage::ReadChecksums];
+    let device = if stage.is_some_and(|s| fast.contains(&s)) { 0 } else { rng.below(2) as usize };
     let after = if stage == Some(seldom) { 0 } else { super::steps(rng, 9) };
     Vanish {
         after,
