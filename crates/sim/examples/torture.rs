@@ -1,5 +1,5 @@
-//! The torture without the command line: `torture [SEEDS [FIRST_SEED [trace]]]`.
-//! With `trace`, the first seed is shrunk if it fails, and each step of what is left is told.
+//! The torture without the command line: `torture [SEEDS [FIRST_SEED [trace | whole]]]`.
+//! With `trace`, the first seed is shrunk if it fails, and each step of what is left is told; with `whole`, each step of all.
 
 use bimetal_sim::arena::ArenaMemory;
 use bimetal_sim::torture::{Options, main_loop, run_plan, run_seed, shrink};
