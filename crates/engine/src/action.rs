@@ -167,6 +167,16 @@ pub struct DeviceError {
 /// Linux's ENOSPC and EDQUOT: the file system below a sparse device file is full, or a thin device's pool.
 const NO_SPACE: [i32; 2] = [28, 122];
 
+/// Linux's ENXIO, ENODEV, ENOLINK, ESHUTDOWN and ENOMEDIUM: the device is not there, or was not.
+const AWAY: [i32; 5] = [6, 19, 67, 108, 123];
+
+impl DeviceError {
+    /// Whether the device was away: should it come back, its volatile cache may be lost.
+    pub fn is_away(self) -> bool {
+        AWAY.contains(&self.errno)
+    }
+}
+
 impl From<DeviceError> for RequestError {
     fn from(error: DeviceError) -> RequestError {
         if NO_SPACE.contains(&error.errno) { RequestError::NoSpace } else { RequestError::Io }

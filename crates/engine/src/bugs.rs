@@ -47,6 +47,12 @@ pub enum Bug {
     FoldedPageStale,
     /// A page of metadata is accepted in another version than the one in force.
     LostPageAccepted,
+    /// A move does not verify what it copies.
+    MoveNotVerified,
+    /// Flushes of a device that was away are believed once it is back.
+    ResetDeviceBelieved,
+    /// After a batch that the devices failed, the zone is not emptied any more.
+    DestageNeverResumes,
     /// Writes are not ordered by block locks.
     LocksIgnored,
 }

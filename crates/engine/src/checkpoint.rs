@@ -110,6 +110,11 @@ impl Checkpoint {
         self.pages.get(page)
     }
 
+    /// The map held every record up to here when the newest one began.
+    pub fn applied(&self) -> Seq {
+        self.applied
+    }
+
     /// Whether none is running.
     pub fn is_idle(&self) -> bool {
         self.stage == CheckpointStage::Idle
@@ -163,7 +168,7 @@ impl<A: Arena> Engine<A> {
 
     /// The last group of which the map holds every record. Those of commits and moves reach the map only
     /// when they are durable: a checkpoint must not claim those that are under way.
-    fn recorded(&self) -> Seq {
+    pub(crate) fn recorded(&self) -> Seq {
         let unapplied = [self.commit.unapplied(), self.mover.unapplied()].into_iter().flatten().min();
         unapplied.map_or(self.log.applied, |first| Seq(first.0 - 1)).min(self.log.applied)
     }

@@ -98,13 +98,13 @@ impl Tokens {
         (u64::from(*generation) == token.0 >> 32).then_some(*owner)
     }
 
-    fn redeem(&mut self, token: Token, now: Nanos) -> Owner {
+    fn redeem(&mut self, token: Token, now: Nanos) -> (Tier, Owner) {
         let owner = self.owner(token).expect("a completion answers a token in flight, once");
         let (_, device, _) = self.slab.remove(token.0 as u32);
         let tier = usize::from(device.0);
         self.in_flight[tier] -= 1;
         self.heard[tier] = now;
-        owner
+        (device, owner)
     }
 
     /// Since when the device has answered nothing; none while there is nothing to answer.
@@ -345,7 +345,12 @@ impl<A: Arena> Machine for Engine<A> {
 
     fn on_completion(&mut self, now: Nanos, token: Token, result: Result<(), DeviceError>) {
         self.tick(now);
-        match self.tokens.redeem(token, self.now) {
+        let (device, owner) = self.tokens.redeem(token, self.now);
+        let away = result.err().filter(|error| error.is_away());
+        if away.is_some() {
+            self.device_was_away(device);
+        }
+        match owner {
             Owner::Piece(piece) => self.piece_io_done(piece, result),
             Owner::Group(seq) => self.group_done(seq, result),
             Owner::Index(place) => self.index_done(place),
@@ -355,6 +360,9 @@ impl<A: Arena> Machine for Engine<A> {
             Owner::SumPage(page) => self.sum_page_loaded(page, result),
             Owner::Trim(home) => self.on_trimmed(home),
             Owner::Shutdown => self.shutdown_io_done(),
+        }
+        if let Some(error) = away {
+            self.tell_of_absence(device, error);
         }
     }
 

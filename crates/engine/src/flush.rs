@@ -2,6 +2,7 @@
 
 use crate::action::{Action, DeviceError};
 use crate::arena::Arena;
+use crate::bugs::{Bug, planted};
 use crate::engine::{Engine, Owner};
 use crate::units::*;
 use smallvec::SmallVec;
@@ -26,7 +27,7 @@ pub struct Flusher {
     pub dirty: bool,
     waiting: SmallVec<[Waiter; 4]>,
     in_flight: Option<InFlight>,
-    /// A flush failed: what the device dropped no later flush can bring back, so none is believed.
+    /// A flush failed, or the device was away: what the device dropped no later flush can bring back, so none is believed.
     failed: bool,
     /// Flushes submitted.
     pub count: u64,
@@ -72,9 +73,28 @@ impl<A: Arena> Engine<A> {
         }
     }
 
+    /// The device was away while a command of its was in flight. Should it come back, it may have forgotten whatever it
+    /// had acknowledged, and report success for a flush all the same: so none is believed from here on.
+    pub(crate) fn device_was_away(&mut self, tier: Tier) {
+        if planted(Bug::ResetDeviceBelieved) {
+            return;
+        }
+        self.flushers[usize::from(tier.0)].failed = true;
+        self.unshown_lost |= tier == FAST;
+    }
+
+    /// Who was in the middle of something when the device went away has been told; now all others are.
+    pub(crate) fn tell_of_absence(&mut self, tier: Tier, error: DeviceError) {
+        if !self.read_only && !planted(Bug::ResetDeviceBelieved) {
+            let name = &self.names[usize::from(tier.0)];
+            let what = format!("{name} was away: the volume is read-only until it is opened again");
+            self.fail_volume(what, Some(error));
+        }
+    }
+
     /// A flush has ended.
     pub(crate) fn flush_done(&mut self, tier: Tier, result: Result<(), DeviceError>) {
-        let ok = result.is_ok();
+        let ok = result.is_ok() && !self.flushers[usize::from(tier.0)].failed;
         let flusher = &mut self.flushers[usize::from(tier.0)];
         let mut flight = flusher.in_flight.take().expect("a flush that ended was in flight");
         if !ok {

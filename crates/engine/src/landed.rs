@@ -84,15 +84,17 @@ impl Landed {
         self.sum[z.0 as usize] = sum;
     }
 
-    /// Makes `z`, whose checksum was noted, the block's newest copy; gives the copy it supersedes.
-    pub fn insert(&mut self, block: Block, z: ZoneBlock, bad: bool) -> Option<ZoneBlock> {
+    /// Makes `z`, whose checksum was noted, the block's newest copy; gives the copy it supersedes, and whether that was
+    /// lost.
+    pub fn insert(&mut self, block: Block, z: ZoneBlock, bad: bool) -> Option<(ZoneBlock, bool)> {
         assert!(self.owner[z.0 as usize] == NONE, "a zone block has one owner");
         let old = match self.find(block) {
             Ok(i) => {
-                let old = self.table[i] - 1;
-                self.owner[old as usize] = NONE;
+                let old = ZoneBlock(self.table[i] - 1);
+                let was_bad = self.is_bad(old);
+                self.owner[old.0 as usize] = NONE;
                 self.table[i] = z.0 + 1;
-                Some(ZoneBlock(old))
+                Some((old, was_bad))
             }
             Err(i) => {
                 self.table[i] = z.0 + 1;
@@ -104,10 +106,11 @@ impl Landed {
         old
     }
 
-    /// The block is not landed any more; gives where it was.
-    pub fn remove(&mut self, block: Block) -> Option<ZoneBlock> {
+    /// The block is not landed any more; gives where it was, and whether it was lost there.
+    pub fn remove(&mut self, block: Block) -> Option<(ZoneBlock, bool)> {
         let mut hole = self.find(block).ok()?;
         let z = self.table[hole] - 1;
+        let was_bad = self.is_bad(ZoneBlock(z));
         let mask = self.table.len() - 1;
         // Close the gap: move back each later entry whose own bucket does not lie behind the hole.
         let mut i = hole;
@@ -126,7 +129,7 @@ impl Landed {
         self.table[hole] = 0;
         self.owner[z as usize] = NONE;
         self.len -= 1;
-        Some(ZoneBlock(z))
+        Some((ZoneBlock(z), was_bad))
     }
 }
 
@@ -146,12 +149,12 @@ mod tests {
             if n >> 32 & 1 == 0 && !free.is_empty() {
                 let z = free.remove((n >> 40) as usize % free.len());
                 let old = landed.insert(block, ZoneBlock(z), false);
-                assert_eq!(old.map(|z| z.0), model.insert(block, z));
-                free.extend(old.map(|z| z.0));
+                assert_eq!(old.map(|(z, _)| z.0), model.insert(block, z));
+                free.extend(old.map(|(z, _)| z.0));
             } else {
                 let old = landed.remove(block);
-                assert_eq!(old.map(|z| z.0), model.remove(&block));
-                free.extend(old.map(|z| z.0));
+                assert_eq!(old.map(|(z, _)| z.0), model.remove(&block));
+                free.extend(old.map(|(z, _)| z.0));
             }
             assert_eq!(landed.len() as usize, model.len());
             for b in (0..100).map(Block) {

@@ -5,12 +5,14 @@
 
 use crate::action::RequestError;
 use crate::arena::Arena;
+use crate::bugs::{Bug, planted};
 use crate::engine::Engine;
 use crate::landed::ZoneBlock;
 use crate::moves::{Destination, MAX_BATCHES, Move};
 use crate::options::Level;
 use crate::policy::{Touch, View};
 use crate::units::*;
+use crate::zone::Place;
 
 /// One part in this many of the zone is drained in one plan.
 const TAIL_SHARE: usize = 8;
@@ -97,12 +99,24 @@ impl<A: Arena> Engine<A> {
     }
 
     /// Whether this landed block, which cannot be moved because it is lost, must be said again at the head
-    /// so that the log's tail can go on. Not before the zone needs it: saying it costs two blocks.
+    /// so that the log's tail can go on. Not before the zone needs it, for saying it costs two blocks; and not
+    /// while a block that is not lost holds the tail as well, for then it would be in vain.
     pub(crate) fn holds_tail(&self, z: ZoneBlock) -> bool {
         let zone = &self.state.zone;
         let ordinal = zone.get(zone.place_of(z)).ordinal;
         let oldest = zone.chain.front().map_or(0, |p| zone.get(*p).ordinal);
-        (self.zone_is_half_full() || self.log_is_starved()) && ordinal < oldest + zone.chain.len() as u64 / 2
+        self.losses_are_said_again()
+            && ordinal < oldest + zone.chain.len() as u64 / 2
+            && zone
+                .chain
+                .iter()
+                .take_while(|p| zone.get(**p).ordinal <= ordinal)
+                .all(|p| zone.get(*p).is_lost())
+    }
+
+    /// Whether the zone needs the space in front of lost blocks.
+    fn losses_are_said_again(&self) -> bool {
+        self.zone_is_half_full() || self.log_is_starved()
     }
 
     pub(crate) fn pump_moves(&mut self) {
@@ -147,8 +161,10 @@ impl<A: Arena> Engine<A> {
 
     fn destage(&mut self) {
         if self.state.landed.len() == 0 {
-            // Only records fill the chain: a checkpoint frees it.
-            self.wanted.checkpoint |= self.zone_is_half_full() || self.log_is_starved();
+            // Only records fill the chain: a checkpoint frees it, unless it would hold no more than the last one did. While
+            // a batch waits for a device, one would follow the other without end.
+            let more = self.recorded() > self.checkpoint.applied();
+            self.wanted.checkpoint |= more && (self.zone_is_half_full() || self.log_is_starved());
             return;
         }
         let barren = self.mover.barren_since.map_or(0, |since| self.now.since(since));
@@ -173,7 +189,8 @@ impl<A: Arena> Engine<A> {
             self.plan_tail();
         }
         if self.mover.planner.tail.is_empty() {
-            // Only lost blocks are left, and they hold nothing up.
+            // Only lost blocks are left, and they hold nothing up. That batches failed before says nothing any more.
+            self.mover.barren_since = None;
             self.mover.planner.next_destage = self.now.after(NO_MOVES_PAUSE_NS);
             return;
         }
@@ -195,7 +212,10 @@ impl<A: Arena> Engine<A> {
         let zone = &self.state.zone;
         let segments = (zone.len() as usize / TAIL_SHARE).clamp(1, MAX_PLAN_SEGMENTS);
         let mut chunks = Vec::new();
-        let live = zone.chain.iter().filter(|p| zone.get(**p).live > 0).take(segments);
+        // A segment that only lost blocks are left in must not be all that is looked at.
+        let again = self.losses_are_said_again();
+        let worth = |place: &&Place| zone.get(**place).live > if again { 0 } else { zone.get(**place).lost };
+        let live = zone.chain.iter().filter(worth).take(segments);
         for place in live {
             for block in 1..self.state.geo.area_blocks() {
                 let z: ZoneBlock = zone.zone_block(*place, block);
@@ -232,7 +252,8 @@ impl<A: Arena> Engine<A> {
             planner.zone_is_held = !moved && !failed;
             if !moved {
                 let pause = if failed { FAILED_PAUSE_NS } else { BARREN_PAUSE_NS };
-                planner.next_destage = self.now.after(pause);
+                let never = failed && planted(Bug::DestageNeverResumes);
+                planner.next_destage = if never { Nanos(u64::MAX) } else { self.now.after(pause) };
                 self.wanted.commit = self.pending.len() > 0 || self.gate.leaving() > 0;
             }
         } else {

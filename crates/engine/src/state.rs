@@ -39,11 +39,11 @@ impl State {
 
     /// A block landed.
     pub fn land(&mut self, block: Block, z: ZoneBlock, bad: bool) {
-        let place = self.zone.place_of(z);
-        self.zone.get_mut(place).live += 1;
-        if let Some(old) = self.landed.insert(block, z, bad) {
-            let place = self.zone.place_of(old);
-            self.zone.get_mut(place).live -= 1;
+        let segment = self.zone.get_mut(self.zone.place_of(z));
+        segment.live += 1;
+        segment.lost += u32::from(bad);
+        if let Some((old, was_bad)) = self.landed.insert(block, z, bad) {
+            self.leave(old, was_bad);
         }
         let (chunk, _) = self.map.split(block);
         self.map.set_may_be_landed(chunk, true);
@@ -79,10 +79,16 @@ impl State {
     }
 
     fn unland(&mut self, block: Block) {
-        if let Some(z) = self.landed.remove(block) {
-            let place = self.zone.place_of(z);
-            self.zone.get_mut(place).live -= 1;
+        if let Some((z, was_bad)) = self.landed.remove(block) {
+            self.leave(z, was_bad);
         }
+    }
+
+    /// A zone block is no block's newest copy any more.
+    fn leave(&mut self, z: ZoneBlock, was_bad: bool) {
+        let segment = self.zone.get_mut(self.zone.place_of(z));
+        segment.live -= 1;
+        segment.lost -= u32::from(was_bad);
     }
 
     /// The landed blocks of a chunk, ascending.

@@ -21,12 +21,21 @@ pub struct Segment {
     pub last: Seq,
     /// Blocks whose newest copy is here.
     pub live: u32,
+    /// Those of them of which that copy is lost: nothing can be done for them but say so again.
+    pub lost: u32,
     /// Reads in flight here.
     pub pins: u32,
     /// The index, gathered until it is written.
     pub index: Option<Index>,
     /// Where the chain goes on.
     pub successor: Place,
+}
+
+impl Segment {
+    /// Whether only lost blocks are left in it, if any.
+    pub fn is_lost(&self) -> bool {
+        self.live == self.lost
+    }
 }
 
 /// All segments.

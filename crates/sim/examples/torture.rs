@@ -1,5 +1,5 @@
-//! The torture without the command line: `torture [SEEDS [FIRST_SEED [trace]]]`.
-//! With `trace`, the first seed is shrunk if it fails, and each step of what is left is told.
+//! The torture without the command line: `torture [SEEDS [FIRST_SEED [trace | whole]]]`.
+//! With `trace`, the first seed is shrunk if it fails, and each step of what is left is told; with `whole`, each step of all.
 
 use bimetal_sim::arena::ArenaMemory;
 use bimetal_sim::torture::{Options, main_loop, run_plan, run_seed, shrink};
@@ -8,10 +8,15 @@ fn main() {
     let mut args = std::env::args().skip(1);
     let seeds = args.next().and_then(|a| a.parse().ok());
     let seed = args.next().and_then(|a| a.parse().ok());
-    if args.next().as_deref() == Some("trace") {
+    let mode = args.next();
+    if let Some(mode) = mode.filter(|m| m == "trace" || m == "whole") {
         let memory = ArenaMemory::default();
         let outcome = run_seed(seed.unwrap_or(0), &memory);
-        let plan = if outcome.violation.is_some() { shrink(&outcome, &memory).0 } else { outcome.plan };
+        let plan = if outcome.violation.is_some() && mode == "trace" {
+            shrink(&outcome, &memory).0
+        } else {
+            outcome.plan
+        };
         let again = run_plan(plan, &memory, true);
         println!("{}\n{:?}", again.plan, again.violation);
         return;

@@ -31,14 +31,41 @@ faults! {
     CutInRecovery = "power-cut-in-recovery",
     /// The process died while opening.
     KillInRecovery = "kill-in-recovery",
+    /// A device vanished while the operation was in flight.
+    Vanished = "device-vanished",
+    /// The I/O that the operation waited for met a stall.
+    Stalled = "stall",
+    /// A write of the operation's was acknowledged and did not happen, or not all of it.
+    LostWrite = "lost-write",
+    /// A write of the operation's was acknowledged and landed elsewhere.
+    Misdirected = "misdirected-write",
 }
 
 /// Crossings that cannot exist, with the reason.
-pub const IMPOSSIBLE: &[(Stage, Fault, &str)] =
-    &[(Stage::MoveQuiesce, Fault::IoError, "it waits for other operations to end and has no I/O of its own")];
+pub const IMPOSSIBLE: &[(Stage, Fault, &str)] = &[
+    (Stage::MoveQuiesce, Fault::IoError, "it waits for other operations to end and has no I/O of its own"),
+    (Stage::MoveQuiesce, Fault::Stalled, "it waits for other operations to end and has no I/O of its own"),
+];
 
 /// Stages that wait for the log: a log write that fails hits all of them, whoever's token it has.
 pub const LOG_WAITERS: &[Stage] = &[Stage::WriteLand, Stage::Discard, Stage::CommitAppend, Stage::MoveAppend];
+
+/// Stages that write where there are checksums: a write of theirs that the device acknowledges and loses is noticed.
+pub const SUMMED: &[Stage] = &[
+    Stage::WriteLand,
+    Stage::WriteStream,
+    Stage::Discard,
+    Stage::CommitAppend,
+    Stage::MoveWrite,
+    Stage::MoveAppend,
+    Stage::CheckpointMap,
+    Stage::CheckpointFold,
+    Stage::CheckpointDirectory,
+    Stage::CheckpointRoot,
+    Stage::CheckpointHeader,
+    Stage::SealIndex,
+    Stage::Shutdown,
+];
 
 /// The stages of opening.
 pub const OPENING: &[Stage] =
@@ -47,10 +74,19 @@ pub const OPENING: &[Stage] =
 /// The faults that a stage is to be crossed with.
 pub fn faults_of(stage: Stage) -> &'static [Fault] {
     if OPENING.contains(&stage) {
-        &[Fault::IoError, Fault::CutInRecovery, Fault::KillInRecovery]
-    } else {
-        &[Fault::PowerCut, Fault::Kill, Fault::IoError, Fault::CrashInRecovery]
+        return &[Fault::IoError, Fault::CutInRecovery, Fault::KillInRecovery];
     }
+    const ALL: &[Fault] = &[
+        Fault::PowerCut,
+        Fault::Kill,
+        Fault::IoError,
+        Fault::CrashInRecovery,
+        Fault::Vanished,
+        Fault::Stalled,
+        Fault::LostWrite,
+        Fault::Misdirected,
+    ];
+    if SUMMED.contains(&stage) { ALL } else { &ALL[..6] }
 }
 
 const STAGES: usize = Stage::ALL.len();

@@ -4,6 +4,7 @@
 //! writes) what is durable. Completed, unflushed writes wait in a journal, oldest first; a
 //! flush makes a prefix of it durable: the writes that had completed when it was submitted.
 
+mod harm;
 mod pages;
 
 pub use pages::{PAGE_BYTES, PageStore};

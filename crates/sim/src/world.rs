@@ -3,8 +3,12 @@
 //! One queue of events, ordered by time and then by the order of making; nothing else decides
 //! what comes next, so that a seed always tells the same story.
 
+mod injected;
 mod service;
+pub mod storm;
+mod trouble;
 
+pub use injected::Injected;
 pub use service::{FaultRates, Service};
 
 use crate::arena::SimArena;
@@ -87,43 +91,15 @@ struct Io {
     id: IoId,
     device: usize,
     token: Token,
-    fails: bool,
+    /// What it fails with.
+    error: Option<i32>,
+    /// The device is away: it does nothing at all.
+    absent: bool,
+    stalled: bool,
+    /// What becomes of a page of it as soon as it is written.
+    decay: Option<(storm::Harm, u64)>,
     log: bool,
     work: Work,
-}
-
-/// Counts of what was done to the machine.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Injected {
-    /// Reads that failed.
-    pub reads: u64,
-    /// Writes that failed.
-    pub writes: u64,
-    /// Flushes that failed.
-    pub flushes: u64,
-    /// Discards that failed.
-    pub discards: u64,
-    /// Failed flushes that lost cached writes.
-    pub lost_caches: u64,
-    /// Reads that met a bad sector.
-    pub bad_sectors: u64,
-}
-
-impl Injected {
-    /// All errors together.
-    pub fn total(&self) -> u64 {
-        self.reads + self.writes + self.flushes + self.discards + self.bad_sectors
-    }
-
-    /// Adds another's counts.
-    pub fn add(&mut self, other: &Injected) {
-        self.reads += other.reads;
-        self.writes += other.writes;
-        self.flushes += other.flushes;
-        self.discards += other.discards;
-        self.lost_caches += other.lost_caches;
-        self.bad_sectors += other.bad_sectors;
-    }
 }
 
 /// The devices, the clock and the events to come.
@@ -144,10 +120,17 @@ pub struct World {
     pub coverage: Coverage,
     /// Errors since the machine started.
     pub injected: Injected,
+    /// Where checksums are; without it no write is harmed.
+    pub layout: Option<storm::Layout>,
+    /// The newest group of the log that was handed over, where a layout is known.
+    pub newest_group: u64,
+    /// A group up to this one was harmed.
+    pub hurt_group: Option<u64>,
     /// Whether the machine may only look.
     pub read_only: bool,
     /// Tells each step on standard error.
     pub trace: bool,
+    sky: storm::Sky,
     now: Nanos,
     rng: Rng,
     hash: u64,
@@ -171,8 +154,12 @@ impl World {
             replies: Vec::new(),
             coverage: Coverage::default(),
             injected: Injected::default(),
+            layout: None,
+            newest_group: 0,
+            hurt_group: None,
             read_only: false,
             trace: false,
+            sky: storm::Sky::default(),
             now: Nanos(1),
             rng: Rng::new(seed, 0x776f_726c),
             hash: 0xcbf2_9ce4_8422_2325,
@@ -303,7 +290,8 @@ impl World {
                 self.note([2 + device as u64 * 8, offset, buf.len.into()]);
                 let fails = self.rng.one_in(self.rates.reads);
                 let service = self.services[device].time(&mut self.rng, buf.len.into());
-                self.submit(device, token, fails, class == Class::Log, Work::Read { offset, buf }, service);
+                let work = Work::Read { offset, buf };
+                self.submit(device, token, fails, class == Class::Log, work, service);
                 Ok(())
             }
             Action::Write { device, offset, bufs, fua, token, class } => {
@@ -314,7 +302,7 @@ impl World {
                 self.note([3 + device as u64 * 8, token.0, 0]);
                 let fails = self.rng.one_in(self.rates.flushes);
                 let service = self.services[device].flush_time(&mut self.rng);
-                let id = self.submit(device, token, fails, false, Work::Flush, service);
+                let (id, _) = self.submit(device, token, fails, false, Work::Flush, service);
                 self.disks[device].submit_flush(id);
                 Ok(())
             }
@@ -346,8 +334,11 @@ impl World {
         machine.with_arena(|arena| bufs.iter().for_each(|&b| data.extend_from_slice(arena.payload(b))));
         let fails = self.rng.one_in(self.rates.writes);
         let service = self.services[device].time(&mut self.rng, len);
-        let id = self.submit(device, token, fails, class == Class::Log, Work::Write { bufs }, service);
+        let (id, place) =
+            self.submit(device, token, fails, class == Class::Log, Work::Write { bufs }, service);
         self.disks[device].submit_write(id, offset, data, fua);
+        let block = u64::from(BLOCK_BYTES);
+        self.may_harm(machine, id, place, token, offset / block..(offset + len) / block);
         Ok(())
     }
 
@@ -359,7 +350,7 @@ impl World {
         self.note([5 + device as u64 * 8, offset, len]);
         let fails = self.rng.one_in(self.rates.discards);
         let service = self.services[device].time(&mut self.rng, BLOCK_BYTES.into());
-        let id = self.submit(device, token, fails, false, Work::Discard, service);
+        let (id, _) = self.submit(device, token, fails, false, Work::Discard, service);
         let effect = self.rng.pick(&[DiscardEffect::Old, DiscardEffect::Zeros, DiscardEffect::Garbage]);
         self.disks[device].submit_discard(id, offset, len, effect);
         Ok(())
@@ -373,10 +364,16 @@ impl World {
         log: bool,
         work: Work,
         service: u64,
-    ) -> IoId {
+    ) -> (IoId, u32) {
         let id = IoId(self.next_io);
         self.next_io += 1;
-        let io = Some(Io { id, device, token, fails, log, work });
+        let absence = self.sky.absence(device, self.now.0);
+        let error = absence.or(fails.then_some(self.errno));
+        // A device that is away answers at once.
+        let (more, stalled) = if absence.is_some() { (0, false) } else { self.sky.delay(device, self.now.0) };
+        let absent = absence.is_some();
+        let service = service + more;
+        let io = Some(Io { id, device, token, error, absent, stalled, decay: None, log, work });
         let place = match self.free.pop() {
             Some(place) => {
                 self.ios[place as usize] = io;
@@ -388,27 +385,31 @@ impl World {
             }
         };
         self.queue.push(Reverse((self.now.0 + service, id.0, place)));
-        id
+        (id, place)
     }
 
     fn complete_next<M: Staged>(&mut self, machine: &mut M) -> Result<(), String> {
         let Reverse((_, _, place)) = self.queue.pop().expect("an event is due");
-        let io = self.ios[place as usize].take().expect("an event has its I/O");
+        let mut io = self.ios[place as usize].take().expect("an event has its I/O");
         self.free.push(place);
+        self.may_vanish(machine, &mut io);
         let result = self.finish(machine, &io)?;
         self.note([6, io.token.0, u64::from(result.is_ok()) + self.now.0 * 2]);
         if self.trace {
             eprintln!("{:>12} completed {:?} {result:?}", self.now.0, io.token);
         }
         if result.is_err() {
-            self.cross_error(machine, &io);
+            self.cross(machine, &io, Fault::IoError);
+        }
+        if io.stalled {
+            self.cross(machine, &io, Fault::Stalled);
         }
         machine.on_completion(self.now, io.token, result);
         Ok(())
     }
 
-    /// Notes which stages an I/O error hits.
-    fn cross_error<M: Staged>(&mut self, machine: &M, io: &Io) {
+    /// Notes which stages a fault of an I/O hits.
+    fn cross<M: Staged>(&mut self, machine: &M, io: &Io, fault: Fault) {
         let mut hit = StageSet::default();
         hit.extend(machine.stage_of(io.token).map_or(StageSet::default(), |s| {
             let mut one = StageSet::default();
@@ -418,47 +419,55 @@ impl World {
         if io.log && matches!(io.work, Work::Write { .. }) {
             machine.stages().iter().filter(|s| LOG_WAITERS.contains(s)).for_each(|s| hit.insert(s));
         }
-        hit.iter().for_each(|s| self.coverage.hit(s, Fault::IoError));
+        hit.iter().for_each(|s| self.coverage.hit(s, fault));
     }
 
     /// Does to the device what the I/O does, and says how it ended.
     fn finish<M: Staged>(&mut self, machine: &mut M, io: &Io) -> Result<Result<(), DeviceError>, String> {
         let disk = &mut self.disks[io.device];
-        let error = DeviceError { errno: self.errno };
-        match &io.work {
-            Work::Read { offset, buf } => {
-                let read = machine.with_arena(|arena| disk.read(*offset, arena.payload_mut(*buf)));
-                self.injected.bad_sectors += u64::from(read.is_err());
-                self.injected.reads += u64::from(io.fails);
-                return Ok(if io.fails { Err(error) } else { read.map_err(|_| error) });
+        let error = io.error.map(|errno| DeviceError { errno });
+        let injected = &mut self.injected;
+        if let Work::Read { offset, buf } = &io.work {
+            if io.absent {
+                injected.reads += 1;
+                return Ok(error.map_or(Ok(()), Err));
             }
-            Work::Write { bufs } => {
-                let same = machine.with_arena(|arena| unchanged(arena, bufs, disk.data_in_flight(io.id)));
-                if !same {
-                    return Err("a buffer was changed or freed while it was being written".into());
-                }
-                if io.fails {
-                    self.injected.writes += 1;
-                    disk.fail_change(io.id, &mut self.rng);
-                    return Ok(Err(error));
-                }
-            }
-            Work::Discard if io.fails => {
-                self.injected.discards += 1;
-                disk.fail_change(io.id, &mut self.rng);
-                return Ok(Err(error));
-            }
-            Work::Flush if io.fails => {
-                self.injected.flushes += 1;
-                let lost = self.rng.one_in(2);
-                self.injected.lost_caches += u64::from(lost);
-                disk.fail_flush(io.id, lost, &mut self.rng);
-                return Ok(Err(error));
-            }
-            Work::Flush | Work::Discard => {}
+            // A read that fails may have brought its data all the same.
+            let read = machine.with_arena(|arena| disk.read(*offset, arena.payload_mut(*buf)));
+            injected.bad_sectors += u64::from(read.is_err());
+            injected.reads += u64::from(error.is_some());
+            return Ok(error.map_or(read.map_err(|_| DeviceError { errno: self.errno }), Err));
         }
-        disk.complete(io.id);
-        Ok(Ok(()))
+        if let Work::Write { bufs } = &io.work {
+            let same = machine.with_arena(|arena| unchanged(arena, bufs, disk.data_in_flight(io.id)));
+            if !same {
+                return Err("a buffer was changed or freed while it was being written".into());
+            }
+        }
+        let Some(error) = error else {
+            disk.complete(io.id);
+            if let Some((harm, page)) = io.decay {
+                self.decay(io.device, harm, page);
+            }
+            return Ok(Ok(()));
+        };
+        *match &io.work {
+            Work::Write { .. } => &mut injected.writes,
+            Work::Flush => &mut injected.flushes,
+            Work::Discard | Work::Read { .. } => &mut injected.discards,
+        } += 1;
+        if io.absent {
+            disk.forget(io.id);
+        } else if !matches!(io.work, Work::Flush) {
+            disk.fail_change(io.id, &mut self.rng);
+        } else if self.sky.gone[io.device].is_some() {
+            disk.fail_flush(io.id, false, &mut self.rng);
+        } else {
+            let lost = self.rng.one_in(2);
+            injected.lost_caches += u64::from(lost);
+            disk.fail_flush(io.id, lost, &mut self.rng);
+        }
+        Ok(Err(error))
     }
 
     /// The machine dies: devices settle what was in flight, and all events are forgotten.
@@ -473,6 +482,7 @@ impl World {
             }
         }
         self.note([7, u64::from(death == Death::Kill), self.now.0]);
+        self.calm();
         self.queue.clear();
         self.ios.clear();
         self.free.clear();

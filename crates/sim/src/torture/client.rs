@@ -39,12 +39,22 @@ pub struct Client<'a> {
     wake: Option<Nanos>,
     /// Requests answered.
     pub answered: u64,
+    /// Reads among them that failed, since this was last looked at.
+    pub failed_reads: u64,
 }
 
 impl<'a> Client<'a> {
     /// A client for these operations.
     pub fn new(ops: &'a [Op], depth: u32) -> Client<'a> {
-        Client { ops, depth: depth as usize, next: 0, flights: Vec::new(), wake: None, answered: 0 }
+        Client {
+            ops,
+            depth: depth as usize,
+            next: 0,
+            flights: Vec::new(),
+            wake: None,
+            answered: 0,
+            failed_reads: 0,
+        }
     }
 
     /// Whether all is submitted and answered.
@@ -167,6 +177,7 @@ impl<'a> Client<'a> {
                 eprintln!("{:>12} answer {} {result:?}", world.now().0, id.0);
             }
             self.answered += 1;
+            self.failed_reads += u64::from(flight.op.kind == OpKind::Read && result.is_err());
             answer(engine, model, &flight, result, errors)?;
         }
         world.replies = replies;

@@ -1,6 +1,8 @@
 //! Draws plans from seeds, swarm-fashion: each life leaves out most of what is possible, so that
 //! what is left happens often enough to meet itself.
 
+mod storm;
+
 use super::plan::{Geometry, Life, Op, OpKind, Opening, Plan, When};
 use crate::arena::ArenaSizes;
 use crate::disk::CutStyle;
@@ -104,7 +106,9 @@ const HUNT_OPS: usize = 300;
 pub fn lives(plan: &Plan) -> Vec<Life> {
     let mut rng = Rng::new(plan.seed, 2);
     let count = rng.range(4, 12);
-    (0..count).map(|i| life(&mut rng, plan, i > 0)).collect()
+    let mut lives: Vec<Life> = (0..count).map(|i| life(&mut rng, plan, i > 0)).collect();
+    storm::draw(plan.seed, &mut lives);
+    lives
 }
 
 fn life(rng: &mut Rng, plan: &Plan, later: bool) -> Life {
@@ -126,6 +130,8 @@ fn life(rng: &mut Rng, plan: &Plan, later: bool) -> Life {
         verify_all: rng.one_in(8),
         services: [service(rng, 50 * US), service(rng, 2 * MS)],
         rates: rates(rng, error_life),
+        storm: Default::default(),
+        calm: false,
         depth,
         ops: ops(rng, plan, after as usize + depth as usize + more),
         after,

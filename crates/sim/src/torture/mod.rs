@@ -36,6 +36,8 @@ pub struct Stats {
     pub coverage: Coverage,
     /// What the engine did by itself.
     pub activity: BTreeMap<&'static str, u64>,
+    /// The longest that it took from the end of all faults until nothing was pending, virtual ms.
+    pub longest_rest_ms: u64,
     /// The event hash.
     pub hash: u64,
     pub(crate) reached_life: usize,
@@ -65,6 +67,7 @@ impl Stats {
         self.operations += other.operations;
         self.verified_bytes += other.verified_bytes;
         self.io_error_lives += other.io_error_lives;
+        self.longest_rest_ms = self.longest_rest_ms.max(other.longest_rest_ms);
         self.injected.add(&other.injected);
         self.coverage.add(&other.coverage);
         for (name, count) in &other.faults {

@@ -1,6 +1,7 @@
 //! What one seed does: drawn from the seed, small enough to read once shrunk.
 
 use crate::arena::ArenaSizes;
+use crate::world::storm::Storm;
 use crate::world::{Death, FaultRates, Service};
 use bimetal_engine::coverage::Stage;
 use bimetal_engine::options::Tuning;
@@ -90,6 +91,10 @@ pub struct Life {
     pub services: [Service; 2],
     /// How often I/O fails.
     pub rates: FaultRates,
+    /// What devices do beside that.
+    pub storm: Storm,
+    /// Before the end all faults stop, and what is pending must come to its end.
+    pub calm: bool,
     /// Requests in flight at most.
     pub depth: u32,
     /// What the client does.
@@ -175,6 +180,12 @@ impl fmt::Display for Life {
         }
         if self.rates != FaultRates::default() {
             writeln!(f, "  errors, one in: {:?}", self.rates)?;
+        }
+        if self.storm != Storm::default() {
+            writeln!(f, "  {:?}", self.storm)?;
+        }
+        if self.calm {
+            writeln!(f, "  after {} answers the faults stop, and nothing may stay pending", self.after)?;
         }
         write!(f, "  after {} answers, {:?}: ", self.after, self.when)?;
         match self.death {

@@ -3,6 +3,7 @@
 use super::{Outcome, Stats, run_seed, shrink};
 use crate::arena::ArenaMemory;
 use crate::rng::mix;
+use crate::world::storm::Harm;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -61,6 +62,8 @@ pub struct Report {
     pub unseen: Vec<String>,
     /// What the engine did by itself.
     pub activity: BTreeMap<String, u64>,
+    /// The longest that it took from the end of all faults until nothing was pending, virtual seconds.
+    pub longest_rest_seconds: f64,
     /// The violations.
     pub failures: Vec<Failure>,
 }
@@ -179,7 +182,17 @@ fn report(shared: Shared, first_seed: u64, elapsed: Duration) -> Report {
     }
     faults.insert("io-error".into(), stats.injected.total());
     faults.insert("io-error-cycle".into(), stats.io_error_lives);
-    faults.insert("lost-cache".into(), stats.injected.lost_caches);
+    let injected = &stats.injected;
+    let harms = Harm::ALL.iter().zip(injected.harms).map(|(harm, count)| (harm.name(), count));
+    let counts = [
+        ("lost-cache", injected.lost_caches),
+        ("stall", injected.stalls),
+        ("slow-ramp", injected.ramps),
+        ("device-vanished", injected.vanished),
+    ];
+    for (name, count) in harms.chain(counts) {
+        *faults.entry(name.into()).or_default() += count;
+    }
     Report {
         first_seed,
         seeds,
@@ -191,6 +204,7 @@ fn report(shared: Shared, first_seed: u64, elapsed: Duration) -> Report {
         crossings: stats.coverage.crossings(),
         unseen: stats.coverage.unseen(),
         activity: stats.activity.iter().map(|(n, c)| ((*n).to_string(), *c)).collect(),
+        longest_rest_seconds: stats.longest_rest_ms as f64 / 1000.0,
         failures,
     }
 }

@@ -3,6 +3,7 @@
 
 mod damage;
 mod opening;
+mod rest;
 
 use super::client::Client;
 use super::plan::{Life, Op, OpKind, Plan, When};
@@ -21,6 +22,8 @@ use bimetal_engine::{Engine, Task};
 /// A request, task or stop that takes longer than this (virtual) is stuck. Dozens of streams that wait
 /// for one slow flush each, on the slowest of the devices drawn, have taken a minute.
 const STUCK_NS: u64 = 300 * Nanos::SECOND;
+/// The same where devices stall for half a minute and take seconds for a command.
+const STUCK_IN_STORM_NS: u64 = 1200 * Nanos::SECOND;
 /// The unit in which a verification reads.
 const UNIT: u64 = 64 << 10;
 /// Events kept for a report.
@@ -54,6 +57,13 @@ pub struct Run<'a> {
     lost_caches: u64,
     volumes: u64,
     events: Vec<String>,
+    /// Whether any write is to be harmed in this plan.
+    harms: bool,
+    /// The end of the log was harmed, which nothing tells.
+    tail_lost: bool,
+    /// A message of this life named the place of a failure.
+    named: bool,
+    patience_ns: u64,
 }
 
 impl<'a> Run<'a> {
@@ -77,6 +87,10 @@ impl<'a> Run<'a> {
             lost_caches: 0,
             volumes: 0,
             events: Vec::new(),
+            harms: false,
+            tail_lost: false,
+            named: false,
+            patience_ns: STUCK_NS,
         }
     }
 
@@ -105,13 +119,14 @@ impl<'a> Run<'a> {
             self.plan.lives = draw::lives(self.plan);
         }
         self.new_model();
+        self.harms = self.plan.lives.iter().any(|life| !life.storm.aims.is_empty());
         for i in 0..self.plan.lives.len() {
             let life = self.plan.lives[i].clone();
             self.stats.reached_life = i;
             if self.world.trace {
                 eprintln!("--- life {i}");
             }
-            if !self.live(&life)? {
+            if !self.live(&life)? || self.tail_lost {
                 return Ok(());
             }
         }
@@ -142,6 +157,7 @@ impl<'a> Run<'a> {
             self.crashed_in = StageSet::default();
         }
         self.begin_life();
+        self.learn_layout();
         let Some(mut engine) = self.open(life)? else { return Ok(false) };
         self.opened(&engine)?;
         self.verify(&mut engine, life.verify_all)?;
@@ -158,7 +174,10 @@ impl<'a> Run<'a> {
         self.unverified.fill(false);
         self.world.services = life.services.to_vec();
         self.world.rates = life.rates;
+        self.patience_ns = if life.storm.is_slow() { STUCK_IN_STORM_NS } else { STUCK_NS };
+        self.world.begin(life.storm.clone());
         let stopped = self.work(&mut engine, life).inspect_err(|_| self.keep_events(&mut engine))?;
+        self.patience_ns = STUCK_NS;
         self.end_life(engine, life, stopped)?;
         if life.check && !self.errors_ever && !self.damaged {
             self.check()?;
@@ -170,6 +189,7 @@ impl<'a> Run<'a> {
         self.stats.injected.add(&self.world.injected);
         self.world.injected = Default::default();
         self.lost_caches = 0;
+        self.named = false;
     }
 
     fn opened(&mut self, engine: &Engine<SimArena>) -> Result<(), String> {
@@ -189,6 +209,10 @@ impl<'a> Run<'a> {
         let flow = self.drive(engine, &mut client, Some((after, life)))?;
         let mut stopped = false;
         if flow == Flow::Quiet {
+            if life.calm {
+                client.stop();
+                self.rest(engine, &mut client)?;
+            }
             self.world.fuse = fuse;
             match life.when {
                 When::Busy => _ = self.lull(engine, &mut client, 100 * Nanos::MS)?,
@@ -208,7 +232,7 @@ impl<'a> Run<'a> {
 
     fn errors_legal(&self) -> bool {
         let i = &self.world.injected;
-        self.damaged || i.reads + i.writes + i.flushes + i.bad_sectors > 0
+        self.damaged || i.reads + i.writes + i.flushes + i.bad_sectors + i.harmed() + i.vanished > 0
     }
 
     /// Serves the engine and takes answers at this instant.
@@ -219,6 +243,9 @@ impl<'a> Run<'a> {
             self.note_lost_caches();
             let legal = self.errors_legal();
             let any = client.settle(engine, &mut self.world, &mut self.model, legal)?;
+            if std::mem::take(&mut client.failed_reads) > 0 {
+                self.must_have_named(engine)?;
+            }
             if flow == Flow::Crash || !any {
                 return Ok(flow);
             }
@@ -240,11 +267,11 @@ impl<'a> Run<'a> {
         until: Nanos,
     ) -> Result<Flow, String> {
         let now = self.world.now();
-        let stuck = client.oldest().map_or(Nanos(u64::MAX), |s| s.after(STUCK_NS));
+        let stuck = client.oldest().map_or(Nanos(u64::MAX), |s| s.after(self.patience_ns));
         if now >= stuck {
             return Err(format!(
                 "stuck: unanswered for {} s: {}",
-                STUCK_NS / Nanos::SECOND,
+                self.patience_ns / Nanos::SECOND,
                 client.waiting()
             ));
         }
@@ -271,6 +298,9 @@ impl<'a> Run<'a> {
             if let Some((after, life)) = end
                 && client.answered >= after
             {
+                if life.calm {
+                    return Ok(Flow::Quiet);
+                }
                 match life.when {
                     When::Busy if self.world.fuse.is_some() => {}
                     When::Busy if life.hunt.is_some() => {
@@ -286,7 +316,7 @@ impl<'a> Run<'a> {
             if client.is_done() {
                 return Ok(Flow::Quiet);
             }
-            let limit = idle_since.after(STUCK_NS);
+            let limit = idle_since.after(self.patience_ns);
             if self.world.now() >= limit {
                 return Err("stuck: the engine takes no requests".into());
             }
@@ -314,7 +344,7 @@ impl<'a> Run<'a> {
 
     /// Stops the engine in order.
     fn stop(&mut self, engine: &mut Engine<SimArena>, client: &mut Client<'_>) -> Result<Flow, String> {
-        let limit = self.world.now().after(STUCK_NS);
+        let limit = self.world.now().after(self.patience_ns);
         engine.begin_shutdown(self.world.now());
         loop {
             if self.serve(engine, client)? == Flow::Crash {
@@ -337,6 +367,7 @@ impl<'a> Run<'a> {
     fn end_life(&mut self, mut engine: Engine<SimArena>, life: &Life, stopped: bool) -> Result<(), String> {
         self.stats.cycles += 1;
         self.stats.status(&engine.status());
+        self.damaged |= self.world.injected.harmed() > 0;
         self.keep_events(&mut engine);
         let failed = self.errors_legal();
         self.errors_ever |= failed;
@@ -365,13 +396,15 @@ impl<'a> Run<'a> {
             let death = life.death.unwrap_or(Death::Kill);
             self.die(engine, death);
         }
+        self.look_at_log_tail();
         self.spoil(life.bad_sectors);
         self.remember_metadata();
         Ok(())
     }
 
     fn keep_events(&mut self, engine: &mut Engine<SimArena>) {
-        self.events.extend(engine.take_events().into_iter().map(|e| e.message));
+        let events = engine.take_events().into_iter().map(|e| e.message);
+        self.events.extend(events.inspect(|e| self.named |= names_place(e)));
         let extra = self.events.len().saturating_sub(EVENTS);
         self.events.drain(..extra);
     }
@@ -452,6 +485,7 @@ impl<'a> Run<'a> {
         self.opened(&engine)?;
         let stopped = self.verify(&mut engine, true).and_then(|()| {
             let mut client = Client::new(&[], 1);
+            self.rest(&mut engine, &mut client)?;
             self.stop(&mut engine, &mut client)
         });
         self.keep_events(&mut engine);
@@ -460,4 +494,10 @@ impl<'a> Run<'a> {
         self.world.die(Death::Kill);
         if self.errors_ever || self.damaged { Ok(()) } else { self.check() }
     }
+}
+
+/// Whether a message says where something failed.
+fn names_place(message: &str) -> bool {
+    let device = NAMES.iter().any(|name| message.contains(name)) || message.contains("newest copy was lost");
+    device && message.contains("byte")
 }

@@ -2,6 +2,7 @@
 
 use super::plan::{Life, Op, Opening, Plan};
 use crate::world::FaultRates;
+use crate::world::storm::{Storm, Weather};
 
 /// Runs that shrinking may take.
 pub const BUDGET: u32 = 600;
@@ -102,6 +103,11 @@ impl<F: FnMut(&Plan) -> Option<(String, usize)>> Shrinker<F> {
             self.simplify(life, |l| l.twice = None);
             self.simplify(life, |l| l.check = false);
             self.simplify(life, |l| l.rates = FaultRates::default());
+            self.simplify(life, |l| l.storm = Storm::default());
+            self.simplify(life, |l| l.storm.vanish = None);
+            self.simplify(life, |l| l.storm.weather = [Weather::default(); 2]);
+            self.simplify(life, |l| l.storm.aims.clear());
+            self.simplify(life, |l| l.calm = false);
             self.simplify(life, |l| l.ops.iter_mut().for_each(|op| op.pause_ns = 0));
             self.simplify(life, |l| l.ops.iter_mut().for_each(|op| op.drain = false));
             self.simplify(life, |l| l.points /= 2);

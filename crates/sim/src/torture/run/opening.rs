@@ -43,7 +43,10 @@ impl Run<'_> {
             };
             let mut task = bimetal_engine::create(self.arena(), self.devices(), options);
             let error = match self.task("create", &mut task)? {
-                Stretch::Done(Ok(())) => return Ok(()),
+                Stretch::Done(Ok(())) => {
+                    self.world.layout = None;
+                    return Ok(());
+                }
                 Stretch::Done(Err(error)) => error,
                 Stretch::Crashed => return Err("create: it crashed without a fuse".into()),
             };

@@ -1,0 +1,190 @@
+//! Devices that vanish and come back, and writes that go astray: each told as the story in which it lost data, or
+//! could have.
+
+mod story;
+
+use bimetal_engine::action::RequestKind;
+use bimetal_engine::format::superblock::{Found, Superblock};
+use bimetal_engine::units::Nanos;
+use bimetal_sim::disk::CutStyle;
+use bimetal_sim::rng::Rng;
+use bimetal_sim::world::Death;
+use bimetal_sim::world::storm::{Layout, Storm, Vanish};
+use story::{BLOCK, CHUNK, Story};
+
+/// ENXIO.
+const GONE: i32 = 6;
+/// EIO.
+const EIO: i32 = 5;
+
+/// A chunk on the slow tier, of which the first block is written and flushed.
+fn slow_chunk(s: &mut Story) -> u64 {
+    let chunks = s.engine().size_bytes() / CHUNK;
+    let settled = |at: &u64| {
+        s.write(*at, BLOCK, 0x11);
+        s.flush();
+        s.wait(Nanos::SECOND);
+        s.is_slow(*at)
+    };
+    (0..chunks).map(|c| c * CHUNK).find(settled).expect("a chunk that begins on the slow tier")
+}
+
+/// The device is away for a millisecond from its next command on.
+fn vanish(s: &mut Story, device: usize, errno: i32, cache: Option<CutStyle>) {
+    let vanish = Vanish { device, after: 0, stage: None, ns: Nanos::MS, cache, errno };
+    s.world.begin(Storm { vanish: Some(vanish), ..Storm::default() });
+}
+
+/// Where what lies on the devices.
+fn layout(s: &Story) -> Layout {
+    let mut block = [0; BLOCK as usize];
+    s.world.disks[0].peek(0, &mut block);
+    match Superblock::decode(&block, 0) {
+        Found::Valid(superblock) => Layout::new(superblock.volume, &superblock.geometry),
+        other => panic!("{other:?} is no superblock"),
+    }
+}
+
+/// Whatever is in the landing zone cannot be read until it is written again.
+fn spoil_zone(s: &mut Story) {
+    layout(s).zone().for_each(|page| s.world.disks[0].add_bad_sector(page * 8));
+}
+
+/// Lands a block, the first in the zone, and has it given up.
+fn lose_landed(s: &mut Story, at: u64) {
+    s.write(at, BLOCK, 0x22);
+    s.flush();
+    spoil_zone(s);
+    for _ in 0..200 {
+        s.wait(100 * Nanos::MS);
+        s.read(0, BLOCK).expect("the fast device reads other things");
+    }
+    s.read(at, BLOCK).expect_err("its only copy is bad");
+    assert_eq!(s.engine().status().landed_bytes, BLOCK, "the lost block is landed for good");
+}
+
+fn all(bytes: &[u8], byte: u8) -> bool {
+    bytes.iter().all(|b| *b == byte)
+}
+
+/// A block has landed and is not flushed yet. The fast device is reset: its cache is lost, commands fail with ENXIO
+/// for a millisecond, and then it works again. What met the gap was tried again and succeeded, and so did the next
+/// flush, which promised a block that no device held any more. A device that was not there may have lost whatever
+/// it had acknowledged, so no later flush of it is believed.
+#[test]
+fn a_flush_after_a_device_was_away_does_not_promise_what_it_had_before() {
+    let mut s = Story::begin(24, 64);
+    let chunk = slow_chunk(&mut s);
+    s.write(chunk + BLOCK, BLOCK, 0x22);
+    vanish(&mut s, 0, GONE, Some(CutStyle::LoseAll));
+    let next = s.ask(RequestKind::Write { fua: false }, chunk + 2 * BLOCK, BLOCK, 0x33);
+    _ = s.answer(next);
+    s.wait(10 * Nanos::MS);
+    let flush = s.ask(RequestKind::Flush, 0, 0, 0);
+    s.answer(flush).expect_err("nobody knows what the device has kept");
+    assert_eq!(s.engine().status().state, "read-only");
+    let events = s.engine().take_events();
+    assert!(events.iter().any(|e| e.message.starts_with("fast") && e.message.contains("away")), "{events:?}");
+    s.die(Death::PowerCut(CutStyle::LoseAll));
+    s.open().expect("the volume opens");
+    assert!(all(&s.read(chunk, BLOCK).expect("what was flushed can be read"), 0x11));
+}
+
+/// The same, where the only command that met the gap is a discard of a slot, whose failure is no harm by itself.
+#[test]
+fn a_failed_discard_tells_that_the_device_was_away() {
+    let mut s = Story::begin(24, 64);
+    let chunk = slow_chunk(&mut s);
+    s.write(chunk + CHUNK, BLOCK, 0x22);
+    s.flush();
+    s.wait(Nanos::SECOND);
+    assert!(s.is_slow(chunk + CHUNK), "two chunks are slow");
+    let discard = s.ask(RequestKind::Discard { fua: false }, chunk, CHUNK, 0);
+    s.answer(discard).expect("a discard succeeds");
+    // The commit that makes it durable gives the slot back to the slow device.
+    vanish(&mut s, 1, GONE, Some(CutStyle::LoseAll));
+    s.wait(5 * Nanos::SECOND);
+    assert_eq!(s.engine().status().state, "read-only");
+}
+
+/// Bytes of the first writes that a reset device forgot are not shown either: the slot still holds what another chunk
+/// left there.
+#[test]
+fn first_writes_that_a_reset_device_forgot_are_errors() {
+    let mut s = Story::begin(24, 64);
+    s.write(0, BLOCK, 0x22);
+    vanish(&mut s, 0, GONE, Some(CutStyle::LoseAll));
+    s.read(0, BLOCK).expect_err("the device is away");
+    s.wait(10 * Nanos::MS);
+    s.read(0, BLOCK).expect_err("it is back, and what it was told is gone");
+}
+
+/// A device that is away for seconds with errors that a bad moment has as well, and keeps its cache, is waited for.
+#[test]
+fn a_device_that_was_away_and_kept_all_is_waited_for() {
+    for device in 0..2 {
+        let mut s = Story::begin(24, 64);
+        let chunk = slow_chunk(&mut s);
+        let away = Vanish { device, after: 0, stage: None, ns: 5 * Nanos::SECOND, cache: None, errno: EIO };
+        s.world.begin(Storm { vanish: Some(away), ..Storm::default() });
+        let write = s.ask(RequestKind::Write { fua: false }, chunk + BLOCK, BLOCK, 0x22);
+        s.answer(write).expect("a write waits for the device");
+        s.wait(20 * Nanos::SECOND);
+        s.flush();
+        let status = s.engine().status();
+        assert_eq!((status.state, status.landed_bytes), ("open", 0), "all was merged");
+        s.die(Death::PowerCut(CutStyle::LoseAll));
+        s.open().expect("the volume opens");
+        assert!(all(&s.read(chunk + BLOCK, BLOCK).expect("it can be read"), 0x22));
+    }
+}
+
+/// A landed block cannot be read any more and was given up: it is an error until it is written again, and stays in the
+/// log. It was then the only thing alive in the oldest segment, of which the volume, being idle, emptied nothing else
+/// first: so whatever landed later stayed landed, for as long as the zone was not half full.
+#[test]
+fn a_lost_block_in_the_oldest_segment_does_not_keep_the_others_landed() {
+    let mut s = Story::begin(24, 64);
+    let chunk = slow_chunk(&mut s);
+    lose_landed(&mut s, chunk + BLOCK);
+    // A move of its own chunk would say the loss again, at the head of the log.
+    let other = chunk + CHUNK;
+    for round in 0..4 {
+        for block in 0..CHUNK / BLOCK {
+            s.write(other + block * BLOCK, BLOCK, 0x40 + round);
+        }
+        s.flush();
+        s.wait(5 * Nanos::SECOND);
+        assert_eq!(s.engine().status().landed_bytes, BLOCK, "round {round}: all others are merged");
+    }
+}
+
+/// Of a chunk one landed block is lost, and another one cannot be read either, but it is not yet time to give it up. The
+/// zone is full, so the chunk is tried again every few milliseconds. Each of these moves said the old loss again, at the
+/// head of the log, before it knew that it would not come to its end: until the log had no room for anything, not even
+/// for saying that the other block was lost as well, and everybody waited for ever.
+#[test]
+fn moves_that_fail_do_not_fill_the_log_with_old_losses() {
+    let mut s = Story::begin(24, 64);
+    let chunk = slow_chunk(&mut s);
+    lose_landed(&mut s, chunk + BLOCK);
+    s.write(chunk + 2 * BLOCK, BLOCK, 0x33);
+    s.flush();
+    let mut page = [0; BLOCK as usize];
+    let landed = layout(&s).zone().find(|at| s.world.disks[0].peek(*at, &mut page) && all(&page, 0x33));
+    s.world.disks[0].rot(landed.expect("it has landed"), &mut Rng::new(1, 1));
+    let blocks = (0..40).flat_map(|c| (0..10).map(move |b| chunk + (c + 1) * CHUNK + b * BLOCK));
+    let flood: Vec<_> = blocks.map(|at| s.ask(RequestKind::Write { fua: false }, at, BLOCK, 0x44)).collect();
+    for write in flood {
+        let answer = s.answer(write);
+        assert!(
+            answer.is_ok(),
+            "a write waits for the zone, and then succeeds: {:?}",
+            s.engine().take_events()
+        );
+    }
+    s.flush();
+    s.wait(120 * Nanos::SECOND);
+    s.read(chunk + 2 * BLOCK, BLOCK).expect_err("that was lost as well");
+    assert_eq!(s.engine().status().landed_bytes, 2 * BLOCK, "all others are merged");
+}
