@@ -161,10 +161,14 @@ impl<A: Arena> Engine<A> {
 
     fn destage(&mut self) {
         if self.state.landed.len() == 0 {
-            // Only records fill the chain: a checkpoint frees it, unless it would hold no more than the last one did. While
-            // a batch waits for a device, one would follow the other without end.
-            let more = self.recorded() > self.checkpoint.applied();
-            self.wanted.checkpoint |= more && (self.zone_is_half_full() || self.log_is_starved());
+            // Only records fill the chain: a checkpoint frees it. One that holds no more than the last may still free what
+            // was emptied since; but while a batch waits for a device, one must not follow the other at once.
+            if self.zone_is_half_full() || self.log_is_starved() {
+                self.wanted.checkpoint = true;
+                if self.recorded() <= self.checkpoint.applied() {
+                    self.mover.planner.next_destage = self.now.after(BARREN_PAUSE_NS);
+                }
+            }
             return;
         }
         let barren = self.mover.barren_since.map_or(0, |since| self.now.since(since));
