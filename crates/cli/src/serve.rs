@@ -6,7 +6,7 @@ use crate::progress::Progress;
 use crate::volume::{self, Volume};
 use crate::{Outcome, memory, paths, say, size};
 use anyhow::{Context as _, bail};
-use bimetal_driver::signals::ignore_hangup;
+use bimetal_driver::signals::{block_stop_signals, ignore_hangup};
 use bimetal_driver::{BlockFile, RealArena, become_io_flusher, inherited_sockets, run_task};
 use bimetal_engine::Engine;
 use bimetal_serve::house::MAX_VOLUMES;
@@ -145,6 +145,9 @@ fn serve_first(
 }
 
 fn serve_other(locked: Locked, tenant: Tenant, read_only: bool, limits: MemoryArgs) -> anyhow::Result<()> {
+    // Before the first volume can say that all is ready: a signal that found this thread open to it would end the
+    // process instead of stopping it.
+    block_stop_signals().context("cannot set up signals")?;
     let name = locked.volume.name();
     let opened = open(locked, read_only, limits)?;
     tenant.announce(opened.export());

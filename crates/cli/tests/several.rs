@@ -199,6 +199,28 @@ fn one_that_does_not_open_keeps_all_closed() {
     house.stop();
 }
 
+/// A thread that opened its volume and did not yet block SIGTERM when the first one said "ready" was where the kernel
+/// delivered it: the process died of the signal, and every volume had to recover.
+#[test]
+fn once_ready_no_thread_dies_of_a_stop_signal() {
+    let names = ["a", "b", "c", "d", "e", "f", "g", "h"];
+    let mut house = House::new(&names);
+    for _ in 0..5 {
+        house.start(&names);
+        let pid = house.child.as_ref().expect("serving").id();
+        for task in std::fs::read_dir(format!("/proc/{pid}/task")).expect("threads") {
+            let status =
+                std::fs::read_to_string(task.expect("thread").path().join("status")).expect("status");
+            let blocked =
+                status.lines().find_map(|line| line.strip_prefix("SigBlk:")).expect("a mask").trim();
+            let blocked = u64::from_str_radix(blocked, 16).expect("hexadecimal");
+            // SIGINT is 2 and SIGTERM 15; the lowest bit is signal 1.
+            assert!(blocked & (1 << 1) != 0 && blocked & (1 << 14) != 0, "{status}");
+        }
+        house.stop();
+    }
+}
+
 /// A volume served with others is as one served alone.
 #[test]
 fn a_volume_moves_between_servers() {

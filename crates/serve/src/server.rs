@@ -12,7 +12,6 @@ use crate::served::Served;
 use crate::status::{StatusDoc, VolumeName};
 use bimetal_driver::driver::FIRST_FREE_TAG;
 use bimetal_driver::ring::Mem;
-use bimetal_driver::signals::block_stop_signals;
 use bimetal_driver::{Completion, Driver, Memory};
 use bimetal_engine::action::{MAX_PAYLOAD_BYTES, RequestError, RequestId};
 use bimetal_engine::arena::Arena as _;
@@ -164,7 +163,6 @@ impl<V: Served> Server<V> {
     pub fn new(opened: Opened<V>, tenant: Tenant, door: Option<Door>) -> Result<Self, ServeError> {
         let export = opened.export();
         let Opened { engine, mut driver, buffer_bytes, volume, control, .. } = opened;
-        block_stop_signals().map_err(ServeError::Setup)?;
         let memory = Memory::new(CLIENT_MEMORY_BYTES as usize).map_err(ServeError::Setup)?;
         let sockets = driver.ring.add_region(memory.region().clone());
         Ok(Server {
