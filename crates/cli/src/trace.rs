@@ -4,9 +4,7 @@ use crate::args::{TraceConvertArgs, TraceFormat, TraceStatArgs};
 use crate::progress::Progress;
 use crate::{Outcome, complain, say, say_json, size};
 use anyhow::{Context as _, bail};
-use bimetal_lab::trace::{
-    Iolog3Writer, Malformed, OwnWriter, Percentiles, RecordWriter, Stat, Summary, Trace,
-};
+use bimetal_trace::{Iolog3Writer, Malformed, OwnWriter, Percentiles, RecordWriter, Stat, Summary, Trace};
 use std::io::BufWriter;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;

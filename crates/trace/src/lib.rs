@@ -1,0 +1,107 @@
+//! Block traces: one record type, readers for many formats, two writers, a summary.
+//!
+//! A trace is a stream. However long it is, a reader holds a buffer per file and a few bounded tables, and a line that
+//! makes no sense is an item of its own: the caller counts it and goes on.
+#![forbid(unsafe_code)]
+
+mod binary;
+mod blkparse;
+mod blktrace;
+mod columns;
+mod csv;
+mod decompress;
+mod detect;
+mod events;
+mod fields;
+mod footprint;
+mod input;
+mod iolog;
+mod own;
+mod reader;
+mod stat;
+mod twins;
+mod write;
+
+pub use detect::Format;
+pub use footprint::MAX_REGIONS;
+pub use input::MAX_LINE_BYTES;
+pub use own::OwnWriter;
+pub use reader::{MAX_FILES, OpenError, Trace};
+pub use stat::{Malformed, Percentiles, SizeClass, Stat, Summary};
+pub use write::{Iolog3Writer, RecordWriter};
+
+use bimetal_engine::units::Nanos;
+use std::fmt;
+use std::sync::Arc;
+
+/// What a request asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// Bytes out.
+    Read,
+    /// Bytes in.
+    Write,
+    /// Make durable; it has neither offset nor length.
+    Flush,
+    /// These bytes are not needed any more.
+    Discard,
+}
+
+/// One request of a trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Since the first record; none where the format has no times. Never negative: what was recorded as earlier than
+    /// the first record is at zero.
+    pub time: Option<Nanos>,
+    /// What it asks for.
+    pub op: Op,
+    /// First byte.
+    pub offset: u64,
+    /// Bytes; above zero unless it is a flush. Offset and length together fit in 63 bits.
+    pub bytes: u64,
+    /// Which device or stream, as the trace numbers them.
+    pub device: u32,
+    /// How long it took, where the trace says so.
+    pub response: Option<Nanos>,
+}
+
+/// Where in a file something is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// A line of text; the first is 1.
+    Line(u64),
+    /// A byte of the (decompressed) file.
+    Byte(u64),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Line(number) => write!(f, "line {number}"),
+            Place::Byte(offset) => write!(f, "byte {offset}"),
+        }
+    }
+}
+
+/// A line, or a binary record, that is none.
+#[derive(Debug, thiserror::Error)]
+#[error("{file}, {place}: {why}")]
+pub struct LineError {
+    /// The file, as it was named.
+    pub file: Arc<str>,
+    /// Where in it.
+    pub place: Place,
+    /// What is wrong there.
+    pub why: Why,
+}
+
+/// What is wrong with a line.
+#[derive(Debug, thiserror::Error)]
+pub enum Why {
+    /// It is not what it should be; the lines after it are read.
+    #[error("{0}")]
+    Malformed(&'static str),
+    /// The file cannot be read further, or decompressed; nothing more comes from it.
+    #[error("cannot be read: {0}")]
+    Read(std::io::Error),
+}

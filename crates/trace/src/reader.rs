@@ -1,0 +1,264 @@
+//! Opens the files of a trace and gives out their records in the order of time.
+
+use crate::blktrace::Moment;
+use crate::detect::{self, Format};
+use crate::events::{Item, Parser, Step, What};
+use crate::fields::Names;
+use crate::input::Input;
+use crate::twins::Twins;
+use crate::{LineError, Place, Record, Why, decompress};
+use bimetal_engine::units::Nanos;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Files of one trace: each holds a buffer, and a decompressor its window.
+pub const MAX_FILES: usize = 1024;
+
+/// Why a trace cannot be read at all.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// No file was named.
+    #[error("no file to read")]
+    None,
+    /// More than [`MAX_FILES`].
+    #[error("{0} files are more than {MAX_FILES}")]
+    TooMany(usize),
+    /// It cannot be opened, read or decompressed.
+    #[error("cannot read {file}: {error}")]
+    Read {
+        /// As it was named.
+        file: String,
+        /// Why.
+        error: io::Error,
+    },
+    /// It is neither a file nor a pipe.
+    #[error("{0} is a directory")]
+    Directory(String),
+    /// There is nothing in it, nor in the others.
+    #[error("{0} is empty")]
+    Empty(String),
+    /// None of the formats.
+    #[error("{0} is no trace in a format that is known")]
+    Unknown(String),
+    /// Two files of different formats are not one trace.
+    #[error("{0} is {1}, but {2} is {3}")]
+    Mixed(String, Format, String, Format),
+}
+
+/// One file.
+struct Stream {
+    name: Arc<str>,
+    input: Input,
+    parser: Box<dyn Parser>,
+    next: Option<Item>,
+    ended: bool,
+}
+
+/// The records of a trace: of one file, or of several of one format, merged by time.
+pub struct Trace {
+    format: Format,
+    streams: Vec<Stream>,
+    /// Times of the streams' next items; where there are no times, the streams come one after the other.
+    heap: BinaryHeap<Reverse<(u64, usize)>>,
+    /// Streams whose next item must be found before the heap can be believed.
+    unread: Vec<usize>,
+    twins: Option<Twins>,
+    origin: Option<u64>,
+    out_of_order: u64,
+    latest: u64,
+}
+
+impl Trace {
+    /// Opens the files of one trace.
+    ///
+    /// # Errors
+    /// When one cannot be opened or is in no format that is known, or their formats differ.
+    pub fn open<P: AsRef<Path>>(paths: &[P]) -> Result<Trace, OpenError> {
+        if paths.len() > MAX_FILES {
+            return Err(OpenError::TooMany(paths.len()));
+        }
+        let mut files = Vec::new();
+        for path in paths {
+            let file = path.as_ref().display().to_string();
+            match File::open(path).and_then(|open| Ok((open.metadata()?.is_dir(), open))) {
+                Ok((true, _)) => return Err(OpenError::Directory(file)),
+                Ok((false, open)) => files.push((file, Box::new(open) as Box<dyn Read + Send>)),
+                Err(error) => return Err(OpenError::Read { file, error }),
+            }
+        }
+        Trace::read(files)
+    }
+
+    /// The same for what is open already: names and contents, compressed or not.
+    ///
+    /// # Errors
+    /// As [`Trace::open`].
+    pub fn read(files: Vec<(String, Box<dyn Read + Send>)>) -> Result<Trace, OpenError> {
+        if files.len() > MAX_FILES {
+            return Err(OpenError::TooMany(files.len()));
+        }
+        let mut opened: Vec<(String, Input)> = Vec::new();
+        let mut format: Option<Format> = None;
+        let mut moment: Option<Moment> = None;
+        let mut empty = None;
+        for (file, contents) in files {
+            let error = |error| OpenError::Read { file: file.clone(), error };
+            let mut input = Input::new(decompress::plain(contents).map_err(error)?);
+            let ahead = detect::ahead(&mut input).map_err(error)?;
+            if ahead.is_empty() {
+                // A processor that did nothing leaves an empty file.
+                empty = Some(file);
+                continue;
+            }
+            let found = detect::detect(ahead).ok_or_else(|| OpenError::Unknown(file.clone()))?;
+            moment = moment.max(found.moment(ahead));
+            match (format, opened.first()) {
+                (Some(known), Some((first, _))) if known != found => {
+                    return Err(OpenError::Mixed(first.clone(), known, file, found));
+                }
+                _ => format = Some(found),
+            }
+            opened.push((file, input));
+        }
+        let Some(format) = format else { return Err(empty.map_or(OpenError::None, OpenError::Empty)) };
+        Trace::of(format, opened, moment.unwrap_or(Moment::Queue))
+    }
+
+    fn of(format: Format, opened: Vec<(String, Input)>, moment: Moment) -> Result<Trace, OpenError> {
+        let names = Names::default();
+        let mut streams = Vec::new();
+        for (file, mut input) in opened {
+            let ahead = detect::ahead(&mut input);
+            let parser = match ahead {
+                Ok(ahead) => format.parser(ahead, moment, &names),
+                Err(error) => return Err(OpenError::Read { file, error }),
+            };
+            streams.push(Stream { name: file.into(), input, parser, next: None, ended: false });
+        }
+        Ok(Trace {
+            format,
+            unread: (0..streams.len()).rev().collect(),
+            heap: BinaryHeap::with_capacity(streams.len()),
+            streams,
+            twins: format.has_twins().then(Twins::default),
+            origin: None,
+            out_of_order: 0,
+            latest: 0,
+        })
+    }
+
+    /// What it was recognised as.
+    pub fn format(&self) -> Format {
+        self.format
+    }
+
+    /// Bytes read so far, decompressed.
+    pub fn bytes_read(&self) -> u64 {
+        self.streams.iter().map(|stream| stream.input.offset()).sum()
+    }
+
+    /// Requests so far that were dropped because a device above had them already.
+    pub fn twins(&self) -> u64 {
+        self.twins.as_ref().map_or(0, |twins| twins.dropped)
+    }
+
+    /// Records so far whose time lay before that of a record given out earlier.
+    pub fn out_of_order(&self) -> u64 {
+        self.out_of_order
+    }
+
+    /// The next item in the order of time.
+    fn next_item(&mut self) -> Option<Result<Item, LineError>> {
+        loop {
+            while let Some(&index) = self.unread.last() {
+                match self.streams[index].next_item() {
+                    None => {}
+                    Some(Ok(item)) => {
+                        // Without times all are equal, and the first file comes first.
+                        self.heap.push(Reverse((item.time.unwrap_or(0), index)));
+                        self.streams[index].next = Some(item);
+                    }
+                    Some(Err(error)) => return Some(Err(error)),
+                }
+                self.unread.pop();
+            }
+            let Reverse((_, index)) = self.heap.pop()?;
+            self.unread.push(index);
+            if let Some(item) = self.streams[index].next.take() {
+                return Some(Ok(item));
+            }
+        }
+    }
+
+    fn only_item(&mut self) -> Option<Result<Item, LineError>> {
+        match self.streams.as_mut_slice() {
+            [only] => only.next_item(),
+            _ => self.next_item(),
+        }
+    }
+}
+
+impl Stream {
+    fn next_item(&mut self) -> Option<Result<Item, LineError>> {
+        while !self.ended {
+            let (place, why) = match self.parser.step(&mut self.input) {
+                Ok(Step::Item(item)) => return Some(Ok(item)),
+                Ok(Step::Nothing) => continue,
+                Ok(Step::Bad(place, why)) => (place, Why::Malformed(why)),
+                Ok(Step::End) => {
+                    self.ended = true;
+                    break;
+                }
+                Err(error) => {
+                    self.ended = true;
+                    (Place::Byte(self.input.offset()), Why::Read(error))
+                }
+            };
+            return Some(Err(LineError { file: self.name.clone(), place, why }));
+        }
+        None
+    }
+}
+
+impl Iterator for Trace {
+    type Item = Result<Record, LineError>;
+
+    fn next(&mut self) -> Option<Result<Record, LineError>> {
+        loop {
+            let item = match self.only_item()? {
+                Ok(item) => item,
+                Err(error) => return Some(Err(error)),
+            };
+            let request = match item.what {
+                What::Remap(remap) => {
+                    if let Some(twins) = &mut self.twins {
+                        twins.remap(&remap);
+                    }
+                    continue;
+                }
+                What::Request(request) => request,
+            };
+            if self.twins.as_mut().is_some_and(|twins| twins.is_twin(&request)) {
+                continue;
+            }
+            let time = item.time.map(|time| {
+                let since = time.saturating_sub(*self.origin.get_or_insert(time));
+                self.out_of_order += u64::from(time < self.latest);
+                self.latest = self.latest.max(time);
+                Nanos(since)
+            });
+            return Some(Ok(Record {
+                time,
+                op: request.op,
+                offset: request.offset,
+                bytes: request.bytes,
+                device: request.device,
+                response: request.response.map(Nanos),
+            }));
+        }
+    }
+}
