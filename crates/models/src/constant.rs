@@ -54,20 +54,10 @@ impl Model for Constant {
     fn submit(&mut self, now: Nanos, tag: u64, command: Command) {
         let Reverse(free) = self.free_at.pop().unwrap_or(Reverse(0));
         let mut service = self.params.latency_ns;
-        match command.kind {
-            Kind::Read => {
-                self.usage.reads += 1;
-                self.usage.read_bytes += command.len;
-                service += (command.len >> 10) * self.params.ns_per_kib;
-            }
-            Kind::Write { .. } => {
-                self.usage.writes += 1;
-                self.usage.written_bytes += command.len;
-                service += (command.len >> 10) * self.params.ns_per_kib;
-            }
-            Kind::Flush => self.usage.flushes += 1,
-            Kind::Discard => {}
+        if matches!(command.kind, Kind::Read | Kind::Write { .. }) {
+            service += (command.len >> 10) * self.params.ns_per_kib;
         }
+        self.usage.count(command.kind, command.len);
         let begin = free.max(now.0);
         let end = begin + service;
         self.usage.busy_ns += end.saturating_sub(self.busy_until.max(now.0));

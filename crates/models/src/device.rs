@@ -73,6 +73,25 @@ pub struct Usage {
     pub busy_ns: u64,
 }
 
+impl Usage {
+    /// Counts a command that was done, of so many bytes. Discards are not counted.
+    #[inline]
+    pub fn count(&mut self, kind: Kind, len: u64) {
+        match kind {
+            Kind::Read => {
+                self.reads += 1;
+                self.read_bytes += len;
+            }
+            Kind::Write { .. } => {
+                self.writes += 1;
+                self.written_bytes += len;
+            }
+            Kind::Flush => self.flushes += 1,
+            Kind::Discard => {}
+        }
+    }
+}
+
 /// A device in virtual time.
 ///
 /// Any number of commands may be submitted: those beyond the device's own queue depth wait before it, in their order.

@@ -100,24 +100,9 @@ impl Queue {
         self.running.pop();
         self.now = self.now.max(at);
         if failure.is_none() {
-            self.count(kind, len);
+            self.usage.count(kind, len);
         }
         Some(Done { at: Nanos(at), tag, failure })
-    }
-
-    fn count(&mut self, kind: Kind, len: u64) {
-        match kind {
-            Kind::Read => {
-                self.usage.reads += 1;
-                self.usage.read_bytes += len;
-            }
-            Kind::Write { .. } => {
-                self.usage.writes += 1;
-                self.usage.written_bytes += len;
-            }
-            Kind::Flush => self.usage.flushes += 1,
-            Kind::Discard => {}
-        }
     }
 
     /// The command that may start now that one has ended.

@@ -2,6 +2,7 @@
 pub mod arena;
 pub mod coverage;
 pub mod disk;
+mod event_hash;
 pub mod model;
 pub mod scenario;
 pub mod timed;

@@ -14,6 +14,7 @@ pub use service::{FaultRates, Service};
 use crate::arena::SimArena;
 use crate::coverage::{Coverage, Fault, LOG_WAITERS, StageSet};
 use crate::disk::{CutStyle, DiscardEffect, Disk, IoId};
+use crate::event_hash::EventHash;
 use crate::rng::Rng;
 use bimetal_engine::action::{
     Action, BufList, Class, DeviceError, MAX_BUFS, Machine, RequestError, RequestId, Token,
@@ -133,7 +134,7 @@ pub struct World {
     sky: storm::Sky,
     now: Nanos,
     rng: Rng,
-    hash: u64,
+    hash: EventHash,
     steps: u64,
     next_io: u64,
     next_request: u64,
@@ -162,7 +163,7 @@ impl World {
             sky: storm::Sky::default(),
             now: Nanos(1),
             rng: Rng::new(seed, 0x776f_726c),
-            hash: 0xcbf2_9ce4_8422_2325,
+            hash: EventHash::new(),
             steps: 0,
             next_io: 1,
             next_request: 1,
@@ -185,14 +186,12 @@ impl World {
 
     /// The hash of all that happened so far, in order.
     pub fn hash(&self) -> u64 {
-        self.hash
+        self.hash.value()
     }
 
     /// Takes something that happened into the hash.
     pub fn note(&mut self, words: [u64; 3]) {
-        for word in words {
-            self.hash = (self.hash ^ word).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(17);
-        }
+        self.hash.add(words);
     }
 
     /// Whether a step is the machine's last.

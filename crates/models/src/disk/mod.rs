@@ -198,7 +198,7 @@ impl Disk {
     fn complete(&mut self, tag: u64, at: u64) {
         if let Some(number) = self.inside.iter().position(|&(known, _)| known == tag) {
             let (_, command) = self.inside.swap_remove(number);
-            self.count(command);
+            self.usage.count(command.kind, command.len);
         }
         self.ended.push_back(Done::ok(Nanos(at), tag));
         if let Some((tag, command)) = self.waiting.pop_front() {
@@ -217,22 +217,6 @@ impl Disk {
                 self.busy_since = None;
             }
             _ => {}
-        }
-    }
-
-    /// Counts a command that has ended.
-    fn count(&mut self, command: Command) {
-        match command.kind {
-            Kind::Read => {
-                self.usage.reads += 1;
-                self.usage.read_bytes += command.len;
-            }
-            Kind::Write { .. } => {
-                self.usage.writes += 1;
-                self.usage.written_bytes += command.len;
-            }
-            Kind::Flush => self.usage.flushes += 1,
-            Kind::Discard => {}
         }
     }
 

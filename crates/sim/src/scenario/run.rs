@@ -2,6 +2,7 @@
 
 use super::report::{Device, Expectation, MAX_POINTS, Phase, Point, Report};
 use super::{DeviceSpec, ExpectSpec, PhaseSpec, Reopen, Scenario, ScenarioError, VolumeSpec};
+use crate::event_hash::EventHash;
 use crate::timed::{TimedDevice, TimedVolume};
 use bimetal_engine::options::CreateOptions;
 use bimetal_engine::units::{BLOCK_BYTES, Nanos};
@@ -20,15 +21,15 @@ const FIRST_EVERY_NS: u64 = 10_000_000;
 /// Parts of a pause, for the sake of progress.
 const PAUSE_PARTS: u64 = 100;
 
-/// What is loaded, and the hash of its answers.
+/// What is loaded.
 struct Target {
     kind: Kind,
-    hash: u64,
 }
 
 enum Kind {
     Volume(Box<TimedVolume>),
-    Device(Box<dyn Model>),
+    /// With the hash of its answers; a volume keeps its own.
+    Device(Box<dyn Model>, EventHash),
 }
 
 /// What a target counts, since it was opened.
@@ -46,22 +47,30 @@ impl Target {
     fn new(scenario: &Scenario) -> Result<Target, ScenarioError> {
         let kind = match (&scenario.volume, &scenario.device) {
             (Some(volume), _) => Kind::Volume(Box::new(create(volume, scenario.seed)?)),
-            (_, Some(device)) => Kind::Device(device.spec()?.build(scenario.seed)?),
+            (_, Some(device)) => Kind::Device(device.spec()?.build(scenario.seed)?, EventHash::new()),
             _ => return Err(ScenarioError::Sense("there is nothing to load".into())),
         };
-        Ok(Target { kind, hash: 0xcbf2_9ce4_8422_2325 })
+        Ok(Target { kind })
     }
 
     fn now(&self) -> Nanos {
         match &self.kind {
             Kind::Volume(volume) => volume.now(),
-            Kind::Device(_) => Nanos(0),
+            Kind::Device(..) => Nanos(0),
+        }
+    }
+
+    /// The hash of all that happened.
+    fn hash(&self) -> u64 {
+        match &self.kind {
+            Kind::Volume(volume) => volume.hash(),
+            Kind::Device(_, hash) => hash.value(),
         }
     }
 
     fn counts(&self) -> Counts {
         match &self.kind {
-            Kind::Device(device) => Counts { usage: vec![device.usage()], ..Counts::default() },
+            Kind::Device(device, _) => Counts { usage: vec![device.usage()], ..Counts::default() },
             Kind::Volume(volume) => {
                 let status = volume.status();
                 let bytes = |tier: &bimetal_engine::options::TierStatus| tier.read_bytes + tier.written_bytes;
@@ -90,7 +99,7 @@ impl Target {
         let before = world.now();
         let volume = TimedVolume::open(world)?;
         let took = volume.now().since(before);
-        Ok((Target { kind: Kind::Volume(Box::new(volume)), hash: self.hash }, took))
+        Ok((Target { kind: Kind::Volume(Box::new(volume)) }, took))
     }
 }
 
@@ -98,33 +107,31 @@ impl Model for Target {
     fn size_bytes(&self) -> u64 {
         match &self.kind {
             Kind::Volume(volume) => volume.size_bytes(),
-            Kind::Device(device) => device.size_bytes(),
+            Kind::Device(device, _) => device.size_bytes(),
         }
     }
 
     fn submit(&mut self, now: Nanos, tag: u64, command: Command) {
         match &mut self.kind {
             Kind::Volume(volume) => volume.submit(now, tag, command),
-            Kind::Device(device) => device.submit(now, tag, command),
+            Kind::Device(device, _) => device.submit(now, tag, command),
         }
     }
 
     fn deadline(&self) -> Option<Nanos> {
         match &self.kind {
             Kind::Volume(volume) => volume.deadline(),
-            Kind::Device(device) => device.deadline(),
+            Kind::Device(device, _) => device.deadline(),
         }
     }
 
     fn advance(&mut self, now: Nanos, done: &mut Vec<Done>) {
-        let before = done.len();
         match &mut self.kind {
             Kind::Volume(volume) => volume.advance(now, done),
-            Kind::Device(device) => device.advance(now, done),
-        }
-        for end in &done[before..] {
-            for word in [end.at.0, end.tag] {
-                self.hash = (self.hash ^ word).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(17);
+            Kind::Device(device, hash) => {
+                let before = done.len();
+                device.advance(now, done);
+                done[before..].iter().for_each(|end| hash.add([end.at.0, end.tag]));
             }
         }
     }
@@ -132,7 +139,7 @@ impl Model for Target {
     fn usage(&self) -> Usage {
         match &self.kind {
             Kind::Volume(volume) => volume.usage(),
-            Kind::Device(device) => device.usage(),
+            Kind::Device(device, _) => device.usage(),
         }
     }
 }
@@ -187,7 +194,7 @@ pub fn run(scenario: &Scenario, progress: Progress<'_>) -> Result<Report, Scenar
     Ok(Report {
         scenario: scenario.name.clone(),
         seed: scenario.seed,
-        event_hash: format!("{:016x}", target.hash),
+        event_hash: format!("{:016x}", target.hash()),
         size_bytes,
         phases,
         devices: devices(scenario, &target.counts().usage),

@@ -120,24 +120,12 @@ impl TimedVolume {
                 }
                 let failure = result.err().map(|_| Failure::Error);
                 if failure.is_none() {
-                    self.count(request);
+                    self.usage.count(request.kind, request.len);
                 }
                 self.ended.push(Done { at: self.world.now(), tag: request.tag, failure });
             }
             self.replies.clear();
             self.admit_waiting();
-        }
-    }
-
-    fn count(&mut self, request: InFlight) {
-        let usage = &mut self.usage;
-        match request.kind {
-            Kind::Read => (usage.reads, usage.read_bytes) = (usage.reads + 1, usage.read_bytes + request.len),
-            Kind::Write { .. } => {
-                (usage.writes, usage.written_bytes) = (usage.writes + 1, usage.written_bytes + request.len);
-            }
-            Kind::Flush => usage.flushes += 1,
-            Kind::Discard => {}
         }
     }
 

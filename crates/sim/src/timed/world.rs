@@ -1,5 +1,6 @@
 //! The driver in virtual time: actions to modelled devices, their answers back, one event after the other.
 
+use crate::event_hash::EventHash;
 use crate::timed::{NoDataArena, TimedDevice};
 use bimetal_engine::action::{Action, Machine, RequestError, RequestId};
 use bimetal_engine::options::DeviceInfo;
@@ -26,13 +27,13 @@ pub struct TimedWorld {
     devices: Vec<TimedDevice>,
     now: Nanos,
     /// What happened so far, in order.
-    hash: u64,
+    hash: EventHash,
 }
 
 impl TimedWorld {
     /// A world with these devices, in tier order.
     pub fn new(devices: Vec<TimedDevice>) -> TimedWorld {
-        TimedWorld { devices, now: Nanos(1), hash: 0xcbf2_9ce4_8422_2325 }
+        TimedWorld { devices, now: Nanos(1), hash: EventHash::new() }
     }
 
     /// The virtual time.
@@ -43,7 +44,7 @@ impl TimedWorld {
 
     /// The hash of all answers and their times so far.
     pub fn hash(&self) -> u64 {
-        self.hash
+        self.hash.value()
     }
 
     /// The devices as the engine wants to hear of them.
@@ -65,7 +66,7 @@ impl TimedWorld {
         while let Some(action) = machine.next_action(self.now) {
             let device = match &action {
                 Action::Reply { id, result } => {
-                    self.note(id.0 << 1 | u64::from(result.is_ok()));
+                    self.hash.add([id.0 << 1 | u64::from(result.is_ok()), self.now.0]);
                     replies.push((*id, *result));
                     continue;
                 }
@@ -75,13 +76,6 @@ impl TimedWorld {
                 | Action::Discard { device, .. } => *device,
             };
             self.devices[usize::from(device.0)].submit(self.now, action);
-        }
-    }
-
-    #[inline]
-    fn note(&mut self, word: u64) {
-        for word in [word, self.now.0] {
-            self.hash = (self.hash ^ word).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(17);
         }
     }
 
