@@ -5,7 +5,8 @@ use crate::calibrate::read;
 use crate::progress::Progress;
 use crate::{Outcome, say, say_json, size};
 use anyhow::Context as _;
-use bimetal_sim::scenario::{MAX_FILE_BYTES, Phase, Report, Scenario};
+use bimetal_sim::scenario::{MAX_FILE_BYTES, Phase, Report, Responses, Scenario};
+use std::path::Path;
 
 pub(crate) fn run(args: &ScenarioArgs) -> anyhow::Result<Outcome> {
     let name = || args.file.display().to_string();
@@ -13,7 +14,8 @@ pub(crate) fn run(args: &ScenarioArgs) -> anyhow::Result<Outcome> {
     let mut scenario = Scenario::parse(&text).with_context(name)?;
     scenario.seed = args.seed.unwrap_or(scenario.seed);
     let mut line = Progress::new(scenario.name.clone(), args.json);
-    let report = bimetal_sim::scenario::run(&scenario, &mut |phase, share| {
+    let folder = args.file.parent().unwrap_or(Path::new(""));
+    let report = bimetal_sim::scenario::run(&scenario, folder, &mut |phase, share| {
         line.at(&match share {
             Some(share) => format!("{phase} {:.0} %", share * 100.0),
             None => phase.to_owned(),
@@ -30,14 +32,19 @@ pub(crate) fn run(args: &ScenarioArgs) -> anyhow::Result<Outcome> {
 }
 
 fn describe(scenario: &Scenario, report: &Report) {
-    say(&format!("{}: {}, seed {}", report.scenario, size::show(report.size_bytes), report.seed));
+    let trace = report.trace_bytes.map(|bytes| format!(", a trace that touches {}", size::show(bytes)));
+    let trace = trace.unwrap_or_default();
+    say(&format!("{}: {}{trace}, seed {}", report.scenario, size::show(report.size_bytes), report.seed));
     if !scenario.about.is_empty() {
         say(scenario.about.trim());
     }
     say(
-        "\nphase                        seconds       MB/s       IOPS     p50 us     p99 us     max us  fast   moved up      down  destaged",
+        "\nphase                        seconds       MB/s  worst s       IOPS    mean us     p50 us     p99 us     max us  fast   moved up      down  destaged",
     );
-    report.phases.iter().for_each(|phase| say(&row(phase)));
+    for phase in &report.phases {
+        say(&row(phase));
+        describe_replay(phase);
+    }
     say("");
     for device in &report.devices {
         say(&format!(
@@ -57,15 +64,48 @@ fn describe(scenario: &Scenario, report: &Report) {
     say(&format!("event hash {}", report.event_hash));
 }
 
+/// What became of a trace: reads and writes apart, and what was not done as it was recorded.
+fn describe_replay(phase: &Phase) {
+    let Some(replay) = phase.replay else { return };
+    for (what, responses) in [("reads", phase.reads), ("writes", phase.writes)] {
+        if let Some(Responses { count, mean_us, p50_us, p99_us, max_us }) = responses {
+            say(&format!(
+                "    {count} {what}: mean {mean_us:.0} us, p50 {p50_us:.0}, p99 {p99_us:.0}, max {max_us:.0}"
+            ));
+        }
+    }
+    if let Some(late) = phase.late.filter(|late| late.count > 0) {
+        let (mean, max) = (late.mean_us, late.max_us);
+        say(&format!(
+            "    {} waited for others to end before they were submitted: {mean:.0} us on average, {max:.0} at most",
+            late.count
+        ));
+    }
+    let changed = [
+        (phase.flushes, "flushes"),
+        (phase.discards, "discards"),
+        (replay.split, "split"),
+        (replay.wrapped, "wrapped"),
+        (replay.clipped, "discards clipped"),
+        (replay.left_out, "left out"),
+        (replay.malformed, "malformed lines"),
+    ];
+    let changed = changed.into_iter().filter(|(count, _)| *count > 0);
+    let changed = changed.map(|(count, what)| format!(", {count} {what}")).collect::<String>();
+    say(&format!("    {} records{changed}", replay.records));
+}
+
 fn row(phase: &Phase) -> String {
     let share = phase.fast_share.map_or("-".to_owned(), |share| format!("{:.0}%", share * 100.0));
     let moved = |bytes: u64| if bytes == 0 { "-".to_owned() } else { size::show(bytes) };
     format!(
-        "{:<26} {:>9.1} {:>10.2} {:>10.1} {:>10.0} {:>10.0} {:>10.0} {:>5} {:>10} {:>9} {:>9}",
+        "{:<26} {:>9.1} {:>10.2} {:>8} {:>10.1} {:>10.0} {:>10.0} {:>10.0} {:>10.0} {:>5} {:>10} {:>9} {:>9}",
         phase.name,
         phase.seconds,
         phase.mb_per_s,
+        phase.worst_second_mb_per_s.map_or("-".to_owned(), |worst| format!("{worst:.2}")),
         phase.iops,
+        phase.mean_us,
         phase.p50_us,
         phase.p99_us,
         phase.max_us,

@@ -1,6 +1,7 @@
 //! Scenario files: what is refused, what comes out, and that it comes out the same each time.
 
-use bimetal_sim::scenario::{Report, Scenario, ScenarioError, run};
+use bimetal_sim::scenario::{Phase, Report, Scenario, ScenarioError};
+use std::path::Path;
 
 const VOLUME: &str = r#"
 name = "small"
@@ -13,8 +14,13 @@ fn scenario(phases: &str) -> Result<Scenario, ScenarioError> {
     Scenario::parse(&format!("{VOLUME}{phases}"))
 }
 
+fn run(scenario: &Scenario) -> Result<Report, ScenarioError> {
+    let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios"));
+    bimetal_sim::scenario::run(scenario, folder, &mut |_, _| {})
+}
+
 fn report(phases: &str) -> Report {
-    run(&scenario(phases).expect("a scenario"), &mut |_, _| {}).expect("it runs")
+    run(&scenario(phases).expect("a scenario")).expect("it runs")
 }
 
 const STORY: &str = r#"
@@ -64,7 +70,7 @@ fn a_story_is_told_the_same_twice_and_otherwise_with_another_seed() {
     assert_eq!(json(&first), json(&again));
     let mut other = scenario(STORY).expect("a scenario");
     other.seed = 2;
-    assert_ne!(run(&other, &mut |_, _| {}).expect("it runs").event_hash, first.event_hash);
+    assert_ne!(run(&other).expect("it runs").event_hash, first.event_hash);
 }
 
 #[test]
@@ -91,6 +97,125 @@ fn figures_are_those_of_their_phases() {
     assert!(!report.all_held());
 }
 
+/// A volume for the trace that comes with the scenarios.
+const TRACED: &str = r#"
+name = "traced"
+[trace]
+files = ["traces/made.iolog"]
+[volume]
+fast = { model = "ssd-128gb-2012", size = "25% of trace" }
+slow = { model = "disk-1tb-2012", size = "110% of trace" }
+"#;
+
+fn traced(head: &str, phases: &str) -> Result<Report, ScenarioError> {
+    run(&Scenario::parse(&format!("{head}{phases}"))?)
+}
+
+fn replay(how: &str) -> String {
+    format!("[[phase]]\nname = \"replay\"\nreplay = {{ {how} }}\n")
+}
+
+#[test]
+fn a_trace_is_replayed_at_its_times_and_as_fast_as_it_goes() {
+    let timed = traced(TRACED, &replay("mode = \"timed\"")).expect("it runs");
+    let phase = &timed.phases[0];
+    let replay_of = phase.replay.expect("a replay");
+    assert_eq!((replay_of.records, replay_of.malformed, replay_of.left_out), (1000, 0, replay_of.left_out));
+    let done = |phase: &Phase| {
+        phase.reads.map_or(0, |reads| reads.count)
+            + phase.writes.map_or(0, |writes| writes.count)
+            + phase.flushes
+            + phase.discards
+    };
+    assert_eq!(done(phase) + replay_of.left_out, 1000);
+    assert!(phase.flushes == 40 && phase.failures == 0, "{phase:?}");
+    assert!((59.0..61.0).contains(&phase.seconds), "{}", phase.seconds);
+    assert!(phase.late.is_some_and(|late| late.count == 0));
+    // What the trace touches is a few thousandths of what it reaches over.
+    let touched = timed.trace_bytes.expect("a trace");
+    assert!((20 << 20..200 << 20).contains(&touched) && timed.size_bytes >= touched, "{touched}");
+
+    let fast = traced(TRACED, &replay("mode = \"timed\", speed = 10")).expect("it runs");
+    assert!((5.9..6.5).contains(&fast.phases[0].seconds), "{}", fast.phases[0].seconds);
+    let rushed =
+        traced(TRACED, &replay("mode = \"timed\", idle_at_most_seconds = 0, depth = 2")).expect("it runs");
+    let late = rushed.phases[0].late.expect("it is timed");
+    // All are meant to be submitted at once: a response counts the wait.
+    assert!(late.count > 900 && late.max_us > 0.9e6 * rushed.phases[0].seconds, "{late:?}");
+    assert!(rushed.phases[0].max_us >= late.max_us);
+
+    let closed = traced(TRACED, &replay("mode = \"closed\", depth = 4")).expect("it runs");
+    assert_eq!(done(&closed.phases[0]) + replay_of.left_out, 1000);
+    assert!(closed.phases[0].late.is_none() && closed.phases[0].seconds < 30.0);
+    let json = |report: &Report| serde_json::to_string(report).expect("JSON");
+    let again = traced(TRACED, &replay("mode = \"closed\", depth = 4")).expect("it runs");
+    assert_eq!(json(&closed), json(&again));
+}
+
+#[test]
+fn addresses_beyond_the_target_are_counted_or_brought_back() {
+    let of = |how: &str| traced(TRACED, &replay(how)).expect("it runs").phases.remove(0);
+    let as_is = of("mode = \"closed\", map = \"as-is\"");
+    let wrap = of("mode = \"closed\", map = \"wrap\"");
+    let (as_is, wrap) = (as_is.replay.expect("a replay"), wrap.replay.expect("a replay"));
+    assert!(as_is.left_out > 800 && as_is.wrapped == 0, "{as_is:?}");
+    assert!(wrap.left_out == 0 && wrap.wrapped == as_is.left_out, "{as_is:?} {wrap:?}");
+    let first = traced(&TRACED.replace("iolog\"]", "iolog\"]\nfirst = 100"), &replay("mode = \"closed\""))
+        .expect("it runs");
+    assert_eq!(first.phases[0].replay.map(|replay| replay.records), Some(100));
+}
+
+#[test]
+fn files_are_written_and_read_in_order_pass_by_pass() {
+    let report = report(
+        r#"
+[[phase]]
+name = "create"
+create_files = { count = 10, size = "50M" }
+[[phase]]
+name = "read"
+read_files = { count = 10, size = "50M", transfer = "8M", depth = 2 }
+times = 3
+[[expect]]
+phase = "read, pass 3"
+metric = "p99_read_us"
+at_most = 1e6
+"#,
+    );
+    let names: Vec<&str> = report.phases.iter().map(|phase| phase.name.as_str()).collect();
+    assert_eq!(names, ["create", "read, pass 1", "read, pass 2", "read, pass 3"]);
+    // Seven commands for each file: the last is of 2 MiB.
+    let create = &report.phases[0];
+    assert_eq!(create.writes.map(|writes| writes.count), Some(70));
+    let bytes = create.mb_per_s * create.seconds * 1e6;
+    assert!((bytes / f64::from(500 << 20) - 1.0).abs() < 1e-6, "{bytes}");
+    assert!(report.phases[1..].iter().all(|phase| phase.reads.is_some_and(|reads| reads.count == 70)));
+    assert!(create.worst_second_mb_per_s.is_some_and(|worst| worst > 0.0 && worst <= create.mb_per_s * 1.5));
+    assert!(report.all_held());
+}
+
+#[test]
+fn a_load_with_a_rate_keeps_it() {
+    let report = report(
+        r#"
+[[phase]]
+name = "fill"
+load = [{ pattern = "sequential", block = "1M", depth = 2, span = "60%" }]
+for = "60%"
+[[phase]]
+name = "beside"
+load = [
+    { pattern = "random", block = "4K", depth = 4, span = "60%" },
+    { pattern = "zipf", theta = 1.1, read_percent = 100, block = "4K", span = "60%", rate_iops = 20 },
+]
+seconds = 10
+"#,
+    );
+    let reads = report.phases[1].reads.expect("reads");
+    // Some are in flight at the end.
+    assert!((180..=200).contains(&reads.count), "{reads:?}");
+}
+
 #[test]
 fn one_device_can_be_loaded_alone() {
     let text = r#"
@@ -102,7 +227,7 @@ name = "writes"
 load = [{ pattern = "random", block = "4K", depth = 16 }]
 seconds = 60
 "#;
-    let report = run(&Scenario::parse(text).expect("a scenario"), &mut |_, _| {}).expect("it runs");
+    let report = run(&Scenario::parse(text).expect("a scenario")).expect("it runs");
     // Its cache takes the first ones.
     assert!((100.0..200.0).contains(&report.phases[0].iops), "{}", report.phases[0].iops);
     assert_eq!(report.phases[0].fast_share, None);
@@ -132,6 +257,21 @@ fn what_makes_no_sense_is_refused_in_a_sentence() {
         (format!("{}[[expect]]\nphase = \"x\"\nmetric = \"wow\"\nat_least = 1\n", load("")), "no figure"),
         (format!("{}[[expect]]\nphase = \"x\"\nmetric = \"iops\"\n", load("")), "neither"),
         ("[device]\nmodel = \"disk-1tb-2012\"\n".to_owned() + &load(""), "either"),
+        (load(", rate_iops = 0"), "rate_iops"),
+        (load(", theta = 1"), "theta"),
+        (load(", theta = 11").replace("random", "zipf"), "theta"),
+        (load(", span = \"5% of trace\""), "no [trace]"),
+        (load(", span = \"5 of trace\""), "share of the trace"),
+        (replay("mode = \"timed\""), "no [trace]"),
+        (format!("{}times = 0\n", load("")), "times"),
+        (format!("{}times = 100000\n", load("")), "times"),
+        ("[[phase]]\nname = \"x\"\ncreate_files = { count = 0, size = \"1M\" }\n".to_owned(), "files"),
+        ("[[phase]]\nname = \"x\"\nread_files = { count = 1, size = 100 }\n".to_owned(), "whole sectors"),
+        (
+            "[[phase]]\nname = \"x\"\nread_files = { count = 1, size = \"1M\", transfer = \"1G\" }\n"
+                .to_owned(),
+            "transfer",
+        ),
     ] {
         let error = scenario(&phases).expect_err(&phases).to_string();
         assert!(error.contains(words), "{phases}\n{error}");
@@ -139,13 +279,35 @@ fn what_makes_no_sense_is_refused_in_a_sentence() {
     for (phases, words) in [
         (load(", from = \"99%\", span = \"50%\""), "does not fit"),
         (load(", block = \"1M\", span = \"4K\"").replace("block = \"4K\", ", ""), "does not fit"),
+        (
+            "[[phase]]\nname = \"x\"\ncreate_files = { count = 1000, size = \"1G\" }\n".to_owned(),
+            "do not fit",
+        ),
     ] {
-        let error = run(&scenario(&phases).expect(&phases), &mut |_, _| {}).expect_err(&phases).to_string();
+        let error = run(&scenario(&phases).expect(&phases)).expect_err(&phases).to_string();
         assert!(error.contains(words), "{phases}\n{error}");
+    }
+    for (head, phases, words) in [
+        (TRACED.replace("made.iolog", "none.iolog"), replay("mode = \"closed\""), "none.iolog"),
+        (
+            TRACED.replace("traces/made.iolog", "$NO_SUCH_FOLDER/made.iolog"),
+            replay("mode = \"closed\""),
+            "NO_SUCH_FOLDER is not set",
+        ),
+        (TRACED.replace("iolog\"]", "iolog\"]\ngrain = \"3K\""), replay("mode = \"closed\""), "power of two"),
+        (TRACED.replace("25% of trace", "1M"), replay("mode = \"closed\""), "can be made of 1048576 bytes"),
+        (TRACED.replace("110%", "10%"), replay("mode = \"closed\""), "devices larger"),
+        (TRACED.replace("25% of trace", "25%"), replay("mode = \"closed\""), "share of the target"),
+        (TRACED.to_owned(), replay("mode = \"closed\", speed = 2"), "closed one knows no times"),
+        (TRACED.to_owned(), replay("mode = \"timed\", speed = 0"), "speed"),
+        (TRACED.to_owned(), replay("mode = \"timed\", depth = 5000"), "5000"),
+    ] {
+        let error = traced(&head, &phases).expect_err(&phases).to_string();
+        assert!(error.contains(words), "{head}{phases}\n{error}");
     }
     let unknown = VOLUME.replace("disk-1tb-2012", "drum-1956");
     let error = Scenario::parse(&format!("{unknown}{}", load(""))).expect("its shape is right");
-    let error = run(&error, &mut |_, _| {}).expect_err("there is no such model").to_string();
+    let error = run(&error).expect_err("there is no such model").to_string();
     assert!(error.contains("drum-1956") && error.contains("disk-1tb-2012"), "{error}");
 }
 
@@ -168,6 +330,9 @@ fn scenarios_that_come_with_the_project_are_valid() {
     let mut count = 0;
     for entry in std::fs::read_dir(folder).expect("scenarios") {
         let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            continue;
+        }
         let text = std::fs::read_to_string(&path).expect("text");
         Scenario::parse(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         count += 1;

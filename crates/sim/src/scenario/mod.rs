@@ -22,18 +22,27 @@
 //! at_least = 100
 //! ```
 
+mod extent;
+mod figures;
+mod files;
+mod phase;
+mod replay;
 mod report;
 mod run;
+mod series;
+mod survey;
+mod target;
 
-pub use report::{Device, Expectation, Phase, Report};
+pub use extent::{Extent, Size, Whole};
+pub use phase::{FilesSpec, LoadSpec, Map, Mode, Order, PhaseSpec, Reopen, ReplaySpec};
+pub use report::{Device, Expectation, Late, Phase, Replayed, Report, Responses};
 pub use run::{Progress, run};
+pub use survey::MAX_GRAINS;
 
-use bimetal_models::load::Pattern;
-use bimetal_models::size;
-use bimetal_models::spec::{self, Spec, SpecError};
+use bimetal_models::Model;
+use bimetal_models::spec::{self, SpecError};
 use serde::Deserialize;
-use serde::de::{self, Deserializer, Visitor};
-use std::fmt;
+use std::collections::BTreeSet;
 
 /// Bytes of a scenario file at most: far more than people write.
 pub const MAX_FILE_BYTES: u64 = 1 << 20;
@@ -41,6 +50,8 @@ pub const MAX_FILE_BYTES: u64 = 1 << 20;
 pub const MAX_ENTRIES: usize = 1000;
 /// Commands in flight of all loads of a phase at most; what the engine does not take at once waits before it.
 pub const MAX_DEPTH: u32 = 4096;
+/// Files of a phase at most.
+pub const MAX_FILES: u64 = 1_000_000;
 /// The longest phase, seconds: ten years.
 pub const MAX_SECONDS: f64 = 315_360_000.0;
 /// The largest block of a load: the largest request of the engine.
@@ -62,6 +73,8 @@ pub struct Scenario {
     pub volume: Option<VolumeSpec>,
     /// ... or one device alone.
     pub device: Option<DeviceSpec>,
+    /// A trace that phases replay, and that sizes may be shares of.
+    pub trace: Option<TraceSpec>,
     /// What is done, in order.
     #[serde(rename = "phase")]
     pub phases: Vec<PhaseSpec>,
@@ -81,7 +94,21 @@ pub struct VolumeSpec {
     /// Bytes of a chunk.
     pub chunk: Option<Size>,
     /// Bytes of the landing zone.
-    pub landing: Option<Size>,
+    pub landing: Option<Extent>,
+}
+
+/// A block trace.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TraceSpec {
+    /// Its files, merged by time. A relative path begins at the scenario's folder; one that begins with `$NAME/` at the
+    /// folder that this environment variable names.
+    pub files: Vec<String>,
+    /// So many records, from the beginning; all if not given.
+    pub first: Option<u64>,
+    /// What the trace touches is counted, and mapped, in pieces of so many bytes: a power of two from 4 KiB to 1 GiB.
+    #[serde(default = "grain")]
+    pub grain: Size,
 }
 
 /// A modelled device.
@@ -90,62 +117,9 @@ pub struct VolumeSpec {
 pub struct DeviceSpec {
     /// The name of a model.
     pub model: String,
-    /// Bytes that it holds, everything else in proportion; as the model has by itself if not given.
-    pub size: Option<Size>,
-}
-
-/// One phase: loads side by side, or a pause, or an end of the process.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct PhaseSpec {
-    /// Its name; each is told from the others by it.
-    pub name: String,
-    /// What is asked for, side by side.
-    #[serde(default)]
-    pub load: Vec<LoadSpec>,
-    /// How many bytes the loads transfer together: a size, or a share of the target such as "50%".
-    #[serde(rename = "for")]
-    pub bytes: Option<Extent>,
-    /// Or how long they go on.
-    pub seconds: Option<f64>,
-    /// Asks for nothing for so long.
-    pub pause_seconds: Option<f64>,
-    /// Gives a range back: all that a load with this span would reach.
-    pub discard: Option<Extent>,
-    /// The process ends and the volume is opened again.
-    pub reopen: Option<Reopen>,
-}
-
-/// How a process ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Reopen {
-    /// The volume is closed.
-    Close,
-    /// The process is killed: the devices keep what they were given.
-    Kill,
-}
-
-/// A closed loop.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct LoadSpec {
-    /// In which order.
-    #[serde(deserialize_with = "pattern")]
-    pub pattern: Pattern,
-    /// How many of a hundred commands are reads.
-    #[serde(default)]
-    pub read_percent: u64,
-    /// Bytes of a command.
-    pub block: Size,
-    /// Commands in flight.
-    #[serde(default = "one")]
-    pub depth: u32,
-    /// Where the span begins.
-    #[serde(default)]
-    pub from: Extent,
-    /// What is asked for; to the end of the target if not given.
-    pub span: Option<Extent>,
+    /// Bytes that it holds, everything else in proportion; as the model has by itself if not given. A share of the
+    /// trace is rounded up to whole MiB.
+    pub size: Option<Extent>,
 }
 
 /// What is expected of a phase.
@@ -160,35 +134,6 @@ pub struct ExpectSpec {
     pub at_least: Option<f64>,
     /// The most.
     pub at_most: Option<f64>,
-}
-
-/// Bytes: a number, or as people write it ("128K").
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Size(pub u64);
-
-/// Bytes, or a share of the target.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Extent {
-    /// So many bytes.
-    Bytes(u64),
-    /// So many parts of a hundred.
-    Percent(f64),
-}
-
-impl Default for Extent {
-    fn default() -> Extent {
-        Extent::Bytes(0)
-    }
-}
-
-impl Extent {
-    /// Bytes of a target of this size.
-    pub fn of(self, size_bytes: u64) -> u64 {
-        match self {
-            Extent::Bytes(bytes) => bytes,
-            Extent::Percent(percent) => (size_bytes as f64 * percent / 100.0) as u64,
-        }
-    }
 }
 
 /// Why a scenario cannot be run.
@@ -206,6 +151,9 @@ pub enum ScenarioError {
     /// The volume cannot be made.
     #[error(transparent)]
     Volume(#[from] crate::timed::volume::VolumeError),
+    /// The trace cannot be read.
+    #[error(transparent)]
+    Trace(#[from] bimetal_trace::OpenError),
 }
 
 impl Scenario {
@@ -225,88 +173,94 @@ impl Scenario {
         if self.phases.len() > MAX_ENTRIES || self.expectations.len() > MAX_ENTRIES {
             return wrong(format!("more than {MAX_ENTRIES} phases or expectations"));
         }
-        for (place, phase) in self.phases.iter().enumerate() {
-            if self.phases[..place].iter().any(|other| other.name == phase.name) {
-                return wrong(format!("two phases are called {:?}", phase.name));
-            }
+        let mut rows = BTreeSet::new();
+        for phase in &self.phases {
             if let Err(what) = phase.check(self.volume.is_some()) {
                 return wrong(format!("phase {:?}: {what}", phase.name));
             }
-        }
-        for expect in &self.expectations {
-            if !self.phases.iter().any(|phase| phase.name == expect.phase) {
-                return wrong(format!(
-                    "no phase is called {:?}, of which something is expected",
-                    expect.phase
-                ));
+            if let Some(row) = phase.rows().find(|row| !rows.insert(row.clone())) {
+                return wrong(format!("two phases are called {row:?}"));
             }
-            if !report::METRICS.contains(&expect.metric.as_str()) {
-                return wrong(format!(
-                    "no figure is called {:?}; there are {}",
-                    expect.metric,
-                    report::METRICS.join(", ")
-                ));
-            }
-            if expect.at_least.is_none() && expect.at_most.is_none() {
-                return wrong(format!("of {:?}, neither at_least nor at_most is said", expect.phase));
+            if rows.len() > MAX_ENTRIES {
+                return wrong(format!("all passes of all phases are more than {MAX_ENTRIES}"));
             }
         }
-        Ok(())
+        self.check_trace().map_err(ScenarioError::Sense)?;
+        self.expectations.iter().try_for_each(|expect| expect.check(&rows)).map_err(ScenarioError::Sense)
+    }
+
+    fn check_trace(&self) -> Result<(), String> {
+        let volume =
+            self.volume.iter().flat_map(|volume| [volume.fast.size, volume.slow.size, volume.landing]);
+        let sizes = volume.chain(self.device.iter().map(|device| device.size)).flatten();
+        if sizes.clone().any(|size| matches!(size, Extent::Percent(_))) {
+            return Err(
+                "a device or a landing zone is no share of the target; write a size, or a share of the trace"
+                    .into(),
+            );
+        }
+        if let Some(trace) = &self.trace {
+            return trace.check();
+        }
+        if sizes
+            .chain(self.phases.iter().flat_map(PhaseSpec::extents))
+            .any(|size| matches!(size, Extent::OfTrace(_)))
+        {
+            return Err("a size is a share of the trace, but there is no [trace]".into());
+        }
+        match self.phases.iter().find(|phase| phase.replay.is_some()) {
+            Some(phase) => Err(format!("phase {:?} replays a trace, but there is no [trace]", phase.name)),
+            None => Ok(()),
+        }
     }
 }
 
-impl PhaseSpec {
-    fn check(&self, on_volume: bool) -> Result<(), String> {
-        let kinds = [
-            !self.load.is_empty(),
-            self.pause_seconds.is_some(),
-            self.discard.is_some(),
-            self.reopen.is_some(),
-        ];
-        if kinds.iter().filter(|&&kind| kind).count() != 1 {
-            return Err("it has one of load, pause_seconds, discard and reopen".into());
+impl TraceSpec {
+    fn check(&self) -> Result<(), String> {
+        let grain = self.grain.0;
+        if !grain.is_power_of_two() || !(4 << 10..=1 << 30).contains(&grain) {
+            return Err(format!("a grain of {grain} bytes is not a power of two from 4K to 1G"));
         }
-        let ends = [self.bytes.is_some(), self.seconds.is_some()].iter().filter(|&&end| end).count();
-        if ends != usize::from(!self.load.is_empty()) {
-            return Err("a load ends with either `for` or `seconds`, and nothing else has one".into());
+        if self.first == Some(0) {
+            return Err("[trace] first = 0 leaves nothing of the trace".into());
         }
-        for seconds in [self.seconds, self.pause_seconds].into_iter().flatten() {
-            if !(seconds > 0.0 && seconds <= MAX_SECONDS) {
-                return Err(format!("{seconds} is not a number of seconds from above 0 to {MAX_SECONDS}"));
+        match self.files.len() {
+            0 => Err("[trace] names no files".into()),
+            files if files > bimetal_trace::MAX_FILES => {
+                Err(format!("[trace] names more than {} files", bimetal_trace::MAX_FILES))
             }
+            _ => Ok(()),
         }
-        if self.reopen.is_some() && !on_volume {
-            return Err("only a volume can be opened again".into());
+    }
+}
+
+impl ExpectSpec {
+    fn check(&self, rows: &BTreeSet<String>) -> Result<(), String> {
+        if !rows.contains(&self.phase) {
+            return Err(format!("no phase is called {:?}, of which something is expected", self.phase));
         }
-        if self.load.len() > MAX_ENTRIES {
-            return Err(format!("more than {MAX_ENTRIES} loads"));
+        if report::metric(&self.metric).is_none() {
+            let names: Vec<&str> = report::METRICS.iter().map(|(name, _)| *name).collect();
+            return Err(format!("no figure is called {:?}; there are {}", self.metric, names.join(", ")));
         }
-        let depth: u64 = self.load.iter().map(|load| u64::from(load.depth)).sum();
-        if depth > u64::from(MAX_DEPTH) || self.load.iter().any(|load| load.depth == 0) {
-            return Err(format!("its loads have from 1 to {MAX_DEPTH} commands in flight together"));
+        match self.at_least.or(self.at_most) {
+            None => Err(format!("of {:?}, neither at_least nor at_most is said", self.phase)),
+            Some(_) => Ok(()),
         }
-        for load in &self.load {
-            let block = load.block.0;
-            if !(512..=MAX_BLOCK_BYTES).contains(&block) || !block.is_multiple_of(512) {
-                return Err(format!(
-                    "a block of {block} bytes is not whole sectors of 512 up to {MAX_BLOCK_BYTES}"
-                ));
-            }
-            if load.read_percent > 100 {
-                return Err(format!("{} of a hundred commands cannot be reads", load.read_percent));
-            }
-        }
-        Ok(())
     }
 }
 
 impl DeviceSpec {
-    /// The model's parameters.
-    pub fn spec(&self) -> Result<Spec, SpecError> {
+    /// A fresh device of this model and size.
+    fn build(&self, whole: Whole, seed: u64) -> Result<Box<dyn Model>, ScenarioError> {
         let spec = spec::named(&self.model)?;
-        Ok(match self.size {
-            Some(size) => spec.resized(size.0),
-            None => spec,
+        let Some(size) = self.size else { return Ok(spec.build(seed)?) };
+        let bytes = match size {
+            Extent::OfTrace(_) => size.of(whole).next_multiple_of(1 << 20),
+            _ => size.of(whole),
+        };
+        spec.resized(bytes).build(seed).map_err(|error| {
+            ScenarioError::Sense(format!("no {:?} can be made of {bytes} bytes: {error}", self.model))
         })
     }
 }
@@ -315,51 +269,6 @@ fn one<T: From<u8>>() -> T {
     T::from(1)
 }
 
-fn pattern<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Pattern, D::Error> {
-    match String::deserialize(deserializer)?.as_str() {
-        "random" => Ok(Pattern::Random),
-        "sequential" => Ok(Pattern::Sequential),
-        other => Err(de::Error::unknown_variant(other, &["random", "sequential"])),
-    }
-}
-
-impl<'de> Deserialize<'de> for Size {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Size, D::Error> {
-        match deserializer.deserialize_any(ExtentVisitor)? {
-            Extent::Bytes(bytes) => Ok(Size(bytes)),
-            Extent::Percent(_) => Err(de::Error::custom("a share has no meaning here; write a size")),
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for Extent {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Extent, D::Error> {
-        deserializer.deserialize_any(ExtentVisitor)
-    }
-}
-
-struct ExtentVisitor;
-
-impl Visitor<'_> for ExtentVisitor {
-    type Value = Extent;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("bytes, a size such as \"128K\", or a share such as \"50%\"")
-    }
-
-    fn visit_i64<E: de::Error>(self, bytes: i64) -> Result<Extent, E> {
-        u64::try_from(bytes)
-            .map(Extent::Bytes)
-            .map_err(|_| E::custom(format!("{bytes} bytes are fewer than none")))
-    }
-
-    fn visit_str<E: de::Error>(self, text: &str) -> Result<Extent, E> {
-        let Some(percent) = text.strip_suffix('%') else {
-            return size::parse(text).map(Extent::Bytes).map_err(E::custom);
-        };
-        match percent.trim().parse::<f64>() {
-            Ok(percent) if (0.0..=100.0).contains(&percent) => Ok(Extent::Percent(percent)),
-            _ => Err(E::custom(format!("{text:?} is not a share from 0% to 100%"))),
-        }
-    }
+fn grain() -> Size {
+    Size(128 << 10)
 }

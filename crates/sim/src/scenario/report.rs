@@ -2,21 +2,43 @@
 
 use serde::Serialize;
 
-/// The figures of a phase that something can be expected of.
-pub(super) const METRICS: [&str; 12] = [
-    "seconds",
-    "mb_per_s",
-    "iops",
-    "mean_us",
-    "p50_us",
-    "p99_us",
-    "max_us",
-    "fast_share",
-    "promoted_bytes",
-    "demoted_bytes",
-    "destaged_bytes",
-    "failures",
+/// A figure of a phase that something can be expected of; none where there was nothing to measure.
+type Metric = fn(&Phase) -> Option<f64>;
+
+/// All of them, by their names.
+pub(super) const METRICS: [(&str, Metric); 26] = [
+    ("seconds", |phase| Some(phase.seconds)),
+    ("mb_per_s", |phase| Some(phase.mb_per_s)),
+    ("worst_second_mb_per_s", |phase| phase.worst_second_mb_per_s),
+    ("iops", |phase| Some(phase.iops)),
+    ("mean_us", |phase| Some(phase.mean_us)),
+    ("p50_us", |phase| Some(phase.p50_us)),
+    ("p99_us", |phase| Some(phase.p99_us)),
+    ("max_us", |phase| Some(phase.max_us)),
+    ("mean_read_us", |phase| Some(phase.reads?.mean_us)),
+    ("p50_read_us", |phase| Some(phase.reads?.p50_us)),
+    ("p99_read_us", |phase| Some(phase.reads?.p99_us)),
+    ("max_read_us", |phase| Some(phase.reads?.max_us)),
+    ("mean_write_us", |phase| Some(phase.writes?.mean_us)),
+    ("p50_write_us", |phase| Some(phase.writes?.p50_us)),
+    ("p99_write_us", |phase| Some(phase.writes?.p99_us)),
+    ("max_write_us", |phase| Some(phase.writes?.max_us)),
+    ("late_commands", |phase| Some(phase.late?.count as f64)),
+    ("mean_late_us", |phase| Some(phase.late?.mean_us)),
+    ("max_late_us", |phase| Some(phase.late?.max_us)),
+    ("fast_share", |phase| phase.fast_share),
+    ("promoted_bytes", |phase| Some(phase.promoted_bytes as f64)),
+    ("demoted_bytes", |phase| Some(phase.demoted_bytes as f64)),
+    ("destaged_bytes", |phase| Some(phase.destaged_bytes as f64)),
+    ("failures", |phase| Some(phase.failures as f64)),
+    ("records", |phase| Some(phase.replay?.records as f64)),
+    ("left_out", |phase| Some(phase.replay?.left_out as f64)),
 ];
+
+/// A figure by its name.
+pub(super) fn metric(name: &str) -> Option<Metric> {
+    METRICS.iter().find(|(known, _)| *known == name).map(|&(_, metric)| metric)
+}
 
 /// What came of a scenario.
 #[derive(Clone, Debug, Serialize)]
@@ -29,6 +51,8 @@ pub struct Report {
     pub event_hash: String,
     /// Bytes of the target.
     pub size_bytes: u64,
+    /// Bytes that the trace touches, in whole grains; none without a trace.
+    pub trace_bytes: Option<u64>,
     /// In order.
     pub phases: Vec<Phase>,
     /// What each device did, in tier order.
@@ -46,7 +70,9 @@ pub struct Phase {
     pub seconds: f64,
     /// Millions of bytes in a second.
     pub mb_per_s: f64,
-    /// Commands in a second.
+    /// The same in the worst whole second, of those in which something was always in flight.
+    pub worst_second_mb_per_s: Option<f64>,
+    /// Reads and writes in a second.
     pub iops: f64,
     /// Mean latency.
     pub mean_us: f64,
@@ -56,6 +82,18 @@ pub struct Phase {
     pub p99_us: f64,
     /// The longest.
     pub max_us: f64,
+    /// Latencies of reads; none if there were none.
+    pub reads: Option<Responses>,
+    /// The same of writes.
+    pub writes: Option<Responses>,
+    /// Flushes that were done.
+    pub flushes: u64,
+    /// Discards that were done.
+    pub discards: u64,
+    /// How late commands were submitted; only where commands have times of their own.
+    pub late: Option<Late>,
+    /// What became of the records of a trace; only of a replay.
+    pub replay: Option<Replayed>,
     /// Share of the bytes asked for that the fast tier served; none where there is one device, or nothing was asked for.
     pub fast_share: Option<f64>,
     /// Commands that failed.
@@ -70,6 +108,49 @@ pub struct Phase {
     pub busy_seconds: Vec<f64>,
     /// How it went: at most [`MAX_POINTS`] points.
     pub series: Vec<Point>,
+}
+
+/// Latencies; where commands have times of their own, since those.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Responses {
+    /// How many.
+    pub count: u64,
+    /// Their mean.
+    pub mean_us: f64,
+    /// Half are no longer.
+    pub p50_us: f64,
+    /// 99 of a hundred are no longer.
+    pub p99_us: f64,
+    /// The longest.
+    pub max_us: f64,
+}
+
+/// Commands that were submitted later than they were meant to be, as too many were in flight.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Late {
+    /// How many.
+    pub count: u64,
+    /// How late these were on average.
+    pub mean_us: f64,
+    /// The latest.
+    pub max_us: f64,
+}
+
+/// What became of the records of a trace.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Replayed {
+    /// Records that were read, without malformed ones.
+    pub records: u64,
+    /// Lines that are no records.
+    pub malformed: u64,
+    /// Records that became several commands: longer than the largest, or cut where the map begins again.
+    pub split: u64,
+    /// Records whose range was brought back into the target by a map that wraps.
+    pub wrapped: u64,
+    /// Discards of which only a part was touched by anything, so that only that is mapped.
+    pub clipped: u64,
+    /// Records that were not done: beyond the target, or discards of what nothing touches.
+    pub left_out: u64,
 }
 
 /// Points of a phase's series at most.
@@ -118,26 +199,5 @@ impl Report {
     /// Whether everything came as expected.
     pub fn all_held(&self) -> bool {
         self.expectations.iter().all(|expectation| expectation.held)
-    }
-}
-
-impl Phase {
-    /// A figure by its name.
-    pub(super) fn metric(&self, name: &str) -> Option<f64> {
-        Some(match name {
-            "seconds" => self.seconds,
-            "mb_per_s" => self.mb_per_s,
-            "iops" => self.iops,
-            "mean_us" => self.mean_us,
-            "p50_us" => self.p50_us,
-            "p99_us" => self.p99_us,
-            "max_us" => self.max_us,
-            "fast_share" => self.fast_share?,
-            "promoted_bytes" => self.promoted_bytes as f64,
-            "demoted_bytes" => self.demoted_bytes as f64,
-            "destaged_bytes" => self.destaged_bytes as f64,
-            "failures" => self.failures as f64,
-            _ => return None,
-        })
     }
 }

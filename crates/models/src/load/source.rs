@@ -1,0 +1,184 @@
+//! What is asked for, and when.
+
+use crate::device::{Command, Kind};
+use crate::rng::{Rng, mix};
+use rand::TryRng;
+use rand_distr::{Distribution as _, Zipf};
+use std::convert::Infallible;
+
+/// In which order a job asks.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Pattern {
+    /// Anywhere in the span, at multiples of the block size.
+    Random,
+    /// The same, but some blocks more often than others: the n-th most frequent in proportion to n to the power of
+    /// minus theta, which is not negative. They lie scattered over the span, hashed, so that a few share a place.
+    Zipf {
+        /// How uneven it is: 0 not at all.
+        theta: f64,
+    },
+    /// One block after another, round and round the span.
+    Sequential,
+}
+
+/// A closed loop: it always has `depth` commands in flight.
+#[derive(Clone, Copy, Debug)]
+pub struct Job {
+    /// In which order.
+    pub pattern: Pattern,
+    /// How many of a hundred commands are reads.
+    pub read_percent: u64,
+    /// Bytes of a command.
+    pub block_bytes: u64,
+    /// Commands in flight.
+    pub depth: u32,
+    /// First byte of the range that is asked for.
+    pub from_byte: u64,
+    /// Bytes of that range: at least a block.
+    pub span_bytes: u64,
+}
+
+/// A command that is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ask {
+    /// When it is meant to start, nanoseconds since the run began; `None` as soon as there is room.
+    pub at: Option<u64>,
+    /// What to do.
+    pub command: Command,
+}
+
+/// Says what is asked for next.
+pub trait Source {
+    /// The next command; its time is not before that of the one before. `None` when there are no more,
+    /// however often it is asked.
+    fn next(&mut self, rng: &mut Rng) -> Option<Ask>;
+}
+
+/// The commands of a job, without end. It starts at the beginning of its span.
+#[derive(Clone, Debug)]
+pub struct Looped {
+    job: Job,
+    blocks: u64,
+    position: u64,
+    zipf: Option<Zipf<f64>>,
+}
+
+impl Looped {
+    /// From the beginning.
+    pub fn new(job: Job) -> Looped {
+        let blocks = job.span_bytes / job.block_bytes;
+        let zipf = match job.pattern {
+            // It refuses a negative theta, and no blocks.
+            Pattern::Zipf { theta } => Zipf::new(blocks as f64, theta).ok(),
+            Pattern::Random | Pattern::Sequential => None,
+        };
+        Looped { job, blocks, position: 0, zipf }
+    }
+
+    fn zipf(&self, rng: &mut Rng) -> u64 {
+        let Some(zipf) = self.zipf else { return rng.below(self.blocks) };
+        let rank = zipf.sample(&mut Words(rng)) as u64;
+        mix(rank) % self.blocks
+    }
+}
+
+/// Our generator, as the crate of distributions wants one.
+struct Words<'r>(&'r mut Rng);
+
+impl TryRng for Words<'_> {
+    type Error = Infallible;
+
+    fn try_next_u32(&mut self) -> Result<u32, Infallible> {
+        Ok((self.0.next_u64() >> 32) as u32)
+    }
+
+    fn try_next_u64(&mut self) -> Result<u64, Infallible> {
+        Ok(self.0.next_u64())
+    }
+
+    fn try_fill_bytes(&mut self, bytes: &mut [u8]) -> Result<(), Infallible> {
+        for chunk in bytes.chunks_mut(8) {
+            chunk.copy_from_slice(&self.0.next_u64().to_le_bytes()[..chunk.len()]);
+        }
+        Ok(())
+    }
+}
+
+impl Source for Looped {
+    #[inline]
+    fn next(&mut self, rng: &mut Rng) -> Option<Ask> {
+        let block = match self.job.pattern {
+            Pattern::Random => rng.below(self.blocks),
+            Pattern::Zipf { .. } => self.zipf(rng),
+            Pattern::Sequential => {
+                let block = self.position;
+                self.position = if block + 1 == self.blocks { 0 } else { block + 1 };
+                block
+            }
+        };
+        let read = match self.job.read_percent {
+            0 => false,
+            100 => true,
+            percent => rng.below(100) < percent,
+        };
+        let kind = if read { Kind::Read } else { Kind::Write { fua: false } };
+        let len = self.job.block_bytes;
+        let command = Command { kind, offset: self.job.from_byte + block * len, len };
+        Some(Ask { at: None, command })
+    }
+}
+
+/// What another source asks for, at even distances.
+#[derive(Clone, Debug)]
+pub struct Paced<S> {
+    inner: S,
+    every_ns: f64,
+    asked: u64,
+}
+
+impl<S> Paced<S> {
+    /// So many a second: more than none. The first is meant for the beginning.
+    pub fn new(inner: S, per_second: f64) -> Paced<S> {
+        Paced { inner, every_ns: 1e9 / per_second, asked: 0 }
+    }
+}
+
+impl<S: Source> Source for Paced<S> {
+    fn next(&mut self, rng: &mut Rng) -> Option<Ask> {
+        let ask = self.inner.next(rng)?;
+        let at = self.asked as f64 * self.every_ns;
+        self.asked += 1;
+        Some(Ask { at: Some(at as u64), ..ask })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashMap;
+
+    /// The most frequent of a thousand blocks is as frequent as the law says, and none is left out of the span.
+    #[test]
+    fn zipf_keeps_its_law() {
+        let pattern = Pattern::Zipf { theta: 1.0 };
+        let mut looped = Looped::new(Job {
+            pattern,
+            read_percent: 100,
+            block_bytes: 4096,
+            depth: 1,
+            from_byte: 8192,
+            span_bytes: 4096 * 1000,
+        });
+        let mut rng = Rng::new(1, 1);
+        let mut counts: HashMap<u64, u32> = HashMap::new();
+        for _ in 0..100_000 {
+            let ask = looped.next(&mut rng).expect("without end");
+            assert!((8192..8192 + 4096 * 1000).contains(&ask.command.offset));
+            *counts.entry(ask.command.offset).or_default() += 1;
+        }
+        // One part in the sum of 1/n up to 1000, which is 7.485.
+        let most = counts.values().max().copied().unwrap_or(0);
+        assert!((12_500..15_500).contains(&most), "{most}");
+        assert!(counts.len() > 500, "{}", counts.len());
+    }
+}

@@ -1,0 +1,104 @@
+//! From what was seen to the figures of a report.
+
+use super::report::{Device, Expectation, Late, Phase, Responses, metric};
+use super::target::Counts;
+use super::{ExpectSpec, Scenario};
+use bimetal_models::Usage;
+use bimetal_models::load::{Histogram, Ran, Seen};
+
+/// Puts down what the loads of a phase saw.
+pub(super) fn figures(phase: &mut Phase, ran: &Ran) {
+    let mut reads = Seen::default().reads;
+    let mut writes = reads.clone();
+    for seen in &ran.seen {
+        phase.mb_per_s += seen.mb_per_s();
+        phase.iops += seen.iops();
+        phase.failures += seen.failures;
+        phase.flushes += seen.flushes;
+        phase.discards += seen.discards;
+        add(&mut reads, &seen.reads);
+        add(&mut writes, &seen.writes);
+    }
+    phase.reads = responses(&reads);
+    phase.writes = responses(&writes);
+    add(&mut reads, &writes);
+    if let Some(all) = responses(&reads) {
+        phase.mean_us = all.mean_us;
+        phase.p50_us = all.p50_us;
+        phase.p99_us = all.p99_us;
+        phase.max_us = all.max_us;
+    }
+    phase.worst_second_mb_per_s = ran.worst_second_bytes.map(|bytes| bytes as f64 / 1e6);
+}
+
+fn add(sum: &mut Histogram<u64>, one: &Histogram<u64>) {
+    // All have the same bounds.
+    let _ = sum.add(one);
+}
+
+fn responses(all: &Histogram<u64>) -> Option<Responses> {
+    (!all.is_empty()).then(|| Responses {
+        count: all.len(),
+        mean_us: all.mean() / 1e3,
+        p50_us: all.value_at_quantile(0.5) as f64 / 1e3,
+        p99_us: all.value_at_quantile(0.99) as f64 / 1e3,
+        max_us: all.max() as f64 / 1e3,
+    })
+}
+
+/// How late commands were submitted that had a time.
+pub(super) fn lateness(seen: &[Seen]) -> Late {
+    let sum = |of: fn(&Seen) -> u64| seen.iter().map(of).sum::<u64>();
+    let count = sum(|seen| seen.late);
+    Late {
+        count,
+        mean_us: sum(|seen| seen.late_ns) as f64 / 1e3 / count.max(1) as f64,
+        max_us: seen.iter().map(|seen| seen.latest_ns).max().unwrap_or(0) as f64 / 1e3,
+    }
+}
+
+/// Puts down what the target and its devices did meanwhile.
+pub(super) fn settle(phase: &mut Phase, before: &Counts, after: &Counts) {
+    let all = after.all_bytes - before.all_bytes;
+    phase.fast_share = (all > 0).then(|| (after.fast_bytes - before.fast_bytes) as f64 / all as f64);
+    phase.promoted_bytes = after.promoted_bytes - before.promoted_bytes;
+    phase.demoted_bytes = after.demoted_bytes - before.demoted_bytes;
+    phase.destaged_bytes = after.destaged_bytes - before.destaged_bytes;
+    let busy = |(before, after): (&Usage, &Usage)| (after.busy_ns - before.busy_ns) as f64 / 1e9;
+    phase.busy_seconds = before.usage.iter().zip(&after.usage).map(busy).collect();
+}
+
+pub(super) fn devices(scenario: &Scenario, usage: &[Usage]) -> Vec<Device> {
+    let names: Vec<String> = match (&scenario.volume, &scenario.device) {
+        (Some(volume), _) => {
+            vec![format!("fast: {}", volume.fast.model), format!("slow: {}", volume.slow.model)]
+        }
+        (_, device) => device.iter().map(|device| device.model.clone()).collect(),
+    };
+    let device = |(name, usage): (String, &Usage)| Device {
+        name,
+        busy_seconds: usage.busy_ns as f64 / 1e9,
+        read_bytes: usage.read_bytes,
+        written_bytes: usage.written_bytes,
+        flushes: usage.flushes,
+    };
+    names.into_iter().zip(usage).map(device).collect()
+}
+
+pub(super) fn judge(expect: &ExpectSpec, phases: &[Phase]) -> Expectation {
+    let phase = phases.iter().find(|phase| phase.name == expect.phase);
+    let value = phase.zip(metric(&expect.metric)).and_then(|(phase, metric)| metric(phase));
+    let within = |value: f64| {
+        expect.at_least.is_none_or(|least| value >= least) && expect.at_most.is_none_or(|most| value <= most)
+    };
+    let bounds = match (expect.at_least, expect.at_most) {
+        (Some(least), Some(most)) => format!("from {least} to {most}"),
+        (Some(least), None) => format!("at least {least}"),
+        (None, most) => format!("at most {}", most.unwrap_or_default()),
+    };
+    Expectation {
+        what: format!("{}: {} {bounds}", expect.phase, expect.metric),
+        value,
+        held: value.is_some_and(within),
+    }
+}

@@ -1,0 +1,163 @@
+//! The requests of a trace, as a stream of commands.
+
+use super::report::Replayed;
+use super::survey::Survey;
+use super::{MAX_BLOCK_BYTES, Map, Mode, ReplaySpec, ScenarioError, Whole};
+use bimetal_engine::units::BLOCK_BYTES;
+use bimetal_models::load::{Ask, Source};
+use bimetal_models::rng::Rng;
+use bimetal_models::{Command, Kind};
+use bimetal_trace::{Op, Record, Trace};
+
+/// When requests are meant to be submitted.
+struct Pace {
+    speed: f64,
+    most_gap_ns: u64,
+    /// The latest time in the trace so far.
+    recorded: u64,
+    /// When that is in the replay.
+    at: u64,
+}
+
+impl Pace {
+    /// When a request of this time is meant to be. One that was recorded late comes right behind its predecessor.
+    fn at(&mut self, recorded: Option<u64>) -> u64 {
+        let gap = recorded.unwrap_or(0).saturating_sub(self.recorded);
+        self.recorded += gap;
+        let gap = gap.min(self.most_gap_ns);
+        self.at += if self.speed == 1.0 { gap } else { (gap as f64 / self.speed) as u64 };
+        self.at
+    }
+}
+
+/// What is left of a request.
+struct Rest {
+    at: Option<u64>,
+    kind: Kind,
+    /// On the target, from the map's beginning on.
+    offset: u64,
+    len: u64,
+    first: bool,
+}
+
+/// A replay of a trace that is going on.
+pub(super) struct Replay<'s> {
+    trace: Trace,
+    survey: &'s Survey,
+    map: Map,
+    /// Where on the target the map begins, and how much lies behind.
+    from: u64,
+    room: u64,
+    pace: Option<Pace>,
+    rest: Option<Rest>,
+    counts: Replayed,
+}
+
+impl<'s> Replay<'s> {
+    /// From the beginning of the trace.
+    pub(super) fn new(
+        spec: &ReplaySpec,
+        survey: &'s Survey,
+        whole: Whole,
+    ) -> Result<Replay<'s>, ScenarioError> {
+        let block = u64::from(BLOCK_BYTES);
+        let from = spec.from.of(whole) / block * block;
+        let room = whole.target_bytes.saturating_sub(from) / block * block;
+        if room == 0 || spec.map == Map::Compact && survey.bytes() > room {
+            return Err(ScenarioError::Sense(format!(
+                "the trace touches {} bytes, but from byte {from} on the target has {room}; make its devices larger, \
+                 or wrap the map",
+                survey.bytes()
+            )));
+        }
+        let pace = match spec.mode {
+            Mode::Closed => None,
+            Mode::Timed if !survey.timed => {
+                return Err(ScenarioError::Sense(
+                    "the trace has no times; replay it with mode = \"closed\"".into(),
+                ));
+            }
+            Mode::Timed => Some(Pace {
+                speed: spec.speed.unwrap_or(1.0),
+                most_gap_ns: spec.idle_at_most_seconds.map_or(u64::MAX, |seconds| (seconds * 1e9) as u64),
+                recorded: 0,
+                at: 0,
+            }),
+        };
+        let trace = survey.open()?;
+        Ok(Replay { trace, survey, map: spec.map, from, room, pace, rest: None, counts: Replayed::default() })
+    }
+
+    /// What has become of the records so far.
+    pub(super) fn counts(&self) -> Replayed {
+        self.counts
+    }
+
+    /// A record as a request to the target; none if nothing of it can be asked for.
+    fn request(&mut self, record: &Record) -> Option<Rest> {
+        let at = self.pace.as_mut().map(|pace| pace.at(record.time.map(|time| time.0)));
+        let kind = match record.op {
+            Op::Read => Kind::Read,
+            Op::Write => Kind::Write { fua: false },
+            Op::Discard => Kind::Discard,
+            Op::Flush => return Some(Rest { at, kind: Kind::Flush, offset: 0, len: 0, first: true }),
+        };
+        let (offset, len) = match self.map {
+            Map::Compact => {
+                let (offset, len) = self.survey.place(record.device, record.offset, record.bytes)?;
+                self.counts.clipped += u64::from(len < record.bytes);
+                (offset, len)
+            }
+            Map::AsIs if record.offset + record.bytes > self.room => return None,
+            Map::AsIs => (record.offset, record.bytes),
+            Map::Wrap => {
+                self.counts.wrapped += u64::from(record.offset + record.bytes > self.room);
+                (record.offset % self.room, record.bytes.min(self.room))
+            }
+        };
+        Some(Rest { at, kind, offset, len, first: true })
+    }
+
+    /// The next request of the trace.
+    fn next_request(&mut self) -> Option<Rest> {
+        while self.counts.records < self.survey.records {
+            match self.trace.next()? {
+                Ok(record) => {
+                    self.counts.records += 1;
+                    match self.request(&record) {
+                        Some(request) => return Some(request),
+                        None => self.counts.left_out += 1,
+                    }
+                }
+                Err(_) => self.counts.malformed += 1,
+            }
+        }
+        None
+    }
+}
+
+impl Source for Replay<'_> {
+    fn next(&mut self, _: &mut Rng) -> Option<Ask> {
+        let mut rest = match self.rest.take() {
+            Some(rest) => rest,
+            None => self.next_request()?,
+        };
+        let Rest { at, kind, offset, .. } = rest;
+        let transfer = matches!(kind, Kind::Read | Kind::Write { .. });
+        let most = if transfer { MAX_BLOCK_BYTES } else { u64::MAX };
+        let len = rest.len.min(most).min(self.room - offset);
+        if len < rest.len {
+            self.counts.split += u64::from(rest.first);
+            let next = offset + len;
+            rest = Rest {
+                offset: if next == self.room { 0 } else { next },
+                len: rest.len - len,
+                first: false,
+                ..rest
+            };
+            self.rest = Some(rest);
+        }
+        let offset = if kind == Kind::Flush { 0 } else { self.from + offset };
+        Some(Ask { at, command: Command { kind, offset, len } })
+    }
+}

@@ -1,0 +1,121 @@
+//! What a trace touches: read once before anything is done, so that sizes can be shares of it.
+
+use super::{ScenarioError, TraceSpec};
+use bimetal_trace::{Op, Trace, Why};
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+
+/// Grains of a trace that are told apart at most: of 128 KiB, half a terabyte, and about 100 MB of memory.
+pub const MAX_GRAINS: usize = 1 << 22;
+
+/// A trace that was read once.
+pub(super) struct Survey {
+    files: Vec<PathBuf>,
+    grain: u64,
+    /// Device and number of each grain that is read or written, in order: where it stands is where it is mapped to.
+    grains: Vec<(u32, u64)>,
+    /// Records, or as many as the scenario wants.
+    pub(super) records: u64,
+    /// The records have times.
+    pub(super) timed: bool,
+}
+
+impl Survey {
+    /// Reads a trace whose relative paths begin at this folder.
+    pub(super) fn read(spec: &TraceSpec, folder: &Path) -> Result<Survey, ScenarioError> {
+        let wrong = |what: String| Err(ScenarioError::Sense(what));
+        let files = spec.files.iter().map(|file| locate(file, folder));
+        let files = files.collect::<Result<Vec<_>, _>>().map_err(ScenarioError::Sense)?;
+        let name = spec.files.join(", ");
+        let (grain, most) = (spec.grain.0, spec.first.unwrap_or(u64::MAX));
+        let mut touched = HashSet::new();
+        let (mut records, mut timed) = (0, true);
+        let mut malformed = None;
+        for found in Trace::open(&files)? {
+            let record = match found {
+                Ok(record) => record,
+                Err(error) if matches!(error.why, Why::Read(_)) => return wrong(error.to_string()),
+                Err(error) => {
+                    malformed.get_or_insert(error);
+                    continue;
+                }
+            };
+            timed &= record.time.is_some();
+            if matches!(record.op, Op::Read | Op::Write) {
+                let last = (record.offset + record.bytes - 1) / grain;
+                touched.extend((record.offset / grain..=last).map(|number| (record.device, number)));
+                if touched.len() > MAX_GRAINS {
+                    return wrong(format!(
+                        "{name} touches more than {MAX_GRAINS} grains of {grain} bytes; take a larger [trace] grain, \
+                         or fewer records with [trace] first"
+                    ));
+                }
+            }
+            records += 1;
+            if records == most {
+                break;
+            }
+        }
+        if touched.is_empty() {
+            let why = malformed.map(|error| format!("; {error}")).unwrap_or_default();
+            return wrong(format!("{name} reads and writes nothing{why}"));
+        }
+        let mut grains: Vec<(u32, u64)> = touched.into_iter().collect();
+        grains.sort_unstable();
+        Ok(Survey { files, grain, grains, records, timed })
+    }
+
+    /// The trace from its beginning.
+    pub(super) fn open(&self) -> Result<Trace, ScenarioError> {
+        Ok(Trace::open(&self.files)?)
+    }
+
+    /// Bytes that the trace touches, in whole grains.
+    pub(super) fn bytes(&self) -> u64 {
+        self.grains.len() as u64 * self.grain
+    }
+
+    /// Where the part of a range that is touched lies, with nothing of the rest in between; none if no part is. A read
+    /// or write is touched as a whole.
+    pub(super) fn place(&self, device: u32, offset: u64, len: u64) -> Option<(u64, u64)> {
+        let at = |byte: u64| {
+            let key = (device, byte / self.grain);
+            let number = self.grains.partition_point(|grain| *grain < key);
+            let inside = if self.grains.get(number) == Some(&key) { byte % self.grain } else { 0 };
+            number as u64 * self.grain + inside
+        };
+        let (start, end) = (at(offset), at(offset + len));
+        (start < end).then_some((start, end - start))
+    }
+}
+
+/// Where a file is: `$NAME/` at the beginning is the folder that the environment names so.
+fn locate(file: &str, folder: &Path) -> Result<PathBuf, String> {
+    let Some(named) = file.strip_prefix('$') else { return Ok(folder.join(file)) };
+    let (name, rest) = named.split_once('/').unwrap_or((named, ""));
+    match std::env::var_os(name).filter(|value| !value.is_empty()) {
+        Some(value) => Ok(PathBuf::from(value).join(rest)),
+        None => Err(format!(
+            "the environment variable {name} is not set; it names the folder of the trace {file:?}"
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_touched_lies_together_and_in_order() {
+        let grains = vec![(0, 5), (0, 6), (0, 9), (1, 0)];
+        let survey = Survey { files: Vec::new(), grain: 4096, grains, records: 4, timed: true };
+        assert_eq!(survey.bytes(), 4 * 4096);
+        assert_eq!(survey.place(0, 5 * 4096 + 100, 4096), Some((100, 4096)));
+        assert_eq!(survey.place(0, 9 * 4096, 4096), Some((2 * 4096, 4096)));
+        assert_eq!(survey.place(1, 512, 512), Some((3 * 4096 + 512, 512)));
+        // Of what reaches over all of a device, the part that is touched.
+        assert_eq!(survey.place(0, 0, 100 * 4096), Some((0, 3 * 4096)));
+        assert_eq!(survey.place(0, 5 * 4096 + 512, 2 * 4096), Some((512, 2 * 4096 - 512)));
+        assert_eq!(survey.place(0, 7 * 4096, 2 * 4096), None);
+    }
+}
