@@ -290,10 +290,11 @@ pub(crate) struct DestroyArgs {
 #[command(after_help = "\
 Examples:
   bimetal sim run scenarios/first-look.toml
+  bimetal sim run scenarios/made-replay.toml
   bimetal sim run scenarios/hybrid-2012-fill.toml --seed 7 --json
 
-The file names a [volume] of two modelled devices, or one [device], and its phases: loads, pauses, discards, ends
-of the process. The same engine as in a real volume runs on them, with all its metadata and without payload, as
+The file names a [volume] of two modelled devices, or one [device], and its phases: loads, files, replays of a
+[trace], pauses, discards, ends of the process. The same engine as in a real volume runs on them, with all its metadata and without payload, as
 fast as it can decide. The same file and seed give the same event hash. Exit code 1 when an expectation is not
 held. What can be said in the file: docs/SIMULATOR.md. Models: `bimetal sim calibrate --help`.")]
 pub(crate) struct ScenarioArgs {

@@ -57,10 +57,17 @@ const RUN: &[&str] = &[
     "phases.0.name",
     "phases.0.seconds",
     "phases.0.mb_per_s",
+    "phases.1.worst_second_mb_per_s",
     "phases.0.iops",
+    "phases.0.mean_us",
     "phases.0.p50_us",
     "phases.0.p99_us",
     "phases.0.max_us",
+    "phases.0.reads.p99_us",
+    "phases.0.writes.mean_us",
+    "phases.0.late.max_us",
+    "phases.0.replay.records",
+    "phases.0.replay.left_out",
     "phases.0.fast_share",
     "devices.1.name",
     "devices.1.busy_seconds",
@@ -74,9 +81,14 @@ const RUN: &[&str] = &[
 /// Written beside the volume.
 const SCENARIO: &str = r#"
 name = "short"
+[trace]
+files = ["small.csv"]
 [volume]
 fast = { model = "ssd-128gb-2012", size = "1G" }
 slow = { model = "disk-1tb-2012", size = "4G" }
+[[phase]]
+name = "replay"
+replay = { mode = "timed" }
 [[phase]]
 name = "writes"
 load = [{ pattern = "random", block = "4K", depth = 16 }]
@@ -156,6 +168,7 @@ fn stopped() -> Served {
     served.connect().write(0, &common::pattern(1, 100_000));
     served.stop();
     std::fs::write(served.dir.path().join("scenario.toml"), SCENARIO).expect("write");
+    std::fs::copy(SMALL_TRACE, served.dir.path().join("small.csv")).expect("copy");
     served
 }
 
@@ -252,9 +265,20 @@ fn what_cannot_be_understood_is_refused_in_one_sentence() {
         command
     };
     refuses(&mut run("none.toml"), &["none.toml"]);
+    // A trace that is not there, and a folder that nobody named.
+    std::fs::write(dir.path().join("s.toml"), SCENARIO).expect("write");
+    refuses(&mut run("s.toml"), &["s.toml", "small.csv", "No such file"]);
+    std::fs::write(dir.path().join("s.toml"), SCENARIO.replace("small.csv", "$BIMETAL_TRACES/small.csv"))
+        .expect("write");
+    refuses(
+        run("s.toml").env_remove("BIMETAL_TRACES"),
+        &["s.toml", "BIMETAL_TRACES is not set", "small.csv"],
+    );
+    std::fs::copy(SMALL_TRACE, dir.path().join("small.csv")).expect("copy");
     std::fs::write(dir.path().join("s.toml"), SCENARIO.replace("128gb", "129gb")).expect("write");
     refuses(&mut run("s.toml"), &["s.toml", "ssd-129gb-2012", "ssd-128gb-2012"]);
-    std::fs::write(dir.path().join("s.toml"), SCENARIO.replace("1000", "1e9")).expect("write");
+    std::fs::write(dir.path().join("s.toml"), SCENARIO.replace("at_least = 1000", "at_least = 1e9"))
+        .expect("write");
     let output = run("s.toml").output().expect("run");
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stdout).contains("NOT HELD"), "{}", text(&output.stdout));
