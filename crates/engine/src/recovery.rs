@@ -62,8 +62,20 @@ impl<A: Arena> Reader<A> {
         Reader { io, devices, unreadable: RefCell::default() }
     }
 
-    /// Flushes, so that nothing read can vanish; then reads all there is.
+    /// Flushes, so that nothing read can vanish; then reads all there is. Metadata that could not be read and has a
+    /// second copy was done without: where that did not do, it says so, and does not call the device corrupt alone.
     pub async fn recover(&self, options: &OpenOptions) -> Result<Recovered, OpenError> {
+        let recovered = self.read_all(options).await;
+        recovered.map_err(|error| match (error, self.unreadable.borrow().first()) {
+            (OpenError::Corrupt { device, offset, what }, Some((tier, at))) => {
+                let missing = format!("what {} has at byte {at} could not be read", self.name(*tier));
+                OpenError::Corrupt { device, offset, what: format!("{what} ({missing})") }
+            }
+            (error, _) => error,
+        })
+    }
+
+    async fn read_all(&self, options: &OpenOptions) -> Result<Recovered, OpenError> {
         self.io.stage(Stage::OpenFlush);
         for tier in [FAST, SLOW] {
             self.io.flush(tier).await.map_err(|e| self.device_error(tier, 0, e.errno))?;
