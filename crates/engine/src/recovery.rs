@@ -94,6 +94,9 @@ impl<A: Arena> Reader<A> {
         let directory = self.root(&volume, &header, &mut state).await?;
         let pages = self.directory(&volume, &state.geo, directory).await?;
         self.map(&volume, &pages, &mut state).await?;
+        if self.a_header_is_hidden() {
+            self.sum_pages(&volume, &pages, &state.geo).await?;
+        }
         self.io.stage(Stage::OpenReplay);
         let log = self.replay(&volume, &header, &mut state).await?;
         // A move in flight keeps the home of a chunk that was discarded meanwhile.
@@ -258,6 +261,20 @@ impl<A: Arena> Reader<A> {
             }
         }
         newest.ok_or_else(|| self.corrupt(FAST, HEADERS_AT, "no valid checkpoint header"))
+    }
+
+    /// Whether all copies of some checkpoint's header could not be read: it may have been the newest.
+    fn a_header_is_hidden(&self) -> bool {
+        let unreadable = self.unreadable.borrow();
+        let hidden = |copy: u64, place: u64| unreadable.contains(&(FAST, header_at(place) + copy * BLOCK));
+        (0..2).any(|place| (0..HEADER_COPIES).all(|copy| hidden(copy, place)))
+    }
+
+    /// Holds the pages of checksums against their references, which opening does not need otherwise. The checkpoint
+    /// after a hidden one may have written over them, and over nothing else that is read here.
+    async fn sum_pages(&self, volume: &Id, pages: &Pages, geo: &Geometry) -> Result<(), OpenError> {
+        let numbers = geo.map_pages..geo.table_pages();
+        self.pages(volume, PageKind::Sums, geo, numbers, |number| pages.get(number), |_, _| true).await
     }
 
     /// Reads the root: which pages of the directory are in force, and the recent checksums.
