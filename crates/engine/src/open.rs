@@ -6,7 +6,9 @@ use crate::commit::Commit;
 use crate::coverage::Stage;
 use crate::engine::{Engine, Tokens, Wanted, new_slabs};
 use crate::flush::Flusher;
-use crate::format::geometry::{HEADERS_AT, header_at};
+use crate::format::Id;
+use crate::format::geometry::{HEADER_COPIES, HEADERS_AT, header_at};
+use crate::format::header::CheckpointHeader;
 use crate::format::superblock::{OpenState, Superblock};
 use crate::gate::Gate;
 use crate::locks::Locks;
@@ -51,7 +53,7 @@ pub fn open<A: Arena + 'static>(
         // Only the fast device says that the volume was closed.
         let clean = recovered.superblocks[0].state == OpenState::Clean;
         reader.erase_end(&recovered.state, &recovered.log).await?;
-        reader.erase_lost_header().await?;
+        reader.settle_lost_headers(&recovered.superblocks[0].volume, &recovered.header).await?;
         reader.raise(&mut recovered.superblocks).await?;
         let mut engine = engine(&reader, recovered, slots, options);
         engine.stats.recovered = !clean;
@@ -89,12 +91,20 @@ impl<A: Arena> Reader<A> {
         self.flush(FAST).await
     }
 
-    /// Erases a checkpoint header that could not be read: were it to come back, it would name pages that
-    /// the next checkpoint overwrites.
-    async fn erase_lost_header(&self) -> Result<(), OpenError> {
+    /// Writes over copies of checkpoint headers that could not be read. Those of the newest one's place hold it
+    /// again: a device that failed for a moment does not cost the second copy. Others are erased: were they to come
+    /// back, they would name pages that the next checkpoint overwrites.
+    async fn settle_lost_headers(&self, volume: &Id, newest: &CheckpointHeader) -> Result<(), OpenError> {
+        let own = header_at(newest.number % 2);
         for at in (HEADERS_AT..header_at(2)).step_by(BLOCK_BYTES as usize) {
             if self.unreadable.borrow().contains(&(FAST, at)) {
-                self.write_block(FAST, at, |_| {}).await?;
+                let again = (own..own + HEADER_COPIES * u64::from(BLOCK_BYTES)).contains(&at);
+                let fill = |block: &mut [u8]| {
+                    if again {
+                        newest.encode(block, volume);
+                    }
+                };
+                self.write_block(FAST, at, fill).await?;
                 self.flush(FAST).await?;
             }
         }

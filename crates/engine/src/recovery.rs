@@ -62,8 +62,20 @@ impl<A: Arena> Reader<A> {
         Reader { io, devices, unreadable: RefCell::default() }
     }
 
-    /// Flushes, so that nothing read can vanish; then reads all there is.
+    /// Flushes, so that nothing read can vanish; then reads all there is. Metadata that could not be read and has a
+    /// second copy was done without: where that did not do, it says so, and does not call the device corrupt alone.
     pub async fn recover(&self, options: &OpenOptions) -> Result<Recovered, OpenError> {
+        let recovered = self.read_all(options).await;
+        recovered.map_err(|error| match (error, self.unreadable.borrow().first()) {
+            (OpenError::Corrupt { device, offset, what }, Some((tier, at))) => {
+                let missing = format!("what {} has at byte {at} could not be read", self.name(*tier));
+                OpenError::Corrupt { device, offset, what: format!("{what} ({missing})") }
+            }
+            (error, _) => error,
+        })
+    }
+
+    async fn read_all(&self, options: &OpenOptions) -> Result<Recovered, OpenError> {
         self.io.stage(Stage::OpenFlush);
         for tier in [FAST, SLOW] {
             self.io.flush(tier).await.map_err(|e| self.device_error(tier, 0, e.errno))?;
@@ -82,6 +94,9 @@ impl<A: Arena> Reader<A> {
         let directory = self.root(&volume, &header, &mut state).await?;
         let pages = self.directory(&volume, &state.geo, directory).await?;
         self.map(&volume, &pages, &mut state).await?;
+        if self.a_header_is_hidden() {
+            self.sum_pages(&volume, &pages, &state.geo).await?;
+        }
         self.io.stage(Stage::OpenReplay);
         let log = self.replay(&volume, &header, &mut state).await?;
         // A move in flight keeps the home of a chunk that was discarded meanwhile.
@@ -246,6 +261,20 @@ impl<A: Arena> Reader<A> {
             }
         }
         newest.ok_or_else(|| self.corrupt(FAST, HEADERS_AT, "no valid checkpoint header"))
+    }
+
+    /// Whether all copies of some checkpoint's header could not be read: it may have been the newest.
+    fn a_header_is_hidden(&self) -> bool {
+        let unreadable = self.unreadable.borrow();
+        let hidden = |copy: u64, place: u64| unreadable.contains(&(FAST, header_at(place) + copy * BLOCK));
+        (0..2).any(|place| (0..HEADER_COPIES).all(|copy| hidden(copy, place)))
+    }
+
+    /// Holds the pages of checksums against their references, which opening does not need otherwise. The checkpoint
+    /// after a hidden one may have written over them, and over nothing else that is read here.
+    async fn sum_pages(&self, volume: &Id, pages: &Pages, geo: &Geometry) -> Result<(), OpenError> {
+        let numbers = geo.map_pages..geo.table_pages();
+        self.pages(volume, PageKind::Sums, geo, numbers, |number| pages.get(number), |_, _| true).await
     }
 
     /// Reads the root: which pages of the directory are in force, and the recent checksums.

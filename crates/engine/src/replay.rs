@@ -3,6 +3,8 @@
 //! A group that is not valid is the log's end, but only behind the last group known durable; before
 //! it, it is corruption, and is reported.
 
+mod claims;
+
 use crate::arena::{Arena, Buf, Pool};
 use crate::bugs::{Bug, planted};
 use crate::format::Id;
@@ -103,12 +105,7 @@ impl<A: Arena> Reader<A> {
             let at = state.zone.offset(tail, 0);
             return Err(self.corrupt(FAST, at, "the log segment that the checkpoint names is not valid"));
         }
-        self.refuse_hidden_segment(&mut walk, state, &end).await?;
-        if walk.last < walk.durable {
-            let at = state.zone.offset(end.place, end.cursor.min(state.geo.area_blocks() - 1));
-            let what = format!("log group {} was durable and is not valid", walk.last.0 + 1);
-            return Err(self.corrupt(FAST, at, what));
-        }
+        self.refuse_claims(&mut walk, state, &end).await?;
         Ok(end)
     }
 
@@ -129,7 +126,8 @@ impl<A: Arena> Reader<A> {
         place: Place,
         next: Option<SegmentHeader>,
     ) -> Result<LogEnd, OpenError> {
-        if let Some(index) = self.index(walk, state, place).await? {
+        let ordinal = state.zone.get(place).ordinal;
+        if let Some(index) = self.index(walk, state, place, ordinal).await? {
             return self.apply_index(walk, state, place, &index);
         }
         let area_bytes = state.geo.area_bytes;
@@ -145,8 +143,13 @@ impl<A: Arena> Reader<A> {
 
     /// The index of a sealed segment: it was written when all its groups were durable. One that cannot be
     /// read is done without.
-    async fn index(&self, walk: &Walk<'_>, state: &State, place: Place) -> Result<Option<Index>, OpenError> {
-        let ordinal = state.zone.get(place).ordinal;
+    async fn index(
+        &self,
+        walk: &Walk<'_>,
+        state: &State,
+        place: Place,
+        ordinal: u64,
+    ) -> Result<Option<Index>, OpenError> {
         let end = state.geo.area_blocks();
         let trailer = state.zone.offset(place, end - 1);
         let body =
@@ -314,50 +317,24 @@ impl<A: Arena> Reader<A> {
         })
     }
 
-    /// The successor's header is not valid, or its first group is not: groups in it that know more to be
-    /// durable prove that this is damage. Header and first group are one write, so a flush that made any
-    /// group there durable covered them.
-    async fn refuse_hidden_segment(
-        &self,
-        walk: &mut Walk<'_>,
-        state: &State,
-        end: &LogEnd,
-    ) -> Result<(), OpenError> {
-        let segment = state.zone.get(end.place);
-        let (next, ordinal) = (segment.successor, segment.ordinal + 1);
-        let buf = self.io.alloc(Pool::Log, state.geo.area_bytes).ok_or_else(no_memory)?;
-        let read = self.read_around(FAST, state.zone.offset(next, 0), buf).await;
-        let result = read.and_then(|_| self.refuse_later_groups(walk, state, (next, 0), ordinal, buf));
-        self.io.free(buf);
-        result
-    }
-
     /// A valid group behind the end that knows more to be durable proves that the end is damage. `end` is
-    /// the first block that holds no part of the log, in a segment that has, or would have, this ordinal.
+    /// the first block that holds no part of the log, in a segment of this ordinal.
     fn refuse_later_groups(
         &self,
-        walk: &mut Walk<'_>,
+        walk: &Walk<'_>,
         state: &State,
         (place, cursor): (Place, u32),
         ordinal: u64,
         buf: Buf,
     ) -> Result<(), OpenError> {
-        for offset in cursor..state.geo.area_blocks() {
-            let group = self.io.with(|a| {
-                let at = (offset * BLOCK_BYTES) as usize;
-                GroupHeader::decode(&a.bytes(buf)[at..], walk.volume).map(|(h, _, _)| h)
-            });
-            let later = group.filter(|h| h.ordinal == ordinal && h.epoch >= walk.epoch && h.offset == offset);
-            if later.is_some_and(|h| h.durable > walk.last) && !planted(Bug::TornGroupAccepted) {
-                let at = state.zone.offset(place, cursor);
-                return Err(self.corrupt(
-                    FAST,
-                    at,
-                    format!("log group {} was durable and is not valid", walk.last.0 + 1),
-                ));
-            }
+        if self.highest_claim(walk, state, cursor, ordinal, buf) <= walk.last {
+            return Ok(());
         }
-        Ok(())
+        Err(self.was_durable(walk, state.zone.offset(place, cursor)))
+    }
+
+    fn was_durable(&self, walk: &Walk<'_>, at: u64) -> OpenError {
+        self.corrupt(FAST, at, format!("log group {} was durable and is not valid", walk.last.0 + 1))
     }
 
     /// Applies the records of a group whose payload begins at `payload`; gives where it ends. `None` when

@@ -117,6 +117,13 @@ impl Zone {
         self.pos(self.place_of(z), z.0 % self.area_blocks)
     }
 
+    /// The segments that are not in the chain.
+    pub fn outside_chain(&self) -> Vec<Place> {
+        let mut outside = vec![true; self.segments.len()];
+        self.chain.iter().for_each(|place| outside[place.0 as usize] = false);
+        (0..self.len()).map(Place).filter(|place| outside[place.0 as usize]).collect()
+    }
+
     /// Puts every segment that is neither in the chain nor the named successor on the free list.
     pub fn rebuild_free(&mut self) {
         let successor = self.chain.back().map(|p| self.get(*p).successor);

@@ -74,7 +74,17 @@ pub const OPENING: &[Stage] =
 /// The faults that a stage is to be crossed with.
 pub fn faults_of(stage: Stage) -> &'static [Fault] {
     if OPENING.contains(&stage) {
-        return &[Fault::IoError, Fault::CutInRecovery, Fault::KillInRecovery];
+        const ALL: &[Fault] = &[
+            Fault::IoError,
+            Fault::CutInRecovery,
+            Fault::KillInRecovery,
+            Fault::Vanished,
+            Fault::Stalled,
+            Fault::LostWrite,
+            Fault::Misdirected,
+        ];
+        // Only this one writes.
+        return if stage == Stage::OpenRaise { ALL } else { &ALL[..5] };
     }
     const ALL: &[Fault] = &[
         Fault::PowerCut,

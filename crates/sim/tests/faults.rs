@@ -4,12 +4,11 @@
 mod story;
 
 use bimetal_engine::action::RequestKind;
-use bimetal_engine::format::superblock::{Found, Superblock};
 use bimetal_engine::units::Nanos;
 use bimetal_sim::disk::CutStyle;
 use bimetal_sim::rng::Rng;
 use bimetal_sim::world::Death;
-use bimetal_sim::world::storm::{Layout, Storm, Vanish};
+use bimetal_sim::world::storm::{Storm, Vanish};
 use story::{BLOCK, CHUNK, Story};
 
 /// ENXIO.
@@ -17,37 +16,15 @@ const GONE: i32 = 6;
 /// EIO.
 const EIO: i32 = 5;
 
-/// A chunk on the slow tier, of which the first block is written and flushed.
-fn slow_chunk(s: &mut Story) -> u64 {
-    let chunks = s.engine().size_bytes() / CHUNK;
-    let settled = |at: &u64| {
-        s.write(*at, BLOCK, 0x11);
-        s.flush();
-        s.wait(Nanos::SECOND);
-        s.is_slow(*at)
-    };
-    (0..chunks).map(|c| c * CHUNK).find(settled).expect("a chunk that begins on the slow tier")
-}
-
 /// The device is away for a millisecond from its next command on.
 fn vanish(s: &mut Story, device: usize, errno: i32, cache: Option<CutStyle>) {
     let vanish = Vanish { device, after: 0, stage: None, ns: Nanos::MS, cache, errno };
     s.world.begin(Storm { vanish: Some(vanish), ..Storm::default() });
 }
 
-/// Where what lies on the devices.
-fn layout(s: &Story) -> Layout {
-    let mut block = [0; BLOCK as usize];
-    s.world.disks[0].peek(0, &mut block);
-    match Superblock::decode(&block, 0) {
-        Found::Valid(superblock) => Layout::new(superblock.volume, &superblock.geometry),
-        other => panic!("{other:?} is no superblock"),
-    }
-}
-
 /// Whatever is in the landing zone cannot be read until it is written again.
 fn spoil_zone(s: &mut Story) {
-    layout(s).zone().for_each(|page| s.world.disks[0].add_bad_sector(page * 8));
+    s.layout().zone().for_each(|page| s.world.disks[0].add_bad_sector(page * 8));
 }
 
 /// Lands a block, the first in the zone, and has it given up.
@@ -74,7 +51,7 @@ fn all(bytes: &[u8], byte: u8) -> bool {
 #[test]
 fn a_flush_after_a_device_was_away_does_not_promise_what_it_had_before() {
     let mut s = Story::begin(24, 64);
-    let chunk = slow_chunk(&mut s);
+    let chunk = s.slow_chunk();
     s.write(chunk + BLOCK, BLOCK, 0x22);
     vanish(&mut s, 0, GONE, Some(CutStyle::LoseAll));
     let next = s.ask(RequestKind::Write { fua: false }, chunk + 2 * BLOCK, BLOCK, 0x33);
@@ -94,7 +71,7 @@ fn a_flush_after_a_device_was_away_does_not_promise_what_it_had_before() {
 #[test]
 fn a_failed_discard_tells_that_the_device_was_away() {
     let mut s = Story::begin(24, 64);
-    let chunk = slow_chunk(&mut s);
+    let chunk = s.slow_chunk();
     s.write(chunk + CHUNK, BLOCK, 0x22);
     s.flush();
     s.wait(Nanos::SECOND);
@@ -124,7 +101,7 @@ fn first_writes_that_a_reset_device_forgot_are_errors() {
 fn a_device_that_was_away_and_kept_all_is_waited_for() {
     for device in 0..2 {
         let mut s = Story::begin(24, 64);
-        let chunk = slow_chunk(&mut s);
+        let chunk = s.slow_chunk();
         let away = Vanish { device, after: 0, stage: None, ns: 5 * Nanos::SECOND, cache: None, errno: EIO };
         s.world.begin(Storm { vanish: Some(away), ..Storm::default() });
         let write = s.ask(RequestKind::Write { fua: false }, chunk + BLOCK, BLOCK, 0x22);
@@ -145,7 +122,7 @@ fn a_device_that_was_away_and_kept_all_is_waited_for() {
 #[test]
 fn a_lost_block_in_the_oldest_segment_does_not_keep_the_others_landed() {
     let mut s = Story::begin(24, 64);
-    let chunk = slow_chunk(&mut s);
+    let chunk = s.slow_chunk();
     lose_landed(&mut s, chunk + BLOCK);
     // A move of its own chunk would say the loss again, at the head of the log.
     let other = chunk + CHUNK;
@@ -166,12 +143,12 @@ fn a_lost_block_in_the_oldest_segment_does_not_keep_the_others_landed() {
 #[test]
 fn moves_that_fail_do_not_fill_the_log_with_old_losses() {
     let mut s = Story::begin(24, 64);
-    let chunk = slow_chunk(&mut s);
+    let chunk = s.slow_chunk();
     lose_landed(&mut s, chunk + BLOCK);
     s.write(chunk + 2 * BLOCK, BLOCK, 0x33);
     s.flush();
     let mut page = [0; BLOCK as usize];
-    let landed = layout(&s).zone().find(|at| s.world.disks[0].peek(*at, &mut page) && all(&page, 0x33));
+    let landed = s.layout().zone().find(|at| s.world.disks[0].peek(*at, &mut page) && all(&page, 0x33));
     s.world.disks[0].rot(landed.expect("it has landed"), &mut Rng::new(1, 1));
     let blocks = (0..40).flat_map(|c| (0..10).map(move |b| chunk + (c + 1) * CHUNK + b * BLOCK));
     let flood: Vec<_> = blocks.map(|at| s.ask(RequestKind::Write { fua: false }, at, BLOCK, 0x44)).collect();

@@ -9,18 +9,6 @@ use bimetal_sim::disk::CutStyle;
 use bimetal_sim::world::Death;
 use story::{BLOCK, CHUNK, Story};
 
-/// The offset of a chunk on the slow tier, of which the first block is written.
-fn slow_chunk(s: &mut Story) -> u64 {
-    let chunks = s.engine().size_bytes() / CHUNK;
-    let settled = |at: &u64| {
-        s.write(*at, BLOCK, 0x11);
-        s.flush();
-        s.wait(Nanos::SECOND);
-        s.is_slow(*at)
-    };
-    (0..chunks).map(|c| c * CHUNK).find(settled).expect("a chunk that begins on the slow tier")
-}
-
 /// A chunk lives on the slow tier. Its first block is written there, its last block has landed, and
 /// the landed block is being merged: written to the slow slot, flushed, recorded, and the record is
 /// about to be durable. Meanwhile the first block was discarded, so that for the map in memory, which
@@ -31,7 +19,7 @@ fn slow_chunk(s: &mut Story) -> u64 {
 #[test]
 fn a_slot_that_a_durable_record_names_is_not_discarded_when_the_volume_fails() {
     let mut s = Story::begin(24, 64);
-    let chunk = slow_chunk(&mut s);
+    let chunk = s.slow_chunk();
     let last = chunk + CHUNK - BLOCK;
     s.write(last, BLOCK, 0x22);
     s.flush();
@@ -62,7 +50,7 @@ fn a_slot_that_a_durable_record_names_is_not_discarded_when_the_volume_fails() {
 #[test]
 fn a_landed_block_survives_a_bad_moment_of_its_device() {
     let mut s = Story::begin(24, 64);
-    let chunk = slow_chunk(&mut s);
+    let chunk = s.slow_chunk();
     let last = chunk + CHUNK - BLOCK;
     s.write(last, BLOCK, 0x22);
     s.flush();
@@ -82,7 +70,7 @@ fn a_landed_block_survives_a_bad_moment_of_its_device() {
 #[test]
 fn the_log_outlives_a_bad_moment_of_its_device() {
     let mut s = Story::begin(24, 64);
-    let chunk = slow_chunk(&mut s);
+    let chunk = s.slow_chunk();
     s.world.rates.writes = 1;
     let write = s.ask(RequestKind::Write { fua: true }, chunk + BLOCK, BLOCK, 0x33);
     s.wait(10 * Nanos::SECOND);
@@ -100,7 +88,7 @@ fn the_log_outlives_a_bad_moment_of_its_device() {
 #[test]
 fn a_log_that_never_works_again_ends_in_errors() {
     let mut s = Story::begin(24, 64);
-    let chunk = slow_chunk(&mut s);
+    let chunk = s.slow_chunk();
     s.world.rates.writes = 1;
     let write = s.ask(RequestKind::Write { fua: true }, chunk + BLOCK, BLOCK, 0x33);
     s.answer(write).expect_err("the log cannot be written");
@@ -157,7 +145,7 @@ fn checksum_pages(s: &Story) -> Vec<u64> {
 #[test]
 fn a_bad_page_of_checksums_does_not_stop_the_volume() {
     let mut s = Story::begin(24, 64);
-    let chunk = slow_chunk(&mut s);
+    let chunk = s.slow_chunk();
     s.stop();
     let pages = checksum_pages(&s);
     assert!(!pages.is_empty(), "closing folds the checksums");
@@ -189,7 +177,7 @@ fn those_who_wait_for_the_zone_cannot_keep_it_from_being_emptied() {
     s.die(Death::Kill);
     s.memory_sizes.background = 4 * CHUNK as u32;
     s.open().expect("the volume opens");
-    let chunk = slow_chunk(&mut s);
+    let chunk = s.slow_chunk();
     let blocks = (1..40).flat_map(|c| (0..16).map(move |b| chunk + c * CHUNK + b * BLOCK));
     let flood: Vec<_> =
         blocks.map(|at| s.ask(RequestKind::WriteZeroes { fua: false }, at + 512, 512, 0)).collect();

@@ -160,6 +160,7 @@ fn opening(rng: &mut Rng) -> Opening {
             flushes: rng.pick(&[0, 2, 5]),
             discards: 0,
         }),
+        ..Opening::default()
     }
 }
 

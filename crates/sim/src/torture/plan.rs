@@ -74,6 +74,10 @@ pub struct Opening {
     pub crashes: Vec<(u32, Death)>,
     /// An attempt with I/O errors.
     pub rates: Option<FaultRates>,
+    /// What devices do beside that in this attempt; an attempt of its own where there are no errors.
+    pub storm: Storm,
+    /// A crash amid the storm: after so many steps, so.
+    pub storm_crash: Option<(u32, Death)>,
 }
 
 /// From one opening to the next crash.
@@ -169,6 +173,9 @@ impl fmt::Display for Life {
         }
         if let Some(rates) = self.opening.rates {
             writeln!(f, "  open with errors {rates:?}")?;
+        }
+        if self.opening.storm != Storm::default() {
+            writeln!(f, "  open in {:?}, crash {:?}", self.opening.storm, self.opening.storm_crash)?;
         }
         writeln!(f, "  open, verify{}", if self.verify_all { " all" } else { "" })?;
         if let Some(death) = self.twice {

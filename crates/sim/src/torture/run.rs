@@ -119,7 +119,8 @@ impl<'a> Run<'a> {
             self.plan.lives = draw::lives(self.plan);
         }
         self.new_model();
-        self.harms = self.plan.lives.iter().any(|life| !life.storm.aims.is_empty());
+        let aims = |life: &Life| life.storm.aims.len() + life.opening.storm.aims.len();
+        self.harms = self.plan.lives.iter().any(|life| aims(life) > 0);
         for i in 0..self.plan.lives.len() {
             let life = self.plan.lives[i].clone();
             self.stats.reached_life = i;

@@ -39,6 +39,8 @@ pub struct Scene {
 
 const FAST_CHUNKS: u64 = 72;
 const SLOW_CHUNKS: u64 = 256;
+/// Times that the last blocks are written at most.
+const PASSES: u64 = 8;
 
 /// Writes a version of some blocks and flushes.
 fn round(s: &mut Story, held: &mut BTreeMap<u64, Vec<u64>>, blocks: impl Iterator<Item = u64>, version: u64) {
@@ -70,9 +72,15 @@ impl Scene {
         round(&mut s, &mut held, (7..blocks).step_by(70), 5);
         older.push(s.world.disks.clone());
         let last_batch: Vec<u64> = (21..blocks).step_by(140).take(30).collect();
-        // Flushed in parts, so that groups of the last segment say of each other that they are durable.
-        for part in last_batch.chunks(2) {
-            round(&mut s, &mut held, part.iter().copied(), 6);
+        // Flushed in parts, so that groups of the last segment say of each other that they are durable; and again
+        // until the log, of which the volume drops what it has merged, happens to have a sealed segment as well.
+        for version in 6..6 + PASSES {
+            for part in last_batch.chunks(2) {
+                round(&mut s, &mut held, part.iter().copied(), version);
+            }
+            if Layout::of(&s.world.disks).segments.iter().any(|segment| segment.index.is_some()) {
+                break;
+            }
         }
         assert!(s.engine().status().landed_bytes > 0, "blocks are landed");
         if killed {

@@ -4,17 +4,19 @@
 use bimetal_engine::action::{Machine, Request, RequestError, RequestId, RequestKind};
 use bimetal_engine::arena::{Arena, Buf, Pool};
 use bimetal_engine::coverage::Stage;
+use bimetal_engine::format::superblock::{Found, Superblock};
 use bimetal_engine::options::{CreateOptions, DeviceInfo, Finding, OpenError, OpenOptions, Tuning};
 use bimetal_engine::units::Nanos;
 use bimetal_engine::{Engine, Task};
 use bimetal_sim::arena::{ArenaMemory, ArenaSizes, SimArena};
 use bimetal_sim::disk::Disk;
+use bimetal_sim::world::storm::Layout;
 use bimetal_sim::world::{Death, FaultRates, Flow, World};
 
 /// Bytes in a block and in a chunk of these volumes.
 pub const BLOCK: u64 = 4096;
 pub const CHUNK: u64 = 64 << 10;
-const VOLUME: [u8; 16] = *b"a volume's story";
+pub const VOLUME: [u8; 16] = *b"a volume's story";
 /// A story that needs more steps than this is stuck.
 const PATIENCE: u32 = 100_000;
 
@@ -67,18 +69,28 @@ impl Story {
 
     /// The same under another identity.
     pub fn begin_as(volume: [u8; 16], fast_chunks: u64, slow_chunks: u64) -> Story {
-        let mut story = Story { volume, ..Story::of(fast_chunks, slow_chunks) };
+        let story = Story { volume, ..Story::of(fast_chunks, slow_chunks) };
+        story.made(12)
+    }
+
+    /// The same with a landing zone of these many chunks.
+    pub fn begin_with_zone(fast_chunks: u64, slow_chunks: u64, zone_chunks: u64) -> Story {
+        Story::of(fast_chunks, slow_chunks).made(zone_chunks)
+    }
+
+    fn made(mut self, zone_chunks: u64) -> Story {
+        let story = &mut self;
         let options = CreateOptions {
-            volume_id: volume,
+            volume_id: story.volume,
             chunk_bytes: CHUNK as u32,
-            landing_bytes: Some(12 * CHUNK),
+            landing_bytes: Some(zone_chunks * CHUNK),
             area_bytes: Some(2 * CHUNK as u32),
             created_unix_s: 0,
         };
         let (arena, devices) = (story.arena(), story.devices());
         story.task(bimetal_engine::create(arena, devices, options)).expect("the volume is made");
         story.open().expect("the volume opens");
-        story
+        self
     }
 
     fn arena(&self) -> SimArena {
@@ -259,6 +271,28 @@ impl Story {
             self.world.advance(engine, end).expect("a legal action");
         }
         self.answers.append(&mut self.world.replies);
+    }
+
+    /// The offset of a chunk on the slow tier, of which the first block is written and flushed.
+    pub fn slow_chunk(&mut self) -> u64 {
+        let chunks = self.engine().size_bytes() / CHUNK;
+        let settled = |at: &u64| {
+            self.write(*at, BLOCK, 0x11);
+            self.flush();
+            self.wait(Nanos::SECOND);
+            self.is_slow(*at)
+        };
+        (0..chunks).map(|c| c * CHUNK).find(settled).expect("a chunk that begins on the slow tier")
+    }
+
+    /// Where what lies on the devices.
+    pub fn layout(&self) -> Layout {
+        let mut block = [0; BLOCK as usize];
+        self.world.disks[0].peek(0, &mut block);
+        match Superblock::decode(&block, 0) {
+            Found::Valid(superblock) => Layout::new(superblock.volume, &superblock.geometry),
+            other => panic!("{other:?} is no superblock"),
+        }
     }
 
     /// Whether a read of the block is answered by the slow device.

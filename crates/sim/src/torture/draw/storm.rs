@@ -1,10 +1,10 @@
 //! Draws the bad times of a seed's lives. From a stream of its own: whatever is drawn here, the rest of the plan stays.
 
 use super::{MS, US};
-use crate::coverage::SUMMED;
+use crate::coverage::{OPENING, SUMMED};
 use crate::disk::CutStyle;
 use crate::rng::Rng;
-use crate::torture::plan::{Life, When};
+use crate::torture::plan::{Life, Opening, When};
 use crate::world::storm::{Aim, Harm, Ramp, Stall, Vanish, Weather};
 use bimetal_engine::coverage::Stage;
 
@@ -48,7 +48,7 @@ impl Kinds {
 
 /// Gives the lives their bad times.
 pub(super) fn draw(seed: u64, lives: &mut [Life]) {
-    let mut rng = Rng::new(seed, 4);
+    let (mut rng, mut opening_rng) = (Rng::new(seed, 4), Rng::new(seed, 5));
     let kinds = Kinds::draw(&mut rng);
     for life in lives {
         life.calm = rng.one_in(kinds.calm_one_in) && life.hunt.is_none();
@@ -62,7 +62,48 @@ pub(super) fn draw(seed: u64, lives: &mut [Life]) {
             let stopping = life.when == When::Stopping;
             life.storm.aims = (0..rng.range(1, 2)).map(|_| aim(&mut rng, &kinds.harms, stopping)).collect();
         }
+        if opening_rng.one_in(6) {
+            opening(&mut opening_rng, &kinds.harms, &mut life.opening);
+        }
     }
+}
+
+/// Gives an opening its bad times. It takes some dozens of commands, one after the other.
+fn opening(rng: &mut Rng, harms: &[Harm], opening: &mut Opening) {
+    for weather in &mut opening.storm.weather {
+        weather.ramp = rng.one_in(6).then(|| Ramp {
+            step_ns: rng.pick(&[MS, 50 * MS, 3 * SECOND]),
+            steps: rng.range(2, 8) as u32,
+            peak_ns: rng.pick(&[200 * MS, 2 * SECOND, 8 * SECOND]),
+        });
+        weather.stall = rng.one_in(4).then(|| Stall {
+            after: super::steps(rng, 6),
+            ns: rng.pick(&[500 * MS, 5 * SECOND, 30 * SECOND]),
+            whole: rng.one_in(2),
+        });
+    }
+    if rng.one_in(2) {
+        let stage = rng.pick(OPENING);
+        let both = [Stage::OpenFlush, Stage::OpenSuperblocks, Stage::OpenRaise].contains(&stage);
+        let gone = rng.one_in(2);
+        opening.storm.vanish = Some(Vanish {
+            device: if both { rng.below(2) as usize } else { 0 },
+            after: super::steps(rng, 3),
+            stage: Some(stage),
+            ns: rng.pick(&[100 * US, 5 * MS, 500 * MS, 60 * SECOND]),
+            cache: (gone && rng.one_in(2)).then(|| rng.pick(&CutStyle::ALL)),
+            errno: if gone { rng.pick(&GONE) } else { EIO },
+        });
+    }
+    if !harms.is_empty() && rng.one_in(2) {
+        let aim = |rng: &mut Rng| Aim {
+            stage: Stage::OpenRaise,
+            after: rng.below(5) as u32,
+            harm: rng.pick(harms),
+        };
+        opening.storm.aims = (0..rng.range(1, 2)).map(|_| aim(rng)).collect();
+    }
+    opening.storm_crash = rng.one_in(4).then(|| (super::steps(rng, 8), super::death(rng)));
 }
 
 fn weather(rng: &mut Rng, kinds: &Kinds, stopping: bool) -> Weather {

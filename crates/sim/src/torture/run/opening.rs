@@ -1,6 +1,9 @@
 //! Making and opening the volume, with crashes and errors on the way.
 
 use super::*;
+use crate::torture::plan::Opening;
+use crate::world::Injected;
+use crate::world::storm::Storm;
 
 impl Run<'_> {
     pub(super) fn volume_id(&self) -> [u8; 16] {
@@ -93,7 +96,7 @@ impl Run<'_> {
 
     /// Serves a task to its end, or to the fuse's.
     pub(super) fn task<T>(&mut self, name: &str, task: &mut Task<SimArena, T>) -> Result<Stretch<T>, String> {
-        let limit = self.world.now().after(STUCK_NS);
+        let limit = self.world.now().after(self.patience_ns);
         self.world.progress();
         loop {
             if self.world.pump(task)? == Flow::Crash {
@@ -136,19 +139,12 @@ impl Run<'_> {
                 Stretch::Crashed => self.crash_in_recovery(death),
             }
         }
-        if let Some(rates) = life.opening.rates {
-            self.world.rates = rates;
-            let before = self.world.injected.total();
-            let result = self.try_open()?;
-            self.world.rates = FaultRates::default();
-            let failed = self.world.injected.total() > before;
-            self.errors_ever |= failed;
-            match result {
-                Stretch::Done(Ok(engine)) => return Ok(Some(engine)),
-                Stretch::Done(Err(_)) if failed => self.after_failed_open(),
-                Stretch::Done(Err(error)) if self.damaged => return Ok(self.refused(&error)),
-                Stretch::Done(Err(error)) => return Err(format!("open: {error}")),
-                Stretch::Crashed => return Err("open: it crashed without a fuse".into()),
+        if life.opening.rates.is_some() || life.opening.storm != Storm::default() {
+            match self.open_in_trouble(&life.opening)? {
+                Some(Ok(engine)) => return Ok(Some(engine)),
+                Some(Err(error)) => return Ok(self.refused(&error)),
+                None if self.tail_lost => return Ok(None),
+                None => {}
             }
         }
         match self.try_open()? {
@@ -156,6 +152,73 @@ impl Run<'_> {
             Stretch::Done(Err(error)) if self.damaged => Ok(self.refused(&error)),
             Stretch::Done(Err(error)) => Err(format!("open: {error}")),
             Stretch::Crashed => Err("open: it crashed without a fuse".into()),
+        }
+    }
+
+    /// An attempt while devices fail and worse. It may fail, and says so clearly. `None`: it must be tried again,
+    /// unless the end of the log was harmed.
+    fn open_in_trouble(
+        &mut self,
+        opening: &Opening,
+    ) -> Result<Option<Result<Engine<SimArena>, OpenError>>, String> {
+        let before = self.world.injected;
+        self.world.rates = opening.rates.unwrap_or_default();
+        self.world.begin(opening.storm.clone());
+        self.world.fuse = opening.storm_crash.map(|(steps, _)| steps);
+        self.patience_ns = STUCK_IN_STORM_NS;
+        let result = self.try_open()?;
+        self.patience_ns = STUCK_NS;
+        self.world.rates = FaultRates::default();
+        self.world.calm();
+        let failed = self.world.injected.total() > before.total();
+        self.damaged |= self.world.injected.harmed() > before.harmed();
+        self.count_trouble(&before);
+        self.look_at_log_tail();
+        if self.tail_lost {
+            self.world.die(Death::Kill);
+            return Ok(None);
+        }
+        match result {
+            Stretch::Done(Ok(engine)) => {
+                // What was wrong with the devices while it opened excuses nothing that it says afterwards.
+                self.begin_life();
+                return Ok(Some(Ok(engine)));
+            }
+            Stretch::Done(Err(error)) if failed => {
+                self.must_be_clear(&error)?;
+                self.after_failed_open();
+            }
+            Stretch::Done(Err(error)) if self.damaged => return Ok(Some(Err(error))),
+            Stretch::Done(Err(error)) => return Err(format!("open: {error}")),
+            Stretch::Crashed => {
+                let (_, death) = opening.storm_crash.ok_or("open: it crashed without a fuse")?;
+                self.crash_in_recovery(death);
+                self.begin_life();
+            }
+        }
+        Ok(None)
+    }
+
+    fn count_trouble(&mut self, before: &Injected) {
+        let now = self.world.injected;
+        self.stats.count("trouble-while-opening");
+        let kinds = [
+            ("vanished-while-opening", now.vanished > before.vanished),
+            ("slow-while-opening", now.stalls + now.ramps > before.stalls + before.ramps),
+            ("harm-while-opening", now.harmed() > before.harmed()),
+            ("error-while-opening", now.total() > before.total()),
+        ];
+        kinds.into_iter().filter(|(_, happened)| *happened).for_each(|(name, _)| self.stats.count(name));
+    }
+
+    /// Devices that only failed are not called corrupt: the sentence says that something could not be read.
+    fn must_be_clear(&self, error: &OpenError) -> Result<(), String> {
+        let says = |what: &str| ["cannot be read", "could not be read"].iter().any(|s| what.contains(s));
+        match error {
+            OpenError::Device { .. } => Ok(()),
+            OpenError::Corrupt { what, .. } if says(what) => Ok(()),
+            _ if self.damaged => Ok(()),
+            error => Err(format!("open: devices failed for a while, and it said: {error}")),
         }
     }
 

@@ -1,0 +1,127 @@
+//! What stands behind the log's end and claims that more than was found had been durable: proof that the end is damage.
+//!
+//! A claim is true for ever: a group up to which a device had flushed is found by every later recovery, whatever is lost
+//! behind it, unless the device broke its word. So a claim beyond the last good group accuses the device, and never
+//! a crash. The first claim to cover a group is written after the flush that made it durable, and a client may write
+//! any number of segments before it flushes; so the claims must be looked for in all of the zone. They are only counted:
+//! what the log says is still found by following its chain.
+
+use super::{LogEnd, Walk};
+use crate::arena::{Arena, Buf, Pool};
+use crate::bugs::{Bug, planted};
+use crate::format::log::{GroupHeader, SegmentHeader};
+use crate::open::no_memory;
+use crate::options::OpenError;
+use crate::recovery::Reader;
+use crate::state::State;
+use crate::units::*;
+use crate::zone::Place;
+use smallvec::SmallVec;
+
+/// Segment headers read at a time.
+const HEADERS_IN_FLIGHT: usize = 16;
+
+impl<A: Arena> Reader<A> {
+    /// Refuses an end that something behind it proves wrong.
+    pub(super) async fn refuse_claims(
+        &self,
+        walk: &mut Walk<'_>,
+        state: &State,
+        end: &LogEnd,
+    ) -> Result<(), OpenError> {
+        let last = state.zone.get(end.place);
+        let (ordinal, successor) = (last.ordinal, last.successor);
+        let (mut newest, mut began) = (None, false);
+        for places in state.zone.outside_chain().chunks(HEADERS_IN_FLIGHT) {
+            for (place, header) in self.headers(walk, state, places).await? {
+                if header.ordinal <= ordinal || header.epoch < walk.epoch {
+                    continue;
+                }
+                walk.durable = walk.durable.max(header.durable);
+                if let Some(index) = self.index(walk, state, place, header.ordinal).await? {
+                    walk.durable = walk.durable.max(index.last);
+                }
+                began |= place == successor;
+                let next = state.zone.place(header.successor);
+                newest = newest.max(Some(((header.epoch, header.ordinal), place, next)));
+            }
+        }
+        // Claims grow along the log, so of all groups those of the newest segment have the highest. Header and first
+        // group of a segment are one write, which may be what is missing: then only its predecessor knows of it.
+        let mut suspects = vec![(successor, ordinal + 1)];
+        if let Some(((_, ordinal), place, next)) = newest {
+            suspects.push((place, ordinal));
+            suspects.extend(next.map(|next| (next, ordinal + 1)));
+        }
+        suspects.dedup();
+        for (place, ordinal) in suspects {
+            self.claims_in(walk, state, place, ordinal).await?;
+        }
+        if walk.durable <= walk.last {
+            return Ok(());
+        }
+        let left = end.cursor >= state.geo.area_blocks() && !began;
+        let (place, block) = if left { (successor, 0) } else { (end.place, end.cursor) };
+        Err(self.was_durable(walk, state.zone.offset(place, block.min(state.geo.area_blocks() - 1))))
+    }
+
+    /// The valid segment headers of these places. One that cannot be read claims nothing: most of these segments are
+    /// out of use, and a bad sector there must not keep the volume closed.
+    async fn headers(
+        &self,
+        walk: &Walk<'_>,
+        state: &State,
+        places: &[Place],
+    ) -> Result<SmallVec<[(Place, SegmentHeader); HEADERS_IN_FLIGHT]>, OpenError> {
+        let buf = self.io.alloc(Pool::Meta, places.len() as u32 * BLOCK_BYTES).ok_or_else(no_memory)?;
+        let block = |i: usize| buf.slice(i as u32 * BLOCK_BYTES, BLOCK_BYTES);
+        let read = |(i, place): (usize, &Place)| self.io.read(FAST, state.zone.offset(*place, 0), block(i));
+        let reads: SmallVec<[_; HEADERS_IN_FLIGHT]> = places.iter().enumerate().map(read).collect();
+        let mut found = SmallVec::new();
+        for (i, read) in reads.into_iter().enumerate() {
+            let readable = read.await.is_ok();
+            let area = state.zone.area(places[i]);
+            let decode = |a: &mut A| SegmentHeader::decode(a.bytes(block(i)), walk.volume, area);
+            found.extend(readable.then(|| self.io.with(decode)).flatten().map(|h| (places[i], h)));
+        }
+        self.io.free(buf);
+        Ok(found)
+    }
+
+    /// Takes the claims of the groups in a segment of this ordinal, whatever its header says.
+    async fn claims_in(
+        &self,
+        walk: &mut Walk<'_>,
+        state: &State,
+        place: Place,
+        ordinal: u64,
+    ) -> Result<(), OpenError> {
+        let buf = self.io.alloc(Pool::Log, state.geo.area_bytes).ok_or_else(no_memory)?;
+        let read = self.read_around(FAST, state.zone.offset(place, 0), buf).await;
+        if read.is_ok() {
+            walk.durable = walk.durable.max(self.highest_claim(walk, state, 0, ordinal, buf));
+        }
+        self.io.free(buf);
+        read.map(drop)
+    }
+
+    /// The most that valid groups from a block on claim to be durable, in a segment that has, or would have, this
+    /// ordinal.
+    pub(super) fn highest_claim(
+        &self,
+        walk: &Walk<'_>,
+        state: &State,
+        cursor: u32,
+        ordinal: u64,
+        buf: Buf,
+    ) -> Seq {
+        let claim = |offset: u32| {
+            let at = (offset * BLOCK_BYTES) as usize;
+            let group =
+                self.io.with(|a| GroupHeader::decode(&a.bytes(buf)[at..], walk.volume).map(|g| g.0))?;
+            let later = group.ordinal == ordinal && group.epoch >= walk.epoch && group.offset == offset;
+            (later && !planted(Bug::TornGroupAccepted)).then_some(group.durable)
+        };
+        (cursor..state.geo.area_blocks()).filter_map(claim).max().unwrap_or_default()
+    }
+}
