@@ -53,6 +53,10 @@ pub enum Bug {
     ResetDeviceBelieved,
     /// After a batch that the devices failed, the zone is not emptied any more.
     DestageNeverResumes,
+    /// The log takes an area over while slots in it are still in use.
+    BorrowedTooEarly,
+    /// Opening forgets that the log has borrowed areas of slots.
+    BorrowedForgotten,
     /// Writes are not ordered by block locks.
     LocksIgnored,
 }

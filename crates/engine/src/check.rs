@@ -81,11 +81,18 @@ impl<A: Arena> Checker<A> {
     fn slots(&mut self) {
         let geo = &self.recovered.state.geo;
         let mut slots = [Slots::new(geo.slots(FAST), false), Slots::new(geo.slots(SLOW), false)];
+        for slot in self.recovered.state.zone.borrowed().flat_map(|area| geo.slots_in(area)) {
+            slots[0].mark_used(Slot(slot));
+        }
         for chunk in (0..self.recovered.state.map.chunks()).map(Chunk) {
             let Some(home) = self.state().map.home(chunk) else { continue };
             let at = self.state().geo.slot_at(home);
             if !slots[usize::from(home.tier.0)].mark_used(home.slot) {
-                self.find(home.tier, at, format!("chunk {chunk} claims a slot that another chunk has"));
+                self.find(
+                    home.tier,
+                    at,
+                    format!("chunk {chunk} claims a slot that another chunk or the log has"),
+                );
             }
         }
     }

@@ -177,7 +177,7 @@ impl<A: Arena> Engine<A> {
     fn log_wants_checkpoint(&self) -> bool {
         let zone = &self.state.zone;
         let oldest = zone.chain.front().filter(|p| zone.get(**p).live == 0);
-        !self.clients_may_land()
+        self.zone_is_full()
             && oldest.is_some_and(|p| Some(*p) != self.log.current())
             && self.recorded() > self.checkpoint.applied
     }

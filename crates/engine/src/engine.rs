@@ -288,6 +288,7 @@ impl<A: Arena> Engine<A> {
     fn progress(&self) -> impl PartialEq + use<A> {
         (
             (self.log.appended(), self.log.durable, self.flushed_already.len(), self.requests.len()),
+            self.state.zone.room_blocks(),
             (self.commit.coverage(), self.commit.is_busy(), self.checkpoint.coverage(), self.shutdown.step()),
             (
                 self.mover.steps(),
@@ -368,7 +369,7 @@ impl<A: Arena> Machine for Engine<A> {
 
     fn deadline(&self) -> Option<Nanos> {
         // Work that was cut short goes on at once, as soon as others had their turn.
-        let more = (self.wanted.release || self.wanted.cut).then_some(self.now);
+        let more = (self.wanted.release || self.wanted.cut || self.tail_goes_on()).then_some(self.now);
         let times = [
             more,
             self.commit_deadline(),

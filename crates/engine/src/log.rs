@@ -11,7 +11,7 @@ use crate::engine::{Engine, Owner};
 use crate::format::log::{self as wire, GroupHeader, Index, SegmentHeader};
 use crate::options::Level;
 use crate::units::*;
-use crate::zone::Place;
+use crate::zone::{Place, TAIL_SHARE};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 
@@ -117,6 +117,9 @@ pub struct Log {
 
 /// Segments that client data leaves free for records of commits and moves.
 const RESERVE_SEGMENTS: u32 = 4;
+/// Segments beside them and beside a part of the zone that is being emptied: what lands in a few seconds, until a
+/// checkpoint has freed what is empty.
+const MARGIN_SEGMENTS: u32 = 8;
 /// Segments of these that records of commits and placements leave free for the batch that empties the zone.
 const FREEING_RESERVE: u32 = 2;
 /// Appends that fail in a row and are tried again at once.
@@ -183,9 +186,41 @@ impl<A: Arena> Engine<A> {
         self.log.internal.push_back(Job::Bad { block, was });
     }
 
-    /// Whether clients' data may use the log now.
-    pub(crate) fn clients_may_land(&self) -> bool {
-        self.state.zone.free_segments() > RESERVE_SEGMENTS
+    /// Whether only the reserve is left of the zone.
+    pub(crate) fn zone_is_full(&self) -> bool {
+        self.state.zone.free_segments() <= RESERVE_SEGMENTS
+    }
+
+    /// Whether clients' data may use the log now: `drafted` blocks are in the group that is being formed.
+    ///
+    /// When the zone runs short they get what is being freed, block by block, so that it slows down rather than stop
+    /// whenever a part of it has to become free as a whole. For that, room for as large a part is left free, to be used
+    /// while the other is emptied.
+    pub(crate) fn clients_may_land(&self, drafted: u32) -> bool {
+        if self.zone_is_full() {
+            return false;
+        }
+        // Nothing is being freed: there is nothing to keep pace with.
+        if self.mover.barren_since.is_some() {
+            return true;
+        }
+        let area = u64::from(self.state.geo.area_blocks());
+        let kept = u64::from(RESERVE_SEGMENTS + self.kept_segments()) * area;
+        let unwritten = u64::from(self.state.geo.area_blocks().saturating_sub(self.log.cursor + drafted));
+        self.state.zone.room_blocks() + unwritten > kept
+    }
+
+    /// Segments beside the reserve that are left free, so that what lands can keep pace with what is freed.
+    fn kept_segments(&self) -> u32 {
+        let zone = &self.state.zone;
+        let spare = zone.len().saturating_sub(2 + RESERVE_SEGMENTS);
+        (zone.len() / TAIL_SHARE + MARGIN_SEGMENTS).min(spare / 2)
+    }
+
+    /// Whether clients will soon land no more than what is freed.
+    pub(crate) fn zone_runs_short(&self) -> bool {
+        let soon = RESERVE_SEGMENTS + self.kept_segments() * 3 / 2;
+        self.state.zone.room_blocks() <= u64::from(soon + 1) * u64::from(self.state.geo.area_blocks())
     }
 
     /// Whether records of commits and placements may use the log now. Flush after flush would use up what
@@ -214,7 +249,7 @@ impl<A: Arena> Engine<A> {
 
     /// Whether clients wait for space in the zone.
     pub(crate) fn landing_is_starved(&self) -> bool {
-        !self.log.client.is_empty() && !self.clients_may_land()
+        !self.log.client.is_empty() && !self.clients_may_land(0)
     }
 
     /// Forms groups while jobs wait and the device has room for more.
@@ -235,7 +270,7 @@ impl<A: Arena> Engine<A> {
     fn has_admissible_job(&self) -> bool {
         !self.read_only
             && (self.log.internal.iter().any(|job| self.may_append(job))
-                || !self.log.client.is_empty() && self.clients_may_land())
+                || !self.log.client.is_empty() && self.clients_may_land(0))
     }
 
     fn form_group(&mut self) -> bool {
@@ -270,7 +305,7 @@ impl<A: Arena> Engine<A> {
             }
         }
         waiting.into_iter().rev().for_each(|job| self.log.internal.push_front(job));
-        while self.clients_may_land() {
+        while self.clients_may_land(draft.payload_blocks) {
             let Some(job) = self.log.client.pop_front() else { break };
             if let Some(rest) = self.draft_job(draft, job) {
                 self.log.client.push_front(rest);

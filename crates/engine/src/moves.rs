@@ -102,6 +102,8 @@ struct Batch {
     frees_zone: bool,
     /// What a device said that failed an I/O.
     io_failed: Option<DeviceError>,
+    /// What was read of some chunk is wrong.
+    damaged: bool,
 }
 
 /// Batches in flight and what plans them.
@@ -216,6 +218,7 @@ impl<A: Arena> Engine<A> {
             started: self.now,
             frees_zone,
             io_failed: None,
+            damaged: false,
         });
         self.try_quiesced(batch);
     }
@@ -391,9 +394,12 @@ impl<A: Arena> Engine<A> {
 
     /// Keeps a bounded number of the batch's I/Os in flight; goes on to the next stage after the last.
     fn issue_batch(&mut self, batch: u32) {
+        // Whoever asks for something meanwhile finds one I/O of a placement before his in a device, not a queue of them.
+        let placing = !self.mover.frees_zone(batch);
+        let depth = if placing && !self.is_idle() { 1 } else { self.tuning.background_depth };
         loop {
             let b = &mut self.mover.batches[batch];
-            if b.issued == b.ios.len() || b.in_flight as usize >= self.tuning.background_depth {
+            if b.issued == b.ios.len() || b.in_flight as usize >= depth {
                 break;
             }
             let (io, index, writes) = (b.ios[b.issued], b.issued as u32, b.stage == BatchStage::Write);
@@ -450,6 +456,7 @@ impl<A: Arena> Engine<A> {
             item.landed.iter().for_each(|(_, z)| self.unpin_landed(*z));
             item.landed.clear();
         }
+        self.mover.batches[batch].damaged = items.iter().any(|item| item.failed);
         self.mover.batches[batch].items = items;
         let b = &mut self.mover.batches[batch];
         let overwrites = |i: &Item| i.home == i.from && i.home.is_some_and(|h| h.tier == SLOW);
@@ -485,6 +492,7 @@ impl<A: Arena> Engine<A> {
     /// end, for it would hold the log's tail for ever.
     fn verify_item(&mut self, item: &mut Item) {
         let buf = item.buf.expect("a chunk in a batch has its buffer");
+        let was_read = !item.failed;
         let mut wrong = item.failed;
         for (k, block) in item.copy.iter().enumerate() {
             let sum = self.arena.crc32c(buf.slice(k as u32 * BLOCK_BYTES, BLOCK_BYTES));
@@ -503,7 +511,7 @@ impl<A: Arena> Engine<A> {
                 continue;
             }
             let last_good = self.last_good_read;
-            if !self.mover.unread.failed(*z, self.now, last_good) {
+            if !self.mover.unread.failed(*z, was_read, self.now, last_good) {
                 continue;
             }
             self.mover.unread.forget(z);

@@ -1,6 +1,7 @@
 //! Opens a volume: recover, raise the generation, hand over to the engine.
 
 use crate::arena::{Arena, Pool};
+use crate::bugs::{Bug, planted};
 use crate::checkpoint::Checkpoint;
 use crate::commit::Commit;
 use crate::coverage::Stage;
@@ -17,7 +18,7 @@ use crate::moves::Mover;
 use crate::options::{DeviceInfo, Event, Level, OpenError, OpenOptions};
 use crate::pending::Pending;
 use crate::plan::Planner;
-use crate::policy::FirstPolicy;
+use crate::policy::HeatPolicy;
 use crate::recovery::{Reader, Recovered};
 use crate::replay::LogEnd;
 use crate::shutdown::Shutdown;
@@ -65,9 +66,14 @@ pub(crate) fn no_memory() -> OpenError {
     OpenError::Memory { what: "the buffer pools are too small for this volume: give it more memory".into() }
 }
 
-/// Slots in use, as the map says; the error is a slot that two chunks claim.
+/// Slots in use, as the map says, and those in areas that the log has; the error is a slot that two claim.
 pub(crate) fn used_slots(state: &State) -> Result<[Slots; 2], Home> {
     let mut slots = [Slots::new(state.geo.slots(FAST), true), Slots::new(state.geo.slots(SLOW), false)];
+    for slot in state.zone.borrowed().flat_map(|area| state.geo.slots_in(area)) {
+        if !planted(Bug::BorrowedForgotten) {
+            slots[0].mark_used(Slot(slot));
+        }
+    }
     for chunk in (0..state.map.chunks()).map(Chunk) {
         if let Some(home) = state.map.home(chunk) {
             let tier = &mut slots[usize::from(home.tier.0)];
@@ -162,7 +168,7 @@ fn engine<A: Arena>(
     let end = state.zone.pos(place, cursor);
     let [superblock, _] = superblocks;
     let tuning = options.tuning;
-    let policy = FirstPolicy::new(state.geo.chunks, state.geo.slots(FAST), &tuning);
+    let policy = HeatPolicy::new(state.geo.chunks, state.geo.slots(FAST), &tuning);
     let (requests, pieces) = new_slabs();
     let now = reader.io.now();
     let events = reader.unreadable.take().into_iter().map(|(tier, at)| Event {

@@ -7,10 +7,14 @@ use crate::hash::IndexMap;
 use crate::units::Nanos;
 use std::hash::Hash;
 
-/// Failed reads before something is given up, ...
-const READ_ATTEMPTS: u32 = 3;
+/// Failed reads before something is given up, so that a device in a bad moment, which fails every other read, is not
+/// taken for one that has lost it, ...
+const READ_ATTEMPTS: u32 = 10;
 /// ... for this long, ns, while the device could read others, ...
 const READ_PATIENCE_NS: u64 = 10 * Nanos::SECOND;
+/// ... or this long, ns, and so often, where the device did read it, and what it read is wrong: that seldom passes, ...
+const MISMATCH_PATIENCE_NS: u64 = Nanos::SECOND;
+const MISMATCH_ATTEMPTS: u32 = 3;
 /// ... or for this long whatever else the device does.
 const READ_LIMIT_NS: u64 = 120 * Nanos::SECOND;
 
@@ -40,11 +44,17 @@ impl<K: Hash + Eq> Unread<K> {
         self.0.contains_key(key)
     }
 
-    /// It failed again. True: it is time to give it up. `last_good` is when the device last read anything.
-    pub fn failed(&mut self, key: K, now: Nanos, last_good: Nanos) -> bool {
+    /// It failed again, or was read and is wrong. True: it is time to give it up. `last_good` is when the device last
+    /// read anything.
+    pub fn failed(&mut self, key: K, was_read: bool, now: Nanos, last_good: Nanos) -> bool {
         let failures = self.0.entry(key).or_insert(Failures { count: 0, since: now });
         failures.count += 1;
-        let limit = if last_good > failures.since { READ_PATIENCE_NS } else { READ_LIMIT_NS };
-        failures.count >= READ_ATTEMPTS && now.since(failures.since) >= limit
+        let (attempts, patience) = if was_read {
+            (MISMATCH_ATTEMPTS, MISMATCH_PATIENCE_NS)
+        } else {
+            (READ_ATTEMPTS, READ_PATIENCE_NS)
+        };
+        let limit = if last_good > failures.since { patience } else { READ_LIMIT_NS };
+        failures.count >= attempts && now.since(failures.since) >= limit
     }
 }

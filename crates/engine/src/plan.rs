@@ -1,23 +1,22 @@
 //! Chooses what the mover does next: free the zone's tail, then place chunks by heat.
 //!
-//! Destage drains the oldest part of the zone in the order of the homes on the slow device. Sorting
-//! the whole zone would free no segment until nearly all of it is written.
+//! Destage drains the oldest part of the zone (`tail.rs`) in the order of the homes on the slow device.
 
 use crate::action::RequestError;
 use crate::arena::Arena;
 use crate::bugs::{Bug, planted};
+use crate::elastic::Borrowing;
 use crate::engine::Engine;
 use crate::landed::ZoneBlock;
-use crate::moves::{Destination, MAX_BATCHES, Move};
+use crate::moves::MAX_BATCHES;
 use crate::options::Level;
 use crate::policy::{Touch, View};
+use crate::tail::Tail;
 use crate::units::*;
-use crate::zone::Place;
 
-/// One part in this many of the zone is drained in one plan.
-const TAIL_SHARE: usize = 8;
-/// Segments looked at for one plan at most, so that planning stays a short call.
-const MAX_PLAN_SEGMENTS: usize = 16;
+/// Chunks that one batch merges at most: enough neighbours for the disk to put in order, and few enough that what
+/// waits for them waits a fraction of a second.
+const DESTAGE_BATCH: usize = 64;
 /// Pause after a batch that could move nothing, ns.
 const BARREN_PAUSE_NS: u64 = 5 * Nanos::MS;
 /// Pause after the policy had nothing to move, ns.
@@ -27,20 +26,26 @@ const NO_MOVES_PAUSE_NS: u64 = Nanos::SECOND;
 const MAX_BUSY_PAUSE_NS: u64 = 10 * Nanos::SECOND;
 /// Pause after a batch of which the devices failed everything, ns.
 const FAILED_PAUSE_NS: u64 = 250 * Nanos::MS;
+/// Pause after a batch of which everything was read, and is wrong, ns.
+const DAMAGED_PAUSE_NS: u64 = 50 * Nanos::MS;
 /// Clients that wait for space get an error when the devices have failed every batch for this long, ns:
 /// longer than a landed block that cannot be read may hold the zone.
 const BARREN_PATIENCE_NS: u64 = 20 * Nanos::SECOND;
 /// Chunks that a busy volume places in one batch: short enough to be pre-empted soon.
 const BUSY_BATCH: usize = 8;
+/// Chunks that an idle volume places in one batch, as many up as down: runs of 8 MiB at the default chunk size, beside
+/// which the seeks between them cost little.
+const IDLE_BATCH: usize = 128;
 
-/// Chunks that one client's wish to have a range made fast looks at: 512 MiB of chunks of 128 KiB, as many as the
-/// policy remembers candidates, in a call that stays short.
+/// Chunks that one client's wish to have a range made fast looks at: 512 MiB of chunks of 128 KiB, in a call that stays
+/// short.
 const CHUNKS_PER_WISH: usize = 4096;
 
 /// The plan for the zone's tail, and when the next batches may begin.
 #[derive(Default)]
 pub struct Planner {
-    tail: Vec<Chunk>,
+    pub(crate) tail: Tail,
+    pub(crate) borrowing: Borrowing,
     next_destage: Nanos,
     next_place: Nanos,
     /// Not before this, idle or not: the devices failed the last placement.
@@ -49,6 +54,18 @@ pub struct Planner {
     nothing_to_place: bool,
     /// The last batch that was to empty the zone could move nothing.
     pub(crate) zone_is_held: bool,
+}
+
+/// How a batch ended.
+pub(crate) struct Ended {
+    /// How long it took, nanoseconds.
+    pub(crate) took_ns: u64,
+    /// Some chunk was moved.
+    pub(crate) moved: bool,
+    /// A device failed an I/O.
+    pub(crate) failed: bool,
+    /// What was read of some chunk is wrong.
+    pub(crate) damaged: bool,
 }
 
 impl<A: Arena> Engine<A> {
@@ -62,8 +79,7 @@ impl<A: Arena> Engine<A> {
 
     /// A client asks for a range to be made fast: its chunks on the slow tier become candidates, as if they had
     /// been touched often enough, and the mover promotes them when it may; colder chunks make room. A hint: it
-    /// is never waited for, loses to what is hotter, and what goes beyond [`CHUNKS_PER_WISH`] or has no room
-    /// among the candidates is forgotten. Chunks without a home are left to destage, which gives them one.
+    /// is never waited for, loses to what is hotter, and what goes beyond [`CHUNKS_PER_WISH`] is forgotten. Chunks without a home are left to destage, which gives them one.
     pub fn prefer_fast(&mut self, now: Nanos, offset: u64, len: u64) {
         self.now = self.now.max(now);
         let end = offset.saturating_add(len).min(self.size_bytes());
@@ -74,8 +90,8 @@ impl<A: Arena> Engine<A> {
         let (first, last) = (offset / chunk_bytes, (end - 1) / chunk_bytes);
         for chunk in (first..=last).take(CHUNKS_PER_WISH).map(|chunk| Chunk(chunk as u32)) {
             let on_slow = self.state.map.home(chunk).is_some_and(|home| home.tier == SLOW);
-            if on_slow && !self.policy.wish(chunk, self.now) {
-                break;
+            if on_slow {
+                self.policy.wish(chunk, self.now);
             }
         }
         self.mover.planner.nothing_to_place = false;
@@ -86,7 +102,7 @@ impl<A: Arena> Engine<A> {
         self.read_only || self.shutdown.began() && self.requests.is_empty()
     }
 
-    fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         self.requests.is_empty() && self.now.since(self.last_client) >= self.tuning.idle_after_ns
     }
 
@@ -115,11 +131,15 @@ impl<A: Arena> Engine<A> {
     }
 
     /// Whether the zone needs the space in front of lost blocks.
-    fn losses_are_said_again(&self) -> bool {
+    pub(crate) fn losses_are_said_again(&self) -> bool {
         self.zone_is_half_full() || self.log_is_starved()
     }
 
     pub(crate) fn pump_moves(&mut self) {
+        if self.tail_goes_on() {
+            self.gather_tail();
+        }
+        self.pump_borrowing();
         // Records of loss must be in place before the next move of their chunks fixes what it ends.
         if self.moves_are_over() || self.log.losses > 0 {
             return;
@@ -130,9 +150,10 @@ impl<A: Arena> Engine<A> {
         let idle = self.is_idle();
         if !self.mover.is_busy(false)
             && !self.shutdown.began()
-            && self.policy.has_work(self.slots[0].free())
+            && self.policy_has_work()
             && (idle || self.now >= self.mover.planner.next_place)
             && self.now >= self.mover.planner.after_failure
+            && (idle || !self.zone_runs_short())
         {
             self.place(idle);
         }
@@ -141,8 +162,10 @@ impl<A: Arena> Engine<A> {
     /// Chunks of a batch whose checksums the list of recent ones has room for, whatever tier they go to.
     fn batch_room(&mut self) -> usize {
         let per_chunk = self.state.geo.blocks_per_chunk() as usize;
-        let room = self.state.sums.limit.saturating_sub(self.sums_spoken_for()) / per_chunk;
-        self.want_fold(room == 0 && self.state.sums.recent() > 0);
+        let limit = self.state.sums.limit;
+        let room = limit.saturating_sub(self.sums_spoken_for()) / per_chunk;
+        // In time: folding takes a read and a write for each page, and nothing can be merged while the list is full.
+        self.want_fold(self.state.sums.recent() > if room == 0 { 0 } else { limit / 2 });
         room
     }
 
@@ -189,54 +212,37 @@ impl<A: Arena> Engine<A> {
             return self.fail_client_jobs(error.map_or(RequestError::Io, RequestError::from));
         }
         let room = self.batch_room();
-        if self.mover.planner.tail.is_empty() {
-            self.plan_tail();
+        if self.push_down(room) {
+            return;
         }
         if self.mover.planner.tail.is_empty() {
+            self.choose_tail_segments();
+        }
+        if self.mover.planner.tail.is_gathering() {
+            return;
+        }
+        if self.mover.planner.tail.is_void() {
             // Only lost blocks are left, and they hold nothing up. That batches failed before says nothing any more.
+            self.mover.planner.tail = Tail::default();
             self.mover.barren_since = None;
             self.mover.planner.next_destage = self.now.after(NO_MOVES_PAUSE_NS);
             return;
         }
-        let n = self.mover.planner.tail.len().min(self.tuning.batch_chunks).min(room);
-        let tail = &mut self.mover.planner.tail;
-        let moves: Vec<Move> = tail
-            .split_off(tail.len() - n)
-            .into_iter()
-            .map(|chunk| Move { chunk, to: Destination::Merge })
-            .collect();
+        let moves = self.take_tail(self.tuning.batch_chunks.min(DESTAGE_BATCH).min(room));
         self.wanted.checkpoint |= self.mover.planner.tail.is_empty();
         if !moves.is_empty() {
             self.start_batch(&moves, true);
+        } else if self.mover.planner.tail.is_empty() {
+            self.mover.planner.next_destage = self.now.after(BARREN_PAUSE_NS);
         }
     }
 
-    /// Collects the chunks with landed blocks in the oldest segments, last ones first.
-    fn plan_tail(&mut self) {
-        let zone = &self.state.zone;
-        let segments = (zone.len() as usize / TAIL_SHARE).clamp(1, MAX_PLAN_SEGMENTS);
-        let mut chunks = Vec::new();
-        // A segment that only lost blocks are left in must not be all that is looked at.
-        let again = self.losses_are_said_again();
-        let worth = |place: &&Place| zone.get(**place).live > if again { 0 } else { zone.get(**place).lost };
-        let live = zone.chain.iter().filter(worth).take(segments);
-        for place in live {
-            for block in 1..self.state.geo.area_blocks() {
-                let z: ZoneBlock = zone.zone_block(*place, block);
-                let Some(owner) = self.state.landed.owner(z) else { continue };
-                if !self.state.landed.is_bad(z) || self.holds_tail(z) {
-                    chunks.push(self.state.map.split(owner).0);
-                }
-            }
-        }
-        let map = &self.state.map;
-        chunks.sort_unstable_by_key(|c| std::cmp::Reverse((map.home(*c).map(|h| (h.tier, h.slot)), *c)));
-        chunks.dedup();
-        self.mover.planner.tail = chunks;
+    fn policy_has_work(&self) -> bool {
+        self.policy.has_work(&View { map: &self.state.map, slots: &self.slots })
     }
 
     fn place(&mut self, idle: bool) {
-        let budget = if idle { self.tuning.batch_chunks.min(2 * BUSY_BATCH) } else { BUSY_BATCH };
+        let budget = self.tuning.batch_chunks.min(if idle { IDLE_BATCH } else { BUSY_BATCH });
         let budget = budget.min(self.batch_room());
         let view = View { map: &self.state.map, slots: &self.slots };
         let moves = self.policy.plan(self.now, &view, budget, idle);
@@ -250,12 +256,17 @@ impl<A: Arena> Engine<A> {
     }
 
     /// A batch has ended: when busy, pause in proportion to what it took.
-    pub(crate) fn batch_ended(&mut self, frees_zone: bool, took_ns: u64, moved: bool, failed: bool) {
+    pub(crate) fn batch_ended(&mut self, frees_zone: bool, ended: Ended) {
+        let Ended { took_ns, moved, failed, damaged } = ended;
         let planner = &mut self.mover.planner;
         if frees_zone {
-            planner.zone_is_held = !moved && !failed;
+            planner.zone_is_held = !moved && !failed && !damaged;
             if !moved {
-                let pause = if failed { FAILED_PAUSE_NS } else { BARREN_PAUSE_NS };
+                let pause = match (failed, damaged) {
+                    (true, _) => FAILED_PAUSE_NS,
+                    (_, true) => DAMAGED_PAUSE_NS,
+                    _ => BARREN_PAUSE_NS,
+                };
                 let never = failed && planted(Bug::DestageNeverResumes);
                 planner.next_destage = if never { Nanos(u64::MAX) } else { self.now.after(pause) };
                 self.wanted.commit = self.pending.len() > 0 || self.gate.leaving() > 0;
@@ -264,11 +275,16 @@ impl<A: Arena> Engine<A> {
             let pause = took_ns.saturating_mul(u64::from(self.tuning.busy_share.max(1) - 1));
             let pause = pause.min(MAX_BUSY_PAUSE_NS);
             planner.next_place = self.now.after(pause.max(if moved { 0 } else { BARREN_PAUSE_NS }));
-            if failed && !moved {
+            if (failed || damaged) && !moved {
                 // What cannot be read is chosen again and again, and idle volumes wait for nothing else.
                 planner.after_failure = self.now.after(NO_MOVES_PAUSE_NS);
             }
         }
+    }
+
+    /// Whether the tail's plan is to be gone on with at once.
+    pub(crate) fn tail_goes_on(&self) -> bool {
+        self.mover.planner.tail.is_gathering() && !self.moves_are_over()
     }
 
     /// When the mover wants to be called again.
@@ -278,14 +294,14 @@ impl<A: Arena> Engine<A> {
         }
         let idle_at = self.last_client.after(self.tuning.idle_after_ns);
         let p = &self.mover.planner;
-        let mut times: [Option<Nanos>; MAX_BATCHES] = [None; MAX_BATCHES];
+        let mut times: [Option<Nanos>; MAX_BATCHES + 1] = [None; MAX_BATCHES + 1];
+        times[MAX_BATCHES] = self.zone_may_shrink().then_some(idle_at);
         if self.state.landed.len() > 0 && !self.mover.is_busy(true) && self.requests.is_empty() {
             times[0] = Some(idle_at.max(p.next_destage));
         } else if self.log_is_starved() && !self.mover.is_busy(true) {
             times[0] = Some(p.next_destage);
         }
-        if self.policy.has_work(self.slots[0].free()) && !self.mover.is_busy(false) && !self.shutdown.began()
-        {
+        if self.policy_has_work() && !self.mover.is_busy(false) && !self.shutdown.began() {
             let at = if p.nothing_to_place { p.next_place } else { p.next_place.min(idle_at.max(self.now)) };
             times[1] = Some(at.max(p.after_failure));
         }

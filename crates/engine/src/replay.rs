@@ -61,15 +61,15 @@ impl<A: Arena> Reader<A> {
         let mut walk = Walk { volume, header, durable: header.durable, epoch: Generation(0), last: first };
         let tail = state
             .zone
-            .place(header.tail_area)
-            .ok_or_else(|| self.corrupt(FAST, 0, "the checkpoint names a tail outside the landing zone"))?;
+            .adopt(header.tail_area)
+            .ok_or_else(|| self.corrupt(FAST, 0, "the checkpoint names a tail that is no area"))?;
         let mut segment =
             self.segment(volume, state, tail).await?.filter(|s| s.ordinal == header.tail_ordinal);
         let mut end = LogEnd { place: tail, cursor: 0, last: first };
         let mut place = tail;
         while let Some(s) = segment {
             let next_place =
-                state.zone.place(s.successor).filter(|p| !state.zone.chain.contains(p) && *p != place);
+                state.zone.adopt(s.successor).filter(|p| !state.zone.chain.contains(p) && *p != place);
             let next_place = next_place.ok_or_else(|| {
                 self.corrupt(FAST, state.zone.offset(place, 0), "a segment names no valid successor")
             })?;

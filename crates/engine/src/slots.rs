@@ -1,8 +1,10 @@
 //! Slots of one tier: which are in use, by whom, and which have reads in flight.
 
+use crate::bugs::{Bug, planted};
 use crate::gate::Durable;
 use crate::hash::IndexMap;
 use crate::units::*;
+use std::ops::Range;
 
 /// The slots of a tier.
 pub struct Slots {
@@ -13,6 +15,14 @@ pub struct Slots {
     readers: IndexMap<Slot, u32>,
     /// Chunk plus one by slot; kept for the fast tier, where victims are sought by slot.
     owner: Vec<u32>,
+    closing: Option<Closing>,
+}
+
+/// Slots that are being taken out of use, so that the log may have their area.
+struct Closing {
+    range: Range<u32>,
+    /// Those of them that hold nothing any more.
+    empty: Vec<Slot>,
 }
 
 impl Slots {
@@ -25,6 +35,7 @@ impl Slots {
             cursor: 0,
             readers: IndexMap::default(),
             owner: vec![0; if owners { count as usize } else { 0 }],
+            closing: None,
         }
     }
 
@@ -78,9 +89,52 @@ impl Slots {
         assert!(!self.has_readers(slot), "a slot with reads in flight is not freed");
         let (word, bit) = (slot.0 as usize / 64, 1 << (slot.0 % 64));
         assert!(self.used[word] & bit != 0, "a free slot is not freed again");
-        self.used[word] &= !bit;
-        self.free += 1;
         self.set_owner(slot, None);
+        match &mut self.closing {
+            Some(closing) if closing.range.contains(&slot.0) => closing.empty.push(slot),
+            _ => self.mark_free(slot),
+        }
+    }
+
+    fn mark_free(&mut self, slot: Slot) {
+        self.used[slot.0 as usize / 64] &= !(1 << (slot.0 % 64));
+        self.free += 1;
+    }
+
+    /// Whether a slot is in use, or out of use.
+    pub fn is_used(&self, slot: Slot) -> bool {
+        self.used[slot.0 as usize / 64] >> (slot.0 % 64) & 1 != 0
+    }
+
+    /// From now on no slot in the range is taken, and those that become free are out of use.
+    pub fn close(&mut self, range: Range<u32>) {
+        let empty: Vec<Slot> = range.clone().map(Slot).filter(|slot| self.mark_used(*slot)).collect();
+        self.closing = Some(Closing { range, empty });
+    }
+
+    /// The range that is being taken out of use.
+    pub fn closing(&self) -> Option<Range<u32>> {
+        self.closing.as_ref().map(|closing| closing.range.clone())
+    }
+
+    /// The range that is out of use, once it is so as a whole.
+    pub fn take_closed(&mut self) -> Option<Range<u32>> {
+        let closed = |c: &mut Closing| c.empty.len() == c.range.len() || planted(Bug::BorrowedTooEarly);
+        self.closing.take_if(closed).map(|closing| closing.range)
+    }
+
+    /// What has been taken out of use so far is free again.
+    pub fn stop_closing(&mut self) {
+        let empty = self.closing.take().map(|closing| closing.empty);
+        empty.into_iter().flatten().for_each(|slot| self.mark_free(slot));
+    }
+
+    /// A range that was out of use is free again.
+    pub fn reopen(&mut self, range: Range<u32>) {
+        for slot in range.map(Slot) {
+            assert!(self.is_used(slot) && self.owner(slot).is_none(), "a slot out of use holds nothing");
+            self.mark_free(slot);
+        }
     }
 
     /// A read of the slot begins.

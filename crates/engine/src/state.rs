@@ -30,7 +30,7 @@ impl State {
     pub fn new(geo: Geometry, tuning: &Tuning) -> State {
         State {
             map: Map::new(&geo),
-            landed: Landed::new(geo.zone_areas() * geo.area_blocks()),
+            landed: Landed::new(geo.most_zone_areas() * geo.area_blocks()),
             sums: Sums::new(&geo, tuning.recent_checksums, tuning.checksum_cache_pages),
             zone: Zone::new(&geo),
             geo,
@@ -39,9 +39,7 @@ impl State {
 
     /// A block landed.
     pub fn land(&mut self, block: Block, z: ZoneBlock, bad: bool) {
-        let segment = self.zone.get_mut(self.zone.place_of(z));
-        segment.live += 1;
-        segment.lost += u32::from(bad);
+        self.zone.enter(self.zone.place_of(z), bad);
         if let Some((old, was_bad)) = self.landed.insert(block, z, bad) {
             self.leave(old, was_bad);
         }
@@ -86,9 +84,7 @@ impl State {
 
     /// A zone block is no block's newest copy any more.
     fn leave(&mut self, z: ZoneBlock, was_bad: bool) {
-        let segment = self.zone.get_mut(self.zone.place_of(z));
-        segment.live -= 1;
-        segment.lost -= u32::from(was_bad);
+        self.zone.leave(self.zone.place_of(z), was_bad);
     }
 
     /// The landed blocks of a chunk, ascending.

@@ -49,7 +49,7 @@ pub fn ram_bytes_at_most(geo: &Geometry, tuning: &Tuning) -> u64 {
 fn tables_bytes(geo: &Geometry) -> u64 {
     let chunks = u64::from(geo.chunks);
     let map = chunks * (8 + 4 * geo.mask_words() as u64) + u64::from(geo.map_pages.div_ceil(64)) * 8;
-    let zone_blocks = u64::from(geo.zone_areas()) * u64::from(geo.area_blocks());
+    let zone_blocks = u64::from(geo.most_zone_areas()) * u64::from(geo.area_blocks());
     let landed = (zone_blocks * 4 / 3 + 1).next_power_of_two() * 4 + zone_blocks * 12;
     let (fast, slow) = (u64::from(geo.slots(FAST)), u64::from(geo.slots(SLOW)));
     let slots = (fast.div_ceil(64) + slow.div_ceil(64)) * 8 + fast * 4;
@@ -91,7 +91,7 @@ impl<A: Arena> Engine<A> {
             size_bytes: self.size_bytes(),
             chunk_bytes: geo.chunk_bytes,
             tiers: tiers.into(),
-            landing_size_bytes: u64::from(geo.zone_areas()) * u64::from(geo.area_bytes),
+            landing_size_bytes: u64::from(self.state.zone.len()) * u64::from(geo.area_bytes),
             landing_used_bytes: self.state.zone.used_bytes(),
             landed_bytes: u64::from(self.state.landed.len()) * u64::from(BLOCK_BYTES),
             log_written_bytes: s.log_bytes,
@@ -124,7 +124,7 @@ mod tests {
     use crate::map::Map;
     use crate::options::{CreateOptions, DeviceInfo};
     use crate::pages::Pages;
-    use crate::policy::{FirstPolicy, Policy as _};
+    use crate::policy::{HeatPolicy, Policy as _};
     use crate::slots::Slots;
 
     #[test]
@@ -143,9 +143,9 @@ mod tests {
                 created_unix_s: 0,
             };
             let geo = Geometry::plan(&[device(fast), device(slow)], &options).expect("a plan");
-            let policy = FirstPolicy::new(geo.chunks, geo.slots(FAST), &Tuning::default());
+            let policy = HeatPolicy::new(geo.chunks, geo.slots(FAST), &Tuning::default());
             let made = Map::new(&geo).ram_bytes()
-                + Landed::new(geo.zone_areas() * geo.area_blocks()).ram_bytes()
+                + Landed::new(geo.most_zone_areas() * geo.area_blocks()).ram_bytes()
                 + Slots::new(geo.slots(FAST), true).ram_bytes()
                 + Slots::new(geo.slots(SLOW), false).ram_bytes()
                 + policy.ram_bytes()

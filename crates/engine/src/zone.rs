@@ -1,12 +1,20 @@
 //! The landing zone: segments of the log, oldest first, and those that are free.
+//!
+//! Its own areas lie at the end of the fast device. It may borrow further ones that held slots.
 
 use crate::format::geometry::Geometry;
 use crate::format::log::Index;
 use crate::landed::ZoneBlock;
 use crate::units::*;
 use std::collections::VecDeque;
+use std::iter;
+use std::ops::Range;
 
-/// A segment's place in RAM: its area less the zone's first area.
+/// One part in this many of the zone is emptied in one plan, and so becomes free at about the same time.
+pub(crate) const TAIL_SHARE: u32 = 4;
+
+/// A segment's place in RAM. Those of the zone's own areas come first, in their order; behind them are places for areas
+/// that it may borrow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord, Default)]
 pub struct Place(pub u32);
 
@@ -29,47 +37,79 @@ pub struct Segment {
     pub index: Option<Index>,
     /// Where the chain goes on.
     pub successor: Place,
+    /// While it is being emptied: the blocks that were live when that began.
+    emptying: Option<u32>,
 }
 
 impl Segment {
+    /// Of so many blocks, the share that has been emptied.
+    fn emptied_blocks(&self, blocks: u32) -> u64 {
+        match self.emptying {
+            None => 0,
+            Some(live) => {
+                u64::from(blocks) * u64::from(live.saturating_sub(self.live)) / u64::from(live.max(1))
+            }
+        }
+    }
+
     /// Whether only lost blocks are left in it, if any.
     pub fn is_lost(&self) -> bool {
         self.live == self.lost
     }
 }
 
+/// No area: the place is not in use.
+const NO_AREA: Area = Area(u32::MAX);
+
 /// All segments.
 pub struct Zone {
     segments: Vec<Segment>,
+    /// The area of each place.
+    areas: Vec<Area>,
+    /// Places for areas that may be borrowed.
+    vacant: Vec<Place>,
     /// The chain, oldest first; the last is the one being written.
     pub chain: VecDeque<Place>,
     free: VecDeque<Place>,
     /// Out of the chain, but reads are in flight.
     retiring: Vec<Place>,
-    first_area: Area,
+    /// The zone's own areas.
+    own: Range<u32>,
     area_blocks: u32,
+    /// Where area 0 begins, bytes.
     base: u64,
     area_bytes: u64,
+    /// Blocks of segments being emptied, in proportion to how far that has come.
+    emptied_blocks: u64,
 }
 
 impl Zone {
-    /// A zone whose segments are all out of use.
+    /// A zone whose segments are all out of use, and which has only its own areas.
     pub fn new(geo: &Geometry) -> Zone {
+        let most = geo.most_zone_areas();
+        let own = geo.zone_first.0..geo.areas;
         Zone {
-            segments: (0..geo.zone_areas()).map(|_| Segment::default()).collect(),
+            segments: (0..most).map(|_| Segment::default()).collect(),
+            areas: own.clone().map(Area).chain(iter::repeat(NO_AREA)).take(most as usize).collect(),
+            vacant: (own.len() as u32..most).rev().map(Place).collect(),
             chain: VecDeque::new(),
             free: VecDeque::new(),
             retiring: Vec::new(),
-            first_area: geo.zone_first,
+            own,
             area_blocks: geo.area_blocks(),
-            base: geo.area_at(geo.zone_first),
+            base: geo.area_at(Area(0)),
             area_bytes: u64::from(geo.area_bytes),
+            emptied_blocks: 0,
         }
     }
 
-    /// Segments in all.
+    /// Segments in all, borrowed ones included.
     pub fn len(&self) -> u32 {
-        self.segments.len() as u32
+        (self.areas.len() - self.vacant.len()) as u32
+    }
+    /// Segments in the zone's own areas.
+    pub fn own_len(&self) -> u32 {
+        self.own.len() as u32
     }
     /// Segments that can be named as a successor.
     pub fn free_segments(&self) -> u32 {
@@ -77,13 +117,53 @@ impl Zone {
     }
     /// The area of a place.
     pub fn area(&self, place: Place) -> Area {
-        Area(self.first_area.0 + place.0)
+        self.areas[place.0 as usize]
     }
-    /// The place of an area, if it lies in the zone.
+    /// Areas that may still be borrowed.
+    pub fn may_borrow(&self) -> usize {
+        self.vacant.len()
+    }
+    /// The areas that are borrowed.
+    pub fn borrowed(&self) -> impl Iterator<Item = Area> + '_ {
+        self.areas[self.own.len()..].iter().copied().filter(|area| *area != NO_AREA)
+    }
+
+    /// The place of an area, if it has one.
     pub fn place(&self, area: Area) -> Option<Place> {
-        let place = area.0.checked_sub(self.first_area.0)?;
-        (place < self.len()).then_some(Place(place))
+        if self.own.contains(&area.0) {
+            return Some(Place(area.0 - self.own.start));
+        }
+        let borrowed = self.areas[self.own.len()..].iter().position(|of| *of == area && area != NO_AREA);
+        borrowed.map(|at| Place((self.own.len() + at) as u32))
     }
+
+    /// The place of an area that the log names; one that held slots is borrowed. None where there is no such area, or
+    /// more are named than can be borrowed.
+    pub fn adopt(&mut self, area: Area) -> Option<Place> {
+        if let Some(place) = self.place(area) {
+            return Some(place);
+        }
+        let place = if area.0 < self.own.start { self.vacant.pop()? } else { return None };
+        self.areas[place.0 as usize] = area;
+        Some(place)
+    }
+
+    /// Makes a free segment of an area that held slots, all of which are free and stay out of use.
+    pub fn borrow(&mut self, area: Area) {
+        let place = self.adopt(area).expect("there is a place for an area that is borrowed");
+        self.free.push_back(place);
+    }
+
+    /// Gives up a borrowed area whose segment is free.
+    pub fn give_back(&mut self) -> Option<Area> {
+        let own = self.own_len();
+        let at = self.free.iter().position(|place| place.0 >= own)?;
+        let place = self.free.remove(at)?;
+        let area = std::mem::replace(&mut self.areas[place.0 as usize], NO_AREA);
+        self.vacant.push(place);
+        Some(area)
+    }
+
     /// A segment.
     pub fn get(&self, place: Place) -> &Segment {
         &self.segments[place.0 as usize]
@@ -94,11 +174,13 @@ impl Zone {
     }
     /// Byte offset of a block of a segment on the fast device.
     pub fn offset(&self, place: Place, block: u32) -> u64 {
-        self.base + u64::from(place.0) * self.area_bytes + u64::from(block) * u64::from(BLOCK_BYTES)
+        self.base
+            + u64::from(self.area(place).0) * self.area_bytes
+            + u64::from(block) * u64::from(BLOCK_BYTES)
     }
     /// Byte offset of a zone block on the fast device.
     pub fn offset_of(&self, z: ZoneBlock) -> u64 {
-        self.base + u64::from(z.0) * u64::from(BLOCK_BYTES)
+        self.offset(self.place_of(z), z.0 % self.area_blocks)
     }
     /// The zone block at a block of a segment.
     pub fn zone_block(&self, place: Place, block: u32) -> ZoneBlock {
@@ -119,16 +201,52 @@ impl Zone {
 
     /// The segments that are not in the chain.
     pub fn outside_chain(&self) -> Vec<Place> {
-        let mut outside = vec![true; self.segments.len()];
+        let mut outside: Vec<bool> = self.areas.iter().map(|area| *area != NO_AREA).collect();
         self.chain.iter().for_each(|place| outside[place.0 as usize] = false);
-        (0..self.len()).map(Place).filter(|place| outside[place.0 as usize]).collect()
+        (0..self.areas.len() as u32).map(Place).filter(|place| outside[place.0 as usize]).collect()
     }
 
     /// Puts every segment that is neither in the chain nor the named successor on the free list.
     pub fn rebuild_free(&mut self) {
         let successor = self.chain.back().map(|p| self.get(*p).successor);
         let used = |p: Place| self.chain.contains(&p) || successor == Some(p);
-        self.free = (0..self.len()).map(Place).filter(|p| !used(*p)).collect();
+        let bound = (0..self.areas.len() as u32).map(Place).filter(|p| self.area(*p) != NO_AREA);
+        self.free = bound.filter(|p| !used(*p)).collect();
+    }
+
+    /// A block of a segment is some block's newest copy.
+    pub fn enter(&mut self, place: Place, is_bad: bool) {
+        self.change(place, |segment| {
+            segment.live += 1;
+            segment.lost += u32::from(is_bad);
+        });
+    }
+
+    /// It is not any more.
+    pub fn leave(&mut self, place: Place, was_bad: bool) {
+        self.change(place, |segment| {
+            segment.live -= 1;
+            segment.lost -= u32::from(was_bad);
+        });
+    }
+
+    /// The blocks of a segment of the chain, to which no group is added any more, will leave it now.
+    pub fn begin_emptying(&mut self, place: Place) {
+        self.change(place, |segment| segment.emptying = segment.emptying.or(Some(segment.live)));
+    }
+
+    fn change(&mut self, place: Place, change: impl FnOnce(&mut Segment)) {
+        let segment = &mut self.segments[place.0 as usize];
+        let before = segment.emptied_blocks(self.area_blocks);
+        change(segment);
+        self.emptied_blocks = self.emptied_blocks + segment.emptied_blocks(self.area_blocks) - before;
+    }
+
+    /// Blocks that are free, or about to be: those of free segments, and of each that is being emptied as large a share
+    /// as has been done of that.
+    pub fn room_blocks(&self) -> u64 {
+        let free = (self.free.len() + self.retiring.len()) as u64 * u64::from(self.area_blocks);
+        free + self.emptied_blocks
     }
 
     /// Takes a free segment to be named as a successor.
@@ -146,9 +264,10 @@ impl Zone {
     pub fn drop_before(&mut self, tail: Place) {
         while self.chain.front().is_some_and(|p| *p != tail) {
             let place = self.chain.pop_front().expect("the chain has a front");
-            let segment = self.get_mut(place);
-            assert!(segment.live == 0, "a segment with landed blocks is never dropped");
-            segment.index = None;
+            self.change(place, |segment| {
+                assert!(segment.live == 0, "a segment with landed blocks is never dropped");
+                (segment.index, segment.emptying) = (None, None);
+            });
             self.retiring.push(place);
         }
         self.recycle();

@@ -78,6 +78,8 @@ planted! {
     move_not_verified: MoveNotVerified,
     reset_device_believed: ResetDeviceBelieved,
     destage_never_resumes: DestageNeverResumes,
+    borrowed_too_early: BorrowedTooEarly,
+    borrowed_forgotten: BorrowedForgotten,
     locks_ignored: LocksIgnored,
     lost_page_accepted: LostPageAccepted,
     blank_fua_answered_early: BlankFuaAnsweredEarly,

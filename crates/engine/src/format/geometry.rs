@@ -22,6 +22,8 @@ const MAX_LIST_ENTRIES: u32 = 256 << 10;
 const FAST_SLOTS_HELD: u32 = 2;
 /// One slow slot in this many is held back.
 const SLOW_SHARE_HELD: u32 = 100;
+/// Slots of those held back that the landing zone never borrows: moves need them.
+const SLOTS_KEPT: u32 = 2;
 /// Slow slots held back at least.
 const SLOW_SLOTS_HELD_MIN: u32 = 2;
 
@@ -101,6 +103,19 @@ impl Geometry {
     /// Areas of the landing zone.
     pub fn zone_areas(&self) -> u32 {
         self.areas - self.zone_first.0
+    }
+    /// Areas of the landing zone at most, those that it borrows from the slots included: as many as there are slots
+    /// beyond the volume's size, so that each chunk finds a slot whatever is borrowed; up to four times the zone.
+    pub fn most_zone_areas(&self) -> u32 {
+        let slots = self.slots(FAST) + self.slow_slots;
+        let spare = slots.saturating_sub(self.chunks).saturating_sub(SLOTS_KEPT);
+        let per_area = self.area_bytes / self.chunk_bytes;
+        self.zone_areas() + (spare / per_area).min(3 * self.zone_areas()).min(self.zone_first.0 / 2)
+    }
+    /// The slots in an area of the fast tier.
+    pub fn slots_in(&self, area: Area) -> Range<u32> {
+        let per_area = self.area_bytes / self.chunk_bytes;
+        area.0 * per_area..(area.0 + 1) * per_area
     }
     /// Slots of a tier.
     pub fn slots(&self, tier: Tier) -> u32 {
@@ -188,7 +203,7 @@ impl Geometry {
         let counted = |n: u32, each: u32| u64::from(n) * u64::from(each) < u64::from(u32::MAX / 2);
         lie_apart(parts, self.device_bytes[0])
             && zone >= MIN_ZONE_AREAS
-            && counted(zone, self.area_blocks())
+            && counted(zone, 4 * self.area_blocks())
             && counted(self.areas, self.area_bytes / self.chunk_bytes)
     }
 

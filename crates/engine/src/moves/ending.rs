@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::format::log::{HomeRecord, Record};
+use crate::plan::Ended;
 
 impl<A: Arena> Engine<A> {
     /// The record for a moved chunk, as of now: discards since the copy are taken out.
@@ -111,7 +112,8 @@ impl<A: Arena> Engine<A> {
             self.mover.barren_error = b.io_failed;
         }
         let took = self.now.since(b.started);
-        self.batch_ended(b.frees_zone, took, moved_any, b.io_failed.is_some());
+        let failed = b.io_failed.is_some();
+        self.batch_ended(b.frees_zone, Ended { took_ns: took, moved: moved_any, failed, damaged: b.damaged });
         self.release_slots();
     }
 

@@ -1,9 +1,9 @@
 //! Placement: which chunks belong on which tier. Pure: it is told what is touched and asked for moves.
 
-mod first;
+mod heat;
 
-pub use first::FirstPolicy;
-pub(crate) use first::ram_bytes;
+pub use heat::HeatPolicy;
+pub(crate) use heat::ram_bytes;
 
 use crate::map::Map;
 use crate::moves::Move;
@@ -40,13 +40,21 @@ pub struct View<'a> {
     pub slots: &'a [Slots; 2],
 }
 
+impl View<'_> {
+    /// Whether something is under way with a chunk, so that it cannot be moved.
+    pub fn is_busy(&self, chunk: Chunk) -> bool {
+        self.map.is_moving(chunk) || self.map.is_pending(chunk)
+    }
+}
+
 /// A placement policy.
 pub trait Policy {
     /// A client touched a chunk.
     fn touch(&mut self, touch: Touch, now: Nanos);
-    /// A client asked for a chunk on the slow tier to be made fast. Counts as much heat as makes a chunk rise; false
-    /// when no more can be remembered: such a wish pushes nothing out that rises by its own heat.
-    fn wish(&mut self, chunk: Chunk, now: Nanos) -> bool;
+    /// A client asked for a chunk on the slow tier to be made fast. Counts as much heat as makes a chunk rise.
+    fn wish(&mut self, chunk: Chunk, now: Nanos);
+    /// How hot a chunk is: comparable between chunks.
+    fn heat(&self, chunk: Chunk, now: Nanos) -> u32;
     /// Where the first write of `bytes` to a chunk without a home goes.
     fn first_write(&self, bytes: u32, fast_free: u32) -> FirstWrite;
     /// Whether landed blocks of a chunk without a home are to be given a fast one.
@@ -54,7 +62,7 @@ pub trait Policy {
     /// Up to `budget` moves that are worth making now.
     fn plan(&mut self, now: Nanos, view: &View<'_>, budget: usize, idle: bool) -> Vec<Move>;
     /// Whether [`Policy::plan`] may have something to do.
-    fn has_work(&self, fast_free: u32) -> bool;
+    fn has_work(&self, view: &View<'_>) -> bool;
     /// Bytes of RAM.
     fn ram_bytes(&self) -> u64;
 }

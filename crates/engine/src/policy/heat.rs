@@ -1,0 +1,278 @@
+//! Placement by heat: fast first; what is touched again and again rises, in runs; the coldest runs are pushed down.
+//!
+//! Reads and writes count alike. A sequential pass over what nobody touched before counts as having been seen, and no
+//! more, so that films and backups do not rise when they are read once; later passes count as any touch does.
+
+use super::{FirstWrite, Policy, Touch, View};
+use crate::moves::{Destination, Move};
+use crate::options::Tuning;
+use crate::units::*;
+
+/// Chunks of a region, of which one bit says whether some of them may rise: neighbours rise together, so that the slow
+/// device reads runs (8 MiB at the default chunk size).
+const REGION_CHUNKS: u32 = 64;
+/// Neighbouring slots that are pushed down together.
+const RUN_SLOTS: u32 = 16;
+/// Runs of slots looked at to find cold ones: enough that the coldest of them is in the coldest few per cent.
+const SAMPLE_RUNS: u32 = 64;
+/// Heat halves when a chunk is left alone for this many touch intervals (an hour at the default).
+const HALF_LIFE_TOUCHES: u32 = 3600;
+/// A chunk rises only over one that is colder by this much, or the two would change places for ever.
+const MARGIN: u32 = 1;
+/// One fast slot in this many is kept free for what rises and what is written first, ...
+const FREE_SHARE: u32 = 64;
+/// ... up to so many: 2 GiB at the default chunk size.
+const FREE_MOST: u32 = 16 << 10;
+/// One slow slot in this many is to be free when the volume is quiet, so that the landing zone can grow.
+const SLOW_FREE_SHARE: u32 = 100;
+/// Chunks looked at in one call for what to move up when nothing is hot, so that it stays short.
+const CHUNKS_PER_REFILL: u32 = 4096;
+
+/// Heat of a chunk in four bytes: reads, writes, and when it was last touched; 0 is never.
+#[derive(Clone, Copy, Default)]
+struct Heat {
+    reads: u8,
+    writes: u8,
+    last: u16,
+}
+
+impl Heat {
+    fn faded(self, tick: u16) -> Heat {
+        let halvings = (u32::from(tick.wrapping_sub(self.last)) / HALF_LIFE_TOUCHES).min(7);
+        Heat { reads: self.reads >> halvings, writes: self.writes >> halvings, last: self.last }
+    }
+    fn total(self) -> u32 {
+        u32::from(self.reads) + u32::from(self.writes)
+    }
+}
+
+/// See the module.
+pub struct HeatPolicy {
+    heat: Vec<Heat>,
+    /// A bit per region: some chunk of it on the slow tier has become hot.
+    hot: Vec<u64>,
+    /// Regions of which the bit is set.
+    hot_regions: u32,
+    /// The region that is looked at next for what rises.
+    next_region: u32,
+    /// The run of slots that was looked at last for what is cold.
+    hand: u32,
+    /// The chunk that is looked at next for what to move up when nothing is hot.
+    refill: u32,
+    touches: u32,
+    touch_ns: u64,
+    free_target: u32,
+}
+
+/// What the policy of a volume of so many chunks takes.
+pub(crate) fn ram_bytes(chunks: u64) -> u64 {
+    chunks * size_of::<Heat>() as u64 + chunks.div_ceil(u64::from(REGION_CHUNKS)).div_ceil(64) * 8
+}
+
+impl HeatPolicy {
+    /// For a volume of `chunks` with `fast_slots`.
+    pub fn new(chunks: u32, fast_slots: u32, tuning: &Tuning) -> HeatPolicy {
+        HeatPolicy {
+            heat: vec![Heat::default(); chunks as usize],
+            hot: vec![0; chunks.div_ceil(REGION_CHUNKS).div_ceil(64) as usize],
+            hot_regions: 0,
+            next_region: 0,
+            hand: 0,
+            refill: 0,
+            touches: tuning.promote_touches.max(1),
+            touch_ns: tuning.touch_ns.max(1),
+            free_target: (fast_slots / FREE_SHARE).clamp(1, FREE_MOST),
+        }
+    }
+
+    fn tick(&self, now: Nanos) -> u16 {
+        ((now.0 / self.touch_ns) as u16).max(1)
+    }
+
+    fn heat_at(&self, chunk: Chunk, tick: u16) -> u32 {
+        self.heat[chunk.0 as usize].faded(tick).total()
+    }
+
+    fn mark_region(&mut self, chunk: Chunk) {
+        let region = chunk.0 / REGION_CHUNKS;
+        let (word, bit) = (&mut self.hot[region as usize / 64], 1 << (region % 64));
+        self.hot_regions += u32::from(*word & bit == 0);
+        *word |= bit;
+    }
+
+    fn unmark_region(&mut self, region: u32) {
+        self.hot[region as usize / 64] &= !(1 << (region % 64));
+        self.hot_regions -= 1;
+    }
+
+    /// The next region with hot chunks, round and round.
+    fn hot_region(&self) -> Option<u32> {
+        let words = self.hot.len();
+        let (mut word, mut mask) = (self.next_region as usize / 64 % words, !0u64 << (self.next_region % 64));
+        for _ in 0..=words {
+            let bits = self.hot[word] & mask;
+            if bits != 0 {
+                return Some(word as u32 * 64 + bits.trailing_zeros());
+            }
+            (word, mask) = ((word + 1) % words, !0);
+        }
+        None
+    }
+
+    /// Up to so many chunks that may rise, with their heat, neighbours together.
+    fn rising(&mut self, view: &View<'_>, tick: u16, most: usize) -> Vec<(Chunk, u32)> {
+        let mut rising = Vec::new();
+        while rising.len() < most
+            && let Some(region) = self.hot_region()
+        {
+            let first = region * REGION_CHUNKS;
+            let chunks = (first..(first + REGION_CHUNKS).min(self.heat.len() as u32)).map(Chunk);
+            let mut later = false;
+            for chunk in chunks {
+                let heat = self.heat_at(chunk, tick);
+                let on_slow = view.map.home(chunk).is_some_and(|home| home.tier == SLOW);
+                if heat < self.touches || !on_slow {
+                    continue;
+                }
+                if rising.len() == most {
+                    later = true;
+                } else if !view.is_busy(chunk) {
+                    rising.push((chunk, heat));
+                }
+            }
+            self.next_region = if later { region } else { region + 1 };
+            if !later {
+                self.unmark_region(region);
+            }
+        }
+        rising
+    }
+
+    /// Up to so many chunks of the coldest runs of fast slots among a sample, with their heat.
+    fn coldest(&mut self, view: &View<'_>, tick: u16, most: usize) -> Vec<(Chunk, u32)> {
+        let slots = &view.slots[0];
+        let runs = slots.count().div_ceil(RUN_SLOTS);
+        let mut sample = Vec::new();
+        for _ in 0..SAMPLE_RUNS.min(runs) {
+            self.hand = (self.hand + 1) % runs;
+            let first = self.hand * RUN_SLOTS;
+            let owners =
+                (first..(first + RUN_SLOTS).min(slots.count())).filter_map(|slot| slots.owner(Slot(slot)));
+            let movable = |chunk: &Chunk| {
+                !view.is_busy(*chunk) && view.map.home(*chunk).is_some_and(|home| home.tier == FAST)
+            };
+            let run: Vec<(Chunk, u32)> =
+                owners.filter(movable).map(|chunk| (chunk, self.heat_at(chunk, tick))).collect();
+            if !run.is_empty() {
+                let heat = run.iter().map(|(_, heat)| heat).sum::<u32>() * RUN_SLOTS / run.len() as u32;
+                sample.push((heat, run));
+            }
+        }
+        sample.sort_by_key(|(heat, _)| *heat);
+        let mut coldest: Vec<(Chunk, u32)> = sample.into_iter().flat_map(|(_, run)| run).take(most).collect();
+        coldest.sort_unstable();
+        coldest
+    }
+
+    /// Chunks on the slow tier, neighbours together, to make room there.
+    fn refilling(&mut self, view: &View<'_>, most: usize) -> Vec<(Chunk, u32)> {
+        let chunks = self.heat.len() as u32;
+        let mut found = Vec::new();
+        for _ in 0..CHUNKS_PER_REFILL.min(chunks) {
+            if found.len() == most {
+                break;
+            }
+            let chunk = Chunk(self.refill);
+            self.refill = (self.refill + 1) % chunks;
+            if view.map.home(chunk).is_some_and(|home| home.tier == SLOW) && !view.is_busy(chunk) {
+                found.push((chunk, 0));
+            }
+        }
+        found
+    }
+
+    fn wants_refill(&self, view: &View<'_>) -> bool {
+        let slow = &view.slots[1];
+        view.slots[0].free() > 2 * self.free_target && slow.free() < slow.count() / SLOW_FREE_SHARE
+    }
+}
+
+impl Policy for HeatPolicy {
+    fn touch(&mut self, touch: Touch, now: Nanos) {
+        let tick = self.tick(now);
+        let heat = &mut self.heat[touch.chunk.0 as usize];
+        let first = heat.last == 0;
+        if heat.last == tick {
+            return;
+        }
+        *heat = heat.faded(tick);
+        heat.last = tick;
+        if touch.stream && first {
+            return;
+        }
+        let counter = if touch.write { &mut heat.writes } else { &mut heat.reads };
+        *counter = counter.saturating_add(1);
+        if !touch.on_fast && heat.total() >= self.touches {
+            self.mark_region(touch.chunk);
+        }
+    }
+
+    fn wish(&mut self, chunk: Chunk, now: Nanos) {
+        let tick = self.tick(now);
+        let heat = &mut self.heat[chunk.0 as usize];
+        *heat = heat.faded(tick);
+        heat.last = tick;
+        let missing = self.touches.saturating_sub(heat.total()).min(u32::from(u8::MAX));
+        heat.reads = heat.reads.saturating_add(missing as u8);
+        self.mark_region(chunk);
+    }
+
+    fn heat(&self, chunk: Chunk, now: Nanos) -> u32 {
+        self.heat_at(chunk, self.tick(now))
+    }
+
+    fn first_write(&self, _bytes: u32, fast_free: u32) -> FirstWrite {
+        // The last free slot is for moves.
+        if fast_free > 1 { FirstWrite::Fast } else { FirstWrite::Elsewhere }
+    }
+
+    fn settles_fast(&self, fast_free: u32) -> bool {
+        fast_free > self.free_target
+    }
+
+    fn plan(&mut self, now: Nanos, view: &View<'_>, budget: usize, idle: bool) -> Vec<Move> {
+        let tick = self.tick(now);
+        let (free, slow_free) = (view.slots[0].free() as usize, view.slots[1].free() as usize);
+        let (half, target) = (budget.div_ceil(2), self.free_target as usize);
+        let room = slow_free.saturating_sub(1);
+        let short = target.saturating_sub(free);
+        let mut up = Vec::new();
+        if short <= half {
+            up = self.rising(view, tick, half.min(free));
+            if up.is_empty() && idle && self.wants_refill(view) {
+                up = self.refilling(view, half.min(free));
+            }
+        }
+        // What rises into slots that are free beyond the target pushes nothing out.
+        let needed = (target + up.len()).saturating_sub(free).min(budget - up.len()).min(room);
+        let mut down = Vec::new();
+        if needed > 0 && (idle || !up.is_empty() || self.hot_regions > 0) {
+            down = self.coldest(view, tick, needed);
+        }
+        if let Some(least) = up.iter().map(|(_, heat)| *heat).min() {
+            down.retain(|(_, heat)| heat + MARGIN <= least);
+            // Everything looked at is as hot: the others may try again when they are touched again.
+            up.truncate((free + down.len()).saturating_sub(target).max(usize::from(!down.is_empty())));
+        }
+        let to = |tier| move |(chunk, _)| Move { chunk, to: Destination::Tier(tier) };
+        up.into_iter().map(to(FAST)).chain(down.into_iter().map(to(SLOW))).collect()
+    }
+
+    fn has_work(&self, view: &View<'_>) -> bool {
+        self.hot_regions > 0 || view.slots[0].free() < self.free_target || self.wants_refill(view)
+    }
+
+    fn ram_bytes(&self) -> u64 {
+        ram_bytes(self.heat.len() as u64)
+    }
+}

@@ -1,0 +1,135 @@
+//! The part of the zone that is being emptied: chunks with landed blocks in its oldest segments, in the order of their
+//! homes on the slow device.
+//!
+//! Sorting the whole zone would free no segment until nearly all of it is written. Finding the chunks takes a look at
+//! each block of those segments, so it is done a few segments at a time; sorting them is done by stretches of the slow
+//! device, each when its turn comes.
+
+use crate::arena::Arena;
+use crate::engine::Engine;
+use crate::landed::ZoneBlock;
+use crate::moves::{Destination, Move};
+use crate::units::*;
+use crate::zone::{Place, TAIL_SHARE};
+use std::collections::VecDeque;
+
+/// Segments looked at in one step, of at most 1,024 blocks each, so that an engine call stays short.
+const SEGMENTS_PER_STEP: usize = 16;
+/// Stretches of the slow device by which chunks are sorted: at the default sizes, some hundreds of chunks in each.
+const STRETCHES: usize = 256;
+/// Beside a chunk of the tail, chunks with homes up to so far from its own are merged as well, bytes. They lie on the
+/// same or the next track: the arm is there already, and what is merged now need not be when it is old.
+const NEIGHBOURHOOD_BYTES: u32 = 128 << 10;
+
+/// The plan for the zone's tail.
+#[derive(Default)]
+pub struct Tail {
+    /// Segments that are still to be looked at.
+    unseen: VecDeque<Place>,
+    /// Chunks that were found, by stretch of the slow device; those without a home there come first.
+    stretches: Vec<Vec<Chunk>>,
+    /// Stretches before this one are done, or in `ready`.
+    next: usize,
+    /// Chunks of one stretch, sorted, the first one last.
+    ready: Vec<Chunk>,
+}
+
+impl Tail {
+    /// Whether segments are still to be looked at.
+    pub fn is_gathering(&self) -> bool {
+        !self.unseen.is_empty()
+    }
+
+    /// Whether nothing that can be moved was found.
+    pub fn is_void(&self) -> bool {
+        self.stretches.iter().all(Vec::is_empty) && self.next == 0
+    }
+
+    /// Whether nothing is left of it.
+    pub fn is_empty(&self) -> bool {
+        self.unseen.is_empty() && self.ready.is_empty() && self.next == self.stretches.len()
+    }
+}
+
+impl<A: Arena> Engine<A> {
+    /// Chooses the segments that are to be emptied next.
+    pub(crate) fn choose_tail_segments(&mut self) {
+        let zone = &self.state.zone;
+        let segments = (zone.len() / TAIL_SHARE).max(1) as usize;
+        // A segment that only lost blocks are left in must not be all that is looked at.
+        let again = self.losses_are_said_again();
+        let worth = |place: &&Place| zone.get(**place).live > if again { 0 } else { zone.get(**place).lost };
+        let unseen: VecDeque<Place> = zone.chain.iter().filter(worth).take(segments).copied().collect();
+        let written = self.log.place;
+        unseen
+            .iter()
+            .filter(|place| **place != written)
+            .for_each(|place| self.state.zone.begin_emptying(*place));
+        self.mover.planner.tail =
+            Tail { unseen, stretches: vec![Vec::new(); STRETCHES + 1], ..Tail::default() };
+    }
+
+    /// Looks at a few segments.
+    pub(crate) fn gather_tail(&mut self) {
+        let tail = &mut self.mover.planner.tail;
+        let count = tail.unseen.len().min(SEGMENTS_PER_STEP);
+        let seen: Vec<Place> = tail.unseen.drain(..count).collect();
+        let mut last = None;
+        for (place, block) in seen.iter().flat_map(|p| (1..self.state.geo.area_blocks()).map(|b| (*p, b))) {
+            let z: ZoneBlock = self.state.zone.zone_block(place, block);
+            let Some(owner) = self.state.landed.owner(z) else { continue };
+            let chunk = self.state.map.split(owner).0;
+            if last == Some(chunk) || self.state.landed.is_bad(z) && !self.holds_tail(z) {
+                continue;
+            }
+            last = Some(chunk);
+            let slot = self.slow_slot(chunk).map(|slot| u64::from(slot.0));
+            let slots = u64::from(self.slots[1].count());
+            let stretch = slot.map_or(0, |slot| 1 + (slot * STRETCHES as u64 / slots) as usize);
+            self.mover.planner.tail.stretches[stretch].push(chunk);
+        }
+    }
+
+    fn slow_slot(&self, chunk: Chunk) -> Option<Slot> {
+        self.state.map.home(chunk).filter(|home| home.tier == SLOW).map(|home| home.slot)
+    }
+
+    /// Takes up to so many chunks of the tail, and their neighbours with landed blocks, in the order of their homes.
+    pub(crate) fn take_tail(&mut self, most: usize) -> Vec<Move> {
+        let mut chunks = Vec::new();
+        while chunks.len() < most && !self.mover.planner.tail.is_empty() {
+            let tail = &mut self.mover.planner.tail;
+            let Some(chunk) = tail.ready.pop() else {
+                tail.ready = std::mem::take(&mut tail.stretches[tail.next]);
+                tail.next += 1;
+                let map = &self.state.map;
+                let home = |c: &Chunk| map.home(*c).map(|h| (h.tier, h.slot));
+                tail.ready.sort_unstable_by_key(|c| std::cmp::Reverse((home(c), *c)));
+                tail.ready.dedup();
+                continue;
+            };
+            if self.state.map.may_be_landed(chunk) && !chunks.contains(&chunk) {
+                self.add_neighbourhood(chunk, most, &mut chunks);
+            }
+        }
+        chunks.sort_unstable_by_key(|c| (self.state.map.home(*c).map(|h| (h.tier, h.slot)), *c));
+        chunks.into_iter().map(|chunk| Move { chunk, to: Destination::Merge }).collect()
+    }
+
+    fn add_neighbourhood(&self, chunk: Chunk, most: usize, chunks: &mut Vec<Chunk>) {
+        chunks.push(chunk);
+        let Some(slot) = self.slow_slot(chunk) else { return };
+        let reach = (NEIGHBOURHOOD_BYTES / self.state.geo.chunk_bytes).max(1);
+        let last = (chunk.0.saturating_add(reach)).min(self.state.geo.chunks - 1);
+        for near in (chunk.0.saturating_sub(reach)..=last).map(Chunk) {
+            let beside = |other: Slot| other.0.abs_diff(slot.0) <= reach;
+            if chunks.len() < most
+                && self.state.map.may_be_landed(near)
+                && self.slow_slot(near).is_some_and(beside)
+                && !chunks.contains(&near)
+            {
+                chunks.push(near);
+            }
+        }
+    }
+}
