@@ -156,7 +156,9 @@ impl<A: Arena> Engine<A> {
         }
         if self.checkpoint.stage == CheckpointStage::Idle {
             self.wanted.checkpoint |= self.log_wants_checkpoint();
-            let may = self.wanted.checkpoint && !self.read_only && self.checkpoint.retry_at.is_none();
+            // One that failed at the end is not tried again beside the marks: it would outlive the volume.
+            let over = self.read_only || self.shutdown.is_marking();
+            let may = self.wanted.checkpoint && !over && self.checkpoint.retry_at.is_none();
             if !may {
                 return;
             }

@@ -3,10 +3,11 @@
 //! Requests come in, actions go out, completions come back; see [`Machine`] and [`Engine`]. The way
 //! of a request through the files: [`action`] → `requests` (cut into pieces) → `locks` → `piece` →
 //! `read`, or `write` (choose the path) → `pending` or `log` → `commit` (flush, record, show) → `gate`
-//! (free, show, reply). In the background `plan` and `policy` choose, `moves` carries out, and
+//! (free, show, reply). In the background `plan` (with `tail`, `elastic`) and `policy` choose, `moves` carries out, and
 //! `checkpoint` lets the log's tail go. Around it: `create`, `open` (`recovery`, `replay`), `check`.
 
 pub mod action;
+mod admission;
 pub mod arena;
 pub mod bugs;
 mod check;

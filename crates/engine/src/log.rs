@@ -11,7 +11,7 @@ use crate::engine::{Engine, Owner};
 use crate::format::log::{self as wire, GroupHeader, Index, SegmentHeader};
 use crate::options::Level;
 use crate::units::*;
-use crate::zone::{Place, TAIL_SHARE};
+use crate::zone::Place;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 
@@ -115,13 +115,6 @@ pub struct Log {
     retry_after: bool,
 }
 
-/// Segments that client data leaves free for records of commits and moves.
-const RESERVE_SEGMENTS: u32 = 4;
-/// Segments beside them and beside a part of the zone that is being emptied: what lands in a few seconds, until a
-/// checkpoint has freed what is empty.
-const MARGIN_SEGMENTS: u32 = 8;
-/// Segments of these that records of commits and placements leave free for the batch that empties the zone.
-const FREEING_RESERVE: u32 = 2;
 /// Appends that fail in a row and are tried again at once.
 const MAX_FAILURES: u32 = 3;
 /// After that, an append is tried this often, ns.
@@ -184,72 +177,6 @@ impl<A: Arena> Engine<A> {
         self.log.losses += 1;
         let was = self.state.zone.pos_of(z);
         self.log.internal.push_back(Job::Bad { block, was });
-    }
-
-    /// Whether only the reserve is left of the zone.
-    pub(crate) fn zone_is_full(&self) -> bool {
-        self.state.zone.free_segments() <= RESERVE_SEGMENTS
-    }
-
-    /// Whether clients' data may use the log now: `drafted` blocks are in the group that is being formed.
-    ///
-    /// When the zone runs short they get what is being freed, block by block, so that it slows down rather than stop
-    /// whenever a part of it has to become free as a whole. For that, room for as large a part is left free, to be used
-    /// while the other is emptied.
-    pub(crate) fn clients_may_land(&self, drafted: u32) -> bool {
-        if self.zone_is_full() {
-            return false;
-        }
-        // Nothing is being freed: there is nothing to keep pace with.
-        if self.mover.barren_since.is_some() {
-            return true;
-        }
-        let area = u64::from(self.state.geo.area_blocks());
-        let kept = u64::from(RESERVE_SEGMENTS + self.kept_segments()) * area;
-        let unwritten = u64::from(self.state.geo.area_blocks().saturating_sub(self.log.cursor + drafted));
-        self.state.zone.room_blocks() + unwritten > kept
-    }
-
-    /// Segments beside the reserve that are left free, so that what lands can keep pace with what is freed.
-    fn kept_segments(&self) -> u32 {
-        let zone = &self.state.zone;
-        let spare = zone.len().saturating_sub(2 + RESERVE_SEGMENTS);
-        (zone.len() / TAIL_SHARE + MARGIN_SEGMENTS).min(spare / 2)
-    }
-
-    /// Whether clients will soon land no more than what is freed.
-    pub(crate) fn zone_runs_short(&self) -> bool {
-        let soon = RESERVE_SEGMENTS + self.kept_segments() * 3 / 2;
-        self.state.zone.room_blocks() <= u64::from(soon + 1) * u64::from(self.state.geo.area_blocks())
-    }
-
-    /// Whether records of commits and placements may use the log now. Flush after flush would use up what
-    /// the batch that empties the zone needs for its record; so near the end they take turns with it. A
-    /// batch that found every chunk held by them must let them pass.
-    fn commits_may_append(&self) -> bool {
-        let free = self.state.zone.free_segments();
-        let turn = free == FREEING_RESERVE || self.mover.planner.zone_is_held || self.state.landed.len() == 0;
-        free > FREEING_RESERVE || self.moves_are_over() || turn && !self.mover.is_busy(true)
-    }
-
-    fn may_append(&self, job: &Job) -> bool {
-        match job {
-            Job::Homes { of: Homes::Commit, .. } => self.commits_may_append(),
-            Job::Homes { of: Homes::Batch(batch), .. } => {
-                self.mover.frees_zone(*batch) || self.commits_may_append()
-            }
-            _ => true,
-        }
-    }
-
-    /// Whether somebody waits for space in the zone.
-    pub(crate) fn log_is_starved(&self) -> bool {
-        self.landing_is_starved() || self.log.internal.iter().any(|job| !self.may_append(job))
-    }
-
-    /// Whether clients wait for space in the zone.
-    pub(crate) fn landing_is_starved(&self) -> bool {
-        !self.log.client.is_empty() && !self.clients_may_land(0)
     }
 
     /// Forms groups while jobs wait and the device has room for more.

@@ -37,6 +37,11 @@ impl Shutdown {
         self.stage != ShutdownStage::No
     }
 
+    /// Whether nothing more is written but that the volume is clean.
+    pub fn is_marking(&self) -> bool {
+        matches!(self.stage, ShutdownStage::Superblock(_) | ShutdownStage::Done)
+    }
+
     /// Changes with every step.
     pub fn step(&self) -> impl PartialEq + use<> {
         self.stage

@@ -174,7 +174,9 @@ impl Sums {
             cached.sums[usize::from(place)] = sum;
             folded.push((index_of(page, place), sum));
         }
-        Some(cached.sums.iter().flat_map(|s| s.to_le_bytes()).collect())
+        let mut payload = Vec::with_capacity(size_of_val(&*cached.sums));
+        cached.sums.iter().for_each(|sum| payload.extend_from_slice(&sum.to_le_bytes()));
+        Some(payload)
     }
 
     /// Forgets recent checksums that a durable page holds, unless they changed since. In the order of their indexes.

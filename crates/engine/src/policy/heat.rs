@@ -276,3 +276,93 @@ impl Policy for HeatPolicy {
         ram_bytes(self.heat.len() as u64)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::geometry::Geometry;
+    use crate::map::Map;
+    use crate::mask::BlockMask;
+    use crate::options::{CreateOptions, DeviceInfo};
+    use crate::slots::Slots;
+
+    /// A volume of which every chunk is at home, the first ones on the fast tier.
+    struct Volume {
+        map: Map,
+        slots: [Slots; 2],
+        policy: HeatPolicy,
+        on_fast: u32,
+    }
+
+    impl Volume {
+        fn new() -> Volume {
+            let device = |mib: u64| DeviceInfo { name: String::new(), size_bytes: mib << 20 };
+            let options = CreateOptions {
+                volume_id: [1; 16],
+                chunk_bytes: 128 << 10,
+                landing_bytes: None,
+                area_bytes: None,
+                created_unix_s: 0,
+            };
+            let geo = Geometry::plan(&[device(64), device(512)], &options).expect("a layout");
+            let mut slots = [Slots::new(geo.slots(FAST), true), Slots::new(geo.slots(SLOW), false)];
+            let mut map = Map::new(&geo);
+            let policy = HeatPolicy::new(geo.chunks, geo.slots(FAST), &Tuning::default());
+            let on_fast = geo.slots(FAST) - policy.free_target;
+            for chunk in (0..geo.chunks - policy.free_target).map(Chunk) {
+                let tier = if chunk.0 < on_fast { FAST } else { SLOW };
+                let slot = slots[usize::from(tier.0)].take().expect("a slot");
+                slots[usize::from(tier.0)].set_owner(slot, Some(chunk));
+                map.set(chunk, Some(Home { tier, slot }), &BlockMask::range(0, 32));
+            }
+            Volume { map, slots, policy, on_fast }
+        }
+
+        /// Chunks from the first one of the slow tier on are read, all within a second.
+        fn read(&mut self, second: u64, count: u32, stream: bool) {
+            for chunk in (self.on_fast..self.on_fast + count).map(Chunk) {
+                let touch = Touch { chunk, write: false, stream, on_fast: false };
+                self.policy.touch(touch, Nanos(second * Nanos::SECOND));
+            }
+        }
+
+        fn plan(&mut self, second: u64) -> (Vec<u32>, usize) {
+            let view = View { map: &self.map, slots: &self.slots };
+            let moves = self.policy.plan(Nanos(second * Nanos::SECOND), &view, 16, true);
+            let up = moves.iter().filter(|m| m.to == Destination::Tier(FAST)).map(|m| m.chunk.0).collect();
+            (up, moves.iter().filter(|m| m.to == Destination::Tier(SLOW)).count())
+        }
+    }
+
+    #[test]
+    fn what_is_read_through_rises_at_the_third_pass_after_the_first() {
+        let mut volume = Volume::new();
+        for pass in 1..=3 {
+            volume.read(100 * pass, 40, true);
+            assert_eq!(volume.plan(100 * pass + 50), (vec![], 0), "pass {pass}");
+        }
+        volume.read(400, 40, true);
+        let first = volume.on_fast;
+        let free = volume.slots[0].free();
+        let (up, down) = volume.plan(450);
+        // Neighbours, as many as there are free slots for, and as many colder ones go down.
+        assert_eq!(up, (first..first + free.min(8)).collect::<Vec<_>>());
+        assert_eq!(down, up.len());
+    }
+
+    #[test]
+    fn what_is_as_hot_stays_where_it_is() {
+        let mut volume = Volume::new();
+        for second in [10, 20, 30] {
+            volume.read(second, 4, false);
+            for chunk in (0..volume.on_fast).map(Chunk) {
+                let touch = Touch { chunk, write: true, stream: false, on_fast: true };
+                volume.policy.touch(touch, Nanos(second * Nanos::SECOND));
+            }
+        }
+        assert_eq!(volume.plan(31), (vec![], 0));
+        // It may try again when it is touched again, and is hotter then.
+        volume.read(40, 4, false);
+        assert_eq!(volume.plan(41).0.len(), 4.min(volume.slots[0].free() as usize));
+    }
+}

@@ -297,4 +297,24 @@ mod tests {
         rest(&mut volume, 600 * Nanos::SECOND);
         assert_eq!(volume.status().landed_bytes, 0);
     }
+
+    /// A burst is larger than the landing zone: it borrows areas of slots, which a kill does not lose, and gives them
+    /// back when it is quiet.
+    #[test]
+    fn the_landing_zone_grows_with_a_burst_and_shrinks_after_it() {
+        let mut volume = create();
+        (0..1600).for_each(|n| write(&mut volume, n << 20, 1 << 20));
+        rest(&mut volume, 60 * Nanos::SECOND);
+        let own = volume.status().landing_size_bytes;
+        (0..30_000).for_each(|n| write(&mut volume, (n * 7919 % 700 + 900) << 20 | (n % 256) << 12, 4096));
+        let grown = volume.status().landing_size_bytes;
+        assert!(grown > own, "{grown} bytes");
+        let mut volume = TimedVolume::open(volume.kill()).expect("it opens");
+        let recovered = volume.status();
+        assert!(recovered.landing_size_bytes > own && recovered.landed_bytes > own / 2, "{recovered:?}");
+        rest(&mut volume, 900 * Nanos::SECOND);
+        assert_eq!((volume.status().landed_bytes, volume.status().landing_size_bytes), (0, own));
+        let mut world = volume.close().expect("it closes");
+        assert_eq!(check(&mut world).expect("it can be checked").findings, []);
+    }
 }
