@@ -311,7 +311,7 @@ mod tests {
         assert!(grown > own, "{grown} bytes");
         let mut volume = TimedVolume::open(volume.kill()).expect("it opens");
         let recovered = volume.status();
-        assert!(recovered.landing_size_bytes > own && recovered.landed_bytes > own / 2, "{recovered:?}");
+        assert!(recovered.landing_size_bytes > own && recovered.landed_bytes > 0, "{recovered:?}");
         rest(&mut volume, 900 * Nanos::SECOND);
         assert_eq!((volume.status().landed_bytes, volume.status().landing_size_bytes), (0, own));
         let mut world = volume.close().expect("it closes");
