@@ -2,6 +2,7 @@
 
 use crate::args::CalibrateArgs;
 use crate::progress::Progress;
+use crate::text_file::read;
 use crate::{Outcome, complain, say, say_json};
 use anyhow::{Context as _, bail};
 use bimetal_models::calibrate::Calibration;
@@ -9,7 +10,7 @@ use bimetal_models::claims::{self, Claim};
 use bimetal_models::disksim::Sources;
 use bimetal_models::spec::Spec;
 use serde::Serialize;
-use std::io::{Read as _, Write as _};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -170,22 +171,6 @@ fn drive(dir: &Path, name: &str, toml: Option<&Path>) -> anyhow::Result<Drive> {
         described_demerit_percent: round(found.described_demerit_percent),
         requests_beyond_end: found.beyond_end,
     })
-}
-
-/// A text file of at most so many bytes; what is no regular file is not waited for.
-pub(crate) fn read(path: &Path, most: u64) -> anyhow::Result<String> {
-    let cannot = || format!("cannot read {}", path.display());
-    let metadata = std::fs::metadata(path).with_context(cannot)?;
-    if !metadata.is_file() {
-        bail!("{}: not a file", path.display());
-    }
-    let mut bytes = Vec::new();
-    let file = std::fs::File::open(path).with_context(cannot)?;
-    file.take(most + 1).read_to_end(&mut bytes).with_context(cannot)?;
-    if bytes.len() as u64 > most {
-        bail!("{}: longer than {} MiB", path.display(), most >> 20);
-    }
-    String::from_utf8(bytes).ok().with_context(|| format!("{}: not text", path.display()))
 }
 
 /// Writes a file that is not there yet.

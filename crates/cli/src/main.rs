@@ -18,6 +18,7 @@ mod scenario;
 mod serve;
 mod shell;
 mod signatures;
+mod text_file;
 mod torture;
 mod trace;
 mod up;

@@ -1,8 +1,8 @@
 //! `bimetal sim run`
 
 use crate::args::ScenarioArgs;
-use crate::calibrate::read;
 use crate::progress::Progress;
+use crate::text_file::read;
 use crate::{Outcome, say, say_json, size};
 use anyhow::Context as _;
 use bimetal_sim::scenario::{MAX_FILE_BYTES, Phase, Report, Responses, Scenario};

@@ -77,7 +77,7 @@ fn busy() -> Duration {
     Duration::from_nanos(text.split_whitespace().next().and_then(|ns| ns.parse().ok()).unwrap_or(0))
 }
 
-fn measure(path: &Path, timing: Timing, depth: usize) -> Result<(), Box<dyn Error>> {
+fn measure(path: &Path, timing: Timing, depth: u32) -> Result<(), Box<dyn Error>> {
     let name = timing.name();
     let file = BlockFile::open(path)?.timed(timing);
     let mut arena = RealArena::new(PoolSizes::default())?;

@@ -110,7 +110,7 @@ fn set_up(timing: impl FnOnce(u64) -> Timing, depth: usize) -> (tempfile::TempDi
     (dir, Driver::new(ring, vec![file]), client)
 }
 
-fn constant(latency_ns: u64, units: usize) -> impl FnOnce(u64) -> Timing {
+fn constant(latency_ns: u64, units: u32) -> impl FnOnce(u64) -> Timing {
     move |size_bytes| Timing::constant(ConstantParams { size_bytes, latency_ns, ns_per_kib: 0, units })
 }
 

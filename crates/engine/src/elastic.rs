@@ -40,7 +40,7 @@ impl<A: Arena> Engine<A> {
     /// Whether more lands than can be merged, and there is something to be had.
     fn zone_is_to_grow(&self) -> bool {
         let run = self.areas_per_run();
-        let slots = run * (self.state.geo.area_bytes / self.state.geo.chunk_bytes);
+        let slots = run * self.state.geo.slots_per_area();
         !self.is_idle()
             && !self.shutdown.began()
             && self.mover.barren_since.is_none()
@@ -107,13 +107,13 @@ impl<A: Arena> Engine<A> {
         }
         let (chunk, map) = (self.slots[0].owner(slot)?, &self.state.map);
         let there = map.home(chunk) == Some(Home { tier: FAST, slot });
-        (there && !map.is_moving(chunk) && !map.is_pending(chunk)).then(|| self.policy.heat(chunk, self.now))
+        (there && !map.is_busy(chunk)).then(|| self.policy.heat(chunk, self.now))
     }
 
     /// Takes over what was emptied; gives back what the zone does not need any more.
     pub(crate) fn pump_borrowing(&mut self) {
         if let Some(range) = self.slots[0].take_closed() {
-            let per_area = self.state.geo.area_bytes / self.state.geo.chunk_bytes;
+            let per_area = self.state.geo.slots_per_area();
             for area in range.start / per_area..range.end / per_area {
                 self.state.zone.borrow(Area(area));
             }

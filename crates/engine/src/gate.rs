@@ -172,7 +172,7 @@ impl<A: Arena> Engine<A> {
 
     /// Takes the home from a chunk that holds nothing any more, unless something is under way with it.
     pub(crate) fn drop_empty_home(&mut self, chunk: Chunk) {
-        if self.state.map.is_moving(chunk) || self.state.map.is_pending(chunk) {
+        if self.state.map.is_busy(chunk) {
             return;
         }
         if let Some(home) = self.state.drop_empty_home(chunk) {

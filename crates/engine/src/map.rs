@@ -177,6 +177,10 @@ impl Map {
     pub fn set_pending(&mut self, chunk: Chunk, on: bool) {
         self.mark(chunk, PENDING, on);
     }
+    /// Whether something is under way with the chunk, so that it cannot be moved now.
+    pub fn is_busy(&self, chunk: Chunk) -> bool {
+        self.words[chunk.0 as usize] & (MOVING | PENDING) != 0
+    }
     /// Whether nothing at all is known of the chunk: it reads zeros.
     pub fn is_blank(&self, chunk: Chunk) -> bool {
         self.words[chunk.0 as usize] == 0

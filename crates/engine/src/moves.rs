@@ -183,7 +183,7 @@ impl<A: Arena> Engine<A> {
         let mut items = Vec::with_capacity(moves.len());
         for m in moves {
             let (chunk, map) = (m.chunk, &mut self.state.map);
-            if map.is_moving(chunk) || map.is_pending(chunk) {
+            if map.is_busy(chunk) {
                 continue;
             }
             map.set_moving(chunk, true);

@@ -8,6 +8,7 @@
 use crate::arena::Arena;
 use crate::engine::Engine;
 use crate::landed::ZoneBlock;
+use crate::map::Map;
 use crate::moves::{Destination, Move};
 use crate::units::*;
 use crate::zone::{Place, TAIL_SHARE};
@@ -103,8 +104,7 @@ impl<A: Arena> Engine<A> {
                 tail.ready = std::mem::take(&mut tail.stretches[tail.next]);
                 tail.next += 1;
                 let map = &self.state.map;
-                let home = |c: &Chunk| map.home(*c).map(|h| (h.tier, h.slot));
-                tail.ready.sort_unstable_by_key(|c| std::cmp::Reverse((home(c), *c)));
+                tail.ready.sort_unstable_by_key(|chunk| std::cmp::Reverse(place_of(map, *chunk)));
                 tail.ready.dedup();
                 continue;
             };
@@ -112,7 +112,7 @@ impl<A: Arena> Engine<A> {
                 self.add_neighbourhood(chunk, most, &mut chunks);
             }
         }
-        chunks.sort_unstable_by_key(|c| (self.state.map.home(*c).map(|h| (h.tier, h.slot)), *c));
+        chunks.sort_unstable_by_key(|chunk| place_of(&self.state.map, *chunk));
         chunks.into_iter().map(|chunk| Move { chunk, to: Destination::Merge }).collect()
     }
 
@@ -132,4 +132,9 @@ impl<A: Arena> Engine<A> {
             }
         }
     }
+}
+
+/// What chunks are sorted by: where their homes lie, those without one first.
+fn place_of(map: &Map, chunk: Chunk) -> (Option<(Tier, Slot)>, Chunk) {
+    (map.home(chunk).map(|home| (home.tier, home.slot)), chunk)
 }

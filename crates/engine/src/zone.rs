@@ -209,9 +209,7 @@ impl Zone {
     /// Puts every segment that is neither in the chain nor the named successor on the free list.
     pub fn rebuild_free(&mut self) {
         let successor = self.chain.back().map(|p| self.get(*p).successor);
-        let used = |p: Place| self.chain.contains(&p) || successor == Some(p);
-        let bound = (0..self.areas.len() as u32).map(Place).filter(|p| self.area(*p) != NO_AREA);
-        self.free = bound.filter(|p| !used(*p)).collect();
+        self.free = self.outside_chain().into_iter().filter(|p| successor != Some(*p)).collect();
     }
 
     /// A block of a segment is some block's newest copy.

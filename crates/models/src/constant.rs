@@ -1,9 +1,8 @@
 //! A device whose times are known in advance: to test those who use models, and to measure what they cost themselves.
 
 use crate::device::{Command, Done, Kind, Model, Usage};
+use crate::queue::{Queue, Queued};
 use bimetal_engine::units::Nanos;
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 
 /// What a constant device takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,34 +14,34 @@ pub struct ConstantParams {
     /// More for each KiB of a read or write, nanoseconds.
     pub ns_per_kib: u64,
     /// Commands served at the same time: one at least.
-    pub units: usize,
+    pub units: u32,
 }
 
 /// Each command takes the unit that is free first, for a time that depends on its length alone.
 #[derive(Debug)]
 pub struct Constant {
     params: ConstantParams,
-    /// When each unit is free.
-    free_at: BinaryHeap<Reverse<u64>>,
-    /// (end, order of coming, tag).
-    ends: BinaryHeap<Reverse<(u64, u64, u64)>>,
-    taken: u64,
-    busy_until: u64,
-    usage: Usage,
+    queue: Queue,
 }
 
 impl Constant {
     /// An idle device.
     pub fn new(params: ConstantParams) -> Constant {
-        let free_at = std::iter::repeat_n(Reverse(0), params.units.max(1)).collect();
-        Constant {
-            params,
-            free_at,
-            ends: BinaryHeap::new(),
-            taken: 0,
-            busy_until: 0,
-            usage: Usage::default(),
+        Constant { params, queue: Queue::new(params.units.max(1)) }
+    }
+}
+
+impl Queued for Constant {
+    fn queue(&mut self) -> &mut Queue {
+        &mut self.queue
+    }
+
+    fn start(&mut self, now: u64, tag: u64, command: Command) {
+        let mut end = now + self.params.latency_ns;
+        if matches!(command.kind, Kind::Read | Kind::Write { .. }) {
+            end += (command.len >> 10) * self.params.ns_per_kib;
         }
+        self.queue.start(now, end, tag, command, None);
     }
 }
 
@@ -52,36 +51,19 @@ impl Model for Constant {
     }
 
     fn submit(&mut self, now: Nanos, tag: u64, command: Command) {
-        let Reverse(free) = self.free_at.pop().unwrap_or(Reverse(0));
-        let mut service = self.params.latency_ns;
-        if matches!(command.kind, Kind::Read | Kind::Write { .. }) {
-            service += (command.len >> 10) * self.params.ns_per_kib;
-        }
-        self.usage.count(command.kind, command.len);
-        let begin = free.max(now.0);
-        let end = begin + service;
-        self.usage.busy_ns += end.saturating_sub(self.busy_until.max(now.0));
-        self.busy_until = self.busy_until.max(end);
-        self.free_at.push(Reverse(end));
-        self.taken += 1;
-        self.ends.push(Reverse((end, self.taken, tag)));
+        self.take(now, tag, command);
     }
 
     fn deadline(&self) -> Option<Nanos> {
-        self.ends.peek().map(|Reverse((end, ..))| Nanos(*end))
+        self.queue.deadline()
     }
 
     fn advance(&mut self, now: Nanos, done: &mut Vec<Done>) {
-        while let Some(&Reverse((end, _, tag))) = self.ends.peek()
-            && end <= now.0
-        {
-            self.ends.pop();
-            done.push(Done::ok(Nanos(end), tag));
-        }
+        self.end(now, done);
     }
 
     fn usage(&self) -> Usage {
-        self.usage
+        self.queue.usage()
     }
 }
 

@@ -29,6 +29,14 @@ pub struct Command {
     pub len: u64,
 }
 
+impl Command {
+    /// Panics where the range does not lie within a device of this size.
+    pub(crate) fn assert_within(&self, size_bytes: u64) {
+        let end = self.offset.checked_add(self.len);
+        assert!(end.is_some_and(|end| end <= size_bytes), "{self:?} lies within the device");
+    }
+}
+
 /// Why a command was not done. Nothing was read or written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {

@@ -30,6 +30,32 @@ impl PartialOrd for Running {
     }
 }
 
+/// A device that knows the end of a command when it starts it.
+pub(crate) trait Queued {
+    /// Its queue.
+    fn queue(&mut self) -> &mut Queue;
+
+    /// Starts a command whose turn it is, and tells the queue when it ends.
+    fn start(&mut self, now: u64, tag: u64, command: Command);
+
+    /// Takes a command.
+    fn take(&mut self, now: Nanos, tag: u64, command: Command) {
+        if self.queue().admit(now.0, tag, command) {
+            self.start(now.0, tag, command);
+        }
+    }
+
+    /// Ends what has ended by `now`, and starts what waited for that.
+    fn end(&mut self, now: Nanos, done: &mut Vec<Done>) {
+        while let Some(ended) = self.queue().pop(now.0) {
+            done.push(ended);
+            if let Some((tag, command)) = self.queue().next_waiting() {
+                self.start(ended.at.0, tag, command);
+            }
+        }
+    }
+}
+
 /// The queue of a device that knows the end of a command when it starts it.
 #[derive(Debug)]
 pub(crate) struct Queue {

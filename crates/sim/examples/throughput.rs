@@ -10,7 +10,7 @@ use bimetal_models::load::{Bench, Job, Pattern, Until};
 use bimetal_sim::timed::{TimedDevice, TimedVolume};
 use std::time::Instant;
 
-fn device(size_bytes: u64, latency_ns: u64, ns_per_kib: u64, units: usize) -> TimedDevice {
+fn device(size_bytes: u64, latency_ns: u64, ns_per_kib: u64, units: u32) -> TimedDevice {
     TimedDevice::new(Box::new(Constant::new(ConstantParams { size_bytes, latency_ns, ns_per_kib, units })))
 }
 

@@ -92,6 +92,10 @@ impl Geometry {
     pub fn area_blocks(&self) -> u32 {
         self.area_bytes / BLOCK_BYTES
     }
+    /// Slots that an area of the fast tier has room for.
+    pub fn slots_per_area(&self) -> u32 {
+        self.area_bytes / self.chunk_bytes
+    }
     /// 32-bit words of a block mask as stored.
     pub fn mask_words(&self) -> usize {
         self.blocks_per_chunk().div_ceil(32) as usize
@@ -109,17 +113,17 @@ impl Geometry {
     pub fn most_zone_areas(&self) -> u32 {
         let slots = self.slots(FAST) + self.slow_slots;
         let spare = slots.saturating_sub(self.chunks).saturating_sub(SLOTS_KEPT);
-        let per_area = self.area_bytes / self.chunk_bytes;
-        self.zone_areas() + (spare / per_area).min(3 * self.zone_areas()).min(self.zone_first.0 / 2)
+        self.zone_areas()
+            + (spare / self.slots_per_area()).min(3 * self.zone_areas()).min(self.zone_first.0 / 2)
     }
     /// The slots in an area of the fast tier.
     pub fn slots_in(&self, area: Area) -> Range<u32> {
-        let per_area = self.area_bytes / self.chunk_bytes;
+        let per_area = self.slots_per_area();
         area.0 * per_area..(area.0 + 1) * per_area
     }
     /// Slots of a tier.
     pub fn slots(&self, tier: Tier) -> u32 {
-        if tier == FAST { self.zone_first.0 * (self.area_bytes / self.chunk_bytes) } else { self.slow_slots }
+        if tier == FAST { self.zone_first.0 * self.slots_per_area() } else { self.slow_slots }
     }
     /// Whether there is such a home, and it has room for these blocks.
     pub fn can_hold(&self, home: Option<Home>, valid: &BlockMask) -> bool {
@@ -204,7 +208,7 @@ impl Geometry {
         lie_apart(parts, self.device_bytes[0])
             && zone >= MIN_ZONE_AREAS
             && counted(zone, 4 * self.area_blocks())
-            && counted(self.areas, self.area_bytes / self.chunk_bytes)
+            && counted(self.areas, self.slots_per_area())
     }
 
     fn slow_is_sound(&self) -> bool {
@@ -292,7 +296,7 @@ impl Geometry {
 
     fn plan_fast(&mut self, device: &DeviceInfo, zone_areas: u32) -> Result<(), OpenError> {
         let area = u64::from(self.area_bytes);
-        let per_area = self.area_bytes / self.chunk_bytes;
+        let per_area = self.slots_per_area();
         let most_fast =
             (self.device_bytes[0] / u64::from(self.chunk_bytes)).min(u64::from(u32::MAX / 4)) as u32;
         let most_chunks = self.slow_slots.saturating_add(most_fast);

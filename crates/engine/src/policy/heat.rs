@@ -136,7 +136,7 @@ impl HeatPolicy {
                 }
                 if rising.len() == most {
                     later = true;
-                } else if !view.is_busy(chunk) {
+                } else if !view.map.is_busy(chunk) {
                     rising.push((chunk, heat));
                 }
             }
@@ -159,7 +159,7 @@ impl HeatPolicy {
             let owners =
                 (first..(first + RUN_SLOTS).min(slots.count())).filter_map(|slot| slots.owner(Slot(slot)));
             let movable = |chunk: &Chunk| {
-                !view.is_busy(*chunk) && view.map.home(*chunk).is_some_and(|home| home.tier == FAST)
+                !view.map.is_busy(*chunk) && view.map.home(*chunk).is_some_and(|home| home.tier == FAST)
             };
             let run: Vec<(Chunk, u32)> =
                 owners.filter(movable).map(|chunk| (chunk, self.heat_at(chunk, tick))).collect();
@@ -184,7 +184,7 @@ impl HeatPolicy {
             }
             let chunk = Chunk(self.refill);
             self.refill = (self.refill + 1) % chunks;
-            if view.map.home(chunk).is_some_and(|home| home.tier == SLOW) && !view.is_busy(chunk) {
+            if view.map.home(chunk).is_some_and(|home| home.tier == SLOW) && !view.map.is_busy(chunk) {
                 found.push((chunk, 0));
             }
         }

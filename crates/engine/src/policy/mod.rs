@@ -40,13 +40,6 @@ pub struct View<'a> {
     pub slots: &'a [Slots; 2],
 }
 
-impl View<'_> {
-    /// Whether something is under way with a chunk, so that it cannot be moved.
-    pub fn is_busy(&self, chunk: Chunk) -> bool {
-        self.map.is_moving(chunk) || self.map.is_pending(chunk)
-    }
-}
-
 /// A placement policy.
 pub trait Policy {
     /// A client touched a chunk.

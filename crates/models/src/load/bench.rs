@@ -278,7 +278,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    fn bench(units: usize) -> Bench<Constant> {
+    fn bench(units: u32) -> Bench<Constant> {
         let params = ConstantParams { size_bytes: 1 << 30, latency_ns: 10 * MS, ns_per_kib: 0, units };
         Bench::new(Constant::new(params), 1)
     }

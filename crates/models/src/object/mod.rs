@@ -7,7 +7,7 @@
 mod draw;
 
 use crate::device::{Command, Done, Failure, Kind, Model, Usage};
-use crate::queue::Queue;
+use crate::queue::{Queue, Queued};
 use crate::rate::{Meter, Rate};
 use crate::rng::Rng;
 use crate::spec::{SpecError, within};
@@ -109,17 +109,6 @@ impl ObjectStore {
         })
     }
 
-    fn start(&mut self, now: u64, tag: u64, command: Command) {
-        let (end, failure) = match command.kind {
-            Kind::Flush => (now, None),
-            _ if !self.grant(now) => (now + self.params.refusal_ns, Some(Failure::Throttled)),
-            Kind::Read => self.request(now, self.params.read_median_ns, 0, command.len),
-            Kind::Write { .. } => self.request(now, self.params.write_median_ns, 1, command.len),
-            Kind::Discard => self.request(now, self.params.write_median_ns, 1, 0),
-        };
-        self.queue.start(now, end, tag, command, failure);
-    }
-
     /// Whether the store grants a request now (a leaky bucket).
     fn grant(&mut self, now: u64) -> bool {
         let apart = 1_000_000_000 / u64::from(self.params.requests_per_s);
@@ -149,17 +138,31 @@ impl ObjectStore {
     }
 }
 
+impl Queued for ObjectStore {
+    fn queue(&mut self) -> &mut Queue {
+        &mut self.queue
+    }
+
+    fn start(&mut self, now: u64, tag: u64, command: Command) {
+        let (end, failure) = match command.kind {
+            Kind::Flush => (now, None),
+            _ if !self.grant(now) => (now + self.params.refusal_ns, Some(Failure::Throttled)),
+            Kind::Read => self.request(now, self.params.read_median_ns, 0, command.len),
+            Kind::Write { .. } => self.request(now, self.params.write_median_ns, 1, command.len),
+            Kind::Discard => self.request(now, self.params.write_median_ns, 1, 0),
+        };
+        self.queue.start(now, end, tag, command, failure);
+    }
+}
+
 impl Model for ObjectStore {
     fn size_bytes(&self) -> u64 {
         self.params.size_bytes
     }
 
     fn submit(&mut self, now: Nanos, tag: u64, command: Command) {
-        let end = command.offset.checked_add(command.len);
-        assert!(end.is_some_and(|end| end <= self.params.size_bytes), "{command:?} lies within the device");
-        if self.queue.admit(now.0, tag, command) {
-            self.start(now.0, tag, command);
-        }
+        command.assert_within(self.params.size_bytes);
+        self.take(now, tag, command);
     }
 
     fn deadline(&self) -> Option<Nanos> {
@@ -167,12 +170,7 @@ impl Model for ObjectStore {
     }
 
     fn advance(&mut self, now: Nanos, done: &mut Vec<Done>) {
-        while let Some(ended) = self.queue.pop(now.0) {
-            done.push(ended);
-            if let Some((tag, command)) = self.queue.next_waiting() {
-                self.start(ended.at.0, tag, command);
-            }
-        }
+        self.end(now, done);
     }
 
     fn usage(&self) -> Usage {

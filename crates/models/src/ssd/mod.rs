@@ -14,7 +14,7 @@ mod tests;
 pub use params::{BufferKind, BufferParams, FlashParams, FtlParams, HostParams, SlcParams, SsdParams};
 
 use crate::device::{Command, Done, Kind, Model, Usage};
-use crate::queue::Queue;
+use crate::queue::{Queue, Queued};
 use crate::rate::{Line, Meter, Rate};
 use crate::spec::SpecError;
 use bimetal_engine::units::Nanos;
@@ -119,30 +119,6 @@ impl Ssd {
     pub fn free_share(&self) -> f64 {
         let superblocks = self.params.flash_bytes / self.params.superblock_bytes();
         f64::from(self.ftl.free_superblocks()) / superblocks as f64
-    }
-
-    fn start(&mut self, now: u64, tag: u64, command: Command) {
-        self.command += 1;
-        let host = &self.params.host;
-        let end = match command.kind {
-            Kind::Read => {
-                let ready = self.controller.take(now, host.read_command_ns);
-                self.read(ready, command.offset, command.len)
-            }
-            Kind::Write { fua } => {
-                let ready = self.controller.take(now, host.write_command_ns);
-                self.write(ready, command.offset, command.len, fua)
-            }
-            Kind::Flush => self.flush(now) + self.params.host.flush_ns,
-            Kind::Discard => {
-                let ready = self.controller.take(now, host.write_command_ns);
-                self.discard(command.offset, command.len);
-                ready + self.params.host.discard_ns
-            }
-        };
-        let end = end + self.params.host.latency_ns;
-        self.asked_until = self.asked_until.max(end).max(self.programmed_at);
-        self.queue.start(now, end, tag, command, None);
     }
 
     /// The logical units that a range touches, up to the second.
@@ -303,18 +279,45 @@ impl Ssd {
     }
 }
 
+impl Queued for Ssd {
+    fn queue(&mut self) -> &mut Queue {
+        &mut self.queue
+    }
+
+    fn start(&mut self, now: u64, tag: u64, command: Command) {
+        self.command += 1;
+        let host = &self.params.host;
+        let end = match command.kind {
+            Kind::Read => {
+                let ready = self.controller.take(now, host.read_command_ns);
+                self.read(ready, command.offset, command.len)
+            }
+            Kind::Write { fua } => {
+                let ready = self.controller.take(now, host.write_command_ns);
+                self.write(ready, command.offset, command.len, fua)
+            }
+            Kind::Flush => self.flush(now) + self.params.host.flush_ns,
+            Kind::Discard => {
+                let ready = self.controller.take(now, host.write_command_ns);
+                self.discard(command.offset, command.len);
+                ready + self.params.host.discard_ns
+            }
+        };
+        let end = end + self.params.host.latency_ns;
+        self.asked_until = self.asked_until.max(end).max(self.programmed_at);
+        self.queue.start(now, end, tag, command, None);
+    }
+}
+
 impl Model for Ssd {
     fn size_bytes(&self) -> u64 {
         self.params.size_bytes
     }
 
     fn submit(&mut self, now: Nanos, tag: u64, command: Command) {
-        let end = command.offset.checked_add(command.len);
-        assert!(end.is_some_and(|end| end <= self.params.size_bytes), "{command:?} lies within the device");
+        command.assert_within(self.params.size_bytes);
         self.catch_up(now.0);
-        if self.queue.admit(now.0, tag, command) {
-            self.start(now.0, tag, command);
-        }
+        self.take(now, tag, command);
     }
 
     fn deadline(&self) -> Option<Nanos> {
@@ -322,12 +325,7 @@ impl Model for Ssd {
     }
 
     fn advance(&mut self, now: Nanos, done: &mut Vec<Done>) {
-        while let Some(ended) = self.queue.pop(now.0) {
-            done.push(ended);
-            if let Some((tag, command)) = self.queue.next_waiting() {
-                self.start(ended.at.0, tag, command);
-            }
-        }
+        self.end(now, done);
         self.catch_up(now.0);
     }
 
