@@ -54,7 +54,7 @@ struct Item {
     /// Those of them that were not discarded since.
     have: BlockMask,
     landed: Vec<(u32, ZoneBlock)>,
-    /// Landed blocks that are lost, and where: said again once it is known that the chunk can be read.
+    /// Landed blocks that are lost, and where: said again before the record that ends what landed so far.
     lost: Vec<(Block, LogPos)>,
     ends: LogPos,
     buf: Option<Buf>,
@@ -449,10 +449,6 @@ impl<A: Arena> Engine<A> {
         let mut items = std::mem::take(&mut self.mover.batches[batch].items);
         for item in &mut items {
             self.verify_item(item);
-            for (block, was) in std::mem::take(&mut item.lost).into_iter().filter(|_| !item.failed) {
-                self.log.losses += 1;
-                self.log.internal.push_back(Job::Bad { block, was });
-            }
             item.landed.iter().for_each(|(_, z)| self.unpin_landed(*z));
             item.landed.clear();
         }
@@ -565,6 +561,10 @@ impl<A: Arena> Engine<A> {
         b.stage = BatchStage::Append;
         let to = b.items.len() as u32;
         b.records_left = to;
+        // Only now, for saying it takes space in the log, and a batch may fail again and again before it comes to this.
+        let lost: Vec<_> = b.items.iter_mut().flat_map(|item| std::mem::take(&mut item.lost)).collect();
+        self.log.losses += lost.len() as u32;
+        self.log.internal.extend(lost.into_iter().map(|(block, was)| Job::Bad { block, was }));
         self.log.internal.push_back(Job::Homes { of: Homes::Batch(batch), from: 0, to });
     }
 }

@@ -165,3 +165,24 @@ fn moves_that_fail_do_not_fill_the_log_with_old_losses() {
     s.read(chunk + 2 * BLOCK, BLOCK).expect_err("that was lost as well");
     assert_eq!(s.engine().status().landed_bytes, 2 * BLOCK, "all others are merged");
 }
+
+/// The same, where what fails is the write to the home: the slow device is away for a minute, and the chunk is tried
+/// again every quarter of a second. The loss was said before the home was written.
+#[test]
+fn moves_whose_write_fails_do_not_fill_the_log_with_old_losses() {
+    let mut s = Story::begin(24, 64);
+    let chunk = s.slow_chunk();
+    lose_landed(&mut s, chunk + BLOCK);
+    let away = Vanish { device: 1, after: 0, stage: None, ns: 60 * Nanos::SECOND, cache: None, errno: EIO };
+    s.world.begin(Storm { vanish: Some(away), ..Storm::default() });
+    s.write(chunk + 2 * BLOCK, BLOCK, 0x33);
+    s.flush();
+    s.wait(5 * Nanos::SECOND);
+    let before = s.engine().status().log_written_bytes;
+    s.wait(50 * Nanos::SECOND);
+    assert_eq!(s.engine().status().log_written_bytes, before, "nothing is said again in vain");
+    s.wait(20 * Nanos::SECOND);
+    assert_eq!(s.engine().status().landed_bytes, BLOCK, "all others are merged");
+    s.read(chunk + BLOCK, BLOCK).expect_err("it is still lost");
+    assert!(all(&s.read(chunk + 2 * BLOCK, BLOCK).expect("it is merged"), 0x33));
+}
