@@ -55,6 +55,7 @@ pub fn open<A: Arena + 'static>(
         let clean = recovered.superblocks[0].state == OpenState::Clean;
         reader.erase_end(&recovered.state, &recovered.log).await?;
         reader.settle_lost_headers(&recovered.superblocks[0].volume, &recovered.header).await?;
+        reader.catch_up(&recovered.superblocks).await?;
         reader.raise(&mut recovered.superblocks).await?;
         let mut engine = engine(&reader, recovered, slots, options);
         engine.stats.recovered = !clean;
@@ -113,6 +114,17 @@ impl<A: Arena> Reader<A> {
                 self.write_block(FAST, at, fill).await?;
                 self.flush(FAST).await?;
             }
+        }
+        Ok(())
+    }
+
+    /// Brings superblocks that are older than the other one of their device up to it: were they to fall behind further, and
+    /// the other one not be readable, the device would look like an old copy of itself.
+    async fn catch_up(&self, superblocks: &[Superblock; 2]) -> Result<(), OpenError> {
+        for (tier, at) in self.older_superblocks.take() {
+            let newer = &superblocks[usize::from(tier.0)];
+            self.write_block(tier, at, |b| newer.encode(b, at)).await?;
+            self.flush(tier).await?;
         }
         Ok(())
     }

@@ -30,6 +30,8 @@ pub struct Reader<A> {
     pub(crate) devices: Vec<DeviceInfo>,
     /// Blocks of metadata that could not be read, and were done without.
     pub(crate) unreadable: RefCell<Vec<(Tier, u64)>>,
+    /// Superblocks that are older than the other one of their device: a raise was interrupted between the two.
+    pub(crate) older_superblocks: RefCell<Vec<(Tier, u64)>>,
 }
 
 /// Blocks in a buffer that the device could not read; they are zeroed.
@@ -59,7 +61,7 @@ pub struct Recovered {
 impl<A: Arena> Reader<A> {
     /// A reader of these devices, in tier order.
     pub fn new(io: TaskIo<A>, devices: Vec<DeviceInfo>) -> Reader<A> {
-        Reader { io, devices, unreadable: RefCell::default() }
+        Reader { io, devices, unreadable: RefCell::default(), older_superblocks: RefCell::default() }
     }
 
     /// Flushes, so that nothing read can vanish; then reads all there is. Metadata that could not be read and has a
@@ -237,7 +239,12 @@ impl<A: Arena> Reader<A> {
             Found::Nothing
         };
         match (first, second) {
-            (Found::Valid(a), Found::Valid(b)) => Ok(if b.generation > a.generation { *b } else { *a }),
+            (Found::Valid(a), Found::Valid(b)) if a.generation == b.generation => Ok(*a),
+            (Found::Valid(a), Found::Valid(b)) => {
+                let (newer, older_at) = if b.generation > a.generation { (b, 0) } else { (a, second_at) };
+                self.older_superblocks.borrow_mut().push((newer.tier, older_at));
+                Ok(*newer)
+            }
             (Found::Newer(found), _) | (_, Found::Newer(found)) => {
                 Err(OpenError::NewerFormat { device, found, known: FORMAT })
             }
