@@ -99,6 +99,10 @@ fn describe(doc: &StatusDoc) -> String {
         "  since it was opened: {} chunks moved up, {} down, {} landed blocks brought home\n",
         doc.promoted_chunks, doc.demoted_chunks, doc.destaged_blocks
     );
+    if doc.copied_bytes > 0 {
+        let (held, read) = (size::show(doc.copied_bytes), size::show(doc.copy_read_bytes));
+        text += &format!("  copies of the slow tier: {held}, from which {read} was read\n");
+    }
     text + &format!(
         "  memory: {} of tables, {} of buffers",
         size::show(doc.ram_bytes),

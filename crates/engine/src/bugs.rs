@@ -57,6 +57,12 @@ pub enum Bug {
     BorrowedTooEarly,
     /// Opening forgets that the log has borrowed areas of slots.
     BorrowedForgotten,
+    /// A copy is served after its home has changed.
+    CopyOutlivesHome,
+    /// The slot of a copy is used for something else while it is being read.
+    CopyFreedUnderRead,
+    /// The slot of a copy is used for something else while the copy is still being written.
+    CopyFreedWhileWritten,
     /// Writes are not ordered by block locks.
     LocksIgnored,
 }

@@ -244,7 +244,9 @@ impl<A: Arena> Engine<A> {
         for record in records {
             let (chunk, last) = (record.chunk, self.commit.last);
             let proof = self.durable(last);
-            self.show(&record, last, &proof);
+            if let Some(old) = self.show(&record, last, &proof) {
+                self.free_slot(old, last, false);
+            }
             let entry = self.pending.get_mut(chunk).expect("a shown chunk is pending");
             (entry.flushing, entry.ends) = (BlockMask::EMPTY, LogPos(0));
         }

@@ -20,6 +20,10 @@ stages! {
     ReadData = "read: data",
     /// A read waits for a page of checksums.
     ReadChecksums = "read: checksums",
+    /// A chunk is read to be copied.
+    CopyRead = "copy: read",
+    /// A copy is being written.
+    CopyWrite = "copy: write",
     /// A partial write fetches the rest of its blocks.
     WriteFill = "write: fill",
     /// An in-place write on the fast tier.

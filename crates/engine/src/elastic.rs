@@ -57,6 +57,7 @@ impl<A: Arena> Engine<A> {
             None if self.zone_is_to_grow() => {
                 let Some(range) = self.cold_run() else { return false };
                 self.slots[0].close(range.clone());
+                self.drop_copies_in(range.clone());
                 self.mover.planner.borrowing.attempts = 0;
                 range
             }
@@ -106,6 +107,10 @@ impl<A: Arena> Engine<A> {
             return Some(0);
         }
         let (chunk, map) = (self.slots[0].owner(slot)?, &self.state.map);
+        if self.copies.is_in(chunk, slot) {
+            // It gives way without being moved.
+            return Some(0);
+        }
         let there = map.home(chunk) == Some(Home { tier: FAST, slot });
         (there && !map.is_busy(chunk)).then(|| self.policy.heat(chunk, self.now))
     }

@@ -10,6 +10,7 @@ use crate::action::{MAX_PAYLOAD_BYTES, MAX_REQUESTS};
 use crate::arena::{Arena, Buf};
 use crate::checkpoint::Checkpoint;
 use crate::commit::Commit;
+use crate::copies::Copies;
 use crate::coverage::Stage;
 use crate::flush::{Flusher, Waiter};
 use crate::format::superblock::Superblock;
@@ -54,6 +55,8 @@ pub enum Owner {
     Checkpoint(u32),
     /// A page of checksums.
     SumPage(u32),
+    /// A copy being made.
+    Copy(u32),
     /// A slot whose space is given back.
     Trim(Home),
     /// A superblock.
@@ -157,6 +160,7 @@ pub struct Engine<A> {
     /// Of reads, of writes.
     pub(crate) streams: [Streams; 2],
     pub(crate) sum_loads: SumLoads,
+    pub(crate) copies: Copies,
     pub(crate) checkpoint: Checkpoint,
     pub(crate) shutdown: Shutdown,
     pub(crate) wanted: Wanted,
@@ -305,6 +309,7 @@ impl<A: Arena> Engine<A> {
         self.pieces.iter().for_each(|(_, p)| p.stage.into_iter().for_each(&mut *f));
         self.commit.coverage().into_iter().for_each(&mut *f);
         self.mover.coverage(&mut *f);
+        self.copies_coverage(&mut *f);
         self.checkpoint.coverage().into_iter().for_each(&mut *f);
         if self.log.sealing > 0 {
             f(Stage::SealIndex);
@@ -327,6 +332,7 @@ impl<A: Arena> Engine<A> {
             Owner::Batch { batch, .. } => self.mover.stage(batch),
             Owner::Checkpoint(_) => self.checkpoint.coverage(),
             Owner::SumPage(page) => self.sum_load_coverage(page),
+            Owner::Copy(fill) => self.copy_coverage(fill),
             Owner::Trim(_) => None,
             Owner::Shutdown => Some(Stage::Shutdown),
         }
@@ -359,6 +365,7 @@ impl<A: Arena> Machine for Engine<A> {
             Owner::Batch { batch, io } => self.batch_io_done(batch, io, result),
             Owner::Checkpoint(io) => self.checkpoint_io_done(io, result),
             Owner::SumPage(page) => self.sum_page_loaded(page, result),
+            Owner::Copy(fill) => self.copy_io_done(fill, result),
             Owner::Trim(home) => self.on_trimmed(home),
             Owner::Shutdown => self.shutdown_io_done(),
         }

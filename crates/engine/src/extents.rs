@@ -105,7 +105,7 @@ fn placement(source: Source) -> Placement {
     match source {
         Source::Zero => Placement::Hole,
         Source::Landed(_) => Placement::Landed,
-        Source::Slot(home) => Placement::Home(home.tier),
+        Source::Slot(home) | Source::Copy(home, _) => Placement::Home(home.tier),
         Source::Bad => Placement::Lost,
     }
 }

@@ -151,11 +151,15 @@ impl<A: Arena> Engine<A> {
         self.wanted.release = true;
     }
 
-    /// Applies a record to the map: readers see it from here on. Frees the home it replaces.
-    pub(crate) fn show(&mut self, record: &HomeRecord, after: Seq, proof: &Durable) {
+    /// Applies a record to the map: readers see it from here on. Gives the home that it replaces, and nobody needs any
+    /// more.
+    pub(crate) fn show(&mut self, record: &HomeRecord, after: Seq, proof: &Durable) -> Option<Home> {
         assert!(proof.covers(after), "a record is shown when it is durable");
         let chunk = record.chunk;
         let old = self.state.map.home(chunk);
+        if !planted(Bug::CopyOutlivesHome) || record.home.is_none_or(|home| home.tier == FAST) {
+            self.drop_copy(chunk);
+        }
         self.state.end_landed(chunk, record.ends);
         self.state.map.set(chunk, record.home, &record.valid);
         if let Some(home) = record.home {
@@ -164,10 +168,8 @@ impl<A: Arena> Engine<A> {
                 self.state.sums.note(home.slot, &record.summed, &record.sums);
             }
         }
-        if let Some(old) = old.filter(|old| record.home != Some(*old)) {
-            self.free_slot(old, after, false);
-        }
         self.drop_empty_home(chunk);
+        old.filter(|old| record.home != Some(*old))
     }
 
     /// Takes the home from a chunk that holds nothing any more, unless something is under way with it.
@@ -176,6 +178,7 @@ impl<A: Arena> Engine<A> {
             return;
         }
         if let Some(home) = self.state.drop_empty_home(chunk) {
+            self.drop_copy(chunk);
             // Whatever emptied it may be in a group that is not even complete.
             let after = self.log.appended();
             self.free_slot(home, after, true);

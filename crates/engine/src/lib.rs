@@ -13,6 +13,7 @@ pub mod bugs;
 mod check;
 mod checkpoint;
 mod commit;
+mod copies;
 pub mod coverage;
 mod create;
 mod draft;

@@ -62,6 +62,8 @@ struct Item {
     spare: bool,
     /// Expected, later computed, checksums of `copy`, ascending.
     sums: Vec<Option<u32>>,
+    /// What it has is all in its home.
+    whole: bool,
     failed: bool,
 }
 
@@ -200,6 +202,7 @@ impl<A: Arena> Engine<A> {
                 buf: None,
                 spare: false,
                 sums: Vec::new(),
+                whole: false,
                 failed: false,
             });
         }
@@ -270,6 +273,7 @@ impl<A: Arena> Engine<A> {
         let (at_once, if_moved): (Vec<_>, Vec<_>) = bad.into_iter().partition(|(_, z)| self.holds_tail(*z));
         self.record_losses(chunk, at_once);
         let st = &self.state;
+        item.whole = landed.is_empty() && lost.is_empty();
         let mut copy = BlockMask::EMPTY;
         landed.iter().for_each(|(b, _)| copy.set(*b));
         if item.to == Destination::Merge && item.from.is_none() {
@@ -294,7 +298,7 @@ impl<A: Arena> Engine<A> {
         item.sums = vec![None; copy.count() as usize];
         item.home = match item.to {
             Destination::Merge => item.from,
-            Destination::Tier(tier) => self.slots[usize::from(tier.0)].take().map(|slot| Home { tier, slot }),
+            Destination::Tier(tier) => self.take_slot(tier).map(|slot| Home { tier, slot }),
         };
         if item.home.is_none() && item.to == Destination::Tier(FAST) && item.from.is_none() {
             item.home = self.slots[1].take().map(|slot| Home { tier: SLOW, slot });

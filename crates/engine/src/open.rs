@@ -4,6 +4,7 @@ use crate::arena::{Arena, Pool};
 use crate::bugs::{Bug, planted};
 use crate::checkpoint::Checkpoint;
 use crate::commit::Commit;
+use crate::copies::Copies;
 use crate::coverage::Stage;
 use crate::engine::{Engine, Tokens, Wanted, new_slabs};
 use crate::flush::Flusher;
@@ -218,6 +219,7 @@ fn engine<A: Arena>(
         policy: Box::new(policy),
         streams: [Streams::default(), Streams::default()],
         sum_loads: SumLoads::default(),
+        copies: Copies::new(),
         checkpoint: Checkpoint::new(header, pages),
         shutdown: Shutdown::default(),
         wanted: Wanted::default(),

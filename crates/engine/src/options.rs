@@ -169,6 +169,10 @@ pub struct Status {
     pub checkpoints: u64,
     /// Client flushes answered since open.
     pub client_flushes: u64,
+    /// Bytes of chunks of the slow tier that have a clean copy on the fast one.
+    pub copied_bytes: u64,
+    /// Bytes of clients' reads that such copies served, since open.
+    pub copy_read_bytes: u64,
     /// Bytes of RAM held by the engine's tables and caches.
     pub ram_bytes: u64,
 }

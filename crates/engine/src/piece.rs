@@ -31,6 +31,8 @@ pub enum Source {
     Landed(ZoneBlock),
     /// In a slot, recorded or pending.
     Slot(Home),
+    /// In the copy of a slow home.
+    Copy(Home, Slot),
     /// Lost: reading it is an error.
     Bad,
 }

@@ -16,6 +16,8 @@ pub struct Slots {
     /// Chunk plus one by slot; kept for the fast tier, where victims are sought by slot.
     owner: Vec<u32>,
     closing: Option<Closing>,
+    /// Slots with copies, which whoever needs one may have.
+    lent: u32,
 }
 
 /// Slots that are being taken out of use, so that the log may have their area.
@@ -36,6 +38,7 @@ impl Slots {
             readers: IndexMap::default(),
             owner: vec![0; if owners { count as usize } else { 0 }],
             closing: None,
+            lent: 0,
         }
     }
 
@@ -49,9 +52,37 @@ impl Slots {
         self.count
     }
 
-    /// Free slots.
+    /// Free slots; those with copies count as such.
     pub fn free(&self) -> u32 {
+        self.free + self.lent
+    }
+
+    /// Slots without so much as a copy.
+    pub fn unused(&self) -> u32 {
         self.free
+    }
+
+    /// A slot that was taken, or a home that nothing needs any more, holds a copy of a chunk from here on.
+    pub fn lend(&mut self, slot: Slot, chunk: Chunk) {
+        assert!(self.is_used(slot), "a slot is taken before it is lent");
+        self.set_owner(slot, Some(chunk));
+        self.lent += 1;
+    }
+
+    /// A slot with a copy is on its way to being free, once the reads in flight have ended.
+    pub fn reclaim(&mut self, slot: Slot) {
+        self.lent -= 1;
+        self.set_owner(slot, None);
+    }
+
+    /// A slot with a copy is free. Nothing durable names it.
+    pub fn take_back(&mut self, slot: Slot) {
+        assert!(
+            !self.has_readers(slot) || planted(Bug::CopyFreedUnderRead),
+            "a slot with reads in flight is not freed"
+        );
+        self.reclaim(slot);
+        self.mark_free_or_closed(slot);
     }
 
     /// Marks a slot as used; false when it was already.
@@ -63,7 +94,7 @@ impl Slots {
         fresh
     }
 
-    /// A free slot, the next one after the last taken: neighbours in time become neighbours on the device.
+    /// A free slot without a copy, the next one after the last taken: neighbours in time become neighbours on the device.
     pub fn take(&mut self) -> Option<Slot> {
         if self.free == 0 {
             return None;
@@ -90,6 +121,10 @@ impl Slots {
         let (word, bit) = (slot.0 as usize / 64, 1 << (slot.0 % 64));
         assert!(self.used[word] & bit != 0, "a free slot is not freed again");
         self.set_owner(slot, None);
+        self.mark_free_or_closed(slot);
+    }
+
+    fn mark_free_or_closed(&mut self, slot: Slot) {
         match &mut self.closing {
             Some(closing) if closing.range.contains(&slot.0) => closing.empty.push(slot),
             _ => self.mark_free(slot),
@@ -115,6 +150,11 @@ impl Slots {
     /// The range that is being taken out of use.
     pub fn closing(&self) -> Option<Range<u32>> {
         self.closing.as_ref().map(|closing| closing.range.clone())
+    }
+
+    /// Whether this slot is being taken out of use.
+    pub fn is_closing(&self, slot: Slot) -> bool {
+        self.closing.as_ref().is_some_and(|closing| closing.range.contains(&slot.0))
     }
 
     /// The range that is out of use, once it is so as a whole.

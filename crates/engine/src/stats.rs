@@ -1,6 +1,7 @@
 //! Counters, and the status made of them.
 
 use crate::arena::Arena;
+use crate::copies;
 use crate::engine::Engine;
 use crate::format::geometry::Geometry;
 use crate::options::{Status, TierStatus, Tuning};
@@ -42,7 +43,7 @@ pub struct Stats {
 pub fn ram_bytes_at_most(geo: &Geometry, tuning: &Tuning) -> u64 {
     let caches = tuning.recent_checksums as u64 * RECENT_BYTES
         + tuning.checksum_cache_pages as u64 * u64::from(BLOCK_BYTES);
-    tables_bytes(geo) + caches
+    tables_bytes(geo) + caches + copies::ram_bytes_at_most(u64::from(geo.slots(FAST)))
 }
 
 /// What is allocated when a volume is opened, and stays.
@@ -102,6 +103,8 @@ impl<A: Arena> Engine<A> {
             last_promotion: s.last_promotion,
             checkpoints: s.checkpoints,
             client_flushes: s.client_flushes,
+            copied_bytes: self.copies.len() as u64 * chunk,
+            copy_read_bytes: self.copies.read_bytes,
             ram_bytes: self.ram_bytes(),
         }
     }
@@ -114,6 +117,7 @@ impl<A: Arena> Engine<A> {
             + self.slots.iter().map(|s| s.ram_bytes()).sum::<u64>()
             + self.policy.ram_bytes()
             + self.checkpoint.ram_bytes()
+            + self.copies.ram_bytes()
     }
 }
 

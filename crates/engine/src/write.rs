@@ -135,7 +135,7 @@ impl<A: Arena> Engine<A> {
                 self.wanted.commit = true;
                 return self.block_piece(piece);
             }
-            if let Some(slot) = self.slots[0].take() {
+            if let Some(slot) = self.take_fast_slot() {
                 self.slots[0].set_owner(slot, Some(chunk));
                 return self.write_fresh(piece, Home { tier: FAST, slot });
             }

@@ -89,6 +89,10 @@ pub struct StatusDoc {
     pub checkpoints: u64,
     /// Client flushes answered since the volume was opened.
     pub client_flushes: u64,
+    /// Bytes of the slow tier that have a clean copy on the fast one, which gives way to whatever needs its place.
+    pub copied_bytes: u64,
+    /// Bytes read from such copies since the volume was opened.
+    pub copy_read_bytes: u64,
     /// Bytes held by the engine's tables and caches.
     pub ram_bytes: u64,
     /// Bytes of the buffers between sockets and devices.
@@ -146,6 +150,8 @@ impl StatusDoc {
             last_promotion_unix_s: status.last_promotion.map(bimetal_driver::Clock::unix_s),
             checkpoints: status.checkpoints,
             client_flushes: status.client_flushes,
+            copied_bytes: status.copied_bytes,
+            copy_read_bytes: status.copy_read_bytes,
             ram_bytes: status.ram_bytes,
             buffer_bytes: 0,
             clients: 0,

@@ -54,6 +54,7 @@ pub const LOG_WAITERS: &[Stage] = &[Stage::WriteLand, Stage::Discard, Stage::Com
 pub const SUMMED: &[Stage] = &[
     Stage::WriteLand,
     Stage::WriteStream,
+    Stage::CopyWrite,
     Stage::Discard,
     Stage::CommitAppend,
     Stage::MoveWrite,

@@ -96,7 +96,8 @@ impl<A: Arena> Engine<A> {
             let moved = match record.filter(|_| ok) {
                 Some(record) => {
                     let proof = self.durable(b.last);
-                    self.show(&record, b.last, &proof);
+                    let old = self.show(&record, b.last, &proof);
+                    self.leave_home(&item, old, b.last);
                     self.count_move(&item);
                     true
                 }
@@ -115,6 +116,21 @@ impl<A: Arena> Engine<A> {
         let failed = b.io_failed.is_some();
         self.batch_ended(b.frees_zone, Ended { took_ns: took, moved: moved_any, failed, damaged: b.damaged });
         self.release_slots();
+    }
+
+    /// What becomes of the home that a move has emptied.
+    fn leave_home(&mut self, item: &Item, old: Option<Home>, after: Seq) {
+        let Some(old) = old else { return };
+        let stays = item.whole && item.home.is_some() && self.state.map.home(item.chunk) == item.home;
+        if stays
+            && old.tier == FAST
+            && !self.slots[0].is_closing(old.slot)
+            && item.home.is_some_and(|home| home.tier == SLOW)
+        {
+            self.keep_copy(item.chunk, old.slot);
+        } else {
+            self.free_slot(old, after, false);
+        }
     }
 
     fn count_move(&mut self, item: &Item) {

@@ -5,6 +5,7 @@ use super::{Io, Staged, World};
 use crate::coverage::Fault;
 use crate::disk::{IoId, PAGE_BYTES};
 use bimetal_engine::action::Token;
+use bimetal_engine::coverage::Stage;
 use std::ops::Range;
 
 impl World {
@@ -68,10 +69,14 @@ impl World {
         if is_log && let Some(group) = layout.group(self.disks[device].data_in_flight(id)) {
             self.newest_group = self.newest_group.max(group);
         }
-        if self.sky.storm.aims.is_empty() || io.error.is_some() || !layout.is_summed(device, &pages) {
+        if self.sky.storm.aims.is_empty() || io.error.is_some() {
             return;
         }
         let Some(stage) = machine.stage_of(token) else { return };
+        // Of what is on the fast device, copies are held against the checksums of what they are copies of.
+        if stage != Stage::CopyWrite && !layout.is_summed(device, &pages) {
+            return;
+        }
         let Some(harm) = self.sky.aimed(stage) else { return };
         let disk = &mut self.disks[device];
         let mut hits_log = is_log;

@@ -149,7 +149,9 @@ fn vanish(rng: &mut Rng, stopping: bool) -> Vanish {
 }
 
 /// Stages that a device is made to vanish in.
-const BUSY: [Stage; 14] = [
+const BUSY: [Stage; 16] = [
+    Stage::CopyRead,
+    Stage::CopyWrite,
     Stage::WriteLand,
     Stage::WriteFresh,
     Stage::WriteStream,

@@ -1,0 +1,364 @@
+//! Clean copies: chunks of the slow device that are in fast slots as well, so that the next read of them is fast.
+//!
+//! A read that has to go to the slow device takes the whole chunk along, in the same seek, and keeps it in a slot that
+//! nothing else needs. A chunk that is pushed down leaves a copy behind. Nothing on the devices tells of copies: they
+//! end with the opening, or as soon as a home changes, and their slots count as free, for whoever needs one takes it.
+//! What is read from a copy is held against the checksums of the slow home, so one that is wrong costs a second read.
+
+use crate::action::{Action, BufList, Class, DeviceError};
+use crate::arena::{Arena, Buf, Pool};
+use crate::bugs::{Bug, planted};
+use crate::coverage::Stage;
+use crate::engine::{Engine, Owner};
+use crate::hash::IndexMap;
+use crate::piece::{PieceKind, Source};
+use crate::slab::Slab;
+use crate::units::*;
+use smallvec::SmallVec;
+use std::collections::VecDeque;
+use std::ops::Range;
+
+/// Copies being made at a time: as many as a disk's queue holds; each has a buffer of a chunk.
+const MAX_FILLS: usize = 32;
+/// Copies looked at to find one that gives way.
+const EVICTION_STEPS: usize = 64;
+/// Copies that give way to a new one at most: the slot of one that is being read is free later.
+const EVICTIONS: usize = 4;
+/// One fast slot in this many is left without a copy for first writes and what rises, which would have to wait for
+/// reads of a copy.
+const SPARE_SHARE: u32 = 256;
+/// Streams longer than this are not copied, bytes: a film or a backup is read once.
+const STREAM_BYTES: u64 = 1 << 20;
+/// A copy pays when it is read again before it gives way: it saved a seek (some 10 ms of the disk) and cost reading and
+/// writing the rest of the chunk (some 1 ms of the disk, less of the SSD). While fewer than one in this many are read
+/// again ...
+const REPAID_SHARE: u32 = 8;
+/// ... only one chunk in this many is copied, to find out when that changes.
+const SAMPLE_SHARE: u32 = 16;
+/// Copies that gave way after which what came of them counts half: so much is remembered.
+const MEMORY: u32 = 1024;
+
+struct Copy {
+    slot: Slot,
+    filling: bool,
+    /// Read since it was looked at for the last time as one to give way.
+    used: bool,
+    /// Whether it was read at all; unknown for one that cost nothing to make.
+    repaid: Option<bool>,
+}
+
+struct Fill {
+    chunk: Chunk,
+    home: Home,
+    slot: Slot,
+    buf: Buf,
+    writes: bool,
+    /// Reads that wait for the chunk: pieces, and which of their extents.
+    waiters: SmallVec<[(u32, u16); 4]>,
+    /// It is not wanted any more.
+    dropped: bool,
+}
+
+/// The copies, and those being made.
+pub struct Copies {
+    of: IndexMap<Chunk, Copy>,
+    /// Oldest first; entries whose copy is gone are passed over.
+    order: VecDeque<(Chunk, Slot)>,
+    fills: Slab<Fill>,
+    /// Copies that gave way, and those of them that were read at least once, of late.
+    ended: u32,
+    repaid: u32,
+    candidates: u32,
+    /// Bytes of clients' reads that copies served.
+    pub(crate) read_bytes: u64,
+}
+
+/// What the copies of a volume with so many fast slots take at most.
+pub(crate) fn ram_bytes_at_most(fast_slots: u64) -> u64 {
+    let table = (fast_slots * 8 / 7 + 8).next_power_of_two() * (size_of::<(Chunk, Copy)>() as u64 + 1);
+    table + (2 * fast_slots + 128).next_power_of_two() * size_of::<(Chunk, Slot)>() as u64
+}
+
+impl Copies {
+    pub(crate) fn new() -> Copies {
+        Copies {
+            of: IndexMap::default(),
+            order: VecDeque::new(),
+            fills: Slab::new(MAX_FILLS),
+            ended: 0,
+            repaid: 0,
+            candidates: 0,
+            read_bytes: 0,
+        }
+    }
+
+    /// Where a chunk's copy is, if it has one that can be read.
+    pub fn slot(&self, chunk: Chunk) -> Option<Slot> {
+        if self.of.is_empty() {
+            return None;
+        }
+        self.of.get(&chunk).filter(|copy| !copy.filling).map(|copy| copy.slot)
+    }
+
+    /// Whether the slot holds a copy of the chunk, or will.
+    pub fn is_in(&self, chunk: Chunk, slot: Slot) -> bool {
+        self.of.get(&chunk).is_some_and(|copy| copy.slot == slot)
+    }
+
+    /// How many there are, those being made included.
+    pub fn len(&self) -> usize {
+        self.of.len()
+    }
+
+    /// Bytes of RAM.
+    pub fn ram_bytes(&self) -> u64 {
+        (self.of.capacity() * (size_of::<(Chunk, Copy)>() + 1)
+            + self.order.capacity() * size_of::<(Chunk, Slot)>()) as u64
+    }
+
+    fn fill_of(&self, chunk: Chunk) -> Option<u32> {
+        self.fills.iter().find(|(_, fill)| fill.chunk == chunk && !fill.dropped).map(|(i, _)| i)
+    }
+
+    /// Whether another chunk is to be copied, as far as experience goes.
+    fn is_worth_it(&mut self) -> bool {
+        self.candidates = self.candidates.wrapping_add(1);
+        self.ended < MEMORY / 4
+            || self.repaid * REPAID_SHARE >= self.ended
+            || self.candidates.is_multiple_of(SAMPLE_SHARE)
+    }
+
+    fn learn(&mut self, repaid: Option<bool>) {
+        let Some(repaid) = repaid else { return };
+        self.ended += 1;
+        self.repaid += u32::from(repaid);
+        if self.ended >= MEMORY {
+            (self.ended, self.repaid) = (self.ended / 2, self.repaid / 2);
+        }
+    }
+
+    fn enter(&mut self, chunk: Chunk, slot: Slot, filling: bool) {
+        self.of.insert(chunk, Copy { slot, filling, used: false, repaid: filling.then_some(false) });
+        self.order.push_back((chunk, slot));
+        if self.order.len() > 2 * self.of.len() + 64 {
+            let of = &self.of;
+            self.order.retain(|(chunk, slot)| of.get(chunk).is_some_and(|copy| copy.slot == *slot));
+        }
+    }
+
+    /// The copy that gives way next: the oldest that was not read since it was looked at last.
+    fn oldest(&mut self) -> Option<Chunk> {
+        for _ in 0..EVICTION_STEPS {
+            let (chunk, slot) = self.order.pop_front()?;
+            let Some(copy) = self.of.get_mut(&chunk).filter(|copy| copy.slot == slot) else { continue };
+            if !copy.filling && !std::mem::take(&mut copy.used) {
+                return Some(chunk);
+            }
+            self.order.push_back((chunk, slot));
+        }
+        None
+    }
+}
+
+impl<A: Arena> Engine<A> {
+    /// A fast slot for a home; a copy gives way for it.
+    pub(crate) fn take_fast_slot(&mut self) -> Option<Slot> {
+        for _ in 0..EVICTION_STEPS {
+            if let Some(slot) = self.slots[0].take() {
+                return Some(slot);
+            }
+            let oldest = self.copies.oldest()?;
+            self.drop_copy(oldest);
+        }
+        None
+    }
+
+    /// A slot of a tier for a home.
+    pub(crate) fn take_slot(&mut self, tier: Tier) -> Option<Slot> {
+        if tier == FAST { self.take_fast_slot() } else { self.slots[1].take() }
+    }
+
+    /// A read needs an extent from the slow home of its chunk: it waits for a copy that is being made, or has one made.
+    /// False: it has to read for itself.
+    pub(crate) fn read_with_copy(&mut self, piece: u32, extent: u16, home: Home) -> bool {
+        let p = &self.pieces[piece];
+        let (chunk, request) = (p.chunk, p.request);
+        if p.kind != PieceKind::Read || p.again {
+            return false;
+        }
+        if let Some(fill) = self.copies.fill_of(chunk) {
+            let fill = &mut self.copies.fills[fill];
+            let joins = !fill.writes && fill.home == home;
+            if joins {
+                fill.waiters.push((piece, extent));
+            }
+            return joins;
+        }
+        if self.requests[request].stream_bytes > STREAM_BYTES
+            || self.shutdown.began()
+            || self.read_only
+            || self.state.map.is_busy(chunk)
+            || self.copies.slot(chunk).is_some()
+            || !self.copies.fills.has_room()
+            || !self.copies.is_worth_it()
+        {
+            return false;
+        }
+        self.begin_copy(chunk, home, (piece, extent))
+    }
+
+    fn begin_copy(&mut self, chunk: Chunk, home: Home, waiter: (u32, u16)) -> bool {
+        let bytes = self.state.geo.chunk_bytes;
+        let spare = self.slots[0].count() / SPARE_SHARE;
+        for _ in 0..EVICTIONS {
+            if self.slots[0].unused() > spare {
+                break;
+            }
+            let Some(oldest) = self.copies.oldest() else { return false };
+            self.drop_copy(oldest);
+        }
+        if self.slots[0].unused() <= spare {
+            return false;
+        }
+        let Some(buf) = self.arena.alloc(Pool::Background, bytes) else { return false };
+        let Some(slot) = self.slots[0].take() else {
+            self.arena.free(buf);
+            return false;
+        };
+        self.slots[0].lend(slot, chunk);
+        self.copies.enter(chunk, slot, true);
+        let waiters = SmallVec::from_elem(waiter, 1);
+        let fill =
+            self.copies.fills.insert(Fill { chunk, home, slot, buf, writes: false, waiters, dropped: false });
+        self.slots[usize::from(home.tier.0)].pin(home.slot);
+        let token = self.tokens.issue(home.tier, Owner::Copy(fill), self.now);
+        let offset = self.state.geo.slot_at(home);
+        self.out.push_back(Action::Read { device: home.tier, offset, buf, token, class: Class::Foreground });
+        true
+    }
+
+    pub(crate) fn copy_io_done(&mut self, fill: u32, result: Result<(), DeviceError>) {
+        if self.copies.fills[fill].writes {
+            self.flushers[0].dirty = true;
+            return self.end_copy(fill, result.is_ok());
+        }
+        self.unpin_slot(self.copies.fills[fill].home);
+        let waiters = std::mem::take(&mut self.copies.fills[fill].waiters);
+        for (piece, extent) in waiters {
+            self.serve_from_chunk(fill, piece, extent, result.is_ok());
+        }
+        let f = &mut self.copies.fills[fill];
+        if result.is_err() || f.dropped || self.shutdown.began() || self.read_only {
+            return self.end_copy(fill, false);
+        }
+        f.writes = true;
+        let (slot, buf) = (f.slot, f.buf);
+        self.stats.device_written[0] += u64::from(buf.len);
+        let token = self.tokens.issue(FAST, Owner::Copy(fill), self.now);
+        let offset = self.state.geo.slot_at(Home { tier: FAST, slot });
+        let (bufs, class) = (BufList::from_elem(buf, 1), Class::Background);
+        self.out.push_back(Action::Write { device: FAST, offset, bufs, fua: false, token, class });
+    }
+
+    /// Gives a read its part of the chunk. Where some sector of it cannot be read, it tries its own alone.
+    fn serve_from_chunk(&mut self, fill: u32, piece: u32, extent: u16, ok: bool) {
+        let e = self.pieces[piece].extents[usize::from(extent)];
+        let home = self.copies.fills[fill].home;
+        if ok {
+            let chunk = self.copies.fills[fill].buf;
+            self.arena.copy(e.buf, chunk.slice(e.first * BLOCK_BYTES, e.count * BLOCK_BYTES));
+            return self.piece_io_done(piece, Ok(()));
+        }
+        let offset = self.state.geo.slot_at(home) + u64::from(e.first) * u64::from(BLOCK_BYTES);
+        let token = self.tokens.issue(home.tier, Owner::Piece(piece), self.now);
+        let class = Class::Foreground;
+        self.out.push_back(Action::Read { device: home.tier, offset, buf: e.buf, token, class });
+    }
+
+    /// Nothing of it is in flight any more.
+    fn end_copy(&mut self, fill: u32, ok: bool) {
+        let fill = self.copies.fills.remove(fill);
+        self.arena.free(fill.buf);
+        self.wanted.wake = true;
+        if fill.dropped {
+            return self.return_slot(fill.slot);
+        }
+        let copy = self.copies.of.get_mut(&fill.chunk).expect("a copy being made is known");
+        copy.filling = false;
+        if !ok {
+            self.drop_copy(fill.chunk);
+        }
+    }
+
+    /// The chunk has no copy from here on: another home, or the slot is needed.
+    pub(crate) fn drop_copy(&mut self, chunk: Chunk) {
+        let Some(copy) = self.copies.of.remove(&chunk) else { return };
+        let fill = self.copies.fill_of(chunk).filter(|_| copy.filling);
+        if let Some(fill) = fill {
+            // What is written into the slot late must not meet its next owner.
+            self.slots[0].set_owner(copy.slot, None);
+            self.copies.fills[fill].dropped = true;
+            if planted(Bug::CopyFreedWhileWritten) {
+                self.copies.fills[fill].slot = Slot(u32::MAX);
+                self.return_slot(copy.slot);
+            }
+            return;
+        }
+        self.copies.learn(copy.repaid);
+        self.return_slot(copy.slot);
+    }
+
+    fn return_slot(&mut self, slot: Slot) {
+        if planted(Bug::CopyFreedWhileWritten) && slot.0 == u32::MAX {
+            return;
+        }
+        if self.slots[0].has_readers(slot) && !planted(Bug::CopyFreedUnderRead) {
+            self.slots[0].reclaim(slot);
+            self.free_slot(Home { tier: FAST, slot }, Seq(0), false);
+        } else {
+            self.slots[0].take_back(slot);
+            self.wanted.wake = true;
+        }
+    }
+
+    /// A chunk was pushed down as it was: its old home, which nothing needs any more, is a copy.
+    pub(crate) fn keep_copy(&mut self, chunk: Chunk, slot: Slot) {
+        self.slots[0].lend(slot, chunk);
+        self.copies.enter(chunk, slot, false);
+    }
+
+    /// No copy is left in a range of slots, but those that still have I/O in flight.
+    pub(crate) fn drop_copies_in(&mut self, range: Range<u32>) {
+        for slot in range.map(Slot) {
+            if let Some(chunk) = self.slots[0].owner(slot).filter(|chunk| self.copies.is_in(*chunk, slot)) {
+                self.drop_copy(chunk);
+            }
+        }
+    }
+
+    /// A client's read was served by the copy.
+    pub(crate) fn count_copy_read(&mut self, chunk: Chunk, bytes: u64) {
+        self.copies.read_bytes += bytes;
+        if let Some(copy) = self.copies.of.get_mut(&chunk) {
+            (copy.used, copy.repaid) = (true, copy.repaid.map(|_| true));
+        }
+    }
+
+    /// What the piece read of copies could not be read, or is wrong: they are dropped, and it reads again.
+    pub(crate) fn read_without_copy(&mut self, piece: u32) -> bool {
+        let p = &self.pieces[piece];
+        let from_copy = p.extents.iter().any(|e| matches!(e.source, Source::Copy(..)));
+        if from_copy {
+            self.drop_copy(p.chunk);
+        }
+        from_copy
+    }
+
+    pub(crate) fn copy_coverage(&self, fill: u32) -> Option<Stage> {
+        self.copies.fills.get(fill).map(|f| if f.writes { Stage::CopyWrite } else { Stage::CopyRead })
+    }
+
+    pub(crate) fn copies_coverage(&self, f: &mut dyn FnMut(Stage)) {
+        self.copies.fills.iter().filter_map(|(i, _)| self.copy_coverage(i)).for_each(f);
+    }
+}
