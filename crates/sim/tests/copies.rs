@@ -1,0 +1,136 @@
+//! Clean copies: what was read from the slow device is fast the next time, and nobody ever notices otherwise.
+
+mod story;
+
+use bimetal_engine::units::Nanos;
+use bimetal_sim::disk::CutStyle;
+use bimetal_sim::rng::Rng;
+use bimetal_sim::world::Death;
+use story::{BLOCK, CHUNK, Story};
+
+fn all(bytes: &[u8], byte: u8) -> bool {
+    bytes.iter().all(|b| *b == byte)
+}
+
+/// A volume with a slow chunk, of which the first half is written.
+fn begin() -> (Story, u64) {
+    let mut s = Story::begin(32, 64);
+    let chunk = s.slow_chunk();
+    s.write(chunk, CHUNK / 2, 0x11);
+    s.flush();
+    s.wait(5 * Nanos::SECOND);
+    assert_eq!(s.engine().status().landed_bytes, 0, "it was merged into its slow home");
+    s.die(Death::Kill);
+    s.open().expect("it opens, without copies");
+    (s, chunk)
+}
+
+/// Bytes that clients read from copies.
+fn from_copies(s: &mut Story) -> u64 {
+    s.engine().status().copy_read_bytes
+}
+
+/// Some fast slots are free again: chunks that were written first are discarded.
+fn free_fast_slots(s: &mut Story) {
+    for i in 0..4 {
+        let discard = s.ask(bimetal_engine::action::RequestKind::Discard { fua: false }, i * CHUNK, CHUNK, 0);
+        s.answer(discard).expect("a discard succeeds");
+    }
+    s.flush();
+    s.wait(Nanos::SECOND);
+}
+
+#[test]
+fn the_second_read_of_a_slow_chunk_is_fast() {
+    let (mut s, chunk) = begin();
+    free_fast_slots(&mut s);
+    assert!(all(&s.read(chunk, BLOCK).expect("it is read"), 0x11));
+    s.wait(Nanos::SECOND);
+    assert_eq!((from_copies(&mut s), s.engine().status().copied_bytes), (0, CHUNK));
+    // Another block of the chunk: the first read took all of it along.
+    assert!(all(&s.read(chunk + 3 * BLOCK, BLOCK).expect("it is read"), 0x11));
+    assert_eq!(from_copies(&mut s), BLOCK);
+}
+
+#[test]
+fn a_write_shows_over_a_copy_and_ends_it_when_it_comes_home() {
+    let (mut s, chunk) = begin();
+    free_fast_slots(&mut s);
+    s.read(chunk, BLOCK).expect("it is read");
+    s.wait(Nanos::SECOND / 10);
+    s.write(chunk + BLOCK, BLOCK, 0x22);
+    for when in ["landed", "merged"] {
+        let bytes = s.read(chunk, 3 * BLOCK).expect("it is read");
+        let byte = |block: u64| bytes[(block * BLOCK) as usize];
+        assert_eq!((byte(0), byte(1), byte(2)), (0x11, 0x22, 0x11), "{when}");
+        s.flush();
+        s.wait(10 * Nanos::SECOND);
+        assert_eq!(s.engine().status().landed_bytes, 0, "all was merged");
+    }
+}
+
+/// Slots with copies are free for whoever needs one: as many chunks are written first, and stay fast, as without copies.
+#[test]
+fn copies_give_way_to_first_writes() {
+    let (mut s, chunk) = begin();
+    free_fast_slots(&mut s);
+    let free = s.engine().status().tiers[0].used_bytes;
+    s.read(chunk, BLOCK).expect("it is read");
+    s.wait(Nanos::SECOND);
+    assert_eq!(s.engine().status().tiers[0].used_bytes, free, "a copy takes nothing away");
+    for i in 0..3 {
+        s.write(i * CHUNK, CHUNK, 0x30);
+    }
+    s.flush();
+    for i in 0..3 {
+        assert!(!s.is_slow(i * CHUNK), "first writes are fast");
+    }
+    assert!(all(&s.read(chunk, BLOCK).expect("it is still there"), 0x11));
+}
+
+/// The fast device has a copy, and what it holds rots: the checksums of the slow home say so, and what is read is right.
+#[test]
+fn a_copy_that_is_wrong_is_not_believed() {
+    let (mut s, chunk) = begin();
+    free_fast_slots(&mut s);
+    let before = s.world.disks[0].clone();
+    s.read(chunk, BLOCK).expect("it is read");
+    s.wait(Nanos::SECOND);
+    let mut page = [0; BLOCK as usize];
+    let pages = 0..s.world.disks[0].size_bytes() / BLOCK;
+    let is_new = |s: &Story, at: u64| {
+        let (mut old, mut new) = ([0; BLOCK as usize], [0; BLOCK as usize]);
+        before.peek(at, &mut old);
+        s.world.disks[0].peek(at, &mut new);
+        old != new && all(&new, 0x11)
+    };
+    let copy: Vec<u64> = pages.filter(|at| is_new(&s, *at)).collect();
+    assert!(copy.len() as u64 >= CHUNK / BLOCK / 2, "the chunk was copied: {}", copy.len());
+    for at in copy {
+        s.world.disks[0].rot(at, &mut Rng::new(1, at));
+        s.world.disks[0].peek(at, &mut page);
+    }
+    for block in 0..CHUNK / BLOCK / 2 {
+        assert!(all(&s.read(chunk + block * BLOCK, BLOCK).expect("the slow home has it"), 0x11));
+    }
+}
+
+/// Nothing on the devices tells of copies: after a crash, and after an orderly end, the volume is as it would be without.
+#[test]
+fn copies_end_with_the_opening() {
+    for orderly in [false, true] {
+        let (mut s, chunk) = begin();
+        free_fast_slots(&mut s);
+        s.read(chunk, BLOCK).expect("it is read");
+        s.wait(Nanos::SECOND);
+        if orderly {
+            s.stop()
+        } else {
+            s.die(Death::PowerCut(CutStyle::Whole))
+        }
+        assert_eq!(s.check().expect("it can be checked"), Vec::<String>::new());
+        s.open().expect("it opens");
+        assert_eq!(s.engine().status().copied_bytes, 0);
+        assert!(all(&s.read(chunk, BLOCK).expect("it is read"), 0x11));
+    }
+}
