@@ -19,6 +19,8 @@ const DEPTH: usize = 8;
 const PACE_NS: u64 = 2 * Nanos::MS;
 /// The client works on this many chunks, most of them on the slow tier.
 const CHUNKS: u64 = 60;
+/// Half of the time on so many of them.
+const HOT_CHUNKS: u64 = 4;
 const PER_CHUNK: u64 = CHUNK / BLOCK;
 
 /// What a block holds: its writes are numbered from 1 on.
@@ -40,6 +42,8 @@ enum Doing {
 /// A client that reads, writes and flushes without pause, and knows what must be there.
 struct Load {
     rng: Rng,
+    /// The first of the chunks that it works on half of the time.
+    hot: u64,
     blocks: Vec<Content>,
     flights: Vec<(Asked, Doing, Nanos)>,
     /// When the next request may go.
@@ -52,14 +56,22 @@ struct Load {
 impl Load {
     fn new() -> Load {
         let blocks = vec![Content::default(); (CHUNKS * PER_CHUNK) as usize];
-        Load { rng: Rng::new(1, 1), blocks, flights: Vec::new(), next: Nanos(0), answered: 0, longest_ns: 0 }
+        Load {
+            rng: Rng::new(1, 1),
+            // Written last, and so on the slow tier.
+            hot: CHUNKS - HOT_CHUNKS,
+            blocks,
+            flights: Vec::new(),
+            next: Nanos(0),
+            answered: 0,
+            longest_ns: 0,
+        }
     }
 
     fn submit(&mut self, s: &mut Story) {
         let hot = self.rng.one_in(2);
-        let range = if hot { 4 * PER_CHUNK } else { CHUNKS * PER_CHUNK };
-        // The hot ones are at the end, which was written last and is on the slow tier.
-        let block = self.blocks.len() - 1 - self.rng.below(range) as usize;
+        let (first, chunks) = if hot { (self.hot, HOT_CHUNKS) } else { (0, CHUNKS) };
+        let block = (first * PER_CHUNK + self.rng.below(chunks * PER_CHUNK)) as usize;
         let at = block as u64 * BLOCK;
         let (asked, doing) = match self.rng.below(8) {
             0 => {
@@ -183,6 +195,8 @@ fn comes_through(
     assert_eq!(before.state, "open");
     silent(&before.tiers, s.world.now());
     let quick_again = s.world.now();
+    // What was hot may have risen already: other chunks of the slow tier are to rise now.
+    load.hot -= 3 * HOT_CHUNKS;
     s.world.services = vec![Service::default(); 2];
     let resumed = |s: &mut Story| {
         let now = s.engine().status();
