@@ -215,7 +215,8 @@ impl<A: Arena> Engine<A> {
         if self.push_down(room) {
             return;
         }
-        if self.mover.planner.tail.is_empty() {
+        let tail = &self.mover.planner.tail;
+        if tail.is_empty() || tail.is_outgrown(self.state.zone.len()) {
             self.choose_tail_segments();
         }
         if self.mover.planner.tail.is_gathering() {

@@ -25,6 +25,8 @@ const NEIGHBOURHOOD_BYTES: u32 = 128 << 10;
 /// The plan for the zone's tail.
 #[derive(Default)]
 pub struct Tail {
+    /// Segments that it was to empty.
+    segments: u32,
     /// Segments that are still to be looked at.
     unseen: VecDeque<Place>,
     /// Chunks that were found, by stretch of the slow device; those without a home there come first.
@@ -44,6 +46,11 @@ impl Tail {
     /// Whether nothing that can be moved was found.
     pub fn is_void(&self) -> bool {
         self.stretches.iter().all(Vec::is_empty) && self.next == 0
+    }
+
+    /// Whether the zone has grown since, so that a plan made now would have twice as much to sort.
+    pub fn is_outgrown(&self, zone_segments: u32) -> bool {
+        self.segments * 2 <= zone_segments / TAIL_SHARE
     }
 
     /// Whether nothing is left of it.
@@ -66,8 +73,12 @@ impl<A: Arena> Engine<A> {
             .iter()
             .filter(|place| **place != written)
             .for_each(|place| self.state.zone.begin_emptying(*place));
-        self.mover.planner.tail =
-            Tail { unseen, stretches: vec![Vec::new(); STRETCHES + 1], ..Tail::default() };
+        self.mover.planner.tail = Tail {
+            segments: segments as u32,
+            unseen,
+            stretches: vec![Vec::new(); STRETCHES + 1],
+            ..Tail::default()
+        };
     }
 
     /// Looks at a few segments.
