@@ -20,6 +20,7 @@ use crate::moves::Mover;
 use crate::options::{Event, Level, Tuning};
 use crate::pending::Pending;
 use crate::piece::Piece;
+use crate::pins::Pins;
 use crate::policy::Policy;
 use crate::requests::{InRequest, MAX_PIECES};
 use crate::shutdown::Shutdown;
@@ -30,6 +31,7 @@ use crate::stats::Stats;
 use crate::streams::Streams;
 use crate::sumload::SumLoads;
 use crate::units::*;
+use crate::why::Decisions;
 use std::collections::VecDeque;
 
 /// Who waits for a device's answer.
@@ -56,6 +58,8 @@ pub enum Owner {
     SumPage(u32),
     /// A slot whose space is given back.
     Trim(Home),
+    /// The list of pins.
+    Pins,
     /// A superblock.
     Shutdown,
 }
@@ -154,6 +158,9 @@ pub struct Engine<A> {
     pub(crate) commit: Commit,
     pub(crate) mover: Mover,
     pub(crate) policy: Box<dyn Policy>,
+    pub(crate) pins: Pins,
+    /// What the mover decided lately.
+    pub(crate) decisions: Decisions,
     /// Of reads, of writes.
     pub(crate) streams: [Streams; 2],
     pub(crate) sum_loads: SumLoads,
@@ -276,6 +283,7 @@ impl<A: Arena> Engine<A> {
             self.pump_log();
             self.pump_moves();
             self.pump_checkpoint();
+            self.pump_pins();
             self.pump_shutdown();
             self.pump_flushes();
             if !self.out.is_empty() || self.progress() == before {
@@ -290,6 +298,7 @@ impl<A: Arena> Engine<A> {
             (self.log.appended(), self.log.durable, self.flushed_already.len(), self.requests.len()),
             self.state.zone.room_blocks(),
             (self.commit.coverage(), self.commit.is_busy(), self.checkpoint.coverage(), self.shutdown.step()),
+            self.pins.step(),
             (
                 self.mover.steps(),
                 self.granted.len(),
@@ -306,6 +315,7 @@ impl<A: Arena> Engine<A> {
         self.commit.coverage().into_iter().for_each(&mut *f);
         self.mover.coverage(&mut *f);
         self.checkpoint.coverage().into_iter().for_each(&mut *f);
+        self.pins.coverage().into_iter().for_each(&mut *f);
         if self.log.sealing > 0 {
             f(Stage::SealIndex);
         }
@@ -322,12 +332,14 @@ impl<A: Arena> Engine<A> {
                 Waiter::Commit => self.commit.coverage(),
                 Waiter::Batch(batch) => self.mover.stage(batch),
                 Waiter::Checkpoint => self.checkpoint.coverage(),
+                Waiter::Pins => self.pins.coverage(),
                 Waiter::Shutdown => Some(Stage::Shutdown),
             },
             Owner::Batch { batch, .. } => self.mover.stage(batch),
             Owner::Checkpoint(_) => self.checkpoint.coverage(),
             Owner::SumPage(page) => self.sum_load_coverage(page),
             Owner::Trim(_) => None,
+            Owner::Pins => self.pins.coverage(),
             Owner::Shutdown => Some(Stage::Shutdown),
         }
     }
@@ -360,6 +372,7 @@ impl<A: Arena> Machine for Engine<A> {
             Owner::Checkpoint(io) => self.checkpoint_io_done(io, result),
             Owner::SumPage(page) => self.sum_page_loaded(page, result),
             Owner::Trim(home) => self.on_trimmed(home),
+            Owner::Pins => self.pins_written(result),
             Owner::Shutdown => self.shutdown_io_done(),
         }
         if let Some(error) = away {

@@ -35,6 +35,7 @@ mod pages;
 mod patience;
 mod pending;
 mod piece;
+pub mod pins;
 mod plan;
 pub mod policy;
 mod read;
@@ -52,6 +53,7 @@ mod sums;
 mod tail;
 mod task;
 pub mod units;
+pub mod why;
 mod write;
 mod zone;
 
