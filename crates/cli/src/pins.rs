@@ -8,7 +8,7 @@ use anyhow::{Context as _, bail};
 use bimetal_driver::{Driver, RealArena};
 use bimetal_engine::Engine;
 use bimetal_serve::ask::{self, PinDoc, Taken, TierName};
-use bimetal_serve::{Answer, PinsDoc, Question, Served as _, WhyDoc};
+use bimetal_serve::{Answer, PinsDoc, Question, WhyDoc};
 use std::time::Duration;
 
 pub(crate) fn pin(args: &PinArgs) -> anyhow::Result<Outcome> {
@@ -108,7 +108,10 @@ fn say_pins(doc: &PinsDoc, json: bool) -> anyhow::Result<Outcome> {
         return Ok(if doc.known { Outcome::Good } else { Outcome::Problem });
     }
     if !doc.known {
-        say(&format!("{}: the list of pins could not be read when the volume was opened; open it again", doc.volume));
+        say(&format!(
+            "{}: the list of pins could not be read when the volume was opened; open it again",
+            doc.volume
+        ));
         return Ok(Outcome::Problem);
     }
     if doc.pins.is_empty() {
@@ -135,7 +138,8 @@ fn describe_pin(pin: &PinDoc) -> String {
 
 fn describe(doc: &WhyDoc) -> String {
     let end = doc.offset + u64::from(doc.chunk_bytes);
-    let mut text = format!("{}: chunk {}, bytes {} to {end} of the volume", doc.volume, doc.chunk, doc.offset);
+    let mut text =
+        format!("{}: chunk {}, bytes {} to {end} of the volume", doc.volume, doc.chunk, doc.offset);
     for sentence in &doc.sentences {
         text += &format!("\n  {sentence}");
     }

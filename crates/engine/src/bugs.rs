@@ -57,6 +57,8 @@ pub enum Bug {
     BorrowedTooEarly,
     /// Opening forgets that the log has borrowed areas of slots.
     BorrowedForgotten,
+    /// The list of pins is not flushed before it is answered.
+    PinsNotFlushed,
     /// Writes are not ordered by block locks.
     LocksIgnored,
 }

@@ -52,12 +52,13 @@ pub fn open<A: Arena + 'static>(
             let at = recovered.state.geo.slot_at(home);
             reader.corrupt(home.tier, at, "two chunks claim the same slot")
         })?;
-        let pins = reader.pins(&recovered.superblocks[0].volume, recovered.state.geo.chunks).await?;
+        let mut pins = reader.pins(&recovered.superblocks[0].volume, recovered.state.geo.chunks).await?;
         reader.io.stage(Stage::OpenRaise);
         // Only the fast device says that the volume was closed.
         let clean = recovered.superblocks[0].state == OpenState::Clean;
         reader.erase_end(&recovered.state, &recovered.log).await?;
         reader.settle_lost_headers(&recovered.superblocks[0].volume, &recovered.header).await?;
+        reader.settle_pins(&recovered.superblocks[0].volume, &mut pins).await;
         reader.raise(&mut recovered.superblocks).await?;
         let mut engine = engine(&reader, recovered, slots, pins, options);
         engine.stats.recovered = !clean;

@@ -49,7 +49,9 @@ pub enum PinError {
         room_bytes: u64,
     },
     /// The list is full.
-    #[error("there would be more than {MAX_PIN_RANGES} ranges of pins; pin longer ranges, or unpin some first")]
+    #[error(
+        "there would be more than {MAX_PIN_RANGES} ranges of pins; pin longer ranges, or unpin some first"
+    )]
     TooMany,
     /// Another change is being written.
     #[error("another change of the pins is under way; try again")]
@@ -67,7 +69,9 @@ pub enum PinError {
     #[error("the volume is being closed")]
     ShuttingDown,
     /// A device failed before the change was durable.
-    #[error("the fast device failed while the pins were written; which ones hold is known when the volume is opened again")]
+    #[error(
+        "the fast device failed while the pins were written; which ones hold is known when the volume is opened again"
+    )]
     Io,
 }
 
@@ -216,7 +220,13 @@ impl<A: Arena> Engine<A> {
     ///
     /// # Errors
     /// When the list stays as it is; nothing was written then.
-    pub fn begin_pin(&mut self, now: Nanos, offset: u64, len: u64, tier: Option<Tier>) -> Result<(), PinError> {
+    pub fn begin_pin(
+        &mut self,
+        now: Nanos,
+        offset: u64,
+        len: u64,
+        tier: Option<Tier>,
+    ) -> Result<(), PinError> {
         self.now = self.now.max(now);
         let size_bytes = self.size_bytes();
         let end = offset.checked_add(len).filter(|end| *end <= size_bytes && len > 0);

@@ -152,7 +152,8 @@ impl<A: Arena> Engine<A> {
                 && !self.state.map.is_busy(m.chunk)
             {
                 let heat = self.policy.heat(m.chunk, self.now);
-                let decision = Decision { at: self.now, to, reason: reason(m), heat, outcome: Outcome::UnderWay };
+                let decision =
+                    Decision { at: self.now, to, reason: reason(m), heat, outcome: Outcome::UnderWay };
                 self.decisions.remember(m.chunk, decision);
             }
         }
@@ -160,8 +161,10 @@ impl<A: Arena> Engine<A> {
 
     /// The same for what the policy chose.
     pub(crate) fn decide_by_heat(&mut self, moves: &[Move]) {
-        let hot: Vec<bool> =
-            moves.iter().map(|m| self.policy.heat(m.chunk, self.now) >= self.tuning.promote_touches.max(1)).collect();
+        let hot: Vec<bool> = moves
+            .iter()
+            .map(|m| self.policy.heat(m.chunk, self.now) >= self.tuning.promote_touches.max(1))
+            .collect();
         for (m, hot) in moves.iter().zip(hot) {
             let reason = match m.to {
                 Destination::Tier(FAST) if hot => Reason::Hot,
@@ -183,12 +186,14 @@ impl<A: Arena> Engine<A> {
         } else if let (None, Some(home), true) = (from, home, moved) {
             let heat = self.policy.heat(chunk, at);
             let outcome = Outcome::Moved;
-            self.decisions.remember(chunk, Decision { at, to: home.tier, reason: Reason::Landed, heat, outcome });
+            self.decisions
+                .remember(chunk, Decision { at, to: home.tier, reason: Reason::Landed, heat, outcome });
         }
     }
 
     /// What is known of the chunk with this byte; none behind the volume's end. Looks at a bounded number of slots.
-    pub fn why(&self, offset: u64) -> Option<Why> {
+    pub fn why(&mut self, now: Nanos, offset: u64) -> Option<Why> {
+        self.now = self.now.max(now);
         if offset >= self.size_bytes() {
             return None;
         }
@@ -196,7 +201,8 @@ impl<A: Arena> Engine<A> {
         let chunk = Chunk((offset / u64::from(geo.chunk_bytes)) as u32);
         let home = map.home(chunk);
         let last = self.decisions.newest.get(&chunk).map(|(_, decision)| *decision);
-        let arrived = |d: &Decision| d.outcome == Outcome::Moved && home.is_some_and(|home| home.tier == d.to);
+        let arrived =
+            |d: &Decision| d.outcome == Outcome::Moved && home.is_some_and(|home| home.tier == d.to);
         Some(Why {
             chunk,
             offset: u64::from(chunk.0) * u64::from(geo.chunk_bytes),

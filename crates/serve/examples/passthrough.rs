@@ -84,7 +84,13 @@ impl Served for Passthrough {
     fn status(&self) -> Status {
         Status { state: "open", size_bytes: self.size_bytes, ..Status::default() }
     }
-    fn begin_pin(&mut self, _now: Nanos, _offset: u64, _len: u64, _tier: Option<Tier>) -> Result<(), PinError> {
+    fn begin_pin(
+        &mut self,
+        _now: Nanos,
+        _offset: u64,
+        _len: u64,
+        _tier: Option<Tier>,
+    ) -> Result<(), PinError> {
         Err(PinError::ReadOnly)
     }
     fn take_pin_answer(&mut self) -> Option<Result<(), PinError>> {
@@ -93,7 +99,7 @@ impl Served for Passthrough {
     fn pin_report(&self) -> PinReport {
         PinReport { ranges: Vec::new(), room_bytes: [0; 2], pinned_bytes: [0; 2], known: true }
     }
-    fn why(&self, _offset: u64) -> Option<Why> {
+    fn why(&mut self, _now: Nanos, _offset: u64) -> Option<Why> {
         None
     }
     fn take_events(&mut self) -> Vec<Event> {

@@ -122,7 +122,12 @@ impl PinsDoc {
             room_bytes: report.room_bytes[usize::from(tier.0)],
             pinned_bytes: report.pinned_bytes[usize::from(tier.0)],
         });
-        PinsDoc { volume: volume.to_owned(), pins: pins.collect(), tiers: tiers.collect(), known: report.known }
+        PinsDoc {
+            volume: volume.to_owned(),
+            pins: pins.collect(),
+            tiers: tiers.collect(),
+            known: report.known,
+        }
     }
 }
 
@@ -144,9 +149,11 @@ pub fn ask(volume: &str, engine: &mut impl Served, now: Nanos, question: Questio
         Question::Unpin { offset, length } => engine.begin_pin(now, offset, length, None),
         Question::Pins {} => return Taken::Answered(pins(volume, engine)),
         Question::Why { offset } => {
-            return Taken::Answered(match engine.why(offset) {
+            return Taken::Answered(match engine.why(now, offset) {
                 Some(why) => Answer::Why(Box::new(WhyDoc::new(volume, &why, &engine.status(), now))),
-                None => refused(volume, &format!("byte {offset} is behind its end at {}", engine.size_bytes())),
+                None => {
+                    refused(volume, &format!("byte {offset} is behind its end at {}", engine.size_bytes()))
+                }
             });
         }
     };

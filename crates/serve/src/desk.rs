@@ -38,6 +38,8 @@ pub(crate) struct Desk {
     visitors: Vec<Option<Visitor>>,
     /// Whose change is under way.
     changing: Option<usize>,
+    /// Changes begun so far.
+    begun: u64,
     waiting: VecDeque<(usize, Question)>,
 }
 
@@ -138,13 +140,18 @@ impl<V: Served> Server<V> {
         let now = self.now();
         match ask::ask(&self.volume.0, &mut self.engine, now, question) {
             Taken::Answered(answer) => self.desk.tell(place, Some(&answer)),
-            Taken::Begun => self.desk.changing = Some(place),
+            Taken::Begun => {
+                self.desk.changing = Some(place);
+                self.desk.begun += 1;
+            }
             Taken::Later => self.desk.waiting.push_back((place, question)),
         }
     }
 
-    /// Answers those whose change is durable, begins the next one, and looks after those who are silent.
-    pub(crate) fn look_after_desk(&mut self) {
+    /// Answers those whose change is durable, begins the next one, and looks after those who are silent. True: a change
+    /// was begun, with which the engine has something to do.
+    pub(crate) fn look_after_desk(&mut self) -> bool {
+        let before = self.desk.begun;
         while let Some(place) = self.desk.changing
             && let Some(answer) = ask::conclude(&self.volume.0, &mut self.engine)
         {
@@ -157,7 +164,8 @@ impl<V: Served> Server<V> {
             }
         }
         for place in 0..self.desk.visitors.len() {
-            let Some(visitor) = self.desk.visitors[place].as_ref().filter(|visitor| !visitor.heard_out) else {
+            let Some(visitor) = self.desk.visitors[place].as_ref().filter(|visitor| !visitor.heard_out)
+            else {
                 continue;
             };
             if visitor.heard.is_empty() && visitor.since.elapsed() >= SILENCE {
@@ -166,5 +174,6 @@ impl<V: Served> Server<V> {
                 self.desk.tell(place, None::<&Answer>);
             }
         }
+        self.desk.begun != before
     }
 }

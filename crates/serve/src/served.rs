@@ -36,7 +36,7 @@ pub trait Served: Machine<Arena = RealArena> {
     /// What is pinned.
     fn pin_report(&self) -> PinReport;
     /// What is known of the chunk with this byte; none behind the end.
-    fn why(&self, offset: u64) -> Option<Why>;
+    fn why(&mut self, now: Nanos, offset: u64) -> Option<Why>;
     /// What is worth telling the user since the last call.
     fn take_events(&mut self) -> Vec<Event>;
 }
@@ -75,8 +75,8 @@ impl Served for Engine<RealArena> {
     fn pin_report(&self) -> PinReport {
         Engine::pin_report(self)
     }
-    fn why(&self, offset: u64) -> Option<Why> {
-        Engine::why(self, offset)
+    fn why(&mut self, now: Nanos, offset: u64) -> Option<Why> {
+        Engine::why(self, now, offset)
     }
     fn take_events(&mut self) -> Vec<Event> {
         Engine::take_events(self)

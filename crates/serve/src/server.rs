@@ -217,10 +217,12 @@ impl<V: Served> Server<V> {
                 self.driver.harvest(&mut self.engine, |completion| events.push(completion));
                 self.driver.pump(&mut self.engine, |id, result| replies.push((id, result)));
             }
+            while self.look_after_desk() {
+                self.driver.pump(&mut self.engine, |id, result| replies.push((id, result)));
+            }
             for (id, result) in replies.drain(..) {
                 self.answer(id, result);
             }
-            self.look_after_desk();
             self.visit_touched();
             self.say_events();
             if self.is_finished() {

@@ -163,7 +163,9 @@ fn where_it_is(why: &Why, status: &Status) -> Vec<String> {
             ));
         }
         _ if why.landed_blocks > 0 => {
-            said.push("It has no home on a tier yet, and gets one when what has landed is brought home.".into());
+            said.push(
+                "It has no home on a tier yet, and gets one when what has landed is brought home.".into(),
+            );
         }
         _ if why.pending.is_some() => {}
         _ => said.push("Nothing is stored in it: it reads zeros, and no device is asked.".into()),
@@ -175,7 +177,10 @@ fn where_it_is(why: &Why, status: &Status) -> Vec<String> {
         ));
     }
     if let Some(tier) = why.pending {
-        said.push(format!("It was just written to the {} tier, which the next flush will record.", name(tier)));
+        said.push(format!(
+            "It was just written to the {} tier, which the next flush will record.",
+            name(tier)
+        ));
     }
     if why.moving {
         said.push("The mover is at work on it now.".into());
@@ -202,7 +207,11 @@ fn heat(why: &Why, now: Nanos) -> String {
         ago(why.opened, now)
     );
     if why.touch_ns != Nanos::SECOND {
-        said = format!("Its heat is {}; heat counts from the opening of the volume, {}.", why.heat, ago(why.opened, now));
+        said = format!(
+            "Its heat is {}; heat counts from the opening of the volume, {}.",
+            why.heat,
+            ago(why.opened, now)
+        );
     }
     if let Some(coldest) = why.coldest {
         let of = if coldest.of_all { "" } else { " of a sample" };
@@ -215,7 +224,9 @@ fn decision(last: Decision, now: Nanos) -> String {
     let why = match last.reason {
         Reason::Hot => format!("it was hot enough to rise (heat {})", last.heat),
         Reason::Refill => "the fast tier had free slots and the slow tier was short of them".into(),
-        Reason::Cold => format!("it was among the coldest (heat {}) and the fast tier needed room", last.heat),
+        Reason::Cold => {
+            format!("it was among the coldest (heat {}) and the fast tier needed room", last.heat)
+        }
         Reason::Pinned => "it was pinned there".into(),
         Reason::MakesRoom => {
             format!("it was among the coldest (heat {}) when something pinned needed its place", last.heat)
@@ -226,7 +237,9 @@ fn decision(last: Decision, now: Nanos) -> String {
     let tier = name(last.to);
     match last.outcome {
         Outcome::UnderWay => format!("It is being moved to the {tier} tier, because {why}."),
-        Outcome::Moved => format!("It was last moved {}, to the {tier} tier, because {why}.", ago(last.at, now)),
+        Outcome::Moved => {
+            format!("It was last moved {}, to the {tier} tier, because {why}.", ago(last.at, now))
+        }
         Outcome::NotMoved => format!(
             "It was to be moved to the {tier} tier, because {why}, and stayed where it was ({}): something else was \
              under way with it, there was no free slot, or a device failed.",
@@ -335,7 +348,9 @@ mod tests {
     #[test]
     fn it_says_what_would_change_and_claims_nothing_that_is_not_known() {
         let cold = on(SLOW);
-        assert!(said(&cold).contains("It rises when its heat comes to 3") && said(&cold).contains(": 2 more"));
+        assert!(
+            said(&cold).contains("It rises when its heat comes to 3") && said(&cold).contains(": 2 more")
+        );
         assert!(said(&cold).contains("Since when it is there is not known"));
         let hot = Why { heat: 3, coldest: Some(Coldest { heat: 3, of_all: true }), ..on(SLOW) };
         assert!(said(&hot).contains("but only over a chunk that is colder"));
@@ -343,7 +358,9 @@ mod tests {
         assert!(said(&pinned).contains("moved to the fast tier as soon as the mover may"));
         assert!(said(&pinned).contains("only in a part of the time"));
         let there = Why { pinned: Some(FAST), since: Some(Nanos(0)), ..on(FAST) };
-        assert!(said(&there).contains("stays there until it is unpinned") && said(&there).contains("8 min ago"));
+        assert!(
+            said(&there).contains("stays there until it is unpinned") && said(&there).contains("8 min ago")
+        );
         let blank = Why { home: None, home_offset: None, home_blocks: 0, ..on(SLOW) };
         assert!(said(&blank).contains("Nothing is stored in it") && !said(&blank).contains("Since when"));
     }

@@ -81,6 +81,7 @@ planted! {
     borrowed_too_early: BorrowedTooEarly,
     borrowed_forgotten: BorrowedForgotten,
     locks_ignored: LocksIgnored,
+    pins_not_flushed: PinsNotFlushed,
     lost_page_accepted: LostPageAccepted,
     blank_fua_answered_early: BlankFuaAnsweredEarly,
     folded_page_stale: FoldedPageStale,

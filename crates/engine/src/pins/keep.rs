@@ -7,6 +7,7 @@
 use super::{PinError, PinList, Pins};
 use crate::action::DeviceError;
 use crate::arena::{Arena, Buf, Pool};
+use crate::bugs::{Bug, planted};
 use crate::coverage::Stage;
 use crate::engine::{Engine, Owner};
 use crate::flush::Waiter;
@@ -120,6 +121,9 @@ impl<A: Arena> Engine<A> {
         match result {
             Ok(()) => {
                 self.pins.keeping.stage = KeepStage::Flush;
+                if planted(Bug::PinsNotFlushed) {
+                    return self.pins_flushed(true);
+                }
                 self.request_flush(FAST, Waiter::Pins);
             }
             Err(error) => {
@@ -169,6 +173,8 @@ pub struct PinsRead {
     version: u64,
     newest: Option<u8>,
     twice: bool,
+    /// The one place that could not be read.
+    unreadable: Option<u8>,
 }
 
 /// What stands in a place.
@@ -213,6 +219,21 @@ impl<A: Arena> Reader<A> {
         self.io.free(buf);
         Ok(judge(found))
     }
+
+    /// Writes over a place that could not be read, where the list is known without it: were it read again later, it might
+    /// say something else, a change that a crash cut short. Where that fails, it is left as it is: data does not wait.
+    pub(crate) async fn settle_pins(&self, volume: &Id, read: &mut PinsRead) {
+        let Some(place) = read.unreadable.filter(|_| read.known) else { return };
+        let (version, mut payload) = (read.version + 2, Vec::new());
+        put_pins(&mut payload, read.list.ranges());
+        let fill = |block: &mut [u8]| {
+            page::encode(block, PageKind::Pins, volume, u64::from(place), version, &payload);
+        };
+        let written = self.io.write_block(FAST, pins_at(place), fill).await;
+        if written.is_ok() && self.io.flush(FAST).await.is_ok() {
+            (read.version, read.newest) = (version, Some(place));
+        }
+    }
 }
 
 /// Which list is in force, and what is wrong. A place that is torn is what a crash leaves while the other one holds the
@@ -225,6 +246,7 @@ fn judge(found: [Found; 2]) -> PinsRead {
         version: 0,
         newest: None,
         twice: false,
+        unreadable: None,
     };
     let mut fault = |place: u8, what: &str| read.faults.push((pins_at(place), what.to_owned()));
     for (place, found) in [0u8, 1].into_iter().zip(&found) {
@@ -242,6 +264,11 @@ fn judge(found: [Found; 2]) -> PinsRead {
         _ => {}
     }
     let twice = matches!(&found, [Found::Version(a, _), Found::Version(b, _)] if a == b);
+    let unreadable: Vec<u8> =
+        (0..2).filter(|place| matches!(found[usize::from(*place)], Found::Unreadable)).collect();
+    if let [place] = unreadable[..] {
+        read.unreadable = Some(place);
+    }
     // One that was never written says that no list was ever complete.
     read.known = found.iter().any(|f| matches!(f, Found::Version(..) | Found::Nothing));
     for (place, found) in [0u8, 1].into_iter().zip(found) {

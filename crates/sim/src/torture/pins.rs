@@ -9,7 +9,7 @@ use bimetal_engine::pins::PinReport;
 use bimetal_engine::units::{FAST, Nanos, SLOW, Tier};
 
 /// One look in this many begins a change.
-const ONE_IN: u64 = 400;
+const ONE_IN: u32 = 400;
 
 /// What a list of pins says: offset, length, tier.
 type Listed = Vec<(u64, u64, Tier)>;
@@ -43,15 +43,16 @@ impl PinKeeper {
         (self.kept, self.perhaps, self.under_way) = (Vec::new(), Vec::new(), false);
     }
 
-    /// A volume was opened: what it says is pinned is what holds from here on. `excused`: devices were damaged.
-    pub fn opened(&mut self, engine: &Engine<SimArena>, excused: bool) -> Result<(), String> {
+    /// A volume was opened: what it says is pinned is what holds from here on. `excused`: devices were damaged, or only
+    /// `failed`, so that the list may not have been read this time.
+    pub fn opened(&mut self, engine: &Engine<SimArena>, excused: bool, failed: bool) -> Result<(), String> {
         let report = engine.pin_report();
         let found = listed(&report);
         let promised = found == self.kept || self.perhaps.contains(&found);
         self.under_way = false;
         if !report.known {
             // A device that could not be read for a moment: the list is still there.
-            return if excused { Ok(()) } else { Err("the list of pins is not known".into()) };
+            return if excused || failed { Ok(()) } else { Err("the list of pins is not known".into()) };
         }
         if !promised && !excused {
             return Err(format!("pinned is {found:?}, not {:?} nor one of {:?}", self.kept, self.perhaps));
@@ -85,13 +86,7 @@ impl PinKeeper {
 }
 
 /// What is pinned once a change is made, worked out chunk by chunk.
-fn after(
-    kept: &Listed,
-    engine: &Engine<SimArena>,
-    offset: u64,
-    len: u64,
-    tier: Option<Tier>,
-) -> Listed {
+fn after(kept: &Listed, engine: &Engine<SimArena>, offset: u64, len: u64, tier: Option<Tier>) -> Listed {
     let chunk = u64::from(engine.status().chunk_bytes);
     let mut marks = vec![None; (engine.size_bytes() / chunk) as usize];
     for &(offset, len, tier) in kept {
