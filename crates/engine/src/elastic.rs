@@ -70,13 +70,13 @@ impl<A: Arena> Engine<A> {
         if moves.is_empty() {
             return false;
         }
-        self.decide(&moves, |_| Reason::ZoneGrows);
         self.mover.planner.borrowing.attempts += 1;
         if self.mover.planner.borrowing.attempts > MAX_ATTEMPTS {
             self.slots[0].stop_closing();
             self.mover.planner.borrowing.not_before = self.now.after(PAUSE_NS);
             return false;
         }
+        self.decide(&moves, |_| Reason::ZoneGrows);
         self.start_batch(&moves, true);
         true
     }

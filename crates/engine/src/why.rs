@@ -59,6 +59,8 @@ pub struct Decision {
     pub heat: u32,
     /// What became of it.
     pub outcome: Outcome,
+    /// The home that it brought the chunk to.
+    pub home: Option<Home>,
 }
 
 /// Decisions of the mover, the newest for each chunk.
@@ -152,8 +154,14 @@ impl<A: Arena> Engine<A> {
                 && !self.state.map.is_busy(m.chunk)
             {
                 let heat = self.policy.heat(m.chunk, self.now);
-                let decision =
-                    Decision { at: self.now, to, reason: reason(m), heat, outcome: Outcome::UnderWay };
+                let decision = Decision {
+                    at: self.now,
+                    to,
+                    reason: reason(m),
+                    heat,
+                    outcome: Outcome::UnderWay,
+                    home: None,
+                };
                 self.decisions.remember(m.chunk, decision);
             }
         }
@@ -183,11 +191,14 @@ impl<A: Arena> Engine<A> {
         {
             decision.at = at;
             decision.outcome = if moved { Outcome::Moved } else { Outcome::NotMoved };
+            decision.home = home.filter(|_| moved);
         } else if let (None, Some(home), true) = (from, home, moved) {
             let heat = self.policy.heat(chunk, at);
             let outcome = Outcome::Moved;
-            self.decisions
-                .remember(chunk, Decision { at, to: home.tier, reason: Reason::Landed, heat, outcome });
+            self.decisions.remember(
+                chunk,
+                Decision { at, to: home.tier, reason: Reason::Landed, heat, outcome, home: Some(home) },
+            );
         }
     }
 
@@ -201,8 +212,8 @@ impl<A: Arena> Engine<A> {
         let chunk = Chunk((offset / u64::from(geo.chunk_bytes)) as u32);
         let home = map.home(chunk);
         let last = self.decisions.newest.get(&chunk).map(|(_, decision)| *decision);
-        let arrived =
-            |d: &Decision| d.outcome == Outcome::Moved && home.is_some_and(|home| home.tier == d.to);
+        // A chunk that was written anew since has another slot, or none.
+        let arrived = |d: &Decision| home.is_some() && d.home == home;
         Some(Why {
             chunk,
             offset: u64::from(chunk.0) * u64::from(geo.chunk_bytes),
