@@ -26,7 +26,7 @@ const CHUNKS_PER_REPORT: u64 = 256 << 10;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum PinError {
     /// The range is empty or leaves the volume.
-    #[error("bytes {offset} to {} are not in the volume, which has {size_bytes} bytes", offset.saturating_add(*len))]
+    #[error("bytes {offset} to {} are not in the volume, which has {size_bytes} bytes; give a range inside it", offset.saturating_add(*len))]
     Range {
         /// First byte asked for.
         offset: u64,

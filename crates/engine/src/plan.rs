@@ -316,8 +316,8 @@ impl<A: Arena> Engine<A> {
         }
         if self.policy_has_work() && !self.mover.is_busy(false) && !self.shutdown.began() {
             let at = if p.nothing_to_place { p.next_place } else { p.next_place.min(idle_at.max(self.now)) };
-            // What may not be placed while clients are busy waits for quiet.
-            let at = if at <= self.now { idle_at } else { at };
+            // What is pinned and may not be moved while clients are busy waits for quiet.
+            let at = if at <= self.now && self.pins.are_astray() { idle_at } else { at };
             times[1] = Some(at.max(p.after_failure));
         }
         times.into_iter().flatten().filter(|t| *t > self.now).min()

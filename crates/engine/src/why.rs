@@ -234,7 +234,8 @@ impl<A: Arena> Engine<A> {
             opened: self.decisions.opened,
             last,
             read_only: self.read_only,
-            busy: !self.is_idle(),
+            // Opening counts as the last request; nobody has asked for anything then.
+            busy: !self.is_idle() && self.last_client > self.decisions.opened,
             zone_runs_short: self.zone_runs_short(),
         })
     }

@@ -347,6 +347,10 @@ fn why_says_what_is_known_and_nothing_else() {
     s.read(chunk * CHUNK, BLOCK).expect("it can be read");
     let touched = s.world.now();
     s.wait(20 * Nanos::SECOND);
+    s.flush();
+    s.wait(20 * Nanos::SECOND);
+    s.flush();
+    s.wait(20 * Nanos::SECOND);
     let risen = why(&mut s, chunk * CHUNK).expect("it is in the volume");
     let last = risen.last.expect("it was moved");
     assert_eq!((last.to, last.reason, last.outcome, last.heat), (FAST, Reason::Hot, Outcome::Moved, 3));
