@@ -346,10 +346,8 @@ fn why_says_what_is_known_and_nothing_else() {
     assert_eq!(why(&mut s, chunk * CHUNK).expect("it is in the volume").heat, 2);
     s.read(chunk * CHUNK, BLOCK).expect("it can be read");
     let touched = s.world.now();
+    // Its zone is short of room at all times: heat moves something only in the quiet, when somebody calls.
     s.wait(20 * Nanos::SECOND);
-    s.flush();
-    s.wait(20 * Nanos::SECOND);
-    s.flush();
     s.wait(20 * Nanos::SECOND);
     let risen = why(&mut s, chunk * CHUNK).expect("it is in the volume");
     let last = risen.last.expect("it was moved");
