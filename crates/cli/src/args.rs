@@ -19,6 +19,8 @@ Examples:
   bimetal serve films                               prints `ready: nbd+unix:///?socket=PATH`
   bimetal serve films --nbd 127.0.0.1:10809         prints `ready: nbd://127.0.0.1:10809/`
   bimetal status films --json
+  bimetal pin films 0 2G --tier fast
+  bimetal why films 1G
   bimetal list
   bimetal destroy films --yes
 
@@ -52,6 +54,14 @@ pub(crate) enum Command {
     Serve(ServeArgs),
     /// Say how a volume is doing
     Status(LookArgs),
+    /// Keep a range of a volume on a tier, whatever its heat
+    Pin(PinArgs),
+    /// Leave a range of a volume to its heat again
+    Unpin(UnpinArgs),
+    /// List what is pinned, and how much of it is where it belongs
+    Pins(PinsArgs),
+    /// Say why a part of a volume is where it is, and what would change that
+    Why(WhyArgs),
     /// Verify a volume that is not being served: its structure, and every checksum
     Check(LookArgs),
     /// List the volumes of the configuration directory
@@ -240,6 +250,107 @@ that is being served.")]
 pub(crate) struct LookArgs {
     /// Name of the volume, or path of its volume file
     pub(crate) volume: String,
+    /// Print one JSON document on standard output and nothing else there
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `bimetal pin`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  bimetal pin films 0 2G --tier fast                the first 2 GiB: the file system's metadata, perhaps
+  bimetal pin ./v.toml 500G 20G --tier slow --json
+
+What is pinned to the fast tier is moved there as soon as the mover may, ahead of what is hot, and stays; what is
+pinned to the slow tier goes down and does not rise. Whole chunks are pinned: those that the range touches. The
+pins are durable when the command answers, and hold over restarts and crashes; a later pin of the same bytes takes
+the place of an earlier one. The size of the volume stays the same. The fast tier keeps an eighth of its slots
+for what is not pinned, and what would go beyond that is refused.
+
+The server of the volume is asked. When none runs, the volume is opened, under its lock, and closed again; its
+chunks are moved once it is served.")]
+pub(crate) struct PinArgs {
+    #[command(flatten)]
+    pub(crate) range: RangeArgs,
+    /// Where it is to be
+    #[arg(long, value_name = "TIER")]
+    pub(crate) tier: PinTier,
+    /// Print one JSON document on standard output and nothing else there
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `bimetal unpin`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  bimetal unpin films 0 2G
+  bimetal unpin films 0 100T                        all of it, whatever its size
+
+Nothing is moved by that: from now on heat decides again. What of the range is not pinned stays so.")]
+pub(crate) struct UnpinArgs {
+    #[command(flatten)]
+    pub(crate) range: RangeArgs,
+    /// Print one JSON document on standard output and nothing else there
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// A part of a volume.
+#[derive(Debug, Args)]
+pub(crate) struct RangeArgs {
+    /// Name of the volume, or path of its volume file
+    pub(crate) volume: String,
+    /// Where it begins in the volume
+    #[arg(value_parser = size::parse)]
+    pub(crate) offset: u64,
+    /// How long it is
+    #[arg(value_parser = size::parse)]
+    pub(crate) length: u64,
+}
+
+/// The tiers by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum PinTier {
+    Fast,
+    Slow,
+}
+
+/// `bimetal pins`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  bimetal pins films
+  bimetal pins films --json
+
+For each range it says where it belongs, how much of it is there, and how much is still on the other tier; what was
+never written is on neither.")]
+pub(crate) struct PinsArgs {
+    /// Name of the volume, or path of its volume file
+    pub(crate) volume: String,
+    /// Print one JSON document on standard output and nothing else there
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `bimetal why`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  bimetal why films 0
+  bimetal why films 12G --json
+
+Says of the chunk with that byte where it is, how hot it is beside what rises and what is coldest on the fast tier, what
+the mover last did about it and why, whether it is pinned, and what would change all that. Heat, and what the
+mover did, are remembered since the volume was opened, for the chunks it moved last; what is not known is not
+claimed. When no server runs, the volume is opened for the question, and nothing is known of heat.")]
+pub(crate) struct WhyArgs {
+    /// Name of the volume, or path of its volume file
+    pub(crate) volume: String,
+    /// A byte in the volume
+    #[arg(value_parser = size::parse)]
+    pub(crate) offset: u64,
     /// Print one JSON document on standard output and nothing else there
     #[arg(long)]
     pub(crate) json: bool,

@@ -13,6 +13,7 @@ mod logs;
 mod memory;
 mod offline;
 mod paths;
+mod pins;
 mod progress;
 mod scenario;
 mod serve;
@@ -50,6 +51,10 @@ fn main() -> ExitCode {
         Command::Serve(args) => serve::run(&args),
         Command::Status(args) => offline::status(&args),
         Command::Check(args) => offline::check(&args),
+        Command::Pin(args) => pins::pin(&args),
+        Command::Unpin(args) => pins::unpin(&args),
+        Command::Pins(args) => pins::pins(&args),
+        Command::Why(args) => pins::why(&args),
         Command::List(args) => list::run(&args),
         Command::Destroy(args) => destroy::run(&args),
         Command::Completions(args) => shell::completions(&args),

@@ -34,20 +34,31 @@ pub(crate) fn status(args: &LookArgs) -> anyhow::Result<Outcome> {
     Ok(Outcome::Good)
 }
 
-/// Opens a volume that nobody serves, looks, and closes it.
-fn closed_status(volume: &Volume, quiet: bool) -> anyhow::Result<StatusDoc> {
+/// Opens a volume that nobody serves, does something with it, and closes it.
+pub(crate) fn with_closed<R>(
+    volume: &Volume,
+    quiet: bool,
+    work: impl FnOnce(&mut Driver, &mut Engine<RealArena>) -> anyhow::Result<R>,
+) -> anyhow::Result<R> {
     let (mut driver, arena) = volume.driver()?;
     let task = bimetal_engine::open(arena, driver.device_infos(), volume.open_options());
     let mut progress = Progress::new(format!("opening {}", volume.name().0), quiet);
-    let engine = run_task(&mut driver, task, |bytes| progress.bytes(bytes))??;
+    let mut engine = run_task(&mut driver, task, |bytes| progress.bytes(bytes))??;
     drop(progress);
-    let mut doc = StatusDoc::new(&volume.name(), &engine.status());
-    doc.describe_devices(&driver.io_facts());
-    if doc.state == "open" {
-        doc.state = "closed".to_owned();
-    }
+    let result = work(&mut driver, &mut engine);
     close(&mut driver, engine)?;
-    Ok(doc)
+    result
+}
+
+fn closed_status(volume: &Volume, quiet: bool) -> anyhow::Result<StatusDoc> {
+    with_closed(volume, quiet, |driver, engine| {
+        let mut doc = StatusDoc::new(&volume.name(), &engine.status());
+        doc.describe_devices(&driver.io_facts());
+        if doc.state == "open" {
+            doc.state = "closed".to_owned();
+        }
+        Ok(doc)
+    })
 }
 
 fn close(driver: &mut Driver, mut engine: Engine<RealArena>) -> anyhow::Result<()> {

@@ -41,6 +41,42 @@ const STATUS: &[&str] = &[
     "ram_bytes",
 ];
 
+const PINS: &[&str] = &[
+    "volume",
+    "known",
+    "pins.0.offset",
+    "pins.0.length_bytes",
+    "pins.0.tier",
+    "pins.0.settled_bytes",
+    "pins.0.astray_bytes",
+    "tiers.0.tier",
+    "tiers.0.room_bytes",
+    "tiers.1.pinned_bytes",
+];
+
+const WHY: &[&str] = &[
+    "volume",
+    "chunk",
+    "offset",
+    "chunk_bytes",
+    "tier",
+    "device",
+    "device_offset",
+    "home_bytes",
+    "landed_bytes",
+    "pending",
+    "moving",
+    "pinned",
+    "heat",
+    "rises_at_heat",
+    "coldest_fast_heat",
+    "fast_free_slots",
+    "since_unix_s",
+    "opened_unix_s",
+    "last_decision",
+    "sentences.0",
+];
+
 const CALIBRATE: &[&str] = &[
     "drives",
     "devices.0.name",
@@ -123,6 +159,10 @@ const SAMPLES: &[Sample] = &[
     sample("create", &["%/new.toml", "--fast", "%/f?size=64M", "--slow", "%/s?size=64M", "--landing", "8M"]),
     Sample { serves: true, ..sample("serve", &["@", "--nbd", "127.0.0.1:0"]) },
     Sample { keys: Some(STATUS), ..sample("status", &["@"]) },
+    Sample { keys: Some(PINS), ..sample("pin", &["@", "1M", "100K", "--tier", "slow"]) },
+    Sample { keys: Some(PINS), ..sample("pins", &["@"]) },
+    Sample { keys: Some(WHY), ..sample("why", &["@", "64K"]) },
+    Sample { keys: Some(&["volume", "pins", "tiers.1.pinned_bytes"]), ..sample("unpin", &["@", "0", "64K"]) },
     Sample { keys: Some(&["volume", "clean", "findings"]), ..sample("check", &["@"]) },
     Sample { keys: Some(&["volumes"]), ..sample("list", &[]) },
     sample("completions", &["bash"]),

@@ -63,6 +63,8 @@ pub enum Bug {
     CopyFreedUnderRead,
     /// The slot of a copy is used for something else while the copy is still being written.
     CopyFreedWhileWritten,
+    /// The list of pins is not flushed before it is answered.
+    PinsNotFlushed,
     /// Writes are not ordered by block locks.
     LocksIgnored,
 }

@@ -54,6 +54,11 @@ impl<A: Arena> Checker<A> {
         for (tier, at) in self.reader.unreadable.take() {
             self.find(tier, at, "metadata that is kept elsewhere too cannot be read here");
         }
+        let volume = self.recovered.superblocks[0].volume;
+        let pins = self.reader.pins(&volume, self.state().geo.chunks).await?;
+        for (at, what) in pins.faults {
+            self.find(FAST, at, format!("the list of pins {what}"));
+        }
         self.slots();
         self.landed().await?;
         for chunk in (0..self.state().map.chunks()).map(Chunk) {

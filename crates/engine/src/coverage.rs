@@ -70,6 +70,10 @@ stages! {
     CheckpointHeader = "checkpoint: header",
     /// A checkpoint flushes its header.
     CheckpointFlushHeader = "checkpoint: flush header",
+    /// The list of pins is written to one of its places.
+    PinWrite = "pins: write",
+    /// What was written of the list of pins is flushed.
+    PinFlush = "pins: flush",
     /// A sealed segment's index is being written.
     SealIndex = "log: seal index",
     /// A shutdown waits for its last writes.

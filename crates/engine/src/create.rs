@@ -2,7 +2,7 @@
 
 use crate::arena::Arena;
 use crate::format::Id;
-use crate::format::geometry::{Geometry, HEADER_COPIES, header_at};
+use crate::format::geometry::{Geometry, HEADER_COPIES, header_at, pins_at};
 use crate::format::header::CheckpointHeader;
 use crate::format::log::SegmentHeader;
 use crate::format::superblock::{OpenState, Superblock};
@@ -67,6 +67,9 @@ impl<A: Arena> Creator<A> {
         for copy in 0..HEADER_COPIES {
             self.block(FAST, header_at(1) + copy * block, |_| {}).await?;
             self.block(FAST, header_at(0) + copy * block, |b| header.encode(b, &volume)).await?;
+        }
+        for place in 0..2 {
+            self.block(FAST, pins_at(place), |_| {}).await?;
         }
         self.flush(FAST).await?;
         for tier in [SLOW, FAST] {

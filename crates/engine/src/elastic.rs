@@ -8,6 +8,7 @@ use crate::arena::Arena;
 use crate::engine::Engine;
 use crate::moves::{Destination, Move};
 use crate::units::*;
+use crate::why::Reason;
 use std::ops::Range;
 
 /// How much is pushed down at a time, bytes: a run that the slow device writes in some 120 ms, beside which a seek and
@@ -76,6 +77,7 @@ impl<A: Arena> Engine<A> {
             self.mover.planner.borrowing.not_before = self.now.after(PAUSE_NS);
             return false;
         }
+        self.decide(&moves, |_| Reason::ZoneGrows);
         self.start_batch(&moves, true);
         true
     }
@@ -112,7 +114,8 @@ impl<A: Arena> Engine<A> {
             return Some(0);
         }
         let there = map.home(chunk) == Some(Home { tier: FAST, slot });
-        (there && !map.is_busy(chunk)).then(|| self.policy.heat(chunk, self.now))
+        let may_leave = !map.is_busy(chunk) && self.pins.list().allows(chunk, SLOW);
+        (there && may_leave).then(|| self.policy.heat(chunk, self.now))
     }
 
     /// Takes over what was emptied; gives back what the zone does not need any more.

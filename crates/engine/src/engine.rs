@@ -21,6 +21,7 @@ use crate::moves::Mover;
 use crate::options::{Event, Level, Tuning};
 use crate::pending::Pending;
 use crate::piece::Piece;
+use crate::pins::Pins;
 use crate::policy::Policy;
 use crate::requests::{InRequest, MAX_PIECES};
 use crate::shutdown::Shutdown;
@@ -31,6 +32,7 @@ use crate::stats::Stats;
 use crate::streams::Streams;
 use crate::sumload::SumLoads;
 use crate::units::*;
+use crate::why::Decisions;
 use std::collections::VecDeque;
 
 /// Who waits for a device's answer.
@@ -59,6 +61,8 @@ pub enum Owner {
     Copy(u32),
     /// A slot whose space is given back.
     Trim(Home),
+    /// The list of pins.
+    Pins,
     /// A superblock.
     Shutdown,
 }
@@ -157,6 +161,9 @@ pub struct Engine<A> {
     pub(crate) commit: Commit,
     pub(crate) mover: Mover,
     pub(crate) policy: Box<dyn Policy>,
+    pub(crate) pins: Pins,
+    /// What the mover decided lately.
+    pub(crate) decisions: Decisions,
     /// Of reads, of writes.
     pub(crate) streams: [Streams; 2],
     pub(crate) sum_loads: SumLoads,
@@ -280,6 +287,7 @@ impl<A: Arena> Engine<A> {
             self.pump_log();
             self.pump_moves();
             self.pump_checkpoint();
+            self.pump_pins();
             self.pump_shutdown();
             self.pump_flushes();
             if !self.out.is_empty() || self.progress() == before {
@@ -294,6 +302,7 @@ impl<A: Arena> Engine<A> {
             (self.log.appended(), self.log.durable, self.flushed_already.len(), self.requests.len()),
             self.state.zone.room_blocks(),
             (self.commit.coverage(), self.commit.is_busy(), self.checkpoint.coverage(), self.shutdown.step()),
+            self.pins.step(),
             (
                 self.mover.steps(),
                 self.granted.len(),
@@ -311,6 +320,7 @@ impl<A: Arena> Engine<A> {
         self.mover.coverage(&mut *f);
         self.copies_coverage(&mut *f);
         self.checkpoint.coverage().into_iter().for_each(&mut *f);
+        self.pins.coverage().into_iter().for_each(&mut *f);
         if self.log.sealing > 0 {
             f(Stage::SealIndex);
         }
@@ -327,6 +337,7 @@ impl<A: Arena> Engine<A> {
                 Waiter::Commit => self.commit.coverage(),
                 Waiter::Batch(batch) => self.mover.stage(batch),
                 Waiter::Checkpoint => self.checkpoint.coverage(),
+                Waiter::Pins => self.pins.coverage(),
                 Waiter::Shutdown => Some(Stage::Shutdown),
             },
             Owner::Batch { batch, .. } => self.mover.stage(batch),
@@ -334,6 +345,7 @@ impl<A: Arena> Engine<A> {
             Owner::SumPage(page) => self.sum_load_coverage(page),
             Owner::Copy(fill) => self.copy_coverage(fill),
             Owner::Trim(_) => None,
+            Owner::Pins => self.pins.coverage(),
             Owner::Shutdown => Some(Stage::Shutdown),
         }
     }
@@ -367,6 +379,7 @@ impl<A: Arena> Machine for Engine<A> {
             Owner::SumPage(page) => self.sum_page_loaded(page, result),
             Owner::Copy(fill) => self.copy_io_done(fill, result),
             Owner::Trim(home) => self.on_trimmed(home),
+            Owner::Pins => self.pins_written(result),
             Owner::Shutdown => self.shutdown_io_done(),
         }
         if let Some(error) = away {

@@ -16,6 +16,8 @@ pub enum Waiter {
     Batch(u32),
     /// The checkpoint.
     Checkpoint,
+    /// The list of pins.
+    Pins,
     /// The shutdown.
     Shutdown,
 }

@@ -164,6 +164,7 @@ impl<A: Arena> Engine<A> {
         self.state.map.set(chunk, record.home, &record.valid);
         if let Some(home) = record.home {
             self.slots[usize::from(home.tier.0)].set_owner(home.slot, Some(chunk));
+            self.pins.placed(chunk, home.tier);
             if home.tier == SLOW {
                 self.state.sums.note(home.slot, &record.summed, &record.sums);
             }
@@ -228,6 +229,7 @@ impl<A: Arena> Engine<A> {
             Waiter::Commit => self.commit_flushed(ok),
             Waiter::Batch(batch) => self.batch_flushed(batch, ok),
             Waiter::Checkpoint => self.checkpoint_flushed(ok),
+            Waiter::Pins => self.pins_flushed(ok),
             Waiter::Shutdown => self.shutdown_flushed(ok),
         }
     }

@@ -36,6 +36,7 @@ mod pages;
 mod patience;
 mod pending;
 mod piece;
+pub mod pins;
 mod plan;
 pub mod policy;
 mod read;
@@ -53,6 +54,7 @@ mod sums;
 mod tail;
 mod task;
 pub mod units;
+pub mod why;
 mod write;
 mod zone;
 

@@ -277,7 +277,9 @@ impl<A: Arena> Engine<A> {
         let mut copy = BlockMask::EMPTY;
         landed.iter().for_each(|(b, _)| copy.set(*b));
         if item.to == Destination::Merge && item.from.is_none() {
-            let fast = self.policy.settles_fast(self.slots[0].free());
+            let pinned = self.pins.list().tier_of(chunk);
+            let fast =
+                pinned.map_or_else(|| self.policy.settles_fast(self.slots[0].free()), |tier| tier == FAST);
             item.to = Destination::Tier(if fast { FAST } else { SLOW });
         }
         if item.to != Destination::Merge {

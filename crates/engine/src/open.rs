@@ -18,6 +18,7 @@ use crate::log::Log;
 use crate::moves::Mover;
 use crate::options::{DeviceInfo, Event, Level, OpenError, OpenOptions};
 use crate::pending::Pending;
+use crate::pins::{Pins, PinsRead};
 use crate::plan::Planner;
 use crate::policy::HeatPolicy;
 use crate::recovery::{Reader, Recovered};
@@ -30,6 +31,7 @@ use crate::streams::Streams;
 use crate::sumload::SumLoads;
 use crate::task::Task;
 use crate::units::*;
+use crate::why::Decisions;
 use crate::write::HomeWriters;
 use std::collections::VecDeque;
 
@@ -51,14 +53,16 @@ pub fn open<A: Arena + 'static>(
             let at = recovered.state.geo.slot_at(home);
             reader.corrupt(home.tier, at, "two chunks claim the same slot")
         })?;
+        let mut pins = reader.pins(&recovered.superblocks[0].volume, recovered.state.geo.chunks).await?;
         reader.io.stage(Stage::OpenRaise);
         // Only the fast device says that the volume was closed.
         let clean = recovered.superblocks[0].state == OpenState::Clean;
         reader.erase_end(&recovered.state, &recovered.log).await?;
         reader.settle_lost_headers(&recovered.superblocks[0].volume, &recovered.header).await?;
         reader.catch_up(&recovered.superblocks).await?;
+        reader.settle_pins(&recovered.superblocks[0].volume, &mut pins).await;
         reader.raise(&mut recovered.superblocks).await?;
-        let mut engine = engine(&reader, recovered, slots, options);
+        let mut engine = engine(&reader, recovered, slots, pins, options);
         engine.stats.recovered = !clean;
         Ok(engine)
     })
@@ -173,6 +177,7 @@ fn engine<A: Arena>(
     reader: &Reader<A>,
     recovered: Recovered,
     slots: [Slots; 2],
+    pins: PinsRead,
     options: OpenOptions,
 ) -> Engine<A> {
     let Recovered { superblocks, header, pages, mut state, log } = recovered;
@@ -192,6 +197,12 @@ fn engine<A: Arena>(
         ),
         error: None,
     });
+    let pin_faults = pins.faults.iter().map(|(at, what)| Event {
+        level: if pins.known { Level::Warning } else { Level::Error },
+        message: format!("{}: the list of pins at byte {at} {what}", reader.devices[0].name),
+        error: None,
+    });
+    let events = events.chain(pin_faults).collect();
     let mut arena = reader.io.take_arena();
     Engine {
         spare: arena.alloc(Pool::Background, state.geo.chunk_bytes),
@@ -217,6 +228,8 @@ fn engine<A: Arena>(
         commit: Commit::default(),
         mover: Mover::new(Planner::default()),
         policy: Box::new(policy),
+        pins: Pins::new(pins),
+        decisions: Decisions::new(now),
         streams: [Streams::default(), Streams::default()],
         sum_loads: SumLoads::default(),
         copies: Copies::new(),
@@ -224,7 +237,7 @@ fn engine<A: Arena>(
         shutdown: Shutdown::default(),
         wanted: Wanted::default(),
         stats: Stats::default(),
-        events: events.collect(),
+        events,
         read_only: false,
         failure: None,
         unshown_lost: false,

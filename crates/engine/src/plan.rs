@@ -56,6 +56,14 @@ pub struct Planner {
     pub(crate) zone_is_held: bool,
 }
 
+impl Planner {
+    /// There is something to place now.
+    pub(crate) fn place_anew(&mut self) {
+        self.nothing_to_place = false;
+        self.next_place = Nanos(0);
+    }
+}
+
 /// How a batch ended.
 pub(crate) struct Ended {
     /// How long it took, nanoseconds.
@@ -239,14 +247,19 @@ impl<A: Arena> Engine<A> {
     }
 
     fn policy_has_work(&self) -> bool {
-        self.policy.has_work(&View { map: &self.state.map, slots: &self.slots })
+        let view = View { map: &self.state.map, slots: &self.slots, pins: self.pins.list() };
+        self.pins.are_astray() || self.policy.has_work(&view)
     }
 
     fn place(&mut self, idle: bool) {
         let budget = self.tuning.batch_chunks.min(if idle { IDLE_BATCH } else { BUSY_BATCH });
         let budget = budget.min(self.batch_room());
-        let view = View { map: &self.state.map, slots: &self.slots };
-        let moves = self.policy.plan(self.now, &view, budget, idle);
+        let mut moves = self.pin_moves(budget);
+        if moves.is_empty() {
+            let view = View { map: &self.state.map, slots: &self.slots, pins: self.pins.list() };
+            moves = self.policy.plan(self.now, &view, budget, idle);
+            self.decide_by_heat(&moves);
+        }
         if budget == 0 || moves.is_empty() {
             self.mover.planner.next_place = self.now.after(NO_MOVES_PAUSE_NS);
             self.mover.planner.nothing_to_place = true;
@@ -304,6 +317,8 @@ impl<A: Arena> Engine<A> {
         }
         if self.policy_has_work() && !self.mover.is_busy(false) && !self.shutdown.began() {
             let at = if p.nothing_to_place { p.next_place } else { p.next_place.min(idle_at.max(self.now)) };
+            // What is pinned and may not be moved while clients are busy waits for quiet.
+            let at = if at <= self.now && self.pins.are_astray() { idle_at } else { at };
             times[1] = Some(at.max(p.after_failure));
         }
         times.into_iter().flatten().filter(|t| *t > self.now).min()

@@ -73,6 +73,7 @@ impl<A: Arena> Engine<A> {
             && self.mover.is_idle()
             && !self.commit.is_busy()
             && self.checkpoint.is_idle()
+            && self.pins.is_idle()
             && self.log.is_idle()
             && self.log.sealing == 0
             && self.tokens.is_idle()

@@ -9,6 +9,7 @@ use crate::pages;
 use crate::policy;
 use crate::sums::RECENT_BYTES;
 use crate::units::*;
+use crate::why;
 
 /// Counters since open.
 #[derive(Default)]
@@ -43,7 +44,7 @@ pub struct Stats {
 pub fn ram_bytes_at_most(geo: &Geometry, tuning: &Tuning) -> u64 {
     let caches = tuning.recent_checksums as u64 * RECENT_BYTES
         + tuning.checksum_cache_pages as u64 * u64::from(BLOCK_BYTES);
-    tables_bytes(geo) + caches + copies::ram_bytes_at_most(u64::from(geo.slots(FAST)))
+    tables_bytes(geo) + caches + copies::ram_bytes_at_most(u64::from(geo.slots(FAST))) + why::RAM_BYTES
 }
 
 /// What is allocated when a volume is opened, and stays.
@@ -116,6 +117,7 @@ impl<A: Arena> Engine<A> {
             + st.sums.ram_bytes()
             + self.slots.iter().map(|s| s.ram_bytes()).sum::<u64>()
             + self.policy.ram_bytes()
+            + why::RAM_BYTES
             + self.checkpoint.ram_bytes()
             + self.copies.ram_bytes()
     }

@@ -130,7 +130,8 @@ impl<A: Arena> Engine<A> {
     fn first_write(&mut self, piece: u32) {
         let p = &self.pieces[piece];
         let (chunk, bytes) = (p.chunk, p.count * BLOCK_BYTES);
-        if self.policy.first_write(bytes, self.slots[0].free()) == FirstWrite::Fast {
+        let may_be_fast = self.pins.list().allows(chunk, FAST);
+        if may_be_fast && self.policy.first_write(bytes, self.slots[0].free()) == FirstWrite::Fast {
             if self.pending.len() >= self.tuning.pending_chunks {
                 self.wanted.commit = true;
                 return self.block_piece(piece);

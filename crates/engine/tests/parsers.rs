@@ -8,6 +8,7 @@ use bimetal_engine::format::geometry::Geometry;
 use bimetal_engine::format::header::CheckpointHeader;
 use bimetal_engine::format::log::{GroupHeader, HomeRecord, Index, Record, SegmentHeader};
 use bimetal_engine::format::page::{self, PageKind, PageRef};
+use bimetal_engine::format::pins::{MAX_PIN_RANGES, PinRange, get_pins, put_pins};
 use bimetal_engine::format::superblock::{Found, OpenState, Superblock};
 use bimetal_engine::mask::BlockMask;
 use bimetal_engine::options::{CreateOptions, DeviceInfo};
@@ -175,6 +176,37 @@ fn superblock() -> Superblock {
     }
 }
 
+/// The longest list there can be.
+fn pins() -> Vec<PinRange> {
+    let range = |n: u32| PinRange { first: Chunk(3 * n), count: 1 + n % 3, tier: Tier((n % 2) as u8) };
+    (0..MAX_PIN_RANGES as u32).map(range).collect()
+}
+
+#[test]
+fn a_list_of_pins_is_taken_only_if_it_makes_sense() {
+    let (mut rng, mut taken, mut payload) = (Rng(seed()), 0, Vec::new());
+    put_pins(&mut payload, &pins());
+    assert_eq!(get_pins(&payload, 766), Some(pins()));
+    assert_eq!(get_pins(&payload, 765), None, "beyond the volume");
+    for cut in 0..payload.len() {
+        assert_eq!(get_pins(&payload[..cut], 768), None, "cut at {cut}");
+    }
+    for _ in 0..ROUNDS {
+        let mut bytes = payload.clone();
+        let at = rng.below(bytes.len());
+        bytes[at] = rng.next() as u8;
+        let Some(list) = get_pins(&bytes, 768) else { continue };
+        taken += 1;
+        let mut behind = 0;
+        for range in list {
+            assert!(u64::from(range.first.0) >= behind && range.count > 0 && range.tier <= SLOW);
+            behind = range.end();
+        }
+        assert!(behind <= 768);
+    }
+    assert!(taken < ROUNDS);
+}
+
 /// One of each structure, as the engine writes it: what the fuzzer begins with.
 fn metadata_seeds() -> Vec<(&'static str, Vec<u8>)> {
     let mut block = vec![0; 4096];
@@ -212,6 +244,10 @@ fn metadata_seeds() -> Vec<(&'static str, Vec<u8>)> {
         .for_each(|n| page::put_ref(&mut payload, PageRef { place: n % 3, sum: 0x0101_0101 * u32::from(n) }));
     page::encode(&mut block, PageKind::Directory, &VOLUME, 4, 2, &payload);
     seeds.push(("directory", input(3, &block)));
+    payload.clear();
+    put_pins(&mut payload, &pins());
+    page::encode(&mut block, PageKind::Pins, &VOLUME, 4, 2, &payload);
+    seeds.push(("pins", input(3, &block)));
     seeds
 }
 

@@ -11,7 +11,9 @@ use bimetal_engine::action::{
 };
 use bimetal_engine::extents::{Extents, Placed, Placement};
 use bimetal_engine::options::{Event, Status};
-use bimetal_engine::units::{FAST, Nanos};
+use bimetal_engine::pins::{PinError, PinReport};
+use bimetal_engine::units::{FAST, Nanos, Tier};
+use bimetal_engine::why::Why;
 use bimetal_serve::{Address, Door, Opened, Served, Server, Tenant, VolumeName};
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -81,6 +83,24 @@ impl Served for Passthrough {
     }
     fn status(&self) -> Status {
         Status { state: "open", size_bytes: self.size_bytes, ..Status::default() }
+    }
+    fn begin_pin(
+        &mut self,
+        _now: Nanos,
+        _offset: u64,
+        _len: u64,
+        _tier: Option<Tier>,
+    ) -> Result<(), PinError> {
+        Err(PinError::ReadOnly)
+    }
+    fn take_pin_answer(&mut self) -> Option<Result<(), PinError>> {
+        None
+    }
+    fn pin_report(&self) -> PinReport {
+        PinReport { ranges: Vec::new(), room_bytes: [0; 2], pinned_bytes: [0; 2], known: true }
+    }
+    fn why(&mut self, _now: Nanos, _offset: u64) -> Option<Why> {
+        None
     }
     fn take_events(&mut self) -> Vec<Event> {
         Vec::new()

@@ -6,8 +6,10 @@
 #![forbid(unsafe_code)]
 
 mod answer;
+pub mod ask;
 mod connection;
 mod control;
+mod desk;
 pub mod door;
 mod events;
 pub mod house;
@@ -18,11 +20,14 @@ mod requests;
 pub mod served;
 pub mod server;
 pub mod status;
+pub mod why;
 
-pub use control::live_status;
+pub use ask::{Answer, PinsDoc, Question};
+pub use control::{live_answer, live_status};
 pub use door::Door;
 pub use house::Tenant;
 pub use listen::{Address, Endpoint, ListenError};
 pub use served::Served;
 pub use server::{CLIENT_MEMORY_BYTES, Opened, ServeError, Server};
 pub use status::{StatusDoc, VolumeName};
+pub use why::WhyDoc;

@@ -5,7 +5,9 @@ use bimetal_driver::RealArena;
 use bimetal_engine::action::Request;
 use bimetal_engine::extents::Extents;
 use bimetal_engine::options::{Event, Status};
-use bimetal_engine::units::Nanos;
+use bimetal_engine::pins::{PinError, PinReport};
+use bimetal_engine::units::{Nanos, Tier};
+use bimetal_engine::why::Why;
 use bimetal_engine::{Engine, Machine};
 
 /// A volume to serve.
@@ -27,6 +29,14 @@ pub trait Served: Machine<Arena = RealArena> {
     fn is_stopped(&self) -> bool;
     /// The volume at a glance.
     fn status(&self) -> Status;
+    /// Begins to pin a range of bytes to a tier, or to unpin it; one change at a time.
+    fn begin_pin(&mut self, now: Nanos, offset: u64, len: u64, tier: Option<Tier>) -> Result<(), PinError>;
+    /// What became of it, once.
+    fn take_pin_answer(&mut self) -> Option<Result<(), PinError>>;
+    /// What is pinned.
+    fn pin_report(&self) -> PinReport;
+    /// What is known of the chunk with this byte; none behind the end.
+    fn why(&mut self, now: Nanos, offset: u64) -> Option<Why>;
     /// What is worth telling the user since the last call.
     fn take_events(&mut self) -> Vec<Event>;
 }
@@ -55,6 +65,18 @@ impl Served for Engine<RealArena> {
     }
     fn status(&self) -> Status {
         Engine::status(self)
+    }
+    fn begin_pin(&mut self, now: Nanos, offset: u64, len: u64, tier: Option<Tier>) -> Result<(), PinError> {
+        Engine::begin_pin(self, now, offset, len, tier)
+    }
+    fn take_pin_answer(&mut self) -> Option<Result<(), PinError>> {
+        Engine::take_pin_answer(self)
+    }
+    fn pin_report(&self) -> PinReport {
+        Engine::pin_report(self)
+    }
+    fn why(&mut self, now: Nanos, offset: u64) -> Option<Why> {
+        Engine::why(self, now, offset)
     }
     fn take_events(&mut self) -> Vec<Event> {
         Engine::take_events(self)

@@ -2,7 +2,7 @@
 
 use crate::answer::READ_EXTENTS;
 use crate::connection::{Connection, Incoming, MAX_CLIENT_BYTES, MAX_CLIENT_HEAD_BYTES, MAX_CLIENT_REQUESTS};
-use crate::control;
+use crate::desk::{Desk, VISITOR};
 use crate::door::Door;
 use crate::events::EventLimit;
 use crate::house::Tenant;
@@ -130,6 +130,7 @@ pub struct Server<V> {
     pub(crate) control: Listener,
     /// An accept is in flight there.
     pub(crate) control_accepting: bool,
+    pub(crate) desk: Desk,
     events: EventLimit,
     /// It was said that the volume is read-only.
     said_read_only: bool,
@@ -168,6 +169,7 @@ impl<V: Served> Server<V> {
         Ok(Server {
             control: Listener::unix(&control)?,
             control_accepting: false,
+            desk: Desk::default(),
             export,
             tenant,
             door,
@@ -215,6 +217,9 @@ impl<V: Served> Server<V> {
                 self.driver.harvest(&mut self.engine, |completion| events.push(completion));
                 self.driver.pump(&mut self.engine, |id, result| replies.push((id, result)));
             }
+            while self.look_after_desk() {
+                self.driver.pump(&mut self.engine, |id, result| replies.push((id, result)));
+            }
             for (id, result) in replies.drain(..) {
                 self.answer(id, result);
             }
@@ -239,7 +244,8 @@ impl<V: Served> Server<V> {
     fn rest(&mut self) -> Option<Duration> {
         let waiting = !self.blocked.is_empty() || self.tenant.is_crowded();
         let looking = waiting || self.accept_at.is_some() || self.stopping || self.events.is_waiting();
-        let mut limit = [looking.then_some(TICK), self.tenant.beat()].into_iter().flatten().min();
+        let own = [looking.then_some(TICK), self.desk.due_in(), self.tenant.beat()];
+        let mut limit = own.into_iter().flatten().min();
         if let Some(door) = &mut self.door {
             let next = match self.tenant.all_beat() {
                 true => {
@@ -263,7 +269,7 @@ impl<V: Served> Server<V> {
                 self.control_accepting = false;
                 match self.driver.ring.take_accepted(event.result) {
                     Some(fd) => {
-                        control::answer(fd, &self.status());
+                        self.receive_visitor(fd);
                         self.welcome_more();
                     }
                     None => self.cannot_accept(event.result),
@@ -276,6 +282,7 @@ impl<V: Served> Server<V> {
                 }
                 self.tenant.stop_all();
             }
+            VISITOR => self.hear_visitor(place),
             BELL => {
                 self.tenant.answer_bell();
                 self.driver.ring.poll_in(self.tenant.bell(), tag(BELL, 0));
@@ -290,7 +297,7 @@ impl<V: Served> Server<V> {
         Ok(())
     }
 
-    fn status(&self) -> StatusDoc {
+    pub(crate) fn status(&self) -> StatusDoc {
         let mut doc = StatusDoc::new(&self.volume, &self.engine.status());
         doc.clients = self.conns.iter().flatten().count() as u64;
         doc.buffer_bytes = self.buffer_bytes;

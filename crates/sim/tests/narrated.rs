@@ -112,6 +112,7 @@ fn a_discard_of_many_blank_chunks_is_answered() {
 #[test]
 fn what_was_discarded_is_given_back_without_more_traffic() {
     let mut s = Story::begin(32, 1000);
+    let zone = s.engine().status().landing_size_bytes;
     let all = s.engine().size_bytes() / CHUNK * CHUNK;
     for chunk in (0..all).step_by(CHUNK as usize) {
         s.write(chunk, CHUNK, 0x44);
@@ -124,7 +125,9 @@ fn what_was_discarded_is_given_back_without_more_traffic() {
     s.answer(discard).expect("a discard succeeds");
     s.flush();
     s.wait(2 * Nanos::SECOND);
-    assert_eq!(used(&mut s), 0);
+    // The log may go on in an area that it has borrowed.
+    let borrowed = s.engine().status().landing_size_bytes - zone;
+    assert_eq!(used(&mut s), borrowed);
 }
 
 /// Blocks of the fast device that hold pages of checksums.

@@ -108,6 +108,10 @@ fn no_lost_write_of_an_opening_shows_an_older_volume() {
         s.world.begin(Storm { aims: vec![aim], ..Storm::default() });
         s.open().expect("it opens");
         assert_eq!(s.world.injected.harmed(), 1);
+        if s.world.hurt_group.is_some() {
+            // It landed on the log, whose last groups nothing misses.
+            continue;
+        }
         s.die(Death::PowerCut(CutStyle::LoseAll));
         match s.open() {
             Err(error) => assert!(error.to_string().contains("byte"), "{harm:?} {after}: {error}"),

@@ -84,6 +84,7 @@ planted! {
     copy_freed_under_read: CopyFreedUnderRead,
     copy_freed_while_written: CopyFreedWhileWritten,
     locks_ignored: LocksIgnored,
+    pins_not_flushed: PinsNotFlushed,
     lost_page_accepted: LostPageAccepted,
     blank_fua_answered_early: BlankFuaAnsweredEarly,
     folded_page_stale: FoldedPageStale,

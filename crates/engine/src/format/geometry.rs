@@ -81,6 +81,13 @@ pub const HEADER_COPIES: u64 = 2;
 pub fn header_at(place: u64) -> u64 {
     HEADERS_AT + place * HEADER_COPIES * BLOCK
 }
+/// Where the list of pins lies on the fast device: in two places of a block each.
+pub const PINS_AT: u64 = HEADERS_AT + 2 * HEADER_COPIES * BLOCK;
+
+/// Where the list of pins in this place (0 or 1) is.
+pub fn pins_at(place: u8) -> u64 {
+    PINS_AT + u64::from(place) * BLOCK
+}
 const FIXED_BLOCKS: u64 = 8;
 
 impl Geometry {

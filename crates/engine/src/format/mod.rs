@@ -5,6 +5,7 @@ pub mod geometry;
 pub mod header;
 pub mod log;
 pub mod page;
+pub mod pins;
 pub mod superblock;
 
 /// The newest format this program writes and reads.

@@ -20,6 +20,8 @@ pub enum PageKind {
     Root = 3,
     /// Which map and checksum pages are in force.
     Directory = 4,
+    /// Which chunks are pinned to which tier.
+    Pins = 5,
 }
 
 impl fmt::Display for PageKind {
@@ -29,6 +31,7 @@ impl fmt::Display for PageKind {
             PageKind::Sums => "a page of checksums",
             PageKind::Root => "a block of the checkpoint's root",
             PageKind::Directory => "a page of the directory",
+            PageKind::Pins => "the list of pins",
         })
     }
 }
@@ -118,6 +121,11 @@ pub fn decode<'a>(block: &'a [u8], kind: PageKind, volume: &Id, number: u64) -> 
     let same = same && get.u64()? == number;
     let written_by = get.u64()?;
     same.then_some((get.0, written_by))
+}
+
+/// Whether a page was begun here and is not whole: a write that a crash tore, or decay.
+pub fn is_broken(block: &[u8]) -> bool {
+    block.starts_with(MAGIC) && unseal(block, MAGIC).is_none()
 }
 
 /// The payload of a page, if it is the page it should be, in the version with this checksum: a write that was

@@ -79,6 +79,7 @@ impl<A: Arena> Engine<A> {
             self.arena.free(buf);
         }
         self.state.map.set_moving(item.chunk, false);
+        self.decided(item.chunk, item.from, item.home, moved);
         if let Some(home) = item.home.filter(|h| !moved && item.from != Some(*h)) {
             let after = self.log.appended();
             self.free_slot(home, after, false);

@@ -135,7 +135,7 @@ impl HeatPolicy {
             for chunk in chunks {
                 let heat = self.heat_at(chunk, tick);
                 let on_slow = view.map.home(chunk).is_some_and(|home| home.tier == SLOW);
-                if heat < self.touches || !on_slow {
+                if heat < self.touches || !on_slow || !view.pins.allows(chunk, FAST) {
                     continue;
                 }
                 if rising.len() == most {
@@ -163,7 +163,8 @@ impl HeatPolicy {
             let owners =
                 (first..(first + RUN_SLOTS).min(slots.count())).filter_map(|slot| slots.owner(Slot(slot)));
             let movable = |chunk: &Chunk| {
-                !view.map.is_busy(*chunk) && view.map.home(*chunk).is_some_and(|home| home.tier == FAST)
+                let there = view.map.home(*chunk).is_some_and(|home| home.tier == FAST);
+                there && !view.map.is_busy(*chunk) && view.pins.allows(*chunk, SLOW)
             };
             let run: Vec<(Chunk, u32)> =
                 owners.filter(movable).map(|chunk| (chunk, self.heat_at(chunk, tick))).collect();
@@ -188,7 +189,8 @@ impl HeatPolicy {
             }
             let chunk = Chunk(self.refill);
             self.refill = (self.refill + 1) % chunks;
-            if view.map.home(chunk).is_some_and(|home| home.tier == SLOW) && !view.map.is_busy(chunk) {
+            let there = view.map.home(chunk).is_some_and(|home| home.tier == SLOW);
+            if there && !view.map.is_busy(chunk) && view.pins.allows(chunk, FAST) {
                 found.push((chunk, 0));
             }
         }
@@ -279,6 +281,11 @@ impl Policy for HeatPolicy {
         up.into_iter().map(to(FAST)).chain(down.into_iter().map(to(SLOW))).collect()
     }
 
+    fn victims(&mut self, now: Nanos, view: &View<'_>, most: usize) -> Vec<Chunk> {
+        let tick = self.tick(now);
+        self.coldest(view, tick, most).into_iter().map(|(chunk, _)| chunk).collect()
+    }
+
     fn has_work(&self, view: &View<'_>) -> bool {
         self.hot_regions > 0 || view.slots[0].free() < self.target(view) || self.wants_refill(view)
     }
@@ -295,6 +302,7 @@ mod tests {
     use crate::map::Map;
     use crate::mask::BlockMask;
     use crate::options::{CreateOptions, DeviceInfo};
+    use crate::pins::PinList;
     use crate::slots::Slots;
 
     /// A volume of which every chunk is at home, the first ones on the fast tier.
@@ -338,7 +346,7 @@ mod tests {
         }
 
         fn plan(&mut self, second: u64) -> (Vec<u32>, usize) {
-            let view = View { map: &self.map, slots: &self.slots };
+            let view = View { map: &self.map, slots: &self.slots, pins: &PinList::default() };
             let moves = self.policy.plan(Nanos(second * Nanos::SECOND), &view, 16, true);
             let up = moves.iter().filter(|m| m.to == Destination::Tier(FAST)).map(|m| m.chunk.0).collect();
             (up, moves.iter().filter(|m| m.to == Destination::Tier(SLOW)).count())

@@ -7,6 +7,7 @@ pub(crate) use heat::ram_bytes;
 
 use crate::map::Map;
 use crate::moves::Move;
+use crate::pins::PinList;
 use crate::slots::Slots;
 use crate::units::*;
 
@@ -38,6 +39,8 @@ pub struct View<'a> {
     pub map: &'a Map,
     /// Slots by tier.
     pub slots: &'a [Slots; 2],
+    /// What is pinned.
+    pub pins: &'a PinList,
 }
 
 /// A placement policy.
@@ -54,6 +57,8 @@ pub trait Policy {
     fn settles_fast(&self, fast_free: u32) -> bool;
     /// Up to `budget` moves that are worth making now.
     fn plan(&mut self, now: Nanos, view: &View<'_>, budget: usize, idle: bool) -> Vec<Move>;
+    /// Up to so many chunks of the fast tier that are to make room for what is pinned there, coldest first.
+    fn victims(&mut self, now: Nanos, view: &View<'_>, most: usize) -> Vec<Chunk>;
     /// Whether [`Policy::plan`] may have something to do.
     fn has_work(&self, view: &View<'_>) -> bool;
     /// Bytes of RAM.

@@ -6,6 +6,7 @@ use bimetal_engine::format::codec::{Get, Put, seal};
 use bimetal_engine::format::header::CheckpointHeader;
 use bimetal_engine::format::log::{GroupHeader, Index, Record, SegmentHeader};
 use bimetal_engine::format::page::{self, PageKind};
+use bimetal_engine::format::pins::{get_pins, put_pins};
 use bimetal_engine::format::superblock::{Found, Superblock};
 use bimetal_engine::units::*;
 
@@ -66,7 +67,7 @@ fn segment_header(block: &[u8]) {
 }
 
 fn pages(block: &[u8]) {
-    for kind in [PageKind::Map, PageKind::Sums, PageKind::Root, PageKind::Directory] {
+    for kind in [PageKind::Map, PageKind::Sums, PageKind::Root, PageKind::Directory, PageKind::Pins] {
         let Some((payload, _)) = page::decode(block, kind, &VOLUME, 4) else { continue };
         assert!(payload.len() <= page::PAGE_PAYLOAD);
         // Masks of one word and of the most there can be.
@@ -77,6 +78,11 @@ fn pages(block: &[u8]) {
                 page::put_map_entry(&mut again, home, words, &valid);
                 assert_eq!(page::get_map_entry(&mut Get(&again), words), Some((home, valid)));
             }
+        }
+        if let Some(pins) = get_pins(payload, 1000) {
+            let mut again = Vec::new();
+            put_pins(&mut again, &pins);
+            assert_eq!(get_pins(&again, 1000), Some(pins));
         }
         let mut get = Get(payload);
         while let Some(version) = page::get_ref(&mut get) {

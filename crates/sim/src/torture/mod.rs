@@ -3,6 +3,7 @@
 mod client;
 pub mod draw;
 mod panics;
+mod pins;
 pub mod plan;
 mod report;
 mod run;

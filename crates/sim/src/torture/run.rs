@@ -6,6 +6,7 @@ mod opening;
 mod rest;
 
 use super::client::Client;
+use super::pins::PinKeeper;
 use super::plan::{Life, Op, OpKind, Plan, When};
 use super::{Stats, draw};
 use crate::arena::{ArenaMemory, SimArena};
@@ -64,6 +65,7 @@ pub struct Run<'a> {
     /// A message of this life named the place of a failure.
     named: bool,
     patience_ns: u64,
+    pins: PinKeeper,
 }
 
 impl<'a> Run<'a> {
@@ -71,7 +73,7 @@ impl<'a> Run<'a> {
     pub fn new(plan: &'a mut Plan, stats: &'a mut Stats, memory: ArenaMemory, trace: bool) -> Run<'a> {
         let mut world = World::new(Vec::new(), plan.seed);
         world.trace = trace;
-        let rng = Rng::new(plan.seed, 3);
+        let (rng, seed) = (Rng::new(plan.seed, 3), plan.seed);
         Run {
             model: Model::new(0, 0),
             plan,
@@ -91,6 +93,7 @@ impl<'a> Run<'a> {
             tail_lost: false,
             named: false,
             patience_ns: STUCK_NS,
+            pins: PinKeeper::new(seed),
         }
     }
 
@@ -135,6 +138,7 @@ impl<'a> Run<'a> {
     }
 
     fn new_model(&mut self) {
+        self.pins.begin_anew();
         self.model = Model::new(self.plan.size_bytes, self.plan.seed.wrapping_add(self.volumes << 56));
         self.unverified = vec![false; self.plan.size_bytes.div_ceil(UNIT) as usize];
     }
@@ -199,7 +203,7 @@ impl<'a> Run<'a> {
         if engine.size_bytes() != self.plan.size_bytes {
             return Err(format!("the size was {} and is {}", self.plan.size_bytes, engine.size_bytes()));
         }
-        Ok(())
+        self.pins.opened(engine, self.damaged, self.errors_ever)
     }
 
     /// The client's part of a life, up to its end. True: the engine stopped in order.
@@ -240,6 +244,7 @@ impl<'a> Run<'a> {
     fn serve(&mut self, engine: &mut Engine<SimArena>, client: &mut Client<'_>) -> Result<Flow, String> {
         loop {
             client.feed(engine, &mut self.world, &mut self.model);
+            self.pins.look(engine, self.world.now());
             let flow = self.world.pump(engine)?;
             self.note_lost_caches();
             let legal = self.errors_legal();

@@ -180,6 +180,14 @@ impl Story {
         more
     }
 
+    /// One event, or the machine's death where the fuse has burned down. True: it is dead.
+    pub fn step_or_crash(&mut self) -> bool {
+        let engine = self.engine.as_mut().expect("the volume is open");
+        self.world.pump(engine).expect("a legal action") == Flow::Crash
+            || self.world.advance(engine, Nanos(u64::MAX)).expect("a legal action") == Flow::Crash
+            || self.world.pump(engine).expect("a legal action") == Flow::Crash
+    }
+
     /// What became of the request, if it has been answered: what was read, if it was a read.
     pub fn take_answer(&mut self, asked: &Asked) -> Option<Result<Vec<u8>, RequestError>> {
         let place = self.answers.iter().position(|(id, _)| *id == asked.id)?;

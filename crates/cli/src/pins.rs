@@ -1,0 +1,147 @@
+//! `bimetal pin`, `bimetal unpin`, `bimetal pins` and `bimetal why`
+
+use crate::args::{PinArgs, PinTier, PinsArgs, UnpinArgs, WhyArgs};
+use crate::offline::with_closed;
+use crate::volume::{self, Volume};
+use crate::{Outcome, say, say_json, size};
+use anyhow::{Context as _, bail};
+use bimetal_driver::{Driver, RealArena};
+use bimetal_engine::Engine;
+use bimetal_serve::ask::{self, PinDoc, Taken, TierName};
+use bimetal_serve::{Answer, PinsDoc, Question, WhyDoc};
+use std::time::Duration;
+
+pub(crate) fn pin(args: &PinArgs) -> anyhow::Result<Outcome> {
+    let tier = match args.tier {
+        PinTier::Fast => TierName::Fast,
+        PinTier::Slow => TierName::Slow,
+    };
+    let (offset, length) = (args.range.offset, args.range.length);
+    let doc = pins_of(&args.range.volume, args.json, |_| Question::Pin { offset, length, tier })?;
+    say_pins(&doc, args.json)
+}
+
+pub(crate) fn unpin(args: &UnpinArgs) -> anyhow::Result<Outcome> {
+    let (offset, length) = (args.range.offset, args.range.length);
+    let doc = pins_of(&args.range.volume, args.json, |size_bytes| {
+        // Whoever unpins all of it need not know how much that is.
+        let rest = size_bytes.saturating_sub(offset);
+        Question::Unpin { offset, length: if rest > 0 { length.min(rest) } else { length } }
+    })?;
+    say_pins(&doc, args.json)
+}
+
+pub(crate) fn pins(args: &PinsArgs) -> anyhow::Result<Outcome> {
+    say_pins(&pins_of(&args.volume, args.json, |_| Question::Pins {})?, args.json)
+}
+
+pub(crate) fn why(args: &WhyArgs) -> anyhow::Result<Outcome> {
+    let doc = match answer(&args.volume, args.json, |_| Question::Why { offset: args.offset })? {
+        Answer::Why(doc) => doc,
+        other => bail!("the server gave another answer than asked for: {other:?}"),
+    };
+    if args.json {
+        say_json(&doc)?;
+    } else {
+        say(&describe(&doc));
+    }
+    Ok(Outcome::Good)
+}
+
+fn pins_of(volume: &str, quiet: bool, question: impl FnOnce(u64) -> Question) -> anyhow::Result<PinsDoc> {
+    match answer(volume, quiet, question)? {
+        Answer::Pins(doc) => Ok(doc),
+        other => bail!("the server gave another answer than asked for: {other:?}"),
+    }
+}
+
+/// Asks the server of a volume, or its engine where there is none. The question is made for the volume's size.
+fn answer(volume: &str, quiet: bool, question: impl FnOnce(u64) -> Question) -> anyhow::Result<Answer> {
+    let volume = Volume::load(&volume::locate(volume)?)?;
+    let control = volume.socket("control")?;
+    let silent =
+        || format!("the server of {} does not answer on {}", volume.file.display(), control.display());
+    let answer = match bimetal_serve::live_status(&control).with_context(silent)? {
+        Some(status) => {
+            let question = question(status.size_bytes);
+            match bimetal_serve::live_answer(&control, &question).with_context(silent)? {
+                Some(answer) => answer,
+                None => bail!("the server of {} went away; try again", volume.file.display()),
+            }
+        }
+        None => with_closed(&volume, quiet, |driver, engine| {
+            let question = question(engine.size_bytes());
+            ask_engine(&volume.name().0, driver, engine, question)
+        })?,
+    };
+    match answer {
+        Answer::Refused(what) => bail!(what),
+        answer => Ok(answer),
+    }
+}
+
+/// Asks an engine that nobody else uses.
+fn ask_engine(
+    name: &str,
+    driver: &mut Driver,
+    engine: &mut Engine<RealArena>,
+    question: Question,
+) -> anyhow::Result<Answer> {
+    match ask::ask(name, engine, driver.clock.now(), question) {
+        Taken::Answered(answer) => return Ok(answer),
+        Taken::Begun => {}
+        Taken::Later => bail!("{name}: its pins are being changed; try again"),
+    }
+    loop {
+        driver.pump(engine, |_, _| {});
+        if let Some(answer) = ask::conclude(name, engine) {
+            return Ok(answer);
+        }
+        driver.wait(engine, Some(Duration::from_secs(1))).context("io_uring failed")?;
+        driver.harvest(engine, |_| {});
+    }
+}
+
+fn say_pins(doc: &PinsDoc, json: bool) -> anyhow::Result<Outcome> {
+    if json {
+        say_json(doc)?;
+        return Ok(if doc.known { Outcome::Good } else { Outcome::Problem });
+    }
+    if !doc.known {
+        say(&format!(
+            "{}: the list of pins could not be read when the volume was opened; open it again",
+            doc.volume
+        ));
+        return Ok(Outcome::Problem);
+    }
+    if doc.pins.is_empty() {
+        say(&format!("{}: nothing is pinned", doc.volume));
+    }
+    doc.pins.iter().for_each(|pin| say(&describe_pin(pin)));
+    for tier in &doc.tiers {
+        let (pinned, room) = (size::show(tier.pinned_bytes), size::show(tier.room_bytes));
+        say(&format!("{}: {pinned} pinned to the {} tier, of {room} that may be", doc.volume, tier.tier));
+    }
+    Ok(Outcome::Good)
+}
+
+fn describe_pin(pin: &PinDoc) -> String {
+    let progress = match (pin.settled_bytes, pin.astray_bytes) {
+        (Some(settled), Some(0)) => format!("{} there", size::show(settled)),
+        (Some(settled), Some(astray)) => {
+            format!("{} there, {} to be moved", size::show(settled), size::show(astray))
+        }
+        _ => "too much to count".to_owned(),
+    };
+    format!("{:<5} byte {:>15}   {:>10}   {progress}", pin.tier, pin.offset, size::show(pin.length_bytes))
+}
+
+fn describe(doc: &WhyDoc) -> String {
+    let end = doc.offset + u64::from(doc.chunk_bytes);
+    let mut text =
+        format!("{}: chunk {}, bytes {} to {end} of the volume", doc.volume, doc.chunk, doc.offset);
+    for sentence in &doc.sentences {
+        text += &format!("\n  {sentence}");
+    }
+    text
+}

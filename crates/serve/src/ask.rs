@@ -1,0 +1,181 @@
+//! What can be asked of a volume beside its status: pins, and why a chunk is where it is. The control socket takes
+//! questions and gives answers as JSON; who opens a volume by himself asks the engine the same way.
+
+use crate::served::Served;
+use crate::status::tier_name;
+use crate::why::WhyDoc;
+use bimetal_engine::pins::{PinError, PinReport};
+use bimetal_engine::units::{FAST, Nanos, SLOW, Tier};
+use serde::{Deserialize, Serialize};
+
+/// A tier, as it is named in questions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TierName {
+    /// The fast one.
+    Fast,
+    /// The slow one.
+    Slow,
+}
+
+impl From<TierName> for Tier {
+    fn from(name: TierName) -> Tier {
+        match name {
+            TierName::Fast => FAST,
+            TierName::Slow => SLOW,
+        }
+    }
+}
+
+/// A question, or a wish.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "ask", rename_all = "lowercase", deny_unknown_fields)]
+pub enum Question {
+    /// Pin a range of bytes to a tier. Answered with all pins once that is durable.
+    Pin {
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        length: u64,
+        /// Where to.
+        tier: TierName,
+    },
+    /// Unpin a range of bytes. Answered like the other.
+    Unpin {
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        length: u64,
+    },
+    /// All pins.
+    Pins {},
+    /// Why the chunk with this byte is where it is.
+    Why {
+        /// The byte.
+        offset: u64,
+    },
+}
+
+/// What is answered.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Answer {
+    /// All pins.
+    Pins(PinsDoc),
+    /// One chunk.
+    Why(Box<WhyDoc>),
+    /// One sentence that says why not.
+    Refused(String),
+}
+
+/// One range of pins.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PinDoc {
+    /// First byte in the volume.
+    pub offset: u64,
+    /// Length.
+    pub length_bytes: u64,
+    /// Where it belongs: `fast` or `slow`.
+    pub tier: String,
+    /// Bytes of its chunks that are there; null where there are too many to look at.
+    pub settled_bytes: Option<u64>,
+    /// Bytes of its chunks that are on the other tier, and will be moved; null likewise.
+    pub astray_bytes: Option<u64>,
+}
+
+/// What may be pinned to a tier, and is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PinRoomDoc {
+    /// `fast` or `slow`.
+    pub tier: String,
+    /// Bytes that may be pinned to it.
+    pub room_bytes: u64,
+    /// Bytes that are.
+    pub pinned_bytes: u64,
+}
+
+/// The document of `pins`, `pin` and `unpin`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PinsDoc {
+    /// The volume's name.
+    pub volume: String,
+    /// In order.
+    pub pins: Vec<PinDoc>,
+    /// Fastest first.
+    pub tiers: Vec<PinRoomDoc>,
+    /// False when the list could not be read when the volume was opened: nothing is pinned until it is opened again.
+    pub known: bool,
+}
+
+impl PinsDoc {
+    fn new(volume: &str, report: &PinReport) -> PinsDoc {
+        let name = |tier: Tier| tier_name(usize::from(tier.0));
+        let pins = report.ranges.iter().map(|range| PinDoc {
+            offset: range.offset,
+            length_bytes: range.len,
+            tier: name(range.tier),
+            settled_bytes: range.settled_bytes,
+            astray_bytes: range.astray_bytes,
+        });
+        let tiers = [FAST, SLOW].into_iter().map(|tier| PinRoomDoc {
+            tier: name(tier),
+            room_bytes: report.room_bytes[usize::from(tier.0)],
+            pinned_bytes: report.pinned_bytes[usize::from(tier.0)],
+        });
+        PinsDoc {
+            volume: volume.to_owned(),
+            pins: pins.collect(),
+            tiers: tiers.collect(),
+            known: report.known,
+        }
+    }
+}
+
+/// How a question was taken.
+#[derive(Debug)]
+pub enum Taken {
+    /// Here is the answer.
+    Answered(Answer),
+    /// A change is under way: [`conclude`] has the answer when it is durable.
+    Begun,
+    /// Another change is under way: ask again after it.
+    Later,
+}
+
+/// Asks a volume.
+pub fn ask(volume: &str, engine: &mut impl Served, now: Nanos, question: Question) -> Taken {
+    let begun = match question {
+        Question::Pin { offset, length, tier } => engine.begin_pin(now, offset, length, Some(tier.into())),
+        Question::Unpin { offset, length } => engine.begin_pin(now, offset, length, None),
+        Question::Pins {} => return Taken::Answered(pins(volume, engine)),
+        Question::Why { offset } => {
+            return Taken::Answered(match engine.why(now, offset) {
+                Some(why) => Answer::Why(Box::new(WhyDoc::new(volume, &why, &engine.status(), now))),
+                None => {
+                    refused(volume, &format!("byte {offset} is behind its end at {}", engine.size_bytes()))
+                }
+            });
+        }
+    };
+    match begun {
+        Ok(()) => Taken::Begun,
+        Err(PinError::Busy) => Taken::Later,
+        Err(error) => Taken::Answered(refused(volume, &error.to_string())),
+    }
+}
+
+/// The answer to the change that is under way, once there is one.
+pub fn conclude(volume: &str, engine: &mut impl Served) -> Option<Answer> {
+    Some(match engine.take_pin_answer()? {
+        Ok(()) => pins(volume, engine),
+        Err(error) => refused(volume, &error.to_string()),
+    })
+}
+
+fn pins(volume: &str, engine: &impl Served) -> Answer {
+    Answer::Pins(PinsDoc::new(volume, &engine.pin_report()))
+}
+
+fn refused(volume: &str, what: &str) -> Answer {
+    Answer::Refused(format!("{volume}: {what}"))
+}

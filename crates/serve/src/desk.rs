@@ -1,0 +1,179 @@
+//! Who comes to the control socket. A visitor that says nothing, or closes its side, gets the volume's status; one that
+//! sends a line of JSON gets an answer to that question (`ask.rs`). Then the stream ends.
+
+use crate::ask::{self, Answer, Question, Taken};
+use crate::served::Served;
+use crate::server::{Server, tag};
+use rustix::io::Errno;
+use serde::Serialize;
+use std::collections::VecDeque;
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::time::{Duration, Instant};
+
+/// Its tag's kind.
+pub(crate) const VISITOR: u64 = 8;
+/// Visitors at a time; who comes beyond that gets nothing, and may come again.
+const MAX_VISITORS: usize = 16;
+/// Longest question, bytes.
+const MAX_QUESTION_BYTES: usize = 4096;
+/// Who says nothing for so long wants the status.
+const SILENCE: Duration = Duration::from_millis(100);
+/// Who has not finished a question by then is sent away.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+struct Visitor {
+    fd: OwnedFd,
+    heard: Vec<u8>,
+    since: Instant,
+    /// The ring watches its socket.
+    watched: bool,
+    /// Its question is being dealt with, or answered.
+    heard_out: bool,
+    answered: bool,
+}
+
+/// The visitors, and those of them that want pins changed.
+#[derive(Default)]
+pub(crate) struct Desk {
+    visitors: Vec<Option<Visitor>>,
+    /// Whose change is under way.
+    changing: Option<usize>,
+    /// Changes begun so far.
+    begun: u64,
+    waiting: VecDeque<(usize, Question)>,
+}
+
+impl Desk {
+    /// How soon somebody is to be looked after at the latest.
+    pub(crate) fn due_in(&self) -> Option<Duration> {
+        self.visitors.iter().flatten().any(|visitor| !visitor.heard_out).then_some(SILENCE)
+    }
+
+    /// Answers a visitor. A document is far smaller than a fresh socket's buffer, so this does not wait; one for whom it
+    /// would gets a part.
+    fn tell(&mut self, place: usize, document: Option<&impl Serialize>) {
+        let Some(visitor) = &mut self.visitors[place] else { return };
+        if let Some(text) = document.and_then(|document| serde_json::to_vec(document).ok()) {
+            let _ = rustix::net::send(
+                &visitor.fd,
+                &text,
+                rustix::net::SendFlags::DONTWAIT | rustix::net::SendFlags::NOSIGNAL,
+            );
+        }
+        // The ring holds the socket as long as it watches it: this ends both.
+        let _ = rustix::net::shutdown(&visitor.fd, rustix::net::Shutdown::Both);
+        (visitor.heard_out, visitor.answered) = (true, true);
+        self.see_off(place);
+    }
+
+    fn see_off(&mut self, place: usize) {
+        if self.visitors[place].as_ref().is_some_and(|visitor| visitor.answered && !visitor.watched) {
+            self.visitors[place] = None;
+        }
+    }
+}
+
+impl<V: Served> Server<V> {
+    /// Somebody has come.
+    pub(crate) fn receive_visitor(&mut self, fd: OwnedFd) {
+        let visitors = &mut self.desk.visitors;
+        let free = visitors.iter().position(Option::is_none);
+        let place = free.unwrap_or(visitors.len());
+        if place == MAX_VISITORS {
+            return;
+        }
+        if free.is_none() {
+            visitors.push(None);
+        }
+        let (heard, since) = (Vec::new(), Instant::now());
+        visitors[place] =
+            Some(Visitor { fd, heard, since, watched: false, heard_out: false, answered: false });
+        self.watch_visitor(place);
+    }
+
+    fn watch_visitor(&mut self, place: usize) {
+        if let Some(visitor) = &mut self.desk.visitors[place] {
+            visitor.watched = true;
+            self.driver.ring.poll_in(visitor.fd.as_raw_fd(), tag(VISITOR, place));
+        }
+    }
+
+    /// A visitor said something, or will say no more.
+    pub(crate) fn hear_visitor(&mut self, place: usize) {
+        let Some(visitor) = &mut self.desk.visitors[place] else { return };
+        visitor.watched = false;
+        if visitor.heard_out {
+            return self.desk.see_off(place);
+        }
+        let mut bytes = [0; MAX_QUESTION_BYTES];
+        let said = rustix::net::recv(&visitor.fd, &mut bytes[..], rustix::net::RecvFlags::DONTWAIT);
+        let over = match said {
+            Ok((0, _)) => true,
+            Ok((count, _)) => {
+                visitor.heard.extend_from_slice(&bytes[..count]);
+                visitor.heard.contains(&b'\n') || visitor.heard.len() > MAX_QUESTION_BYTES
+            }
+            Err(Errno::AGAIN | Errno::INTR) => false,
+            Err(_) => true,
+        };
+        if over { self.hear_out(place) } else { self.watch_visitor(place) }
+    }
+
+    /// A visitor has said all.
+    fn hear_out(&mut self, place: usize) {
+        let Some(visitor) = &mut self.desk.visitors[place] else { return };
+        visitor.heard_out = true;
+        if visitor.heard.trim_ascii().is_empty() {
+            let status = self.status();
+            return self.desk.tell(place, Some(&status));
+        }
+        match serde_json::from_slice(&visitor.heard) {
+            Ok(question) => self.deal_with(place, question),
+            Err(error) => {
+                let refused = Answer::Refused(format!("the question makes no sense to this server: {error}"));
+                self.desk.tell(place, Some(&refused));
+            }
+        }
+    }
+
+    fn deal_with(&mut self, place: usize, question: Question) {
+        let now = self.now();
+        match ask::ask(&self.volume.0, &mut self.engine, now, question) {
+            Taken::Answered(answer) => self.desk.tell(place, Some(&answer)),
+            Taken::Begun => {
+                self.desk.changing = Some(place);
+                self.desk.begun += 1;
+            }
+            Taken::Later => self.desk.waiting.push_back((place, question)),
+        }
+    }
+
+    /// Answers those whose change is durable, begins the next one, and looks after those who are silent. True: a change
+    /// was begun, with which the engine has something to do.
+    pub(crate) fn look_after_desk(&mut self) -> bool {
+        let before = self.desk.begun;
+        while let Some(place) = self.desk.changing
+            && let Some(answer) = ask::conclude(&self.volume.0, &mut self.engine)
+        {
+            self.desk.changing = None;
+            self.desk.tell(place, Some(&answer));
+            while self.desk.changing.is_none()
+                && let Some((next, question)) = self.desk.waiting.pop_front()
+            {
+                self.deal_with(next, question);
+            }
+        }
+        for place in 0..self.desk.visitors.len() {
+            let Some(visitor) = self.desk.visitors[place].as_ref().filter(|visitor| !visitor.heard_out)
+            else {
+                continue;
+            };
+            if visitor.heard.is_empty() && visitor.since.elapsed() >= SILENCE {
+                self.hear_out(place);
+            } else if visitor.since.elapsed() >= PATIENCE {
+                self.desk.tell(place, None::<&Answer>);
+            }
+        }
+        self.desk.begun != before
+    }
+}
