@@ -116,6 +116,8 @@ pub struct Why {
     pub home_blocks: u32,
     /// Blocks whose newest copy is in the landing zone.
     pub landed_blocks: u32,
+    /// It has a clean copy on the fast tier, which serves reads of it.
+    pub copied: bool,
     /// It was written to this tier, and no record says so yet.
     pub pending: Option<Tier>,
     /// The mover is at work on it.
@@ -222,6 +224,7 @@ impl<A: Arena> Engine<A> {
             home_offset: home.map(|home| geo.slot_at(home)),
             home_blocks: map.valid(chunk).count(),
             landed_blocks: self.state.landed_in(chunk).len() as u32,
+            copied: self.copies.slot(chunk).is_some(),
             pending: self.pending.get(chunk).map(|pending| pending.home.tier),
             moving: map.is_moving(chunk),
             pinned: self.pins.list().tier_of(chunk),
@@ -244,7 +247,9 @@ impl<A: Arena> Engine<A> {
         let slots = &self.slots[0];
         let stride = slots.count().div_ceil(SLOTS_LOOKED_AT).max(1);
         let owners = (0..slots.count()).step_by(stride as usize).filter_map(|slot| slots.owner(Slot(slot)));
-        let movable = owners.filter(|chunk| self.pins.list().allows(*chunk, SLOW));
+        // The owner of a slot may have no more than a copy there.
+        let at_home = |chunk: &Chunk| self.state.map.home(*chunk).is_some_and(|home| home.tier == FAST);
+        let movable = owners.filter(|chunk| at_home(chunk) && self.pins.list().allows(*chunk, SLOW));
         let heat = movable.map(|chunk| self.policy.heat(chunk, self.now)).min()?;
         Some(Coldest { heat, of_all: stride == 1 })
     }

@@ -43,6 +43,8 @@ pub struct WhyDoc {
     pub home_bytes: u64,
     /// Bytes whose newest copy is in the landing zone.
     pub landed_bytes: u64,
+    /// Whether reads of it are served by a copy on the fast tier, which gives way to whatever needs its place.
+    pub copied: bool,
     /// The tier to which it was written and not yet recorded, or null.
     pub pending: Option<String>,
     /// Whether the mover is at work on it.
@@ -83,6 +85,7 @@ impl WhyDoc {
             device_offset: why.home_offset,
             home_bytes: bytes(why.home_blocks),
             landed_bytes: bytes(why.landed_blocks),
+            copied: why.copied,
             pending: why.pending.map(name),
             moving: why.moving,
             pinned: why.pinned.map(name),
@@ -175,6 +178,12 @@ fn where_it_is(why: &Why, status: &Status) -> Vec<String> {
             "The newest copy of {} of its blocks is in the landing zone, on the fast device.",
             why.landed_blocks
         ));
+    }
+    if why.copied {
+        said.push(
+            "Reads of it are served by a copy on the fast tier, which gives way to whatever needs its place."
+                .into(),
+        );
     }
     if let Some(tier) = why.pending {
         said.push(format!(
@@ -324,6 +333,7 @@ mod tests {
             home_offset: Some(4096),
             home_blocks: 32,
             landed_blocks: 0,
+            copied: false,
             pending: None,
             moving: false,
             pinned: None,
