@@ -11,12 +11,14 @@
 //! - The sum of both devices is the volume, in chunks of 128 KiB (A9). What is written first goes to the SSD until
 //!   4 GB of it are left, then to the disk (A1: 117 of 121 GB). An overwrite goes where the chunk lies: it is never
 //!   redirected, which is what makes A3 slow.
-//! - Reads and writes are counted alike for each chunk (A6); accesses within a second of the last count once.
-//! - When it becomes quiet, chunks on the disk that were accessed twice since they were placed (A4: "hit more than
-//!   once") are moved up in the order in which that was noticed, one at a time: read, written, then freed (A9).
+//! - Reads and writes are counted alike for each chunk (A6); accesses within a second count once.
+//! - When it becomes quiet, chunks on the disk that were accessed twice since they were placed, or together with another
+//!   one of the same MiB (A4: "hit more than once, or near each other"), are moved up in the order in which that was
+//!   noticed, one at a time: read, written, then freed (A9).
 //! - A pointer goes round the SSD's slots: a chunk with a count loses one, a chunk without is pushed down. So room is
-//!   made for what rises, and after 20 s of quiet so that 2 GB above the 4 are free (B6: the landing zone is refilled;
-//!   diglloyd's first 2 GB are quick, the next at once after are not).
+//!   made for what rises, and after 20 s of quiet so that 4 GB above the 4 are free (B6: what is written next finds
+//!   them). The pointer's order has nothing to do with addresses: had it, A4 would have pushed down just what was
+//!   written first, and A5's first run have found most of its 8 GB on the disk, not a twelfth.
 //! - 10 minutes after a load ended all moves stop (jolly.jinx.de, twice).
 //!
 //! **Simplified.** Counts are exact, where the patents have Bloom filters for the disk; they do not age but by the
@@ -34,10 +36,14 @@ use std::collections::VecDeque;
 const RESERVE_BYTES: u64 = 4_000_000_000;
 /// A smaller SSD leaves this part of it: the same share as of 121 GB.
 const RESERVE_SHARE: u64 = 30;
-/// As a share of the reserve, how much more is free once it was quiet: 2 GB beside 4.
-const LANDING_SHARE: u64 = 2;
-/// Accesses that make a chunk rise: A4, "hit more than once".
-const PROMOTE_COUNT: u8 = 2;
+/// How many times the reserve is free once it was quiet: 4 GB for new data beside the 4 that it leaves.
+const LANDING_TIMES: u64 = 2;
+/// Chunks of a region in which accesses are near each other: 1 MiB, what Ars Technica read again to see it rise.
+const REGION_CHUNKS: u64 = 8;
+/// What the pointer goes on by, slots: a prime, so that it comes to all of them, and not in order.
+const STEP_SLOTS: u64 = 2_654_435_761;
+/// Accesses of a region that make its accessed chunks rise: A4, "hit more than once".
+const PROMOTE_COUNT: u64 = 2;
 /// The greatest count: a chunk that was used much survives so many rounds of the pointer.
 const MAX_COUNT: u8 = 15;
 /// Set beside the count while a chunk waits to rise.
@@ -78,8 +84,8 @@ pub(super) struct Fusion {
     filter: Vec<(u32, Nanos)>,
     rising: VecDeque<u32>,
     moving: Option<Move>,
-    /// The pointer that goes round the fast slots.
-    hand: u32,
+    /// How far the pointer has come on its way round the fast slots.
+    hand: u64,
     /// There was nothing to do; only a client changes that.
     settled: bool,
 }
@@ -103,29 +109,43 @@ impl Fusion {
     fn touch(&mut self, now: Nanos, chunk: u64) {
         let last = &mut self.filter[chunk as usize % FILTER_PLACES];
         let repeated = last.0 == chunk as u32 + 1 && now.since(last.1) < CORRELATED_NS;
+        if repeated {
+            return;
+        }
         *last = (chunk as u32 + 1, now);
         let count = &mut self.counts[chunk as usize];
-        if repeated || *count & !QUEUED >= MAX_COUNT {
+        if *count & !QUEUED >= MAX_COUNT {
             return;
         }
         *count += 1;
-        let rises = (PROMOTE_COUNT..QUEUED).contains(count) && self.rising.len() < MAX_QUEUE;
-        if rises && self.tiers.place(chunk).is_some_and(|place| place.device == SLOW) {
+        let first = chunk / REGION_CHUNKS * REGION_CHUNKS;
+        let region = first..(first + REGION_CHUNKS).min(self.tiers.chunks() as u64);
+        let accesses: u64 = region.clone().map(|near| u64::from(self.counts[near as usize] & !QUEUED)).sum();
+        if accesses >= PROMOTE_COUNT {
+            region.for_each(|near| self.let_rise(near));
+        }
+    }
+
+    /// A chunk on the disk waits to rise, if it was accessed at all.
+    fn let_rise(&mut self, chunk: u64) {
+        let accessed = (1..QUEUED).contains(&self.counts[chunk as usize]);
+        let below = || self.tiers.place(chunk).is_some_and(|place| place.device == SLOW);
+        if accessed && self.rising.len() < MAX_QUEUE && below() {
             self.counts[chunk as usize] |= QUEUED;
             self.rising.push_back(chunk as u32);
         }
     }
 
     fn lacks_landing_room(&self) -> bool {
-        self.tiers.free_bytes(FAST) < self.reserve + self.reserve / LANDING_SHARE
+        self.tiers.free_bytes(FAST) < self.reserve * LANDING_TIMES
     }
 
     /// The next chunk that the pointer finds without a count; none in two rounds is none.
     fn coldest(&mut self) -> Option<u64> {
         let slots = self.tiers.fast_slots();
         for _ in 0..2 * u64::from(slots) {
-            let slot = self.hand;
-            self.hand = if slot + 1 == slots { 0 } else { slot + 1 };
+            let slot = (self.hand * STEP_SLOTS % u64::from(slots)) as u32;
+            self.hand = (self.hand + 1) % u64::from(slots);
             let Some(chunk) = self.tiers.in_fast_slot(slot) else { continue };
             match &mut self.counts[chunk as usize] {
                 0 => return Some(chunk),

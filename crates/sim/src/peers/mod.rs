@@ -218,4 +218,3 @@ impl Model for Peer {
         Usage { busy_ns: busy.unwrap_or(0), ..self.rig.served }
     }
 }
-

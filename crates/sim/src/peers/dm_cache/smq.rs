@@ -352,14 +352,16 @@ mod tests {
 
     #[test]
     fn what_is_hit_rises_and_a_full_cache_lets_something_go() {
-        let mut smq = Smq::new(4, 1 << 16);
+        let mut smq = Smq::new(64, 1 << 16);
         smq.tick(Nanos(0));
         // Nothing rises at its first touch; whole blocks that are written do while there is room.
-        assert_eq!(smq.access(0, true, false), (None, None));
-        for block in 0..4 {
-            assert_eq!(smq.access(100 + block, true, true), (Some(block as u32), None));
+        for region in 0..640 {
+            assert_eq!(smq.access(region * 16, true, false), (None, None));
         }
-        assert_eq!(smq.access(200, true, true), (None, None));
+        for block in 0..64 {
+            assert_eq!(smq.access(20_000 + block, true, true), (Some(block as u32), None));
+        }
+        assert_eq!(smq.access(30_000, true, true), (None, None));
         // A region that is hit each second comes to the top, and then something has to give way.
         let mut wanted = None;
         for second in 1..60 {
