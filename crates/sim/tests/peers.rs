@@ -5,7 +5,7 @@ use bimetal_models::constant::{Constant, ConstantParams};
 use bimetal_models::load::{Bench, Job, Pattern, Until};
 use bimetal_models::{Command, Done, Kind, Model};
 use bimetal_sim::peers::{Peer, PeerSpec, Policy};
-use bimetal_sim::scenario::{Phase, Report, Scenario};
+use bimetal_sim::scenario::{Phase, Report, Scenario, rows};
 use std::path::Path;
 
 const SECOND_NS: u64 = Nanos::SECOND;
@@ -98,7 +98,7 @@ fn the_hybrid_drive_overwrites_where_a_chunk_lies_and_moves_it_in_quiet_times() 
     }
     assert_eq!(peer.tally().promoted_bytes, 0);
     rest(&mut peer, &mut now, 1);
-    assert!(peer.tally().promoted_bytes >= 2 * 128 << 10, "{:?}", peer.tally());
+    assert!(peer.tally().promoted_bytes >= (2 * 128) << 10, "{:?}", peer.tally());
     let before = served(&peer);
     at(&mut peer, &mut now, Kind::Read, 900 * MIB, 4096);
     assert_eq!(served(&peer), (before.0 + 4096, before.1));
@@ -269,4 +269,43 @@ fn policies_differ_as_they_should() {
     let again = small(Policy::DmCacheSmq);
     assert_eq!(again.event_hash, reports[6].1.event_hash);
     assert_ne!(again.event_hash, reports[5].1.event_hash);
+}
+
+/// A table has a row for each claim; what cannot be compared is left out rather than guessed.
+#[test]
+fn a_table_compares_what_can_be_compared() {
+    let volume = r#"
+name = "two claims"
+[volume]
+fast = { model = "ssd-128gb-2012", size = "1G" }
+slow = { model = "disk-1tb-2012", size = "2G" }
+[[phase]]
+name = "writes"
+load = [{ pattern = "random", block = "4K", depth = 16 }]
+seconds = 1
+[[claim]]
+id = "quick"
+phase = "writes"
+metric = "iops"
+reference = 130
+at_least = 1000
+[[claim]]
+id = "impossible"
+phase = "writes"
+metric = "p99_us"
+at_most = 1
+"#;
+    let rows = |text: &str| {
+        let scenario = Scenario::parse(text).expect("a scenario");
+        rows(&scenario, Path::new(""), &[Policy::SpillOnly, Policy::Bcache], &mut |_, _, _| {}).expect("rows")
+    };
+    let compared = rows(volume);
+    assert_eq!(
+        compared.iter().map(|row| (row.held, row.unit)).collect::<Vec<_>>(),
+        [(true, "IOPS"), (false, "us")]
+    );
+    assert_eq!(compared[0].policies.keys().copied().collect::<Vec<_>>(), ["bcache", "spill-only"]);
+    assert!(compared[0].policies.values().all(|value| value.is_some_and(|iops| iops > 100.0)));
+    let reopened = rows(&format!("{volume}[[phase]]\nname = \"close\"\nreopen = \"close\"\n"));
+    assert!(reopened[0].ours.is_some() && reopened[0].policies.values().all(Option::is_none));
 }

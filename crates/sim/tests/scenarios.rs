@@ -256,6 +256,19 @@ fn what_makes_no_sense_is_refused_in_a_sentence() {
         (format!("{}[[expect]]\nphase = \"y\"\nmetric = \"iops\"\nat_least = 1\n", load("")), "no phase"),
         (format!("{}[[expect]]\nphase = \"x\"\nmetric = \"wow\"\nat_least = 1\n", load("")), "no figure"),
         (format!("{}[[expect]]\nphase = \"x\"\nmetric = \"iops\"\n", load("")), "neither"),
+        (
+            format!("{}[[claim]]\nid = \"1\"\nphase = \"y\"\nmetric = \"iops\"\nat_least = 1\n", load("")),
+            "no phase",
+        ),
+        (format!("{}[[claim]]\nid = \"1\"\nphase = \"x\"\nmetric = \"iops\"\n", load("")), "neither"),
+        (
+            format!(
+                "{}{}",
+                load(""),
+                "[[claim]]\nid = \"1\"\nphase = \"x\"\nmetric = \"iops\"\nat_least = 1\n".repeat(2)
+            ),
+            "same id",
+        ),
         ("[device]\nmodel = \"disk-1tb-2012\"\n".to_owned() + &load(""), "either"),
         (load(", rate_iops = 0"), "rate_iops"),
         (load(", theta = 1"), "theta"),
