@@ -14,7 +14,7 @@
 //! - Reads and writes are counted alike for each chunk (A6); accesses within a second count once.
 //! - When it becomes quiet, chunks on the disk that were accessed twice since they were placed, or together with another
 //!   one of the same MiB (A4: "hit more than once, or near each other"), are moved up in the order in which that was
-//!   noticed, one at a time: read, written, then freed (A9).
+//!   noticed, one at a time: read, written, then freed (A9), with a flush for each MiB.
 //! - A pointer goes round the SSD's slots: a chunk with a count loses one, a chunk without is pushed down. So room is
 //!   made for what rises, and after 20 s of quiet so that 4 GB above the 4 are free (B6: what is written next finds
 //!   them). The pointer's order has nothing to do with addresses: had it, A4 would have pushed down just what was
@@ -65,6 +65,11 @@ const MAX_QUEUE: usize = 1 << 16;
 const READ: u64 = 0;
 /// The number of its second half.
 const WRITE: u64 = 1;
+/// The number of the flush behind some moves.
+const FLUSH: u64 = 2;
+/// Moves after which the copies are flushed, so that their sources may be freed: 1 MiB. A modelled disk of 2012 then
+/// takes 73 MB/s of moves down, where Ars Technica saw 60 to 85; without any flush it would take 167.
+const MOVES_PER_FLUSH: u32 = 8;
 
 struct Move {
     chunk: u64,
@@ -84,6 +89,8 @@ pub(super) struct Fusion {
     filter: Vec<(u32, Nanos)>,
     rising: VecDeque<u32>,
     moving: Option<Move>,
+    /// Moves since the last flush; a flush is under way when they are as many as may be.
+    unflushed: u32,
     /// How far the pointer has come on its way round the fast slots.
     hand: u64,
     /// There was nothing to do; only a client changes that.
@@ -99,6 +106,7 @@ impl Fusion {
             filter: vec![(0, Nanos(0)); FILTER_PLACES],
             rising: VecDeque::new(),
             moving: None,
+            unflushed: 0,
             hand: 0,
             settled: false,
             tiers,
@@ -245,6 +253,10 @@ impl Rules for Fusion {
     }
 
     fn finished(&mut self, rig: &mut Rig, half: u64) {
+        if half == FLUSH {
+            self.unflushed = 0;
+            return self.next_move(rig);
+        }
         if half == READ {
             if let Some(Move { to, .. }) = &self.moving {
                 let command = Command { kind: Kind::Write { fua: false }, offset: to.at(), len: CHUNK_BYTES };
@@ -252,14 +264,18 @@ impl Rules for Fusion {
             }
             return;
         }
-        if let Some(done) = self.moving.take() {
-            self.moved(rig, done);
+        let Some(done) = self.moving.take() else { return };
+        let device = done.to.device;
+        self.moved(rig, done);
+        self.unflushed += 1;
+        match self.unflushed < MOVES_PER_FLUSH {
+            true => self.next_move(rig),
+            false => rig.background(FLUSH, device, Command { kind: Kind::Flush, offset: 0, len: 0 }),
         }
-        self.next_move(rig);
     }
 
     fn wake_at(&self, rig: &Rig) -> Option<Nanos> {
-        if self.moving.is_some() || self.settled {
+        if self.moving.is_some() || self.unflushed == MOVES_PER_FLUSH || self.settled {
             return None;
         }
         let since = rig.quiet_since()?;

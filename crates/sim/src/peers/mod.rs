@@ -26,6 +26,9 @@ use rules::Rules;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
+/// The largest volume of a peer, bytes: its blocks of 4 KiB, and one more, are counted in 32 bits.
+pub const MAX_BYTES: u64 = (u32::MAX as u64 - 1) * 4096;
+
 /// What decides where data lies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -121,9 +124,13 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// A new volume on a fast and a slow device; none under the rules of [`Policy::Bimetal`], which are not of a peer.
+    /// A new volume on a fast and a slow device; none under the rules of [`Policy::Bimetal`], which are not of a peer,
+    /// and none above [`MAX_BYTES`].
     pub fn new(policy: Policy, devices: [Box<dyn Model>; 2], spec: PeerSpec) -> Option<Peer> {
         let sizes = [devices[0].size_bytes(), devices[1].size_bytes()];
+        if sizes.into_iter().chain([spec.size_bytes]).any(|bytes| bytes > MAX_BYTES) {
+            return None;
+        }
         let rules: Box<dyn Rules> = match policy {
             Policy::Bimetal => return None,
             Policy::Static => Box::new(spill::Spill::new(sizes, spec.size_bytes, spec.landing_bytes)),

@@ -2,7 +2,7 @@
 
 use super::{DeviceSpec, Reopen, Scenario, ScenarioError, VolumeSpec, Whole};
 use crate::event_hash::EventHash;
-use crate::peers::{Peer, PeerSpec, Policy};
+use crate::peers::{MAX_BYTES, Peer, PeerSpec, Policy};
 use crate::timed::volume::VolumeError;
 use crate::timed::{TimedDevice, TimedVolume};
 use bimetal_engine::format::geometry::Geometry;
@@ -41,7 +41,15 @@ impl Target {
             (Some(volume), _) if volume.policy == Policy::Bimetal => {
                 Kind::Volume(Box::new(create(volume, whole, scenario.seed)?))
             }
-            (Some(volume), _) => Kind::Peer(Box::new(peer(volume, whole, scenario.seed)?)),
+            (Some(volume), _) => {
+                if let Some(phase) = scenario.phases.iter().find(|phase| phase.reopen.is_some()) {
+                    let (name, policy) = (&phase.name, volume.policy.name());
+                    return Err(ScenarioError::Sense(format!(
+                        "phase {name:?}: a volume under {policy} cannot be opened again"
+                    )));
+                }
+                Kind::Peer(Box::new(peer(volume, whole, scenario.seed)?))
+            }
             (_, Some(device)) => Kind::Device(device.build(whole, scenario.seed)?, EventHash::new()),
             _ => return Err(ScenarioError::Sense("there is nothing to load".into())),
         };
@@ -194,6 +202,7 @@ fn peer(spec: &VolumeSpec, whole: Whole, seed: u64) -> Result<Peer, ScenarioErro
     let slots_bytes = u64::from(ours.slots(FAST)) * u64::from(ours.chunk_bytes);
     let spec_of_peer =
         PeerSpec { size_bytes, landing_bytes: fast.size_bytes() - slots_bytes, seed: mix(seed ^ 2) };
-    Peer::new(spec.policy, [fast, slow], spec_of_peer)
-        .ok_or_else(|| ScenarioError::Sense(format!("{} is no peer", spec.policy.name())))
+    Peer::new(spec.policy, [fast, slow], spec_of_peer).ok_or_else(|| {
+        ScenarioError::Sense(format!("{} takes no devices above {MAX_BYTES} bytes", spec.policy.name()))
+    })
 }
