@@ -327,6 +327,7 @@ fn what_makes_no_sense_is_refused_in_a_sentence() {
     assert!(error.contains("\"x\"") && error.contains("fusion"), "{error}");
     let large = peer
         .replace("disk-1tb-2012\", size = \"8G\"", "disk-20tb\"")
+        .replace("ssd-128gb-2012\", size = \"2G\"", "nvme-present\"")
         .replace("reopen = \"kill\"", "pause_seconds = 1");
     let error =
         run(&Scenario::parse(&large).expect("its shape is right")).expect_err("too large").to_string();
