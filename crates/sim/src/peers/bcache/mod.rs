@@ -169,7 +169,7 @@ impl Bcache {
         self.touch(first, end);
         let in_use = self.buckets.dirty_percent();
         let full = in_use > NOTHING_ABOVE_PERCENT;
-        let overlaps = self.dirty.next(first).is_some_and(|block| block < end);
+        let overlaps = (first..end).any(|block| self.dirty.has(block));
         let by = full || (sequential && !overlaps);
         let both = !by && in_use > BOTH_ABOVE_PERCENT;
         let spans = if by { Vec::new() } else { self.cache(rig.now, first, end - first, !both) };
