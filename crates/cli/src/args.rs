@@ -3,6 +3,7 @@
 use crate::logs::LogLevel;
 use crate::paths::{DeviceSpec, SlowModel};
 use crate::size;
+use bimetal_sim::peers::Policy;
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 
@@ -105,6 +106,8 @@ pub(crate) enum TraceCommand {
 pub(crate) enum SimCommand {
     /// Run a scenario: a volume or a device in virtual time, what is done to it, and what is expected
     Run(ScenarioArgs),
+    /// Run scenarios under several policies, and print their claims side by side
+    Table(TableArgs),
     /// Crash the engine in simulation again and again and verify every sector against the promise
     Torture(TortureArgs),
     /// Kill a real serving process again and again and verify every sector against the promise
@@ -414,9 +417,42 @@ pub(crate) struct ScenarioArgs {
     /// Where random choices begin, in place of the seed in the file
     #[arg(long)]
     pub(crate) seed: Option<u64>,
+    /// What decides where data lies, in place of the file's: bimetal, static, spill-only, fusion, bcache, bcache-second
+    /// or dm-cache-smq
+    #[arg(long, value_name = "NAME", value_parser = policy)]
+    pub(crate) policy: Option<Policy>,
     /// Print one JSON document on standard output and nothing else there
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// `bimetal sim table`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  bimetal sim table > docs/RESULTS.md
+  bimetal sim table --scenarios scenarios/peers-small.toml --policies spill-only,fusion --json
+
+Each scenario that has a [[claim]] is run once with our engine, and once under each policy: models of what else can be
+had (docs/POLICIES.md), on the same devices. Markdown on standard output; what is being run on standard error. At full
+size a scenario may take minutes for each policy. Exit code 1 when a claim is not held by our engine.")]
+pub(crate) struct TableArgs {
+    /// Scenario files, or folders of them
+    #[arg(long, value_name = "PATH", num_args = 1.., default_value = "scenarios")]
+    pub(crate) scenarios: Vec<PathBuf>,
+    /// The policies to compare with, separated by commas [default: all]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = policy)]
+    pub(crate) policies: Vec<Policy>,
+    /// Print one JSON document on standard output and nothing else there
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+fn policy(name: &str) -> Result<Policy, String> {
+    Policy::named(name).ok_or_else(|| {
+        let names: Vec<&str> = Policy::ALL.iter().map(|policy| policy.name()).collect();
+        format!("there are {}", names.join(", "))
+    })
 }
 
 /// `bimetal trace stat`

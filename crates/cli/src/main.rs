@@ -19,6 +19,7 @@ mod scenario;
 mod serve;
 mod shell;
 mod signatures;
+mod table;
 mod text_file;
 mod torture;
 mod trace;
@@ -65,6 +66,7 @@ fn main() -> ExitCode {
         Command::Sim { command: SimCommand::Kill(args) } => kill::run(&args),
         Command::Sim { command: SimCommand::Calibrate(args) } => calibrate::run(&args),
         Command::Sim { command: SimCommand::Run(args) } => scenario::run(&args),
+        Command::Sim { command: SimCommand::Table(args) } => table::run(&args),
     };
     match outcome {
         Ok(Outcome::Good) => ExitCode::SUCCESS,

@@ -13,6 +13,12 @@ pub(crate) fn run(args: &ScenarioArgs) -> anyhow::Result<Outcome> {
     let text = read(&args.file, MAX_FILE_BYTES)?;
     let mut scenario = Scenario::parse(&text).with_context(name)?;
     scenario.seed = args.seed.unwrap_or(scenario.seed);
+    if let Some(policy) = args.policy {
+        let volume = scenario.volume.as_mut().with_context(|| {
+            format!("{}: --policy is for a [volume], and this scenario has a [device]", name())
+        })?;
+        volume.policy = policy;
+    }
     let mut line = Progress::new(scenario.name.clone(), args.json);
     let folder = args.file.parent().unwrap_or(Path::new(""));
     let report = bimetal_sim::scenario::run(&scenario, folder, &mut |phase, share| {

@@ -133,7 +133,24 @@ seconds = 1
 phase = "writes"
 metric = "iops"
 at_least = 1000
+[[claim]]
+id = "quick"
+phase = "writes"
+metric = "iops"
+reference = 130
+at_least = 1000
 "#;
+
+const TABLE: &[&str] = &[
+    "rows.0.claim",
+    "rows.0.metric",
+    "rows.0.unit",
+    "rows.0.reference",
+    "rows.0.ours",
+    "rows.0.ceiling",
+    "rows.0.policies.spill-only",
+    "rows.0.held",
+];
 
 const TRACE: &[&str] = &[
     "format",
@@ -179,6 +196,10 @@ const SAMPLES: &[Sample] = &[
     },
     Sample { keys: Some(CALIBRATE), ..sample("sim calibrate", &["--drive", "disk-20tb"]) },
     Sample { keys: Some(RUN), ..sample("sim run", &["%/scenario.toml"]) },
+    Sample {
+        keys: Some(TABLE),
+        ..sample("sim table", &["--scenarios", "%/scenario.toml", "--policies", "spill-only"])
+    },
     Sample { keys: Some(&["volume", "devices.0.erased"]), ..sample("destroy", &["@", "--yes"]) },
 ];
 
@@ -319,6 +340,18 @@ fn what_cannot_be_understood_is_refused_in_one_sentence() {
     refuses(&mut run("s.toml"), &["s.toml", "ssd-129gb-2012", "ssd-128gb-2012"]);
     std::fs::write(dir.path().join("s.toml"), SCENARIO.replace("at_least = 1000", "at_least = 1e9"))
         .expect("write");
+    let table = |path: &str| {
+        let mut command = bimetal(dir.path());
+        command.args(["sim", "table", "--policies", "static", "--scenarios"]).arg(dir.path().join(path));
+        command
+    };
+    refuses(table("s.toml").args(["--policies", "magic"]), &["magic", "dm-cache-smq"]);
+    refuses(&mut table("none.toml"), &["none.toml"]);
+    std::fs::create_dir(dir.path().join("bare")).expect("a folder");
+    refuses(&mut table("bare"), &["no scenario with a [[claim]]"]);
+    let bare = SCENARIO.split("[[claim]]").next().expect("a beginning");
+    std::fs::write(dir.path().join("bare/s.toml"), bare).expect("write");
+    refuses(&mut table("bare/s.toml"), &["bare/s.toml", "no [[claim]]"]);
     let output = run("s.toml").output().expect("run");
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stdout).contains("NOT HELD"), "{}", text(&output.stdout));

@@ -4,6 +4,7 @@ pub mod coverage;
 pub mod disk;
 mod event_hash;
 pub mod model;
+pub mod peers;
 pub mod scenario;
 pub mod timed;
 pub mod torture;

@@ -256,6 +256,19 @@ fn what_makes_no_sense_is_refused_in_a_sentence() {
         (format!("{}[[expect]]\nphase = \"y\"\nmetric = \"iops\"\nat_least = 1\n", load("")), "no phase"),
         (format!("{}[[expect]]\nphase = \"x\"\nmetric = \"wow\"\nat_least = 1\n", load("")), "no figure"),
         (format!("{}[[expect]]\nphase = \"x\"\nmetric = \"iops\"\n", load("")), "neither"),
+        (
+            format!("{}[[claim]]\nid = \"1\"\nphase = \"y\"\nmetric = \"iops\"\nat_least = 1\n", load("")),
+            "no phase",
+        ),
+        (format!("{}[[claim]]\nid = \"1\"\nphase = \"x\"\nmetric = \"iops\"\n", load("")), "neither"),
+        (
+            format!(
+                "{}{}",
+                load(""),
+                "[[claim]]\nid = \"1\"\nphase = \"x\"\nmetric = \"iops\"\nat_least = 1\n".repeat(2)
+            ),
+            "same id",
+        ),
         ("[device]\nmodel = \"disk-1tb-2012\"\n".to_owned() + &load(""), "either"),
         (load(", rate_iops = 0"), "rate_iops"),
         (load(", theta = 1"), "theta"),
@@ -305,6 +318,20 @@ fn what_makes_no_sense_is_refused_in_a_sentence() {
         let error = traced(&head, &phases).expect_err(&phases).to_string();
         assert!(error.contains(words), "{head}{phases}\n{error}");
     }
+    let unlike = format!("{VOLUME}policy = \"magic\"\n{}", load(""));
+    let error = Scenario::parse(&unlike).expect_err("there is no such policy").to_string();
+    assert!(error.contains("magic") && error.contains("spill-only"), "{error}");
+    let peer = format!("{VOLUME}policy = \"fusion\"\n[[phase]]\nname = \"x\"\nreopen = \"kill\"\n");
+    let error =
+        run(&Scenario::parse(&peer).expect("its shape is right")).expect_err("it is no volume").to_string();
+    assert!(error.contains("\"x\"") && error.contains("fusion"), "{error}");
+    let large = peer
+        .replace("disk-1tb-2012\", size = \"8G\"", "disk-20tb\"")
+        .replace("ssd-128gb-2012\", size = \"2G\"", "nvme-present\"")
+        .replace("reopen = \"kill\"", "pause_seconds = 1");
+    let error =
+        run(&Scenario::parse(&large).expect("its shape is right")).expect_err("too large").to_string();
+    assert!(error.contains("fusion takes no devices above"), "{error}");
     let unknown = VOLUME.replace("disk-1tb-2012", "drum-1956");
     let error = Scenario::parse(&format!("{unknown}{}", load(""))).expect("its shape is right");
     let error = run(&error).expect_err("there is no such model").to_string();

@@ -31,6 +31,7 @@ mod report;
 mod run;
 mod series;
 mod survey;
+mod table;
 mod target;
 
 pub use extent::{Extent, Size, Whole};
@@ -38,7 +39,9 @@ pub use phase::{FilesSpec, LoadSpec, Map, Mode, Order, PhaseSpec, Reopen, Replay
 pub use report::{Device, Expectation, Late, Phase, Replayed, Report, Responses};
 pub use run::{Progress, run};
 pub use survey::MAX_GRAINS;
+pub use table::{Row, TableProgress, rows};
 
+pub use crate::peers::Policy;
 use bimetal_models::Model;
 use bimetal_models::spec::{self, SpecError};
 use serde::Deserialize;
@@ -81,6 +84,9 @@ pub struct Scenario {
     /// What is expected.
     #[serde(default, rename = "expect")]
     pub expectations: Vec<ExpectSpec>,
+    /// What is compared with other policies, and with what was measured elsewhere.
+    #[serde(default, rename = "claim")]
+    pub claims: Vec<ClaimSpec>,
 }
 
 /// The devices and the layout of a volume.
@@ -95,6 +101,9 @@ pub struct VolumeSpec {
     pub chunk: Option<Size>,
     /// Bytes of the landing zone.
     pub landing: Option<Extent>,
+    /// What decides where data lies: our engine, or what else can be had.
+    #[serde(default)]
+    pub policy: Policy,
 }
 
 /// A block trace.
@@ -136,6 +145,38 @@ pub struct ExpectSpec {
     pub at_most: Option<f64>,
 }
 
+/// A figure of a phase that is compared: with other policies, and with what was measured.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClaimSpec {
+    /// What it is called.
+    pub id: String,
+    /// What was measured elsewhere, if anything was; of a range, the better end.
+    pub reference: Option<f64>,
+    /// The worse end of a range.
+    pub reference_worst: Option<f64>,
+    /// The phase.
+    pub phase: String,
+    /// A figure of it, as the report names it.
+    pub metric: String,
+    /// The least that is claimed of ours.
+    pub at_least: Option<f64>,
+    /// The most.
+    pub at_most: Option<f64>,
+}
+
+impl ClaimSpec {
+    /// What is expected of ours.
+    pub fn expected(&self) -> ExpectSpec {
+        ExpectSpec {
+            phase: self.phase.clone(),
+            metric: self.metric.clone(),
+            at_least: self.at_least,
+            at_most: self.at_most,
+        }
+    }
+}
+
 /// Why a scenario cannot be run.
 #[derive(Debug, thiserror::Error)]
 pub enum ScenarioError {
@@ -173,6 +214,10 @@ impl Scenario {
         if self.phases.len() > MAX_ENTRIES || self.expectations.len() > MAX_ENTRIES {
             return wrong(format!("more than {MAX_ENTRIES} phases or expectations"));
         }
+        let ids: BTreeSet<&str> = self.claims.iter().map(|claim| claim.id.as_str()).collect();
+        if ids.len() < self.claims.len() || ids.len() > MAX_ENTRIES {
+            return wrong(format!("two claims have the same id, or there are more than {MAX_ENTRIES}"));
+        }
         let mut rows = BTreeSet::new();
         for phase in &self.phases {
             if let Err(what) = phase.check(self.volume.is_some()) {
@@ -186,7 +231,9 @@ impl Scenario {
             }
         }
         self.check_trace().map_err(ScenarioError::Sense)?;
-        self.expectations.iter().try_for_each(|expect| expect.check(&rows)).map_err(ScenarioError::Sense)
+        let claimed = self.claims.iter().map(ClaimSpec::expected);
+        let mut expected = self.expectations.iter().cloned().chain(claimed);
+        expected.try_for_each(|expect| expect.check(&rows)).map_err(ScenarioError::Sense)
     }
 
     fn check_trace(&self) -> Result<(), String> {
@@ -259,7 +306,12 @@ impl DeviceSpec {
             Extent::OfTrace(_) => size.of(whole).next_multiple_of(1 << 20),
             _ => size.of(whole),
         };
-        spec.resized(bytes).build(seed).map_err(|error| {
+        self.build_with(bytes, seed)
+    }
+
+    /// A fresh device of this model, of so many bytes.
+    fn build_with(&self, bytes: u64, seed: u64) -> Result<Box<dyn Model>, ScenarioError> {
+        spec::named(&self.model)?.resized(bytes).build(seed).map_err(|error| {
             ScenarioError::Sense(format!("no {:?} can be made of {bytes} bytes: {error}", self.model))
         })
     }

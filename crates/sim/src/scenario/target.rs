@@ -1,10 +1,13 @@
-//! What a scenario loads: a volume or a device.
+//! What a scenario loads: a volume, what others make of the same devices, or a device.
 
 use super::{DeviceSpec, Reopen, Scenario, ScenarioError, VolumeSpec, Whole};
 use crate::event_hash::EventHash;
+use crate::peers::{MAX_BYTES, Peer, PeerSpec, Policy};
+use crate::timed::volume::VolumeError;
 use crate::timed::{TimedDevice, TimedVolume};
-use bimetal_engine::options::CreateOptions;
-use bimetal_engine::units::{BLOCK_BYTES, Nanos};
+use bimetal_engine::format::geometry::Geometry;
+use bimetal_engine::options::{CreateOptions, DeviceInfo};
+use bimetal_engine::units::{BLOCK_BYTES, FAST, Nanos};
 use bimetal_models::rng::mix;
 use bimetal_models::{Command, Done, Model, Usage};
 
@@ -15,6 +18,8 @@ pub(super) struct Target {
 
 enum Kind {
     Volume(Box<TimedVolume>),
+    /// Other rules on the same devices, for a volume of the same size.
+    Peer(Box<Peer>),
     /// With the hash of its answers; a volume keeps its own.
     Device(Box<dyn Model>, EventHash),
 }
@@ -33,7 +38,18 @@ pub(super) struct Counts {
 impl Target {
     pub(super) fn new(scenario: &Scenario, whole: Whole) -> Result<Target, ScenarioError> {
         let kind = match (&scenario.volume, &scenario.device) {
-            (Some(volume), _) => Kind::Volume(Box::new(create(volume, whole, scenario.seed)?)),
+            (Some(volume), _) if volume.policy == Policy::Bimetal => {
+                Kind::Volume(Box::new(create(volume, whole, scenario.seed)?))
+            }
+            (Some(volume), _) => {
+                if let Some(phase) = scenario.phases.iter().find(|phase| phase.reopen.is_some()) {
+                    let (name, policy) = (&phase.name, volume.policy.name());
+                    return Err(ScenarioError::Sense(format!(
+                        "phase {name:?}: a volume under {policy} cannot be opened again"
+                    )));
+                }
+                Kind::Peer(Box::new(peer(volume, whole, scenario.seed)?))
+            }
             (_, Some(device)) => Kind::Device(device.build(whole, scenario.seed)?, EventHash::new()),
             _ => return Err(ScenarioError::Sense("there is nothing to load".into())),
         };
@@ -43,7 +59,7 @@ impl Target {
     pub(super) fn now(&self) -> Nanos {
         match &self.kind {
             Kind::Volume(volume) => volume.now(),
-            Kind::Device(..) => Nanos(0),
+            Kind::Peer(_) | Kind::Device(..) => Nanos(0),
         }
     }
 
@@ -51,6 +67,7 @@ impl Target {
     pub(super) fn hash(&self) -> u64 {
         match &self.kind {
             Kind::Volume(volume) => volume.hash(),
+            Kind::Peer(peer) => peer.hash(),
             Kind::Device(_, hash) => hash.value(),
         }
     }
@@ -58,6 +75,17 @@ impl Target {
     pub(super) fn counts(&self) -> Counts {
         match &self.kind {
             Kind::Device(device, _) => Counts { usage: vec![device.usage()], ..Counts::default() },
+            Kind::Peer(peer) => {
+                let tally = peer.tally();
+                Counts {
+                    fast_bytes: tally.fast_bytes,
+                    all_bytes: tally.all_bytes,
+                    promoted_bytes: tally.promoted_bytes,
+                    demoted_bytes: tally.demoted_bytes,
+                    destaged_bytes: tally.destaged_bytes,
+                    usage: peer.device_usage(),
+                }
+            }
             Kind::Volume(volume) => {
                 let status = volume.status();
                 let bytes = |tier: &bimetal_engine::options::TierStatus| tier.read_bytes + tier.written_bytes;
@@ -77,7 +105,7 @@ impl Target {
     /// Ends what serves the volume and opens it again. How long opening took, nanoseconds.
     pub(super) fn reopen(self, how: Reopen) -> Result<(Target, u64), ScenarioError> {
         let Kind::Volume(volume) = self.kind else {
-            return Err(ScenarioError::Sense("only a volume can be opened again".into()));
+            return Err(ScenarioError::Sense("only a volume of ours can be opened again".into()));
         };
         let world = match how {
             Reopen::Close => volume.close()?,
@@ -94,6 +122,7 @@ impl Model for Target {
     fn size_bytes(&self) -> u64 {
         match &self.kind {
             Kind::Volume(volume) => volume.size_bytes(),
+            Kind::Peer(peer) => peer.size_bytes(),
             Kind::Device(device, _) => device.size_bytes(),
         }
     }
@@ -101,6 +130,7 @@ impl Model for Target {
     fn submit(&mut self, now: Nanos, tag: u64, command: Command) {
         match &mut self.kind {
             Kind::Volume(volume) => volume.submit(now, tag, command),
+            Kind::Peer(peer) => peer.submit(now, tag, command),
             Kind::Device(device, _) => device.submit(now, tag, command),
         }
     }
@@ -108,6 +138,7 @@ impl Model for Target {
     fn deadline(&self) -> Option<Nanos> {
         match &self.kind {
             Kind::Volume(volume) => volume.deadline(),
+            Kind::Peer(peer) => peer.deadline(),
             Kind::Device(device, _) => device.deadline(),
         }
     }
@@ -115,6 +146,7 @@ impl Model for Target {
     fn advance(&mut self, now: Nanos, done: &mut Vec<Done>) {
         match &mut self.kind {
             Kind::Volume(volume) => volume.advance(now, done),
+            Kind::Peer(peer) => peer.advance(now, done),
             Kind::Device(device, hash) => {
                 let before = done.len();
                 device.advance(now, done);
@@ -126,24 +158,51 @@ impl Model for Target {
     fn usage(&self) -> Usage {
         match &self.kind {
             Kind::Volume(volume) => volume.usage(),
+            Kind::Peer(peer) => peer.usage(),
             Kind::Device(device, _) => device.usage(),
         }
     }
 }
 
-fn create(spec: &VolumeSpec, whole: Whole, seed: u64) -> Result<TimedVolume, ScenarioError> {
-    let device = |device: &DeviceSpec, tier: u64| -> Result<TimedDevice, ScenarioError> {
-        Ok(TimedDevice::new(device.build(whole, mix(seed ^ tier))?))
-    };
-    let devices = vec![device(&spec.fast, 0)?, device(&spec.slow, 1)?];
+/// A device of the volume, by its tier.
+fn device(spec: &DeviceSpec, whole: Whole, seed: u64, tier: u64) -> Result<Box<dyn Model>, ScenarioError> {
+    spec.build(whole, mix(seed ^ tier))
+}
+
+fn options(spec: &VolumeSpec, whole: Whole) -> Result<CreateOptions, ScenarioError> {
     let chunk = spec.chunk.map_or(128 << 10, |size| size.0);
-    let options = CreateOptions {
+    Ok(CreateOptions {
         volume_id: *b"simulated volume",
         chunk_bytes: u32::try_from(chunk)
             .map_err(|_| ScenarioError::Sense(format!("a chunk of {chunk} bytes is too large")))?,
         landing_bytes: spec.landing.map(|size| size.of(whole)),
         area_bytes: None,
         created_unix_s: 0,
-    };
-    Ok(TimedVolume::create(devices, options)?)
+    })
+}
+
+fn create(spec: &VolumeSpec, whole: Whole, seed: u64) -> Result<TimedVolume, ScenarioError> {
+    let fast = TimedDevice::new(device(&spec.fast, whole, seed, 0)?);
+    let slow = TimedDevice::new(device(&spec.slow, whole, seed, 1)?);
+    Ok(TimedVolume::create(vec![fast, slow], options(spec, whole)?)?)
+}
+
+/// The volume that others would make. It is as large as ours on the same devices, so that the same phases mean the
+/// same; a cache, whose volume is as large as its slow device, gets one that is so much larger, of the same kind.
+fn peer(spec: &VolumeSpec, whole: Whole, seed: u64) -> Result<Peer, ScenarioError> {
+    let fast = device(&spec.fast, whole, seed, 0)?;
+    let mut slow = device(&spec.slow, whole, seed, 1)?;
+    let infos = [("fast", &fast), ("slow", &slow)];
+    let infos = infos.map(|(name, model)| DeviceInfo { name: name.into(), size_bytes: model.size_bytes() });
+    let ours = Geometry::plan(&infos, &options(spec, whole)?).map_err(VolumeError::from)?;
+    let size_bytes = ours.volume_bytes();
+    if spec.policy.is_cache() && slow.size_bytes() < size_bytes {
+        slow = spec.slow.build_with(size_bytes.next_multiple_of(1 << 20), mix(seed ^ 1))?;
+    }
+    let slots_bytes = u64::from(ours.slots(FAST)) * u64::from(ours.chunk_bytes);
+    let spec_of_peer =
+        PeerSpec { size_bytes, landing_bytes: fast.size_bytes() - slots_bytes, seed: mix(seed ^ 2) };
+    Peer::new(spec.policy, [fast, slow], spec_of_peer).ok_or_else(|| {
+        ScenarioError::Sense(format!("{} takes no devices above {MAX_BYTES} bytes", spec.policy.name()))
+    })
 }
