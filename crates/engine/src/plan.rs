@@ -13,6 +13,7 @@ use crate::options::Level;
 use crate::policy::{Touch, View};
 use crate::tail::Tail;
 use crate::units::*;
+use crate::why::Reason;
 
 /// Chunks that one batch merges at most: enough neighbours for the disk to put in order, and few enough that what
 /// waits for them waits a fraction of a second.
@@ -240,6 +241,7 @@ impl<A: Arena> Engine<A> {
         let moves = self.take_tail(self.tuning.batch_chunks.min(DESTAGE_BATCH).min(room));
         self.wanted.checkpoint |= self.mover.planner.tail.is_empty();
         if !moves.is_empty() {
+            self.decide(&moves, |_| Reason::Hot);
             self.start_batch(&moves, true);
         } else if self.mover.planner.tail.is_empty() {
             self.mover.planner.next_destage = self.now.after(BARREN_PAUSE_NS);

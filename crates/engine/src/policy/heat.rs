@@ -253,6 +253,10 @@ impl Policy for HeatPolicy {
         fast_free > self.free_target
     }
 
+    fn rises_at_destage(&self, chunk: Chunk, now: Nanos, fast_free: u32) -> bool {
+        fast_free > self.free_target && self.heat_at(chunk, self.tick(now)) >= self.touches
+    }
+
     fn plan(&mut self, now: Nanos, view: &View<'_>, budget: usize, idle: bool) -> Vec<Move> {
         let tick = self.tick(now);
         let (free, slow_free) = (view.slots[0].free() as usize, view.slots[1].free() as usize);

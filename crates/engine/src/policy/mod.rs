@@ -55,6 +55,8 @@ pub trait Policy {
     fn first_write(&self, bytes: u32, fast_free: u32) -> FirstWrite;
     /// Whether landed blocks of a chunk without a home are to be given a fast one.
     fn settles_fast(&self, fast_free: u32) -> bool;
+    /// Whether a chunk with landed blocks and a slow home is hot enough to go up, rather than have them merged.
+    fn rises_at_destage(&self, chunk: Chunk, now: Nanos, fast_free: u32) -> bool;
     /// Up to `budget` moves that are worth making now.
     fn plan(&mut self, now: Nanos, view: &View<'_>, budget: usize, idle: bool) -> Vec<Move>;
     /// Up to so many chunks of the fast tier that are to make room for what is pinned there, coldest first.
