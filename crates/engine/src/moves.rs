@@ -150,6 +150,12 @@ impl Mover {
         self.batches.iter().any(|(_, b)| b.frees_zone == frees_zone)
     }
 
+    /// Whether a placement copies data; it waits for nothing but devices then.
+    pub fn is_placing_data(&self) -> bool {
+        let copies = |stage| stage != BatchStage::Append && stage != BatchStage::FlushLog;
+        self.batches.iter().any(|(_, b)| !b.frees_zone && copies(b.stage))
+    }
+
     /// Whether this batch empties the zone.
     pub fn frees_zone(&self, batch: u32) -> bool {
         self.batches.get(batch).is_some_and(|b| b.frees_zone)
@@ -401,8 +407,8 @@ impl<A: Arena> Engine<A> {
     /// Keeps a bounded number of the batch's I/Os in flight; goes on to the next stage after the last.
     fn issue_batch(&mut self, batch: u32) {
         // Whoever asks for something meanwhile finds one I/O of a placement before his in a device, not a queue of them.
-        let placing = !self.mover.frees_zone(batch);
-        let depth = if placing && !self.is_idle() { 1 } else { self.tuning.background_depth };
+        let gently = !self.mover.frees_zone(batch) && !self.is_idle() && !self.zone_runs_short();
+        let depth = if gently { 1 } else { self.tuning.background_depth };
         loop {
             let b = &mut self.mover.batches[batch];
             if b.issued == b.ios.len() || b.in_flight as usize >= depth {

@@ -10,7 +10,7 @@ use crate::engine::Engine;
 use crate::landed::ZoneBlock;
 use crate::moves::MAX_BATCHES;
 use crate::options::Level;
-use crate::policy::{Touch, View};
+use crate::policy::{Pace, Touch, View};
 use crate::tail::Tail;
 use crate::units::*;
 use crate::why::Reason;
@@ -153,18 +153,38 @@ impl<A: Arena> Engine<A> {
         if self.moves_are_over() || self.log.losses > 0 {
             return;
         }
-        if !self.mover.is_busy(true) && self.destage_is_due() && self.now >= self.mover.planner.next_destage {
+        let idle = self.is_idle();
+        let pace = match idle {
+            true => Pace::Idle,
+            false if self.zone_runs_short() => Pace::Short,
+            false => Pace::Busy,
+        };
+        // In turns: two kinds of work at once would have the slow device seek between them.
+        if pace == Pace::Short {
+            self.pump_placement(pace);
+        }
+        if !self.mover.is_busy(true)
+            && self.destage_is_due()
+            && self.now >= self.mover.planner.next_destage
+            && !(pace == Pace::Short && self.mover.is_placing_data())
+        {
             self.destage();
         }
-        let idle = self.is_idle();
+        if pace != Pace::Short {
+            self.pump_placement(pace);
+        }
+    }
+
+    fn pump_placement(&mut self, pace: Pace) {
+        let idle = pace == Pace::Idle;
         if !self.mover.is_busy(false)
+            && !(pace == Pace::Short && self.mover.is_busy(true))
             && !self.shutdown.began()
             && self.policy_has_work()
             && (idle || self.now >= self.mover.planner.next_place)
             && self.now >= self.mover.planner.after_failure
-            && (idle || !self.zone_runs_short())
         {
-            self.place(idle);
+            self.place(pace);
         }
     }
 
@@ -253,13 +273,13 @@ impl<A: Arena> Engine<A> {
         self.pins.are_astray() || self.policy.has_work(&view)
     }
 
-    fn place(&mut self, idle: bool) {
-        let budget = self.tuning.batch_chunks.min(if idle { IDLE_BATCH } else { BUSY_BATCH });
+    fn place(&mut self, pace: Pace) {
+        let budget = self.tuning.batch_chunks.min(if pace == Pace::Busy { BUSY_BATCH } else { IDLE_BATCH });
         let budget = budget.min(self.batch_room());
-        let mut moves = self.pin_moves(budget);
+        let mut moves = if pace == Pace::Short { Vec::new() } else { self.pin_moves(budget) };
         if moves.is_empty() {
             let view = View { map: &self.state.map, slots: &self.slots, pins: self.pins.list() };
-            moves = self.policy.plan(self.now, &view, budget, idle);
+            moves = self.policy.plan(self.now, &view, budget, pace);
             self.decide_by_heat(&moves);
         }
         if budget == 0 || moves.is_empty() {
@@ -274,6 +294,7 @@ impl<A: Arena> Engine<A> {
     /// A batch has ended: when busy, pause in proportion to what it took.
     pub(crate) fn batch_ended(&mut self, frees_zone: bool, ended: Ended) {
         let Ended { took_ns, moved, failed, damaged } = ended;
+        let short = self.zone_runs_short();
         let planner = &mut self.mover.planner;
         if frees_zone {
             planner.zone_is_held = !moved && !failed && !damaged;
@@ -288,8 +309,9 @@ impl<A: Arena> Engine<A> {
                 self.wanted.commit = self.pending.len() > 0 || self.gate.leaving() > 0;
             }
         } else {
-            let pause = took_ns.saturating_mul(u64::from(self.tuning.busy_share.max(1) - 1));
-            let pause = pause.min(MAX_BUSY_PAUSE_NS);
+            // What rises while the zone is short takes as much off the slow device as emptying the zone does.
+            let share = if short { 2 } else { self.tuning.busy_share.max(1) };
+            let pause = took_ns.saturating_mul(u64::from(share - 1)).min(MAX_BUSY_PAUSE_NS);
             planner.next_place = self.now.after(pause.max(if moved { 0 } else { BARREN_PAUSE_NS }));
             if (failed || damaged) && !moved {
                 // What cannot be read is chosen again and again, and idle volumes wait for nothing else.

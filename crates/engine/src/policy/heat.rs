@@ -3,7 +3,7 @@
 //! Reads and writes count alike. A sequential pass over what nobody touched before counts as having been seen, and no
 //! more, so that films and backups do not rise when they are read once; later passes count as any touch does.
 
-use super::{FirstWrite, Policy, Touch, View};
+use super::{FirstWrite, Pace, Policy, Touch, View};
 use crate::moves::{Destination, Move};
 use crate::options::Tuning;
 use crate::units::*;
@@ -11,6 +11,11 @@ use crate::units::*;
 /// Chunks of a region, of which one bit says whether some of them may rise: neighbours rise together, so that the slow
 /// device reads runs (8 MiB at the default chunk size).
 const REGION_CHUNKS: u32 = 64;
+/// Chunks of a region that are to be hot at least before it rises while clients wait for the zone: bringing up sixteen in
+/// one sweep takes the disk little longer than merging some blocks into one, and nothing of theirs lands any more.
+const DENSE_CHUNKS: usize = 16;
+/// Regions looked at in one call for one that dense, so that it stays short.
+const REGIONS_PER_CALL: usize = 64;
 /// Neighbouring slots that are pushed down together.
 const RUN_SLOTS: u32 = 16;
 /// Runs of slots looked at to find cold ones: enough that the coldest of them is in the coldest few per cent.
@@ -133,11 +138,10 @@ impl HeatPolicy {
             let chunks = (first..(first + REGION_CHUNKS).min(self.heat.len() as u32)).map(Chunk);
             let mut later = false;
             for chunk in chunks {
-                let heat = self.heat_at(chunk, tick);
-                let on_slow = view.map.home(chunk).is_some_and(|home| home.tier == SLOW);
-                if heat < self.touches || !on_slow || !view.pins.allows(chunk, FAST) {
+                if !self.may_rise(view, chunk, tick) {
                     continue;
                 }
+                let heat = self.heat_at(chunk, tick);
                 if rising.len() == most {
                     later = true;
                 } else if !view.map.is_busy(chunk) {
@@ -150,6 +154,30 @@ impl HeatPolicy {
             }
         }
         rising
+    }
+
+    /// The same of dense regions alone; the others keep their bit.
+    fn rising_dense(&mut self, view: &View<'_>, tick: u16, most: usize) -> Vec<(Chunk, u32)> {
+        for _ in 0..REGIONS_PER_CALL {
+            let Some(region) = self.hot_region() else { break };
+            self.next_region = region + 1;
+            let first = region * REGION_CHUNKS;
+            let chunks = (first..(first + REGION_CHUNKS).min(self.heat.len() as u32)).map(Chunk);
+            let mut rising: Vec<(Chunk, u32)> = chunks
+                .filter(|chunk| self.may_rise(view, *chunk, tick) && !view.map.is_busy(*chunk))
+                .map(|chunk| (chunk, self.heat_at(chunk, tick)))
+                .collect();
+            if rising.len() >= DENSE_CHUNKS {
+                rising.truncate(most);
+                return rising;
+            }
+        }
+        Vec::new()
+    }
+
+    fn may_rise(&self, view: &View<'_>, chunk: Chunk, tick: u16) -> bool {
+        let on_slow = view.map.home(chunk).is_some_and(|home| home.tier == SLOW);
+        on_slow && self.heat_at(chunk, tick) >= self.touches && view.pins.allows(chunk, FAST)
     }
 
     /// Up to so many chunks of the coldest runs of fast slots among a sample, with their heat.
@@ -257,14 +285,17 @@ impl Policy for HeatPolicy {
         fast_free > self.free_target && self.heat_at(chunk, self.tick(now)) >= self.touches
     }
 
-    fn plan(&mut self, now: Nanos, view: &View<'_>, budget: usize, idle: bool) -> Vec<Move> {
+    fn plan(&mut self, now: Nanos, view: &View<'_>, budget: usize, pace: Pace) -> Vec<Move> {
         let tick = self.tick(now);
         let (free, slow_free) = (view.slots[0].free() as usize, view.slots[1].free() as usize);
         let (half, target) = (budget.div_ceil(2), self.target(view) as usize);
         let room = slow_free.saturating_sub(1);
         let short = target.saturating_sub(free);
+        let idle = pace == Pace::Idle;
         let mut up = Vec::new();
-        if short <= half {
+        if pace == Pace::Short {
+            up = self.rising_dense(view, tick, half.min(free));
+        } else if short <= half {
             up = self.rising(view, tick, half.min(free));
             if up.is_empty() && idle && self.wants_refill(view) {
                 up = self.refilling(view, half.min(free));
@@ -273,7 +304,7 @@ impl Policy for HeatPolicy {
         // What rises into slots that are free beyond the target pushes nothing out.
         let needed = (target + up.len()).saturating_sub(free).min(budget - up.len()).min(room);
         let mut down = Vec::new();
-        if needed > 0 && (idle || !up.is_empty() || self.hot_regions > 0) {
+        if needed > 0 && (idle || !up.is_empty() || pace == Pace::Busy && self.hot_regions > 0) {
             down = self.coldest(view, tick, needed);
         }
         if let Some(least) = up.iter().map(|(_, heat)| *heat).min() {
@@ -351,7 +382,7 @@ mod tests {
 
         fn plan(&mut self, second: u64) -> (Vec<u32>, usize) {
             let view = View { map: &self.map, slots: &self.slots, pins: &PinList::default() };
-            let moves = self.policy.plan(Nanos(second * Nanos::SECOND), &view, 16, true);
+            let moves = self.policy.plan(Nanos(second * Nanos::SECOND), &view, 16, Pace::Idle);
             let up = moves.iter().filter(|m| m.to == Destination::Tier(FAST)).map(|m| m.chunk.0).collect();
             (up, moves.iter().filter(|m| m.to == Destination::Tier(SLOW)).count())
         }

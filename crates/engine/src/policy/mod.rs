@@ -43,6 +43,17 @@ pub struct View<'a> {
     pub pins: &'a PinList,
 }
 
+/// How much of the slow device is to be had for placing chunks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Pace {
+    /// All of it: nobody asks for anything.
+    Idle,
+    /// A little.
+    Busy,
+    /// What is worth more than emptying the landing zone, for which clients wait.
+    Short,
+}
+
 /// A placement policy.
 pub trait Policy {
     /// A client touched a chunk.
@@ -58,7 +69,7 @@ pub trait Policy {
     /// Whether a chunk with landed blocks and a slow home is hot enough to go up, rather than have them merged.
     fn rises_at_destage(&self, chunk: Chunk, now: Nanos, fast_free: u32) -> bool;
     /// Up to `budget` moves that are worth making now.
-    fn plan(&mut self, now: Nanos, view: &View<'_>, budget: usize, idle: bool) -> Vec<Move>;
+    fn plan(&mut self, now: Nanos, view: &View<'_>, budget: usize, pace: Pace) -> Vec<Move>;
     /// Up to so many chunks of the fast tier that are to make room for what is pinned there, coldest first.
     fn victims(&mut self, now: Nanos, view: &View<'_>, most: usize) -> Vec<Chunk>;
     /// Whether [`Policy::plan`] may have something to do.
