@@ -177,8 +177,9 @@ impl<A: Arena> Engine<A> {
 
     fn pump_placement(&mut self, pace: Pace) {
         let idle = pace == Pace::Idle;
-        if !self.mover.is_busy(false)
-            && !(pace == Pace::Short && self.mover.is_busy(true))
+        let turn = pace != Pace::Short || !self.mover.is_busy(true);
+        if turn
+            && !self.mover.is_busy(false)
             && !self.shutdown.began()
             && self.policy_has_work()
             && (idle || self.now >= self.mover.planner.next_place)

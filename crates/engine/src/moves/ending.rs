@@ -67,7 +67,14 @@ impl<A: Arena> Engine<A> {
         let items = std::mem::take(&mut self.mover.batches[batch].items);
         let (failed, good): (Vec<Item>, Vec<Item>) = items.into_iter().partition(|i| i.failed);
         self.mover.batches[batch].items = good;
-        failed.into_iter().for_each(|item| self.let_go(item, false));
+        let frees_zone = self.mover.frees_zone(batch);
+        for item in failed {
+            if frees_zone && item.to == Destination::Tier(FAST) {
+                // Next time what landed is merged, which needs nothing else of the chunk: it must not hold the zone.
+                self.policy.cool(item.chunk);
+            }
+            self.let_go(item, false);
+        }
     }
 
     /// The chunk leaves the batch, moved or not.

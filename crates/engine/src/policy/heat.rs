@@ -285,6 +285,11 @@ impl Policy for HeatPolicy {
         fast_free > self.free_target && self.heat_at(chunk, self.tick(now)) >= self.touches
     }
 
+    fn cool(&mut self, chunk: Chunk) {
+        let heat = &mut self.heat[chunk.0 as usize];
+        (heat.reads, heat.writes) = (0, 0);
+    }
+
     fn plan(&mut self, now: Nanos, view: &View<'_>, budget: usize, pace: Pace) -> Vec<Move> {
         let tick = self.tick(now);
         let (free, slow_free) = (view.slots[0].free() as usize, view.slots[1].free() as usize);

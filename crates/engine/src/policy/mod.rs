@@ -68,6 +68,8 @@ pub trait Policy {
     fn settles_fast(&self, fast_free: u32) -> bool;
     /// Whether a chunk with landed blocks and a slow home is hot enough to go up, rather than have them merged.
     fn rises_at_destage(&self, chunk: Chunk, now: Nanos, fast_free: u32) -> bool;
+    /// A chunk that was to rise cannot be read as a whole, or found no slot: it counts as cold.
+    fn cool(&mut self, chunk: Chunk);
     /// Up to `budget` moves that are worth making now.
     fn plan(&mut self, now: Nanos, view: &View<'_>, budget: usize, pace: Pace) -> Vec<Move>;
     /// Up to so many chunks of the fast tier that are to make room for what is pinned there, coldest first.

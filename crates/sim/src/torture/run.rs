@@ -51,6 +51,8 @@ pub struct Run<'a> {
     crashed_in: StageSet,
     /// Whether any I/O error was injected so far.
     errors_ever: bool,
+    /// Whether devices failed while the volume was opened that is open now.
+    failed_while_opening: bool,
     /// Whether sectors went bad: an error is legal from then on.
     damaged: bool,
     /// Pages of metadata as they were when the last life ended, where devices are damaged.
@@ -84,6 +86,7 @@ impl<'a> Run<'a> {
             unverified: Vec::new(),
             crashed_in: StageSet::default(),
             errors_ever: false,
+            failed_while_opening: false,
             damaged: false,
             earlier: Vec::new(),
             lost_caches: 0,
@@ -203,7 +206,8 @@ impl<'a> Run<'a> {
         if engine.size_bytes() != self.plan.size_bytes {
             return Err(format!("the size was {} and is {}", self.plan.size_bytes, engine.size_bytes()));
         }
-        self.pins.opened(engine, self.damaged, self.errors_ever)
+        let failed = self.errors_ever || self.failed_while_opening;
+        self.pins.opened(engine, self.damaged, failed)
     }
 
     /// The client's part of a life, up to its end. True: the engine stopped in order.

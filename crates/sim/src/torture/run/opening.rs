@@ -130,6 +130,7 @@ impl Run<'_> {
     /// Opens as the life wants: with crashes on the way, then with errors, then for good.
     /// `None`: the volume cannot be opened, and a bad sector excuses it.
     pub(super) fn open(&mut self, life: &Life) -> Result<Option<Engine<SimArena>>, String> {
+        self.failed_while_opening = false;
         for &(steps, death) in &life.opening.crashes {
             self.world.fuse = Some(steps);
             match self.try_open()? {
@@ -180,7 +181,9 @@ impl Run<'_> {
         }
         match result {
             Stretch::Done(Ok(engine)) => {
-                // What was wrong with the devices while it opened excuses nothing that it says afterwards.
+                // What was wrong with the devices while it opened excuses nothing that it says afterwards, but of what it
+                // read then and does without.
+                self.failed_while_opening = failed;
                 self.begin_life();
                 return Ok(Some(Ok(engine)));
             }
