@@ -17,7 +17,7 @@ const MAX_VISITORS: usize = 16;
 /// Longest question, bytes.
 const MAX_QUESTION_BYTES: usize = 4096;
 /// Who says nothing for so long wants the status.
-const SILENCE: Duration = Duration::from_millis(100);
+const SILENCE: Duration = Duration::from_millis(500);
 /// Who has not finished a question by then is sent away.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -137,6 +137,10 @@ impl<V: Served> Server<V> {
     }
 
     fn deal_with(&mut self, place: usize, question: Question) {
+        // One change after the other: the answer to the last one may be there, and its visitor not told yet.
+        if self.desk.changing.is_some() && question.is_change() {
+            return self.desk.waiting.push_back((place, question));
+        }
         let now = self.now();
         match ask::ask(&self.volume.0, &mut self.engine, now, question) {
             Taken::Answered(answer) => self.desk.tell(place, Some(&answer)),
