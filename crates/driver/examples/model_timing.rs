@@ -94,8 +94,11 @@ fn measure(path: &Path, timing: Timing, depth: u32) -> Result<(), Box<dyn Error>
     };
     let mut driver = Driver::new(ring, vec![file]);
     let (start, busy_before) = (Instant::now(), busy());
-    while !client.stopping || !client.running.is_empty() {
+    loop {
         driver.pump(&mut client, |_, _| {});
+        if client.stopping && client.running.is_empty() {
+            break;
+        }
         driver.wait(&client, None)?;
         driver.harvest(&mut client, |_| {});
         client.stopping = start.elapsed() >= SPAN;

@@ -19,9 +19,6 @@ const MAX_DEVICE_OPS: usize = 4096;
 const GATHER_PART: usize = 4;
 /// Completions waited for together at most.
 const MAX_GATHER: usize = 16;
-/// While devices have operations, the ring is looked at again after so long, whatever else there is to wait for: a wake-up
-/// that got lost costs a second then, and not all who wait. (A test was seen to sleep for ever beside a busy disk.)
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// How late the kernel wakes up whoever sleeps for a time: a long sleep for a model ends so much early, and the rest is
 /// looked out.
 const LEAD: Duration = Duration::from_micros(60);
@@ -116,6 +113,9 @@ impl Driver {
     }
 
     /// Fires a deadline that has come, then queues all that the machine wants done. Nothing is submitted yet.
+    ///
+    /// What was in flight may have ended with that, as its model's time has come: before a [`Driver::wait`] without a
+    /// limit, look whether there is anything left to wait for.
     pub fn pump<M: Machine>(
         &mut self,
         machine: &mut M,
@@ -168,9 +168,6 @@ impl Driver {
         }
         // Where many operations are in flight, their completions trickle in; take them a few at a time.
         let answering = self.ops.in_ring();
-        if answering > 0 {
-            timeout = Some(timeout.map_or(LOOK_AGAIN, |timeout| timeout.min(LOOK_AGAIN)));
-        }
         let batch = (answering / GATHER_PART).min(MAX_GATHER) as u32;
         self.ring.submit_and_wait(timeout, batch, answering > 0)
     }

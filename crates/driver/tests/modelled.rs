@@ -89,8 +89,11 @@ impl Client {
     }
 
     fn run(&mut self, driver: &mut Driver) {
-        while !self.plan.is_empty() || !self.running.is_empty() {
+        loop {
             driver.pump(self, |_, _| {});
+            if self.plan.is_empty() && self.running.is_empty() {
+                break;
+            }
             driver.wait(self, None).expect("wait");
             driver.harvest(self, |_| {});
         }
