@@ -91,8 +91,12 @@ impl Store {
                 continue;
             };
             let (word, kept) = kept.split_at(WORD);
-            block[..kept.len()].copy_from_slice(kept);
-            block[kept.len()..].chunks_exact_mut(WORD).for_each(|place| place.copy_from_slice(word));
+            let (start, end) = block.split_at_mut(kept.len());
+            start.copy_from_slice(kept);
+            // In pieces of a grain, which is several times as fast as word by word.
+            let mut pattern = [0; GRAIN];
+            pattern.chunks_exact_mut(WORD).for_each(|place| place.copy_from_slice(word));
+            end.chunks_mut(GRAIN).for_each(|place| place.copy_from_slice(&pattern[..place.len()]));
         }
     }
 }

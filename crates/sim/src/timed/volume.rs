@@ -42,6 +42,8 @@ pub struct TimedVolume {
     replies: Replies,
     ended: Vec<Done>,
     usage: Usage,
+    /// When the next thing happens by itself: known since the last one happened, as only what happens changes it.
+    next: Option<Nanos>,
 }
 
 impl TimedVolume {
@@ -58,9 +60,11 @@ impl TimedVolume {
         let options = OpenOptions { volume_id: None, tuning: Tuning::default() };
         let task = bimetal_engine::open(NoDataArena::default(), world.device_infos(), options);
         let engine = world.run_task(task)??;
+        let next = world.next_event(&engine);
         Ok(TimedVolume {
             world,
             engine,
+            next,
             requests: Vec::new(),
             free: Vec::new(),
             in_flight: 0,
@@ -108,6 +112,7 @@ impl TimedVolume {
         loop {
             self.world.pump(&mut self.engine, &mut self.replies);
             if self.replies.is_empty() {
+                self.next = self.world.next_event(&self.engine);
                 return;
             }
             for i in 0..self.replies.len() {
@@ -127,6 +132,15 @@ impl TimedVolume {
             self.replies.clear();
             self.admit_waiting();
         }
+    }
+
+    /// Moves the clock to `now` and lets happen what happens by then.
+    fn run_to(&mut self, now: Nanos) {
+        while let Some(at) = self.next.filter(|&at| at <= now) {
+            self.world.advance_to(&mut self.engine, at);
+            self.pump();
+        }
+        self.world.rest_until(now);
     }
 
     fn admit_waiting(&mut self) {
@@ -184,7 +198,10 @@ impl Model for TimedVolume {
     }
 
     fn submit(&mut self, now: Nanos, tag: u64, command: Command) {
-        self.world.advance_to(&mut self.engine, now);
+        if self.next.is_some_and(|next| next <= now) {
+            self.world.advance_to(&mut self.engine, now);
+        }
+        self.world.rest_until(now);
         if !self.waiting.is_empty() || !self.admit(tag, command) {
             self.waiting.push_back((tag, command));
         }
@@ -198,15 +215,11 @@ impl Model for TimedVolume {
         if self.in_flight == 0 && self.waiting.is_empty() {
             return None;
         }
-        self.world.next_event(&self.engine)
+        self.next
     }
 
     fn advance(&mut self, now: Nanos, done: &mut Vec<Done>) {
-        while let Some(at) = self.world.next_event(&self.engine).filter(|&at| at <= now) {
-            self.world.advance_to(&mut self.engine, at);
-            self.pump();
-        }
-        self.world.advance_to(&mut self.engine, now);
+        self.run_to(now);
         done.append(&mut self.ended);
     }
 

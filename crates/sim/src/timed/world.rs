@@ -104,6 +104,12 @@ impl TimedWorld {
         }
     }
 
+    /// Moves the clock to `now`, by which nothing happens.
+    #[inline]
+    pub fn rest_until(&mut self, now: Nanos) {
+        self.now = self.now.max(now);
+    }
+
     /// Serves a task until it has a result.
     pub fn run_task<T>(&mut self, mut task: Task<NoDataArena, T>) -> Result<T, WorldError> {
         let mut replies = Vec::new();
