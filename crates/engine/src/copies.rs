@@ -269,7 +269,7 @@ impl<A: Arena> Engine<A> {
             self.arena.copy(e.buf, chunk.slice(e.first * BLOCK_BYTES, e.count * BLOCK_BYTES));
             return self.piece_io_done(piece, Ok(()));
         }
-        let offset = self.state.geo.slot_at(home) + u64::from(e.first) * u64::from(BLOCK_BYTES);
+        let offset = self.state.geo.block_at(home, e.first);
         let token = self.tokens.issue(home.tier, Owner::Piece(piece), self.now);
         let class = Class::Foreground;
         self.out.push_back(Action::Read { device: home.tier, offset, buf: e.buf, token, class });

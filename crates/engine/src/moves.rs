@@ -377,9 +377,7 @@ impl<A: Arena> Engine<A> {
                 let landed = item.landed.iter().find(|(b, _)| *b == block);
                 let (tier, offset) = match (landed, item.from) {
                     (Some((_, z)), _) => (FAST, self.state.zone.offset_of(*z)),
-                    (None, Some(home)) => {
-                        (home.tier, self.state.geo.slot_at(home) + u64::from(block) * u64::from(BLOCK_BYTES))
-                    }
+                    (None, Some(home)) => (home.tier, self.state.geo.block_at(home, block)),
                     (None, None) => unreachable!("a block that is copied is somewhere"),
                 };
                 let part = buf.slice(k as u32 * BLOCK_BYTES, BLOCK_BYTES);
@@ -487,7 +485,7 @@ impl<A: Arena> Engine<A> {
             let buf = item.buf.expect("a chunk in a batch has its buffer");
             let mut k = 0;
             for (first, count) in item.copy.runs() {
-                let offset = self.state.geo.slot_at(home) + u64::from(first) * u64::from(BLOCK_BYTES);
+                let offset = self.state.geo.block_at(home, first);
                 let buf = buf.slice(k * BLOCK_BYTES, count * BLOCK_BYTES);
                 ios.push(Io { item: i as u32, tier: home.tier, offset, buf });
                 k += count;
