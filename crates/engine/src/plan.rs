@@ -82,7 +82,7 @@ impl<A: Arena> Engine<A> {
     pub(crate) fn touched(&mut self, piece: u32, write: bool) {
         let p = &self.pieces[piece];
         let stream = self.requests[p.request].stream_bytes >= 1 << 20;
-        let on_fast = self.state.map.home(p.chunk).is_some_and(|h| h.tier == FAST);
+        let on_fast = self.state.map.is_on(p.chunk, FAST);
         self.policy.touch(Touch { chunk: p.chunk, write, stream, on_fast }, self.now);
     }
 
@@ -98,8 +98,7 @@ impl<A: Arena> Engine<A> {
         let chunk_bytes = u64::from(self.state.geo.chunk_bytes);
         let (first, last) = (offset / chunk_bytes, (end - 1) / chunk_bytes);
         for chunk in (first..=last).take(CHUNKS_PER_WISH).map(|chunk| Chunk(chunk as u32)) {
-            let on_slow = self.state.map.home(chunk).is_some_and(|home| home.tier == SLOW);
-            if on_slow {
+            if self.state.map.is_on(chunk, SLOW) {
                 self.policy.wish(chunk, self.now);
             }
         }

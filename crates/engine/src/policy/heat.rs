@@ -176,8 +176,9 @@ impl HeatPolicy {
     }
 
     fn may_rise(&self, view: &View<'_>, chunk: Chunk, tick: u16) -> bool {
-        let on_slow = view.map.home(chunk).is_some_and(|home| home.tier == SLOW);
-        on_slow && self.heat_at(chunk, tick) >= self.touches && view.pins.allows(chunk, FAST)
+        view.map.is_on(chunk, SLOW)
+            && self.heat_at(chunk, tick) >= self.touches
+            && view.pins.allows(chunk, FAST)
     }
 
     /// Up to so many chunks of the coldest runs of fast slots among a sample, with their heat.
@@ -191,8 +192,7 @@ impl HeatPolicy {
             let owners =
                 (first..(first + RUN_SLOTS).min(slots.count())).filter_map(|slot| slots.owner(Slot(slot)));
             let movable = |chunk: &Chunk| {
-                let there = view.map.home(*chunk).is_some_and(|home| home.tier == FAST);
-                there && !view.map.is_busy(*chunk) && view.pins.allows(*chunk, SLOW)
+                view.map.is_on(*chunk, FAST) && !view.map.is_busy(*chunk) && view.pins.allows(*chunk, SLOW)
             };
             let run: Vec<(Chunk, u32)> =
                 owners.filter(movable).map(|chunk| (chunk, self.heat_at(chunk, tick))).collect();
@@ -217,8 +217,7 @@ impl HeatPolicy {
             }
             let chunk = Chunk(self.refill);
             self.refill = (self.refill + 1) % chunks;
-            let there = view.map.home(chunk).is_some_and(|home| home.tier == SLOW);
-            if there && !view.map.is_busy(chunk) && view.pins.allows(chunk, FAST) {
+            if view.map.is_on(chunk, SLOW) && !view.map.is_busy(chunk) && view.pins.allows(chunk, FAST) {
                 found.push((chunk, 0));
             }
         }
