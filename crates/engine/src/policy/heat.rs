@@ -355,14 +355,8 @@ mod tests {
     impl Volume {
         fn new() -> Volume {
             let device = |mib: u64| DeviceInfo { name: String::new(), size_bytes: mib << 20 };
-            let options = CreateOptions {
-                volume_id: [1; 16],
-                chunk_bytes: 128 << 10,
-                landing_bytes: None,
-                area_bytes: None,
-                created_unix_s: 0,
-            };
-            let geo = Geometry::plan(&[device(64), device(512)], &options).expect("a layout");
+            let geo =
+                Geometry::plan(&[device(64), device(512)], &CreateOptions::new([1; 16])).expect("a layout");
             let mut slots = [Slots::new(geo.slots(FAST), true), Slots::new(geo.slots(SLOW), false)];
             let mut map = Map::new(&geo);
             let policy = HeatPolicy::new(geo.chunks, geo.slots(FAST), &Tuning::default());

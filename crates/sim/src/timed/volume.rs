@@ -234,15 +234,8 @@ mod tests {
     }
 
     fn create() -> TimedVolume {
-        let options = CreateOptions {
-            volume_id: [7; 16],
-            chunk_bytes: 128 << 10,
-            landing_bytes: None,
-            area_bytes: None,
-            created_unix_s: 0,
-        };
         let devices = vec![device(1 << 30, 20_000), device(8 << 30, 5_000_000)];
-        TimedVolume::create(devices, options).expect("it is made")
+        TimedVolume::create(devices, CreateOptions::new([7; 16])).expect("it is made")
     }
 
     fn write(volume: &mut TimedVolume, offset: u64, len: u64) {
