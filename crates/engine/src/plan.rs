@@ -268,9 +268,13 @@ impl<A: Arena> Engine<A> {
         }
     }
 
+    /// What the policy is shown.
+    pub(crate) fn view(&self) -> View<'_> {
+        View { map: &self.state.map, slots: &self.slots, pins: self.pins.list() }
+    }
+
     fn policy_has_work(&self) -> bool {
-        let view = View { map: &self.state.map, slots: &self.slots, pins: self.pins.list() };
-        self.pins.are_astray() || self.policy.has_work(&view)
+        self.pins.are_astray() || self.policy.has_work(&self.view())
     }
 
     fn place(&mut self, pace: Pace) {

@@ -128,16 +128,19 @@ impl HeatPolicy {
         None
     }
 
+    fn chunks_in(&self, region: u32) -> impl Iterator<Item = Chunk> + use<> {
+        let first = region * REGION_CHUNKS;
+        (first..(first + REGION_CHUNKS).min(self.heat.len() as u32)).map(Chunk)
+    }
+
     /// Up to so many chunks that may rise, with their heat, neighbours together.
     fn rising(&mut self, view: &View<'_>, tick: u16, most: usize) -> Vec<(Chunk, u32)> {
         let mut rising = Vec::new();
         while rising.len() < most
             && let Some(region) = self.hot_region()
         {
-            let first = region * REGION_CHUNKS;
-            let chunks = (first..(first + REGION_CHUNKS).min(self.heat.len() as u32)).map(Chunk);
             let mut later = false;
-            for chunk in chunks {
+            for chunk in self.chunks_in(region) {
                 if !self.may_rise(view, chunk, tick) {
                     continue;
                 }
@@ -161,9 +164,8 @@ impl HeatPolicy {
         for _ in 0..REGIONS_PER_CALL {
             let Some(region) = self.hot_region() else { break };
             self.next_region = region + 1;
-            let first = region * REGION_CHUNKS;
-            let chunks = (first..(first + REGION_CHUNKS).min(self.heat.len() as u32)).map(Chunk);
-            let mut rising: Vec<(Chunk, u32)> = chunks
+            let mut rising: Vec<(Chunk, u32)> = self
+                .chunks_in(region)
                 .filter(|chunk| self.may_rise(view, *chunk, tick) && !view.map.is_busy(*chunk))
                 .map(|chunk| (chunk, self.heat_at(chunk, tick)))
                 .collect();
@@ -175,6 +177,7 @@ impl HeatPolicy {
         Vec::new()
     }
 
+    /// Whether a chunk is on the slow tier, hot, and not pinned there.
     fn may_rise(&self, view: &View<'_>, chunk: Chunk, tick: u16) -> bool {
         view.map.is_on(chunk, SLOW)
             && self.heat_at(chunk, tick) >= self.touches
@@ -280,8 +283,8 @@ impl Policy for HeatPolicy {
         fast_free > self.free_target
     }
 
-    fn rises_at_destage(&self, chunk: Chunk, now: Nanos, fast_free: u32) -> bool {
-        fast_free > self.free_target && self.heat_at(chunk, self.tick(now)) >= self.touches
+    fn rises_at_destage(&self, chunk: Chunk, now: Nanos, view: &View<'_>, fast_free: u32) -> bool {
+        fast_free > self.free_target && self.may_rise(view, chunk, self.tick(now))
     }
 
     fn cool(&mut self, chunk: Chunk) {
