@@ -19,6 +19,7 @@ use crate::mask::BlockMask;
 use crate::options::Level;
 use crate::patience::Unread;
 use crate::plan::Planner;
+use crate::policy::Pace;
 use crate::slab::Slab;
 use crate::sumload::SumWaiter;
 use crate::sums::Lookup;
@@ -405,7 +406,7 @@ impl<A: Arena> Engine<A> {
     /// Keeps a bounded number of the batch's I/Os in flight; goes on to the next stage after the last.
     fn issue_batch(&mut self, batch: u32) {
         // Whoever asks for something meanwhile finds one I/O of a placement before his in a device, not a queue of them.
-        let gently = !self.mover.frees_zone(batch) && !self.is_idle() && !self.zone_runs_short();
+        let gently = !self.mover.frees_zone(batch) && self.pace() == Pace::Busy;
         let depth = if gently { 1 } else { self.tuning.background_depth };
         loop {
             let b = &mut self.mover.batches[batch];

@@ -114,6 +114,15 @@ impl<A: Arena> Engine<A> {
         self.requests.is_empty() && self.now.since(self.last_client) >= self.tuning.idle_after_ns
     }
 
+    /// How much of the slow device is to be had for placing chunks now.
+    pub(crate) fn pace(&self) -> Pace {
+        match self.is_idle() {
+            true => Pace::Idle,
+            false if self.zone_runs_short() => Pace::Short,
+            false => Pace::Busy,
+        }
+    }
+
     fn zone_is_half_full(&self) -> bool {
         self.state.zone.chain.len() * 2 > self.state.zone.len() as usize
     }
@@ -152,12 +161,7 @@ impl<A: Arena> Engine<A> {
         if self.moves_are_over() || self.log.losses > 0 {
             return;
         }
-        let idle = self.is_idle();
-        let pace = match idle {
-            true => Pace::Idle,
-            false if self.zone_runs_short() => Pace::Short,
-            false => Pace::Busy,
-        };
+        let pace = self.pace();
         // In turns: two kinds of work at once would have the slow device seek between them.
         if pace == Pace::Short {
             self.pump_placement(pace);
