@@ -5,6 +5,7 @@ use crate::timed::{NoDataArena, TimedDevice, TimedWorld, WorldError};
 use bimetal_engine::action::{Machine as _, Request, RequestId, RequestKind};
 use bimetal_engine::arena::{Arena as _, Buf, Pool};
 use bimetal_engine::options::{CheckReport, CreateOptions, OpenError, OpenOptions, Status, Tuning};
+use bimetal_engine::slab::Slab;
 use bimetal_engine::units::{BLOCK_BYTES, Nanos};
 use bimetal_models::device::Failure;
 use bimetal_models::{Command, Done, Kind, Model, Usage};
@@ -22,7 +23,6 @@ pub enum VolumeError {
 }
 
 /// A request that the engine has.
-#[derive(Clone, Copy)]
 struct InFlight {
     tag: u64,
     kind: Kind,
@@ -34,9 +34,8 @@ struct InFlight {
 pub struct TimedVolume {
     world: TimedWorld,
     engine: TimedEngine,
-    requests: Vec<InFlight>,
-    free: Vec<u32>,
-    in_flight: usize,
+    /// By what they are called in the engine, which bounds how many there are.
+    requests: Slab<InFlight>,
     /// Commands that wait for room in the engine.
     waiting: VecDeque<(u64, Command)>,
     replies: Replies,
@@ -61,9 +60,7 @@ impl TimedVolume {
         Ok(TimedVolume {
             world,
             engine,
-            requests: Vec::new(),
-            free: Vec::new(),
-            in_flight: 0,
+            requests: Slab::new(usize::MAX),
             waiting: VecDeque::new(),
             replies: Vec::new(),
             ended: Vec::new(),
@@ -93,7 +90,7 @@ impl TimedVolume {
 
     /// Closes the volume. Only while no command is in flight.
     pub fn close(mut self) -> Result<TimedWorld, VolumeError> {
-        assert_eq!(self.in_flight, 0, "commands are in flight");
+        assert!(self.requests.is_empty(), "commands are in flight");
         self.world.close(self.engine)?;
         Ok(self.world)
     }
@@ -112,9 +109,7 @@ impl TimedVolume {
             }
             for i in 0..self.replies.len() {
                 let (id, result) = self.replies[i];
-                let request = self.requests[id.0 as usize];
-                self.free.push(id.0 as u32);
-                self.in_flight -= 1;
+                let request = self.requests.remove(id.0 as u32);
                 if let Some(buf) = request.buf {
                     self.engine.with_arena(|arena| arena.free(buf));
                 }
@@ -160,18 +155,7 @@ impl TimedVolume {
             }
         }
         let request = InFlight { tag, kind: command.kind, len: command.len, buf };
-        let place = match self.free.pop() {
-            Some(place) => {
-                self.requests[place as usize] = request;
-                place
-            }
-            None => {
-                self.requests.push(request);
-                self.requests.len() as u32 - 1
-            }
-        };
-        self.in_flight += 1;
-        let id = RequestId(u64::from(place));
+        let id = RequestId(u64::from(self.requests.insert(request)));
         let (offset, len) = (command.offset, command.len);
         self.engine.on_request(self.world.now(), Request { id, kind, offset, len, buf });
         true
@@ -195,7 +179,7 @@ impl Model for TimedVolume {
         if !self.ended.is_empty() {
             return Some(self.world.now());
         }
-        if self.in_flight == 0 && self.waiting.is_empty() {
+        if self.requests.is_empty() && self.waiting.is_empty() {
             return None;
         }
         self.world.next_event(&self.engine)
