@@ -73,11 +73,10 @@ pub(crate) fn make(plan: &Plan) -> anyhow::Result<Made> {
         }
     }
     let options = CreateOptions {
-        volume_id: id,
         chunk_bytes,
         landing_bytes: plan.landing,
-        area_bytes: None,
         created_unix_s: bimetal_driver::Clock::unix_s(driver.clock.now()),
+        ..CreateOptions::new(id)
     };
     // What cannot be laid out is refused before anything is touched, an older volume file included.
     Geometry::plan(&driver.device_infos(), &options)?;

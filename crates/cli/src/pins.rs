@@ -9,6 +9,8 @@ use bimetal_driver::{Driver, RealArena};
 use bimetal_engine::Engine;
 use bimetal_serve::ask::{self, PinDoc, Taken, TierName};
 use bimetal_serve::{Answer, PinsDoc, Question, WhyDoc};
+use std::io;
+use std::path::Path;
 use std::time::Duration;
 
 pub(crate) fn pin(args: &PinArgs) -> anyhow::Result<Outcome> {
@@ -17,26 +19,22 @@ pub(crate) fn pin(args: &PinArgs) -> anyhow::Result<Outcome> {
         PinTier::Slow => TierName::Slow,
     };
     let (offset, length) = (args.range.offset, args.range.length);
-    let doc = pins_of(&args.range.volume, args.json, |_| Question::Pin { offset, length, tier })?;
+    let doc = pins_of(&args.range.volume, args.json, Question::Pin { offset, length, tier })?;
     say_pins(&doc, args.json)
 }
 
 pub(crate) fn unpin(args: &UnpinArgs) -> anyhow::Result<Outcome> {
     let (offset, length) = (args.range.offset, args.range.length);
-    let doc = pins_of(&args.range.volume, args.json, |size_bytes| {
-        // Whoever unpins all of it need not know how much that is.
-        let rest = size_bytes.saturating_sub(offset);
-        Question::Unpin { offset, length: if rest > 0 { length.min(rest) } else { length } }
-    })?;
+    let doc = pins_of(&args.range.volume, args.json, Question::Unpin { offset, length })?;
     say_pins(&doc, args.json)
 }
 
 pub(crate) fn pins(args: &PinsArgs) -> anyhow::Result<Outcome> {
-    say_pins(&pins_of(&args.volume, args.json, |_| Question::Pins {})?, args.json)
+    say_pins(&pins_of(&args.volume, args.json, Question::Pins {})?, args.json)
 }
 
 pub(crate) fn why(args: &WhyArgs) -> anyhow::Result<Outcome> {
-    let doc = match answer(&args.volume, args.json, |_| Question::Why { offset: args.offset })? {
+    let doc = match answer(&args.volume, args.json, Question::Why { offset: args.offset })? {
         Answer::Why(doc) => doc,
         other => bail!("the server gave another answer than asked for: {other:?}"),
     };
@@ -48,35 +46,49 @@ pub(crate) fn why(args: &WhyArgs) -> anyhow::Result<Outcome> {
     Ok(Outcome::Good)
 }
 
-fn pins_of(volume: &str, quiet: bool, question: impl FnOnce(u64) -> Question) -> anyhow::Result<PinsDoc> {
+fn pins_of(volume: &str, quiet: bool, question: Question) -> anyhow::Result<PinsDoc> {
     match answer(volume, quiet, question)? {
         Answer::Pins(doc) => Ok(doc),
         other => bail!("the server gave another answer than asked for: {other:?}"),
     }
 }
 
-/// Asks the server of a volume, or its engine where there is none. The question is made for the volume's size.
-fn answer(volume: &str, quiet: bool, question: impl FnOnce(u64) -> Question) -> anyhow::Result<Answer> {
+/// Asks the server of a volume, or its engine where there is none.
+fn answer(volume: &str, quiet: bool, question: Question) -> anyhow::Result<Answer> {
     let volume = Volume::load(&volume::locate(volume)?)?;
     let control = volume.socket("control")?;
     let silent =
         || format!("the server of {} does not answer on {}", volume.file.display(), control.display());
-    let answer = match bimetal_serve::live_status(&control).with_context(silent)? {
-        Some(status) => {
-            let question = question(status.size_bytes);
-            match bimetal_serve::live_answer(&control, &question).with_context(silent)? {
-                Some(answer) => answer,
-                None => bail!("the server of {} went away; try again", volume.file.display()),
-            }
-        }
+    let answer = match ask_server(&control, question).with_context(silent)? {
+        Some(answer) => answer,
         None => with_closed(&volume, quiet, |driver, engine| {
-            let question = question(engine.size_bytes());
+            let question = within(question, engine.size_bytes());
             ask_engine(&volume.name().0, driver, engine, question)
         })?,
     };
     match answer {
         Answer::Refused(what) => bail!(what),
         answer => Ok(answer),
+    }
+}
+
+/// Asks the server behind a control socket; `None` when there is none.
+fn ask_server(control: &Path, question: Question) -> io::Result<Option<Answer>> {
+    let mut question = question;
+    if let Question::Unpin { .. } = question {
+        let Some(status) = bimetal_serve::live_status(control)? else { return Ok(None) };
+        question = within(question, status.size_bytes);
+    }
+    bimetal_serve::live_answer(control, &question)
+}
+
+/// Whoever unpins all of a volume need not know how much that is: what is unpinned ends with the volume.
+fn within(question: Question, size_bytes: u64) -> Question {
+    match question {
+        Question::Unpin { offset, length } if offset < size_bytes => {
+            Question::Unpin { offset, length: length.min(size_bytes - offset) }
+        }
+        question => question,
     }
 }
 

@@ -7,6 +7,7 @@ use crate::serve::{self, Locked, Serving};
 use crate::volume::Volume;
 use crate::{Outcome, say};
 use anyhow::Context as _;
+use bimetal_engine::options::DEFAULT_CHUNK_BYTES;
 use bimetal_serve::Address;
 use std::path::Path;
 
@@ -92,7 +93,7 @@ fn load_or_create(dir: &Path, slow_model: Option<SlowModel>) -> anyhow::Result<M
             DeviceSpec { path: dir.join("slow.img"), size: Some(SLOW_BYTES), model },
         ],
         file,
-        chunk: 128 << 10,
+        chunk: DEFAULT_CHUNK_BYTES.into(),
         landing: None,
         // What an earlier run left half made is ours to overwrite.
         force: unfinished,

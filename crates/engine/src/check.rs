@@ -131,7 +131,7 @@ impl<A: Arena> Checker<A> {
             if self.state().landed.get(self.state().map.join(chunk, block)).is_some() {
                 continue;
             }
-            let at = self.state().geo.slot_at(home) + u64::from(block) * u64::from(BLOCK_BYTES);
+            let at = self.state().geo.block_at(home, block);
             wanted.extend(self.slow_sum(home, block).await?.map(|sum| (at, sum)));
         }
         self.verify(SLOW, &wanted).await

@@ -163,14 +163,20 @@ impl Copies {
 impl<A: Arena> Engine<A> {
     /// A fast slot for a home; a copy gives way for it.
     pub(crate) fn take_fast_slot(&mut self) -> Option<Slot> {
-        for _ in 0..EVICTION_STEPS {
-            if let Some(slot) = self.slots[0].take() {
-                return Some(slot);
+        if self.evict(0, EVICTION_STEPS) { self.slots[0].take() } else { None }
+    }
+
+    /// Copies give way until more than `spare` fast slots are unused. False when no other one may, or `most` did; the last
+    /// of them may have been enough.
+    fn evict(&mut self, spare: u32, most: usize) -> bool {
+        for _ in 0..most {
+            if self.slots[0].unused() > spare {
+                return true;
             }
-            let oldest = self.copies.oldest()?;
+            let Some(oldest) = self.copies.oldest() else { return false };
             self.drop_copy(oldest);
         }
-        None
+        false
     }
 
     /// A slot of a tier for a home.
@@ -210,14 +216,7 @@ impl<A: Arena> Engine<A> {
     fn begin_copy(&mut self, chunk: Chunk, home: Home, waiter: (u32, u16)) -> bool {
         let bytes = self.state.geo.chunk_bytes;
         let spare = self.slots[0].count() / SPARE_SHARE;
-        for _ in 0..EVICTIONS {
-            if self.slots[0].unused() > spare {
-                break;
-            }
-            let Some(oldest) = self.copies.oldest() else { return false };
-            self.drop_copy(oldest);
-        }
-        if self.slots[0].unused() <= spare {
+        if !self.evict(spare, EVICTIONS) && self.slots[0].unused() <= spare {
             return false;
         }
         let Some(buf) = self.arena.alloc(Pool::Background, bytes) else { return false };
@@ -269,7 +268,7 @@ impl<A: Arena> Engine<A> {
             self.arena.copy(e.buf, chunk.slice(e.first * BLOCK_BYTES, e.count * BLOCK_BYTES));
             return self.piece_io_done(piece, Ok(()));
         }
-        let offset = self.state.geo.slot_at(home) + u64::from(e.first) * u64::from(BLOCK_BYTES);
+        let offset = self.state.geo.block_at(home, e.first);
         let token = self.tokens.issue(home.tier, Owner::Piece(piece), self.now);
         let class = Class::Foreground;
         self.out.push_back(Action::Read { device: home.tier, offset, buf: e.buf, token, class });
@@ -281,7 +280,10 @@ impl<A: Arena> Engine<A> {
         self.arena.free(fill.buf);
         self.wanted.wake = true;
         if fill.dropped {
-            return self.return_slot(fill.slot);
+            if !planted(Bug::CopyFreedWhileWritten) {
+                self.return_slot(fill.slot);
+            }
+            return;
         }
         let copy = self.copies.of.get_mut(&fill.chunk).expect("a copy being made is known");
         copy.filling = false;
@@ -299,7 +301,6 @@ impl<A: Arena> Engine<A> {
             self.slots[0].set_owner(copy.slot, None);
             self.copies.fills[fill].dropped = true;
             if planted(Bug::CopyFreedWhileWritten) {
-                self.copies.fills[fill].slot = Slot(u32::MAX);
                 self.return_slot(copy.slot);
             }
             return;
@@ -309,9 +310,6 @@ impl<A: Arena> Engine<A> {
     }
 
     fn return_slot(&mut self, slot: Slot) {
-        if planted(Bug::CopyFreedWhileWritten) && slot.0 == u32::MAX {
-            return;
-        }
         if self.slots[0].has_readers(slot) && !planted(Bug::CopyFreedUnderRead) {
             self.slots[0].reclaim(slot);
             self.free_slot(Home { tier: FAST, slot }, Seq(0), false);

@@ -44,7 +44,7 @@ mod recovery;
 mod replay;
 mod requests;
 mod shutdown;
-mod slab;
+pub mod slab;
 mod slots;
 mod state;
 mod stats;

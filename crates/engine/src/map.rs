@@ -58,6 +58,11 @@ impl Map {
         (tier != 0).then(|| Home { tier: Tier(tier as u8 - 1), slot: Slot((word & SLOT_BITS) as u32) })
     }
 
+    /// Whether the chunk has a recorded home on this tier.
+    pub fn is_on(&self, chunk: Chunk, tier: Tier) -> bool {
+        self.home(chunk).is_some_and(|home| home.tier == tier)
+    }
+
     /// Records a home and the blocks it holds.
     pub fn set(&mut self, chunk: Chunk, home: Option<Home>, valid: &BlockMask) {
         let word = &mut self.words[chunk.0 as usize];

@@ -19,6 +19,7 @@ use crate::mask::BlockMask;
 use crate::options::Level;
 use crate::patience::Unread;
 use crate::plan::Planner;
+use crate::policy::Pace;
 use crate::slab::Slab;
 use crate::sumload::SumWaiter;
 use crate::sums::Lookup;
@@ -377,9 +378,7 @@ impl<A: Arena> Engine<A> {
                 let landed = item.landed.iter().find(|(b, _)| *b == block);
                 let (tier, offset) = match (landed, item.from) {
                     (Some((_, z)), _) => (FAST, self.state.zone.offset_of(*z)),
-                    (None, Some(home)) => {
-                        (home.tier, self.state.geo.slot_at(home) + u64::from(block) * u64::from(BLOCK_BYTES))
-                    }
+                    (None, Some(home)) => (home.tier, self.state.geo.block_at(home, block)),
                     (None, None) => unreachable!("a block that is copied is somewhere"),
                 };
                 let part = buf.slice(k as u32 * BLOCK_BYTES, BLOCK_BYTES);
@@ -407,7 +406,7 @@ impl<A: Arena> Engine<A> {
     /// Keeps a bounded number of the batch's I/Os in flight; goes on to the next stage after the last.
     fn issue_batch(&mut self, batch: u32) {
         // Whoever asks for something meanwhile finds one I/O of a placement before his in a device, not a queue of them.
-        let gently = !self.mover.frees_zone(batch) && !self.is_idle() && !self.zone_runs_short();
+        let gently = !self.mover.frees_zone(batch) && self.pace() == Pace::Busy;
         let depth = if gently { 1 } else { self.tuning.background_depth };
         loop {
             let b = &mut self.mover.batches[batch];
@@ -487,7 +486,7 @@ impl<A: Arena> Engine<A> {
             let buf = item.buf.expect("a chunk in a batch has its buffer");
             let mut k = 0;
             for (first, count) in item.copy.runs() {
-                let offset = self.state.geo.slot_at(home) + u64::from(first) * u64::from(BLOCK_BYTES);
+                let offset = self.state.geo.block_at(home, first);
                 let buf = buf.slice(k * BLOCK_BYTES, count * BLOCK_BYTES);
                 ios.push(Io { item: i as u32, tier: home.tier, offset, buf });
                 k += count;

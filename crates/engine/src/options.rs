@@ -27,6 +27,23 @@ pub struct CreateOptions {
     pub created_unix_s: u64,
 }
 
+/// Bytes per chunk where nothing else is asked for.
+pub const DEFAULT_CHUNK_BYTES: u32 = 128 << 10;
+
+impl CreateOptions {
+    /// For a volume with this identity: chunks of [`DEFAULT_CHUNK_BYTES`], a landing zone and areas that suit the
+    /// devices, and no time of creation (0).
+    pub fn new(volume_id: [u8; 16]) -> CreateOptions {
+        CreateOptions {
+            volume_id,
+            chunk_bytes: DEFAULT_CHUNK_BYTES,
+            landing_bytes: None,
+            area_bytes: None,
+            created_unix_s: 0,
+        }
+    }
+}
+
 /// How to run a volume.
 #[derive(Clone, Debug)]
 pub struct OpenOptions {

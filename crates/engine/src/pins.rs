@@ -53,7 +53,7 @@ pub enum PinError {
         "there would be more than {MAX_PIN_RANGES} ranges of pins; pin longer ranges, or unpin some first"
     )]
     TooMany,
-    /// Another change is being written.
+    /// Another change is under way: it is being written, or its answer has not been taken.
     #[error("another change of the pins is under way; try again")]
     Busy,
     /// The list could not be read when the volume was opened.
@@ -159,7 +159,7 @@ impl Pins {
         &self.list
     }
 
-    /// Whether no change is being written.
+    /// Whether no change is being written; the answer to the last one may still be there.
     pub(crate) fn is_idle(&self) -> bool {
         self.keeping.is_idle()
     }
@@ -219,7 +219,8 @@ impl<A: Arena> Engine<A> {
     /// it is durable, [`Engine::take_pin_answer`] says so, and placement obeys it from there on.
     ///
     /// # Errors
-    /// When the list stays as it is; nothing was written then.
+    /// When the list stays as it is; nothing was written then. [`PinError::Busy`] until the answer to the change before
+    /// has been taken.
     pub fn begin_pin(
         &mut self,
         now: Nanos,
@@ -237,7 +238,7 @@ impl<A: Arena> Engine<A> {
         if self.shutdown.began() {
             return Err(PinError::ShuttingDown);
         }
-        if !self.pins.is_idle() {
+        if !self.pins.is_idle() || self.pins.keeping.has_answer() {
             return Err(PinError::Busy);
         }
         let chunk_bytes = u64::from(self.state.geo.chunk_bytes);

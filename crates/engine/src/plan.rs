@@ -82,7 +82,7 @@ impl<A: Arena> Engine<A> {
     pub(crate) fn touched(&mut self, piece: u32, write: bool) {
         let p = &self.pieces[piece];
         let stream = self.requests[p.request].stream_bytes >= 1 << 20;
-        let on_fast = self.state.map.home(p.chunk).is_some_and(|h| h.tier == FAST);
+        let on_fast = self.state.map.is_on(p.chunk, FAST);
         self.policy.touch(Touch { chunk: p.chunk, write, stream, on_fast }, self.now);
     }
 
@@ -98,8 +98,7 @@ impl<A: Arena> Engine<A> {
         let chunk_bytes = u64::from(self.state.geo.chunk_bytes);
         let (first, last) = (offset / chunk_bytes, (end - 1) / chunk_bytes);
         for chunk in (first..=last).take(CHUNKS_PER_WISH).map(|chunk| Chunk(chunk as u32)) {
-            let on_slow = self.state.map.home(chunk).is_some_and(|home| home.tier == SLOW);
-            if on_slow {
+            if self.state.map.is_on(chunk, SLOW) {
                 self.policy.wish(chunk, self.now);
             }
         }
@@ -113,6 +112,15 @@ impl<A: Arena> Engine<A> {
 
     pub(crate) fn is_idle(&self) -> bool {
         self.requests.is_empty() && self.now.since(self.last_client) >= self.tuning.idle_after_ns
+    }
+
+    /// How much of the slow device is to be had for placing chunks now.
+    pub(crate) fn pace(&self) -> Pace {
+        match self.is_idle() {
+            true => Pace::Idle,
+            false if self.zone_runs_short() => Pace::Short,
+            false => Pace::Busy,
+        }
     }
 
     fn zone_is_half_full(&self) -> bool {
@@ -153,12 +161,7 @@ impl<A: Arena> Engine<A> {
         if self.moves_are_over() || self.log.losses > 0 {
             return;
         }
-        let idle = self.is_idle();
-        let pace = match idle {
-            true => Pace::Idle,
-            false if self.zone_runs_short() => Pace::Short,
-            false => Pace::Busy,
-        };
+        let pace = self.pace();
         // In turns: two kinds of work at once would have the slow device seek between them.
         if pace == Pace::Short {
             self.pump_placement(pace);
@@ -269,9 +272,13 @@ impl<A: Arena> Engine<A> {
         }
     }
 
+    /// What the policy is shown.
+    pub(crate) fn view(&self) -> View<'_> {
+        View { map: &self.state.map, slots: &self.slots, pins: self.pins.list() }
+    }
+
     fn policy_has_work(&self) -> bool {
-        let view = View { map: &self.state.map, slots: &self.slots, pins: self.pins.list() };
-        self.pins.are_astray() || self.policy.has_work(&view)
+        self.pins.are_astray() || self.policy.has_work(&self.view())
     }
 
     fn place(&mut self, pace: Pace) {

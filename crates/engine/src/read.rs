@@ -95,13 +95,13 @@ impl<A: Arena> Engine<A> {
                         self.pieces[piece].left += 1;
                         continue;
                     }
-                    let at = self.state.geo.slot_at(home) + u64::from(e.first) * u64::from(BLOCK_BYTES);
+                    let at = self.state.geo.block_at(home, e.first);
                     self.issue_read(piece, home.tier, at, e.buf);
                 }
                 Source::Copy(_, slot) => {
                     self.slots[0].pin(slot);
                     let home = Home { tier: FAST, slot };
-                    let at = self.state.geo.slot_at(home) + u64::from(e.first) * u64::from(BLOCK_BYTES);
+                    let at = self.state.geo.block_at(home, e.first);
                     self.issue_read(piece, FAST, at, e.buf);
                 }
             }
@@ -181,14 +181,12 @@ impl<A: Arena> Engine<A> {
                         (Lookup::Known(self.state.landed.sum(z)), FAST, self.state.zone.offset_of(z))
                     }
                     Source::Slot(home) if home.tier == SLOW => {
-                        let at =
-                            self.state.geo.slot_at(home) + u64::from(e.first + k) * u64::from(BLOCK_BYTES);
+                        let at = self.state.geo.block_at(home, e.first + k);
                         (self.slow_sum(chunk, home, e.first + k), SLOW, at)
                     }
                     Source::Copy(..) if copies_believed() => continue,
                     Source::Copy(home, slot) => {
-                        let at = self.state.geo.slot_at(Home { tier: FAST, slot })
-                            + u64::from(e.first + k) * u64::from(BLOCK_BYTES);
+                        let at = self.state.geo.block_at(Home { tier: FAST, slot }, e.first + k);
                         (self.slow_sum(chunk, home, e.first + k), FAST, at)
                     }
                     _ => continue,
@@ -265,7 +263,7 @@ impl<A: Arena> Engine<A> {
             Source::Bad => Some("its newest copy was lost".into()),
             Source::Landed(z) => Some(format!("{} at byte {}", self.names[0], self.state.zone.offset_of(z))),
             Source::Slot(home) | Source::Copy(home, _) => {
-                let at = self.state.geo.slot_at(home) + u64::from(e.first) * u64::from(BLOCK_BYTES);
+                let at = self.state.geo.block_at(home, e.first);
                 Some(format!("{} at byte {at}", self.names[usize::from(home.tier.0)]))
             }
         }

@@ -1,4 +1,4 @@
-//! A bounded store for operations in flight, addressed by a small index.
+//! A store for operations in flight, addressed by a small index: bounded, for whoever gives it a limit.
 
 /// Up to `limit` values, each at a stable index until removed.
 pub struct Slab<T> {
@@ -8,7 +8,7 @@ pub struct Slab<T> {
 }
 
 impl<T> Slab<T> {
-    /// A slab for at most `limit` values.
+    /// A slab for at most `limit` values; it takes memory for as many as it ever held at a time.
     pub fn new(limit: usize) -> Self {
         Slab { items: Vec::new(), free: Vec::new(), limit }
     }
@@ -53,6 +53,11 @@ impl<T> Slab<T> {
     /// All values with their indexes, ascending.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
         self.items.iter().enumerate().filter_map(|(i, v)| v.as_ref().map(|v| (i as u32, v)))
+    }
+
+    /// All values, to be changed, in the order of their indexes.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.items.iter_mut().flatten()
     }
 
     /// The value, if there is one at the index.

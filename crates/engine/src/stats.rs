@@ -141,13 +141,8 @@ mod tests {
             (4 << 20, 1 << 30, 50 << 30, 4 << 40),
         ] {
             let device = |size_bytes: u64| DeviceInfo { name: String::new(), size_bytes };
-            let options = CreateOptions {
-                volume_id: [1; 16],
-                chunk_bytes,
-                landing_bytes: Some(landing),
-                area_bytes: None,
-                created_unix_s: 0,
-            };
+            let landing_bytes = Some(landing);
+            let options = CreateOptions { chunk_bytes, landing_bytes, ..CreateOptions::new([1; 16]) };
             let geo = Geometry::plan(&[device(fast), device(slow)], &options).expect("a plan");
             let policy = HeatPolicy::new(geo.chunks, geo.slots(FAST), &Tuning::default());
             let made = Map::new(&geo).ram_bytes()

@@ -248,14 +248,7 @@ mod tests {
 
     fn sums() -> Sums {
         let device = |gib: u64| DeviceInfo { name: String::new(), size_bytes: gib << 30 };
-        let options = CreateOptions {
-            volume_id: [1; 16],
-            chunk_bytes: 128 << 10,
-            landing_bytes: None,
-            area_bytes: None,
-            created_unix_s: 0,
-        };
-        let geo = Geometry::plan(&[device(1), device(8)], &options).expect("a layout");
+        let geo = Geometry::plan(&[device(1), device(8)], &CreateOptions::new([1; 16])).expect("a layout");
         Sums::new(&geo, 1 << 20, 4)
     }
 

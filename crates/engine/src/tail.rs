@@ -124,23 +124,17 @@ impl<A: Arena> Engine<A> {
             }
         }
         chunks.sort_unstable_by_key(|chunk| place_of(&self.state.map, *chunk));
-        let mut fast_free = self.slots[0].free();
+        let (view, mut fast_free) = (self.view(), self.slots[0].free());
         chunks
             .into_iter()
             .map(|chunk| {
-                let rises = self.rises_from_tail(chunk, fast_free);
+                // It costs the disk one long read where merging costs it a short write, and the last of its kind: writes
+                // find the chunk on the fast device from then on.
+                let rises = self.policy.rises_at_destage(chunk, self.now, &view, fast_free);
                 fast_free -= u32::from(rises);
                 Move { chunk, to: if rises { Destination::Tier(FAST) } else { Destination::Merge } }
             })
             .collect()
-    }
-
-    /// Whether a chunk of the slow device that is hot goes up instead: that costs the disk one long read where merging costs
-    /// it a short write, and the last of its kind; writes find the chunk on the fast device from then on.
-    fn rises_from_tail(&self, chunk: Chunk, fast_free: u32) -> bool {
-        self.slow_slot(chunk).is_some()
-            && self.pins.list().allows(chunk, FAST)
-            && self.policy.rises_at_destage(chunk, self.now, fast_free)
     }
 
     fn add_neighbourhood(&self, chunk: Chunk, most: usize, chunks: &mut Vec<Chunk>) {

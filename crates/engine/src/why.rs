@@ -248,8 +248,8 @@ impl<A: Arena> Engine<A> {
         let stride = slots.count().div_ceil(SLOTS_LOOKED_AT).max(1);
         let owners = (0..slots.count()).step_by(stride as usize).filter_map(|slot| slots.owner(Slot(slot)));
         // The owner of a slot may have no more than a copy there.
-        let at_home = |chunk: &Chunk| self.state.map.home(*chunk).is_some_and(|home| home.tier == FAST);
-        let movable = owners.filter(|chunk| at_home(chunk) && self.pins.list().allows(*chunk, SLOW));
+        let movable = owners
+            .filter(|chunk| self.state.map.is_on(*chunk, FAST) && self.pins.list().allows(*chunk, SLOW));
         let heat = movable.map(|chunk| self.policy.heat(chunk, self.now)).min()?;
         Some(Coldest { heat, of_all: stride == 1 })
     }

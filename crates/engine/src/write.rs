@@ -149,7 +149,7 @@ impl<A: Arena> Engine<A> {
         let (buf, first) = (p.buf.expect("a write has its buffer"), p.first);
         (p.left, p.home) = (1, Some(home));
         *self.home_writers.entry(p.chunk).or_insert(0) += 1;
-        let offset = self.state.geo.slot_at(home) + u64::from(first) * u64::from(BLOCK_BYTES);
+        let offset = self.state.geo.block_at(home, first);
         let token = self.tokens.issue(home.tier, Owner::Piece(piece), self.now);
         let bufs: BufList = SmallVec::from_elem(buf, 1);
         self.count_write(home.tier, buf);
@@ -281,7 +281,7 @@ impl<A: Arena> Engine<A> {
         if let Some(home) = self.pieces[piece].home.filter(|_| failed.is_some()) {
             let p = &self.pieces[piece];
             let error = p.error;
-            let at = self.state.geo.slot_at(home) + u64::from(p.first) * u64::from(BLOCK_BYTES);
+            let at = self.state.geo.block_at(home, p.first);
             let name = &self.names[usize::from(home.tier.0)];
             self.event(Level::Warning, format!("{name}: a write at byte {at} failed"), error);
         } else if failed.is_none() {

@@ -56,14 +56,7 @@ fn damage(block: &mut [u8], rng: &mut Rng) {
 
 fn geometry() -> Geometry {
     let device = |size_bytes| DeviceInfo { name: "device".into(), size_bytes };
-    let options = CreateOptions {
-        volume_id: VOLUME,
-        chunk_bytes: 128 << 10,
-        landing_bytes: None,
-        area_bytes: None,
-        created_unix_s: 0,
-    };
-    Geometry::plan(&[device(64 << 20), device(256 << 20)], &options).unwrap()
+    Geometry::plan(&[device(64 << 20), device(256 << 20)], &CreateOptions::new(VOLUME)).unwrap()
 }
 
 fn records(rng: &mut Rng) -> Vec<u8> {

@@ -56,13 +56,6 @@ pub enum Question {
     },
 }
 
-impl Question {
-    /// Whether it wants pins changed.
-    pub(crate) fn is_change(&self) -> bool {
-        matches!(self, Question::Pin { .. } | Question::Unpin { .. })
-    }
-}
-
 /// What is answered.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

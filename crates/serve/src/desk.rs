@@ -137,10 +137,6 @@ impl<V: Served> Server<V> {
     }
 
     fn deal_with(&mut self, place: usize, question: Question) {
-        // One change after the other: the answer to the last one may be there, and its visitor not told yet.
-        if self.desk.changing.is_some() && question.is_change() {
-            return self.desk.waiting.push_back((place, question));
-        }
         let now = self.now();
         match ask::ask(&self.volume.0, &mut self.engine, now, question) {
             Taken::Answered(answer) => self.desk.tell(place, Some(&answer)),

@@ -29,7 +29,7 @@ pub trait Served: Machine<Arena = RealArena> {
     fn is_stopped(&self) -> bool;
     /// The volume at a glance.
     fn status(&self) -> Status;
-    /// Begins to pin a range of bytes to a tier, or to unpin it; one change at a time.
+    /// Begins to pin a range of bytes to a tier, or to unpin it; one change at a time, until its answer is taken.
     fn begin_pin(&mut self, now: Nanos, offset: u64, len: u64, tier: Option<Tier>) -> Result<(), PinError>;
     /// What became of it, once.
     fn take_pin_answer(&mut self) -> Option<Result<(), PinError>>;

@@ -16,14 +16,7 @@ fn device(size_bytes: u64, latency_ns: u64, ns_per_kib: u64, units: u32) -> Time
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let devices = vec![device(121_000_000_000, 50_000, 2000, 16), device(1_000_000_000_000, 20_000, 6000, 1)];
-    let options = CreateOptions {
-        volume_id: [7; 16],
-        chunk_bytes: 128 << 10,
-        landing_bytes: None,
-        area_bytes: None,
-        created_unix_s: 0,
-    };
-    let volume = TimedVolume::create(devices, options)?;
+    let volume = TimedVolume::create(devices, CreateOptions::new([7; 16]))?;
     let size = volume.size_bytes();
     let mut bench = Bench::new(volume, 1);
     let gib = 1u64 << 30;

@@ -21,6 +21,7 @@ use bimetal_engine::action::{
 };
 use bimetal_engine::arena::Buf;
 use bimetal_engine::coverage::Stage;
+use bimetal_engine::slab::Slab;
 use bimetal_engine::units::{BLOCK_BYTES, Nanos, Tier};
 use bimetal_engine::{Engine, Task};
 use std::cmp::Reverse;
@@ -139,8 +140,7 @@ pub struct World {
     next_io: u64,
     next_request: u64,
     queue: BinaryHeap<Reverse<(u64, u64, u32)>>,
-    ios: Vec<Option<Io>>,
-    free: Vec<u32>,
+    ios: Slab<Io>,
 }
 
 impl World {
@@ -168,8 +168,7 @@ impl World {
             next_io: 1,
             next_request: 1,
             queue: BinaryHeap::new(),
-            ios: Vec::new(),
-            free: Vec::new(),
+            ios: Slab::new(usize::MAX),
         }
     }
 
@@ -372,25 +371,15 @@ impl World {
         let (more, stalled) = if absence.is_some() { (0, false) } else { self.sky.delay(device, self.now.0) };
         let absent = absence.is_some();
         let service = service + more;
-        let io = Some(Io { id, device, token, error, absent, stalled, decay: None, log, work });
-        let place = match self.free.pop() {
-            Some(place) => {
-                self.ios[place as usize] = io;
-                place
-            }
-            None => {
-                self.ios.push(io);
-                self.ios.len() as u32 - 1
-            }
-        };
+        let io = Io { id, device, token, error, absent, stalled, decay: None, log, work };
+        let place = self.ios.insert(io);
         self.queue.push(Reverse((self.now.0 + service, id.0, place)));
         (id, place)
     }
 
     fn complete_next<M: Staged>(&mut self, machine: &mut M) -> Result<(), String> {
         let Reverse((_, _, place)) = self.queue.pop().expect("an event is due");
-        let mut io = self.ios[place as usize].take().expect("an event has its I/O");
-        self.free.push(place);
+        let mut io = self.ios.remove(place);
         self.may_vanish(machine, &mut io);
         let result = self.finish(machine, &io)?;
         self.note([6, io.token.0, u64::from(result.is_ok()) + self.now.0 * 2]);
@@ -483,8 +472,7 @@ impl World {
         self.note([7, u64::from(death == Death::Kill), self.now.0]);
         self.calm();
         self.queue.clear();
-        self.ios.clear();
-        self.free.clear();
+        self.ios = Slab::new(usize::MAX);
         self.replies.clear();
         self.fuse = None;
         self.steps = 0;

@@ -123,6 +123,10 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
     s.stop();
     s.open().expect("it opens");
     assert_eq!(listed(&mut s), [(1, room - 1, FAST)], "closing waits for the change");
+    begin(&mut s, 0, 1, None).expect("a change that changes nothing");
+    assert_eq!(begin(&mut s, 1, 1, None), Err(PinError::Busy), "its answer is there, and not taken yet");
+    assert_eq!(s.engine().take_pin_answer(), Some(Ok(())));
+    change(&mut s, 1, 1, None).expect("it was");
     let now = s.world.now();
     s.engine().begin_shutdown(now);
     assert_eq!(begin(&mut s, 0, 1, None), Err(PinError::ShuttingDown));

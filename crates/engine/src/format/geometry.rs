@@ -143,6 +143,10 @@ impl Geometry {
         let base = if home.tier == FAST { self.areas_at } else { self.slow_slots_at };
         base + u64::from(home.slot.0) * u64::from(self.chunk_bytes)
     }
+    /// Byte offset of a block of a slot on the slot's device.
+    pub fn block_at(&self, home: Home, block: u32) -> u64 {
+        self.slot_at(home) + u64::from(block) * BLOCK
+    }
     /// Byte offset of an area on the fast device.
     pub fn area_at(&self, area: Area) -> u64 {
         self.areas_at + u64::from(area.0) * u64::from(self.area_bytes)

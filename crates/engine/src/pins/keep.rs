@@ -73,6 +73,11 @@ impl Keeping {
         }
     }
 
+    /// Whether the answer to the last change has not been taken yet.
+    pub(super) fn has_answer(&self) -> bool {
+        self.answer.is_some()
+    }
+
     pub(super) fn take_answer(&mut self) -> Option<Result<(), PinError>> {
         self.answer.take()
     }
@@ -82,7 +87,6 @@ impl<A: Arena> Engine<A> {
     /// Begins to make a list durable.
     pub(super) fn keep_pins(&mut self, list: PinList) {
         let Pins { keeping, list: in_force, unknown, .. } = &mut self.pins;
-        keeping.answer = None;
         if list == *in_force && keeping.twice && !*unknown {
             keeping.answer = Some(Ok(()));
             return;

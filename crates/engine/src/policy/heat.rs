@@ -128,16 +128,19 @@ impl HeatPolicy {
         None
     }
 
+    fn chunks_in(&self, region: u32) -> impl Iterator<Item = Chunk> + use<> {
+        let first = region * REGION_CHUNKS;
+        (first..(first + REGION_CHUNKS).min(self.heat.len() as u32)).map(Chunk)
+    }
+
     /// Up to so many chunks that may rise, with their heat, neighbours together.
     fn rising(&mut self, view: &View<'_>, tick: u16, most: usize) -> Vec<(Chunk, u32)> {
         let mut rising = Vec::new();
         while rising.len() < most
             && let Some(region) = self.hot_region()
         {
-            let first = region * REGION_CHUNKS;
-            let chunks = (first..(first + REGION_CHUNKS).min(self.heat.len() as u32)).map(Chunk);
             let mut later = false;
-            for chunk in chunks {
+            for chunk in self.chunks_in(region) {
                 if !self.may_rise(view, chunk, tick) {
                     continue;
                 }
@@ -161,9 +164,8 @@ impl HeatPolicy {
         for _ in 0..REGIONS_PER_CALL {
             let Some(region) = self.hot_region() else { break };
             self.next_region = region + 1;
-            let first = region * REGION_CHUNKS;
-            let chunks = (first..(first + REGION_CHUNKS).min(self.heat.len() as u32)).map(Chunk);
-            let mut rising: Vec<(Chunk, u32)> = chunks
+            let mut rising: Vec<(Chunk, u32)> = self
+                .chunks_in(region)
                 .filter(|chunk| self.may_rise(view, *chunk, tick) && !view.map.is_busy(*chunk))
                 .map(|chunk| (chunk, self.heat_at(chunk, tick)))
                 .collect();
@@ -175,9 +177,11 @@ impl HeatPolicy {
         Vec::new()
     }
 
+    /// Whether a chunk is on the slow tier, hot, and not pinned there.
     fn may_rise(&self, view: &View<'_>, chunk: Chunk, tick: u16) -> bool {
-        let on_slow = view.map.home(chunk).is_some_and(|home| home.tier == SLOW);
-        on_slow && self.heat_at(chunk, tick) >= self.touches && view.pins.allows(chunk, FAST)
+        view.map.is_on(chunk, SLOW)
+            && self.heat_at(chunk, tick) >= self.touches
+            && view.pins.allows(chunk, FAST)
     }
 
     /// Up to so many chunks of the coldest runs of fast slots among a sample, with their heat.
@@ -191,8 +195,7 @@ impl HeatPolicy {
             let owners =
                 (first..(first + RUN_SLOTS).min(slots.count())).filter_map(|slot| slots.owner(Slot(slot)));
             let movable = |chunk: &Chunk| {
-                let there = view.map.home(*chunk).is_some_and(|home| home.tier == FAST);
-                there && !view.map.is_busy(*chunk) && view.pins.allows(*chunk, SLOW)
+                view.map.is_on(*chunk, FAST) && !view.map.is_busy(*chunk) && view.pins.allows(*chunk, SLOW)
             };
             let run: Vec<(Chunk, u32)> =
                 owners.filter(movable).map(|chunk| (chunk, self.heat_at(chunk, tick))).collect();
@@ -217,8 +220,7 @@ impl HeatPolicy {
             }
             let chunk = Chunk(self.refill);
             self.refill = (self.refill + 1) % chunks;
-            let there = view.map.home(chunk).is_some_and(|home| home.tier == SLOW);
-            if there && !view.map.is_busy(chunk) && view.pins.allows(chunk, FAST) {
+            if view.map.is_on(chunk, SLOW) && !view.map.is_busy(chunk) && view.pins.allows(chunk, FAST) {
                 found.push((chunk, 0));
             }
         }
@@ -281,8 +283,8 @@ impl Policy for HeatPolicy {
         fast_free > self.free_target
     }
 
-    fn rises_at_destage(&self, chunk: Chunk, now: Nanos, fast_free: u32) -> bool {
-        fast_free > self.free_target && self.heat_at(chunk, self.tick(now)) >= self.touches
+    fn rises_at_destage(&self, chunk: Chunk, now: Nanos, view: &View<'_>, fast_free: u32) -> bool {
+        fast_free > self.free_target && self.may_rise(view, chunk, self.tick(now))
     }
 
     fn cool(&mut self, chunk: Chunk) {
@@ -356,14 +358,8 @@ mod tests {
     impl Volume {
         fn new() -> Volume {
             let device = |mib: u64| DeviceInfo { name: String::new(), size_bytes: mib << 20 };
-            let options = CreateOptions {
-                volume_id: [1; 16],
-                chunk_bytes: 128 << 10,
-                landing_bytes: None,
-                area_bytes: None,
-                created_unix_s: 0,
-            };
-            let geo = Geometry::plan(&[device(64), device(512)], &options).expect("a layout");
+            let geo =
+                Geometry::plan(&[device(64), device(512)], &CreateOptions::new([1; 16])).expect("a layout");
             let mut slots = [Slots::new(geo.slots(FAST), true), Slots::new(geo.slots(SLOW), false)];
             let mut map = Map::new(&geo);
             let policy = HeatPolicy::new(geo.chunks, geo.slots(FAST), &Tuning::default());

@@ -66,8 +66,9 @@ pub trait Policy {
     fn first_write(&self, bytes: u32, fast_free: u32) -> FirstWrite;
     /// Whether landed blocks of a chunk without a home are to be given a fast one.
     fn settles_fast(&self, fast_free: u32) -> bool;
-    /// Whether a chunk with landed blocks and a slow home is hot enough to go up, rather than have them merged.
-    fn rises_at_destage(&self, chunk: Chunk, now: Nanos, fast_free: u32) -> bool;
+    /// Whether a chunk with landed blocks is to go up from the slow tier, rather than have them merged into its home
+    /// there, while so many fast slots are free.
+    fn rises_at_destage(&self, chunk: Chunk, now: Nanos, view: &View<'_>, fast_free: u32) -> bool;
     /// A chunk that was to rise cannot be read as a whole, or found no slot: it counts as cold.
     fn cool(&mut self, chunk: Chunk);
     /// Up to `budget` moves that are worth making now.

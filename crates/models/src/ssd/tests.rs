@@ -10,7 +10,9 @@ const MIB: u64 = 1 << 20;
 
 /// A drive that comes with the crate, at so many bytes.
 fn params(name: &str, size_bytes: u64) -> SsdParams {
-    let Spec::Ssd(params) = named(name).unwrap().resized(size_bytes) else { panic!("{name} is no SSD") };
+    let Spec::Ssd(params) = named(name).expect("it comes with the crate").resized(size_bytes) else {
+        panic!("{name} is no SSD")
+    };
     params
 }
 
@@ -89,11 +91,11 @@ fn small_drives() -> Vec<SsdParams> {
 #[test]
 fn every_unit_has_one_place_and_none_is_lost() {
     for params in small_drives() {
-        let mut ssd = Ssd::new(params.clone()).unwrap();
+        let mut ssd = Ssd::new(params.clone()).expect("a drive");
         let mut mapped = vec![false; (params.size_bytes / ssd.unit_bytes) as usize];
         let what = &params.description;
         for seed in 0..3 {
-            let mut fresh = Ssd::new(params.clone()).unwrap();
+            let mut fresh = Ssd::new(params.clone()).expect("a drive");
             std::mem::swap(&mut ssd, &mut fresh);
             mapped.fill(false);
             mixed(&mut ssd, seed, 60_000, &mut mapped);
@@ -109,7 +111,7 @@ fn every_unit_has_one_place_and_none_is_lost() {
 #[test]
 fn each_command_ends_once_and_never_before_it_began() {
     for params in small_drives() {
-        let mut ssd = Ssd::new(params.clone()).unwrap();
+        let mut ssd = Ssd::new(params.clone()).expect("a drive");
         let mut mapped = vec![false; (params.size_bytes / ssd.unit_bytes) as usize];
         let ended = mixed(&mut ssd, 9, 30_000, &mut mapped);
         let what = &params.description;
@@ -122,7 +124,7 @@ fn each_command_ends_once_and_never_before_it_began() {
         // Everything may be asked at once: a queue of 256 MB is worked off at 10 MB/s at the least.
         assert!(longest < Some(60_000_000_000), "{what}: {longest:?} ns");
         let usage = ssd.usage();
-        let last = ended.last().map(|(done, _)| done.at.0).unwrap();
+        let last = ended.last().map(|(done, _)| done.at.0).expect("something ended");
         assert!(
             usage.busy_ns > 0 && usage.busy_ns <= last,
             "{what}: busy for {} of {last} ns",
@@ -135,7 +137,7 @@ fn each_command_ends_once_and_never_before_it_began() {
 fn the_same_commands_end_at_the_same_times() {
     for params in small_drives() {
         let run = |seed| {
-            let mut ssd = Ssd::new(params.clone()).unwrap();
+            let mut ssd = Ssd::new(params.clone()).expect("a drive");
             let mut mapped = vec![false; (params.size_bytes / ssd.unit_bytes) as usize];
             mixed(&mut ssd, seed, 20_000, &mut mapped)
         };
@@ -146,7 +148,7 @@ fn the_same_commands_end_at_the_same_times() {
 
 #[test]
 fn a_flush_waits_for_the_flash_and_a_buffer_does_not() {
-    let mut ssd = Ssd::new(params("ssd-128gb-2012", 256 * MIB)).unwrap();
+    let mut ssd = Ssd::new(params("ssd-128gb-2012", 256 * MIB)).expect("a drive");
     let program_ns = ssd.params.flash.program_ns;
     let mut now = 0;
     let flush = Command { kind: Kind::Flush, offset: 0, len: 0 };
@@ -161,14 +163,14 @@ fn a_flush_waits_for_the_flash_and_a_buffer_does_not() {
 
     let mut safe = params("ssd-128gb-2012", 256 * MIB);
     safe.buffer.kind = BufferKind::Protected;
-    let mut ssd = Ssd::new(safe).unwrap();
+    let mut ssd = Ssd::new(safe).expect("a drive");
     ask(&mut ssd, &mut now, write(0, 4096));
     assert!(ask(&mut ssd, &mut now, flush) < program_ns / 2);
 }
 
 #[test]
 fn what_is_in_the_buffer_or_was_never_written_is_read_without_the_flash() {
-    let mut ssd = Ssd::new(params("ssd-128gb-2012", 256 * MIB)).unwrap();
+    let mut ssd = Ssd::new(params("ssd-128gb-2012", 256 * MIB)).expect("a drive");
     let read = Command { kind: Kind::Read, offset: 0, len: 4096 };
     let mut now = 0;
     let unwritten = ask(&mut ssd, &mut now, read);
@@ -182,7 +184,7 @@ fn what_is_in_the_buffer_or_was_never_written_is_read_without_the_flash() {
 
 #[test]
 fn a_long_rest_is_caught_up_with_at_once_and_frees_flash() {
-    let mut ssd = Ssd::new(params("ssd-128gb-2012", 1024 * MIB)).unwrap();
+    let mut ssd = Ssd::new(params("ssd-128gb-2012", 1024 * MIB)).expect("a drive");
     let (mut rng, mut now) = (Rng::new(1, 1), 0);
     for block in 0..1024 {
         ask(&mut ssd, &mut now, write(block * MIB, MIB));

@@ -1,6 +1,7 @@
 //! The devices of a peer, and who waits for which of their commands.
 
 use super::Tally;
+use bimetal_engine::slab::Slab;
 use bimetal_engine::units::Nanos;
 use bimetal_models::device::Failure;
 use bimetal_models::{Command, Done, Kind, Model, Usage};
@@ -16,7 +17,6 @@ pub(super) const SLOW: usize = 1;
 pub(super) struct Ticket(u32);
 
 /// Who waits for a device command.
-#[derive(Clone, Copy)]
 enum Owner {
     Client(Ticket),
     Job(u64),
@@ -40,10 +40,9 @@ pub(super) struct Rig {
     pub(super) tally: Tally,
     /// What clients were served so far.
     pub(super) served: Usage,
-    owners: Vec<Owner>,
-    free_owners: Vec<u32>,
-    tickets: Vec<Served>,
-    free_tickets: Vec<u32>,
+    /// By tag: whose device commands are in flight.
+    owners: Slab<Owner>,
+    tickets: Slab<Served>,
     ended: Vec<Done>,
     quiet_since: Nanos,
 }
@@ -55,10 +54,9 @@ impl Rig {
             now: Nanos(0),
             tally: Tally::default(),
             served: Usage::default(),
-            owners: Vec::new(),
-            free_owners: Vec::new(),
-            tickets: Vec::new(),
-            free_tickets: Vec::new(),
+            // Clients and rules bound what is in flight.
+            owners: Slab::new(usize::MAX),
+            tickets: Slab::new(usize::MAX),
             ended: Vec::new(),
             quiet_since: Nanos(0),
         }
@@ -70,7 +68,7 @@ impl Rig {
 
     /// Whether no client waits for anything.
     pub(super) fn is_quiet(&self) -> bool {
-        self.tickets.len() == self.free_tickets.len()
+        self.tickets.is_empty()
     }
 
     /// Since when no client has waited for anything.
@@ -93,35 +91,26 @@ impl Rig {
     /// A client's command comes; whoever opens a ticket releases it once.
     pub(super) fn open(&mut self, tag: u64, command: Command) -> Ticket {
         let served = Served { tag, kind: command.kind, len: command.len, left: 1, failure: None };
-        match self.free_tickets.pop() {
-            Some(place) => {
-                self.tickets[place as usize] = served;
-                Ticket(place)
-            }
-            None => {
-                self.tickets.push(served);
-                Ticket(self.tickets.len() as u32 - 1)
-            }
-        }
+        Ticket(self.tickets.insert(served))
     }
 
     /// The client's command does not end before this is released.
     pub(super) fn hold(&mut self, ticket: Ticket) {
-        self.tickets[ticket.0 as usize].left += 1;
+        self.tickets[ticket.0].left += 1;
     }
 
     /// Gives back what [`Rig::open`] or [`Rig::hold`] gave.
     pub(super) fn release(&mut self, ticket: Ticket) {
-        let served = &mut self.tickets[ticket.0 as usize];
-        served.left -= 1;
-        if served.left > 0 {
+        let left = &mut self.tickets[ticket.0].left;
+        *left -= 1;
+        if *left > 0 {
             return;
         }
+        let served = self.tickets.remove(ticket.0);
         if served.failure.is_none() {
             self.served.count(served.kind, served.len);
         }
         self.ended.push(Done { at: self.now, tag: served.tag, failure: served.failure });
-        self.free_tickets.push(ticket.0);
         self.quiet_since = self.now;
     }
 
@@ -160,17 +149,8 @@ impl Rig {
     }
 
     fn submit(&mut self, device: usize, owner: Owner, command: Command) {
-        let place = match self.free_owners.pop() {
-            Some(place) => {
-                self.owners[place as usize] = owner;
-                place
-            }
-            None => {
-                self.owners.push(owner);
-                self.owners.len() as u32 - 1
-            }
-        };
-        self.devices[device].submit(self.now, u64::from(place), command);
+        let tag = u64::from(self.owners.insert(owner));
+        self.devices[device].submit(self.now, tag, command);
     }
 
     /// Brings the devices to now. What has ended in the background is handed to the caller; a failed copy counts as
@@ -183,11 +163,10 @@ impl Rig {
             }
             device.advance(self.now, done);
             for end in done.drain(..) {
-                self.free_owners.push(end.tag as u32);
-                match self.owners[end.tag as usize] {
+                match self.owners.remove(end.tag as u32) {
                     Owner::Job(job) => finished.push_back(job),
                     Owner::Client(ticket) => {
-                        let served = &mut self.tickets[ticket.0 as usize];
+                        let served = &mut self.tickets[ticket.0];
                         served.failure = served.failure.or(end.failure);
                         self.release(ticket);
                     }

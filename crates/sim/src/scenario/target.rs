@@ -1,6 +1,6 @@
 //! What a scenario loads: a volume, what others make of the same devices, or a device.
 
-use super::{DeviceSpec, Reopen, Scenario, ScenarioError, VolumeSpec, Whole};
+use super::{DeviceSpec, Reopen, Scenario, ScenarioError, Size, VolumeSpec, Whole};
 use crate::event_hash::EventHash;
 use crate::peers::{MAX_BYTES, Peer, PeerSpec, Policy};
 use crate::timed::volume::VolumeError;
@@ -170,15 +170,13 @@ fn device(spec: &DeviceSpec, whole: Whole, seed: u64, tier: u64) -> Result<Box<d
 }
 
 fn options(spec: &VolumeSpec, whole: Whole) -> Result<CreateOptions, ScenarioError> {
-    let chunk = spec.chunk.map_or(128 << 10, |size| size.0);
-    Ok(CreateOptions {
-        volume_id: *b"simulated volume",
-        chunk_bytes: u32::try_from(chunk)
-            .map_err(|_| ScenarioError::Sense(format!("a chunk of {chunk} bytes is too large")))?,
-        landing_bytes: spec.landing.map(|size| size.of(whole)),
-        area_bytes: None,
-        created_unix_s: 0,
-    })
+    let mut options = CreateOptions::new(*b"simulated volume");
+    if let Some(Size(chunk)) = spec.chunk {
+        options.chunk_bytes = u32::try_from(chunk)
+            .map_err(|_| ScenarioError::Sense(format!("a chunk of {chunk} bytes is too large")))?;
+    }
+    options.landing_bytes = spec.landing.map(|size| size.of(whole));
+    Ok(options)
 }
 
 fn create(spec: &VolumeSpec, whole: Whole, seed: u64) -> Result<TimedVolume, ScenarioError> {

@@ -4,6 +4,7 @@ use crate::timed::NoDataArena;
 use crate::timed::store::Store;
 use bimetal_engine::action::{Action, DeviceError, Machine, Token};
 use bimetal_engine::arena::{Arena as _, Buf};
+use bimetal_engine::slab::Slab;
 use bimetal_engine::units::Nanos;
 use bimetal_models::{Command, Done, Kind, Model, Usage};
 
@@ -39,8 +40,8 @@ struct InFlight {
 pub struct TimedDevice {
     model: Box<dyn Model>,
     store: Store,
-    in_flight: Vec<Option<InFlight>>,
-    free: Vec<u32>,
+    /// By the tag that the model has for them.
+    in_flight: Slab<InFlight>,
     done: Vec<Done>,
 }
 
@@ -50,8 +51,7 @@ impl TimedDevice {
         TimedDevice {
             store: Store::new(model.size_bytes()),
             model,
-            in_flight: Vec::new(),
-            free: Vec::new(),
+            in_flight: Slab::new(usize::MAX),
             done: Vec::new(),
         }
     }
@@ -95,18 +95,8 @@ impl TimedDevice {
             }
             Action::Reply { .. } => return,
         };
-        let in_flight = Some(InFlight { token, effect });
-        let place = match self.free.pop() {
-            Some(place) => {
-                self.in_flight[place as usize] = in_flight;
-                place
-            }
-            None => {
-                self.in_flight.push(in_flight);
-                self.in_flight.len() as u32 - 1
-            }
-        };
-        self.model.submit(now, u64::from(place), command);
+        let tag = u64::from(self.in_flight.insert(InFlight { token, effect }));
+        self.model.submit(now, tag, command);
     }
 
     /// When to call [`TimedDevice::advance`] next at the latest.
@@ -120,8 +110,7 @@ impl TimedDevice {
         let mut done = std::mem::take(&mut self.done);
         self.model.advance(now, &mut done);
         for Done { tag, failure, .. } in done.drain(..) {
-            let io = self.in_flight[tag as usize].take().expect("a command ends once");
-            self.free.push(tag as u32);
+            let io = self.in_flight.remove(tag as u32);
             let result = match failure {
                 None => {
                     self.take_effect(machine, io.effect);
@@ -159,13 +148,11 @@ impl TimedDevice {
             self.model.advance(end, &mut self.done);
         }
         self.done.clear();
-        for place in 0..self.in_flight.len() {
-            if let Some(io) = self.in_flight[place].take() {
-                self.free.push(place as u32);
-                match io.effect {
-                    Effect::Read { .. } => {}
-                    effect => self.take_effect(machine, effect),
-                }
+        let left: Vec<u32> = self.in_flight.iter().map(|(tag, _)| tag).collect();
+        for tag in left {
+            match self.in_flight.remove(tag).effect {
+                Effect::Read { .. } => {}
+                effect => self.take_effect(machine, effect),
             }
         }
         end

@@ -5,6 +5,7 @@ use crate::timed::{NoDataArena, TimedDevice, TimedWorld, WorldError};
 use bimetal_engine::action::{Machine as _, Request, RequestId, RequestKind};
 use bimetal_engine::arena::{Arena as _, Buf, Pool};
 use bimetal_engine::options::{CheckReport, CreateOptions, OpenError, OpenOptions, Status, Tuning};
+use bimetal_engine::slab::Slab;
 use bimetal_engine::units::{BLOCK_BYTES, Nanos};
 use bimetal_models::device::Failure;
 use bimetal_models::{Command, Done, Kind, Model, Usage};
@@ -22,7 +23,6 @@ pub enum VolumeError {
 }
 
 /// A request that the engine has.
-#[derive(Clone, Copy)]
 struct InFlight {
     tag: u64,
     kind: Kind,
@@ -34,9 +34,8 @@ struct InFlight {
 pub struct TimedVolume {
     world: TimedWorld,
     engine: TimedEngine,
-    requests: Vec<InFlight>,
-    free: Vec<u32>,
-    in_flight: usize,
+    /// By what they are called in the engine, which bounds how many there are.
+    requests: Slab<InFlight>,
     /// Commands that wait for room in the engine.
     waiting: VecDeque<(u64, Command)>,
     replies: Replies,
@@ -65,9 +64,7 @@ impl TimedVolume {
             world,
             engine,
             next,
-            requests: Vec::new(),
-            free: Vec::new(),
-            in_flight: 0,
+            requests: Slab::new(usize::MAX),
             waiting: VecDeque::new(),
             replies: Vec::new(),
             ended: Vec::new(),
@@ -97,7 +94,7 @@ impl TimedVolume {
 
     /// Closes the volume. Only while no command is in flight.
     pub fn close(mut self) -> Result<TimedWorld, VolumeError> {
-        assert_eq!(self.in_flight, 0, "commands are in flight");
+        assert!(self.requests.is_empty(), "commands are in flight");
         self.world.close(self.engine)?;
         Ok(self.world)
     }
@@ -117,9 +114,7 @@ impl TimedVolume {
             }
             for i in 0..self.replies.len() {
                 let (id, result) = self.replies[i];
-                let request = self.requests[id.0 as usize];
-                self.free.push(id.0 as u32);
-                self.in_flight -= 1;
+                let request = self.requests.remove(id.0 as u32);
                 if let Some(buf) = request.buf {
                     self.engine.with_arena(|arena| arena.free(buf));
                 }
@@ -174,18 +169,7 @@ impl TimedVolume {
             }
         }
         let request = InFlight { tag, kind: command.kind, len: command.len, buf };
-        let place = match self.free.pop() {
-            Some(place) => {
-                self.requests[place as usize] = request;
-                place
-            }
-            None => {
-                self.requests.push(request);
-                self.requests.len() as u32 - 1
-            }
-        };
-        self.in_flight += 1;
-        let id = RequestId(u64::from(place));
+        let id = RequestId(u64::from(self.requests.insert(request)));
         let (offset, len) = (command.offset, command.len);
         self.engine.on_request(self.world.now(), Request { id, kind, offset, len, buf });
         true
@@ -212,7 +196,7 @@ impl Model for TimedVolume {
         if !self.ended.is_empty() {
             return Some(self.world.now());
         }
-        if self.in_flight == 0 && self.waiting.is_empty() {
+        if self.requests.is_empty() && self.waiting.is_empty() {
             return None;
         }
         self.next
@@ -247,15 +231,8 @@ mod tests {
     }
 
     fn create() -> TimedVolume {
-        let options = CreateOptions {
-            volume_id: [7; 16],
-            chunk_bytes: 128 << 10,
-            landing_bytes: None,
-            area_bytes: None,
-            created_unix_s: 0,
-        };
         let devices = vec![device(1 << 30, 20_000), device(8 << 30, 5_000_000)];
-        TimedVolume::create(devices, options).expect("it is made")
+        TimedVolume::create(devices, CreateOptions::new([7; 16])).expect("it is made")
     }
 
     fn write(volume: &mut TimedVolume, offset: u64, len: u64) {

@@ -46,7 +46,7 @@ impl World {
         self.note([9, device as u64, ns]);
         self.sky.gone[device] = Some((self.now.0 + ns, errno));
         io.error = Some(errno);
-        self.ios.iter_mut().flatten().filter(|io| io.device == device).for_each(|io| io.error = Some(errno));
+        self.ios.iter_mut().filter(|io| io.device == device).for_each(|io| io.error = Some(errno));
         if let Some(style) = cache {
             let lost = self.disks[device].lose_cache(style, &mut self.rng);
             self.injected.lost_caches += u64::from(lost);
@@ -62,7 +62,7 @@ impl World {
         token: Token,
         pages: Range<u64>,
     ) {
-        let io = self.ios[place as usize].as_ref().expect("it was just handed over");
+        let io = &self.ios[place];
         let device = io.device;
         let Some(layout) = self.layout.as_ref() else { return };
         let is_log = layout.is_log(device, &pages);
@@ -93,7 +93,7 @@ impl World {
                 }
             }
             Harm::Rot | Harm::BadSector => {
-                let io = self.ios[place as usize].as_mut().expect("it was just handed over");
+                let io = &mut self.ios[place];
                 io.decay = Some((harm, pages.start + self.rng.below(pages.end - pages.start)));
             }
         }

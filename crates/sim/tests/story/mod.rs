@@ -81,11 +81,10 @@ impl Story {
     fn made(mut self, zone_chunks: u64) -> Story {
         let story = &mut self;
         let options = CreateOptions {
-            volume_id: story.volume,
             chunk_bytes: CHUNK as u32,
             landing_bytes: Some(zone_chunks * CHUNK),
             area_bytes: Some(2 * CHUNK as u32),
-            created_unix_s: 0,
+            ..CreateOptions::new(story.volume)
         };
         let (arena, devices) = (story.arena(), story.devices());
         story.task(bimetal_engine::create(arena, devices, options)).expect("the volume is made");

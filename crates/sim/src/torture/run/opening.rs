@@ -38,11 +38,10 @@ impl Run<'_> {
             }
             let g = self.plan.geometry;
             let options = CreateOptions {
-                volume_id: self.volume_id(),
                 chunk_bytes: g.chunk_bytes,
                 landing_bytes: g.landing_bytes,
                 area_bytes: g.area_bytes,
-                created_unix_s: 0,
+                ..CreateOptions::new(self.volume_id())
             };
             let mut task = bimetal_engine::create(self.arena(), self.devices(), options);
             let error = match self.task("create", &mut task)? {
