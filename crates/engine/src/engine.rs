@@ -202,6 +202,7 @@ impl<A: Arena> Engine<A> {
     pub fn on_request(&mut self, now: Nanos, request: Request) {
         self.tick(now);
         self.last_client = self.now;
+        self.mover.planner.disturbed();
         let volume = self.size_bytes();
         let end = request.offset.checked_add(request.len);
         let payload = matches!(request.kind, RequestKind::Read | RequestKind::Write { .. });

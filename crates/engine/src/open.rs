@@ -187,6 +187,7 @@ fn engine<A: Arena>(
     let [superblock, _] = superblocks;
     let tuning = options.tuning;
     let policy = HeatPolicy::new(state.geo.chunks, state.geo.slots(FAST), &tuning);
+    let fast_slots = state.geo.slots(FAST);
     let (requests, pieces) = new_slabs();
     let now = reader.io.now();
     let events = reader.unreadable.take().into_iter().map(|(tier, at)| Event {
@@ -232,7 +233,7 @@ fn engine<A: Arena>(
         decisions: Decisions::new(now),
         streams: [Streams::default(), Streams::default()],
         sum_loads: SumLoads::default(),
-        copies: Copies::new(),
+        copies: Copies::new(fast_slots),
         checkpoint: Checkpoint::new(header, pages),
         shutdown: Shutdown::default(),
         wanted: Wanted::default(),

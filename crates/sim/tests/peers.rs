@@ -264,11 +264,32 @@ fn policies_differ_as_they_should() {
                 assert!(share("fill") > 0.2 && share("writes, pass 1") < 0.95, "{name}");
                 assert!(share("writes after it") > 0.95 && promoted > 0, "{name}");
             }
+            Policy::Clairvoyant | Policy::AllFast => unreachable!("no policies that can be had"),
         }
     }
     let again = small(Policy::DmCacheSmq);
     assert_eq!(again.event_hash, reports[6].1.event_hash);
     assert_ne!(again.event_hash, reports[5].1.event_hash);
+}
+
+/// A replay known ahead is answered no later than one that is not, and no earlier than by the fast device alone.
+#[test]
+fn what_is_known_ahead_lies_between_what_is_not_and_the_fast_device_alone() {
+    let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios"));
+    let text = std::fs::read_to_string(folder.join("made-replay.toml")).expect("a scenario");
+    let scenario = Scenario::parse(&text).expect("a scenario");
+    let run = |policy| {
+        let mut scenario = scenario.clone();
+        scenario.volume.as_mut().expect("a volume").policy = policy;
+        bimetal_sim::scenario::run(&scenario, folder, &mut |_, _| {}).expect("it runs")
+    };
+    let seconds = |report: &Report| report.phases.last().expect("a phase").seconds;
+    let [ours, known, fast] = [Policy::Bimetal, Policy::Clairvoyant, Policy::AllFast].map(run);
+    assert!(seconds(&fast) < seconds(&known) / 2.0, "{} {}", seconds(&fast), seconds(&known));
+    assert!(seconds(&known) < seconds(&ours), "{} {}", seconds(&known), seconds(&ours));
+    assert_eq!(run(Policy::Clairvoyant).event_hash, known.event_hash);
+    let wrong = text.replace("[volume]", "[volume]\nforesight = 1.5");
+    assert!(Scenario::parse(&wrong).expect_err("more than all").to_string().contains("foresight"));
 }
 
 /// A table has a row for each claim; what cannot be compared is left out rather than guessed.

@@ -135,7 +135,12 @@ impl<A: Arena> Engine<A> {
         if chunks == 0 {
             return Vec::new();
         }
-        let view = View { map: &self.state.map, slots: &self.slots, pins: &self.pins.list };
+        let view = View {
+            map: &self.state.map,
+            slots: &self.slots,
+            pins: &self.pins.list,
+            copies_wanted: self.copies.wanted(),
+        };
         let victims = self.policy.victims(self.now, &view, chunks);
         let moves: Vec<Move> =
             victims.into_iter().map(|chunk| Move { chunk, to: Destination::Tier(SLOW) }).collect();

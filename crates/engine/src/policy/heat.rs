@@ -3,7 +3,8 @@
 //! Reads and writes count alike. A sequential pass over what nobody touched before counts as having been seen, and no
 //! more, so that films and backups do not rise when they are read once; later passes count as any touch does.
 
-use super::{FirstWrite, Pace, Policy, Touch, View};
+use super::{FirstWrite, Foresight, NextUse, Pace, Policy, Touch, View};
+use crate::copies::LEAST_SHARE;
 use crate::moves::{Destination, Move};
 use crate::options::Tuning;
 use crate::units::*;
@@ -28,14 +29,13 @@ const MARGIN: u32 = 1;
 const FREE_SHARE: u32 = 64;
 /// ... up to so many: 2 GiB at the default chunk size.
 const FREE_MOST: u32 = 16 << 10;
-/// One fast slot in this many is left to copies while the slow tier has room: cold homes go down
-/// for them. Replays of three recorded traces with a fast tier of a tenth of what they touch gave mean responses 14, 16
-/// and 10 % below those with [`FREE_SHARE`] alone; with a quarter, one of them became slower again.
-const COPY_SHARE: u32 = 8;
 /// One slow slot in this many is to be free when the volume is quiet, so that the landing zone can grow.
 const SLOW_FREE_SHARE: u32 = 100;
 /// Chunks looked at in one call for what to move up when nothing is hot, so that it stays short.
 const CHUNKS_PER_REFILL: u32 = 4096;
+
+/// Uses ahead that make a chunk rise where they are known: a move up and one down in its stead cost the disk two accesses.
+const FORESEEN_TOUCHES: u32 = 2;
 
 /// Heat of a chunk in four bytes: reads, writes, and when it was last touched; 0 is never.
 #[derive(Clone, Copy, Default)]
@@ -71,6 +71,8 @@ pub struct HeatPolicy {
     touches: u32,
     touch_ns: u64,
     free_target: u32,
+    /// What comes, where that is known; heat is of no account then.
+    foresight: Option<Foresight>,
 }
 
 /// What the policy of a volume of so many chunks takes.
@@ -91,6 +93,7 @@ impl HeatPolicy {
             touches: tuning.promote_touches.max(1),
             touch_ns: tuning.touch_ns.max(1),
             free_target: (fast_slots / FREE_SHARE).clamp(1, FREE_MOST),
+            foresight: None,
         }
     }
 
@@ -99,6 +102,9 @@ impl HeatPolicy {
     }
 
     fn heat_at(&self, chunk: Chunk, tick: u16) -> u32 {
+        if let Some(foresight) = &self.foresight {
+            return foresight.ahead(chunk);
+        }
         self.heat[chunk.0 as usize].faded(tick).total()
     }
 
@@ -229,9 +235,9 @@ impl HeatPolicy {
 
     /// Fast slots that are to be without a home.
     fn target(&self, view: &View<'_>) -> u32 {
-        let (fast, slow) = (view.slots[0].count(), &view.slots[1]);
-        let has_room = slow.free() > 2 * (slow.count() / SLOW_FREE_SHARE) + fast / COPY_SHARE;
-        if has_room { self.free_target.max(fast / COPY_SHARE) } else { self.free_target }
+        let slow = &view.slots[1];
+        let has_room = slow.free() > 2 * (slow.count() / SLOW_FREE_SHARE) + view.copies_wanted;
+        if has_room { self.free_target.max(view.copies_wanted) } else { self.free_target }
     }
 
     fn wants_refill(&self, view: &View<'_>) -> bool {
@@ -242,6 +248,12 @@ impl HeatPolicy {
 
 impl Policy for HeatPolicy {
     fn touch(&mut self, touch: Touch, now: Nanos) {
+        if let Some(foresight) = &mut self.foresight {
+            if let Some(seen) = foresight.step().filter(|seen| foresight.ahead(*seen) >= self.touches) {
+                self.mark_region(seen);
+            }
+            return;
+        }
         let tick = self.tick(now);
         let heat = &mut self.heat[touch.chunk.0 as usize];
         let first = heat.last == 0;
@@ -287,7 +299,23 @@ impl Policy for HeatPolicy {
         fast_free > self.free_target && self.may_rise(view, chunk, self.tick(now))
     }
 
+    fn foresee(&mut self, foresight: Foresight) {
+        self.touches = FORESEEN_TOUCHES;
+        let hot =
+            (0..self.heat.len() as u32).map(Chunk).filter(|chunk| foresight.ahead(*chunk) >= self.touches);
+        hot.collect::<Vec<_>>().into_iter().for_each(|chunk| self.mark_region(chunk));
+        self.foresight = Some(foresight);
+    }
+
+    fn next_use(&self, chunk: Chunk, after: bool) -> NextUse {
+        let Some(foresight) = &self.foresight else { return NextUse::Unknown };
+        foresight.next_use(chunk, after).map_or(NextUse::Never, NextUse::At)
+    }
+
     fn cool(&mut self, chunk: Chunk) {
+        if let Some(foresight) = &mut self.foresight {
+            foresight.forget(chunk);
+        }
         let heat = &mut self.heat[chunk.0 as usize];
         (heat.reads, heat.writes) = (0, 0);
     }
@@ -311,8 +339,15 @@ impl Policy for HeatPolicy {
         // What rises into slots that are free beyond the target pushes nothing out.
         let needed = (target + up.len()).saturating_sub(free).min(budget - up.len()).min(room);
         let mut down = Vec::new();
-        if needed > 0 && (idle || !up.is_empty() || pace == Pace::Busy && self.hot_regions > 0) {
+        // Copies push out only what nobody touches; while clients are busy, only where copies have proved worth it.
+        let for_copies = up.is_empty() && free >= self.free_target as usize;
+        let proved = view.copies_wanted > view.slots[0].count() / LEAST_SHARE;
+        let wanted = self.hot_regions > 0 || for_copies && proved;
+        if needed > 0 && (idle || !up.is_empty() || pace == Pace::Busy && wanted) {
             down = self.coldest(view, tick, needed);
+            if for_copies {
+                down.retain(|(_, heat)| *heat == 0);
+            }
         }
         if let Some(least) = up.iter().map(|(_, heat)| *heat).min() {
             down.retain(|(_, heat)| heat + MARGIN <= least);
@@ -353,10 +388,16 @@ mod tests {
         slots: [Slots; 2],
         policy: HeatPolicy,
         on_fast: u32,
+        copies_wanted: u32,
     }
 
     impl Volume {
         fn new() -> Volume {
+            Volume::with_blank(0)
+        }
+
+        /// So many chunks have no home.
+        fn with_blank(blank: u32) -> Volume {
             let device = |mib: u64| DeviceInfo { name: String::new(), size_bytes: mib << 20 };
             let geo =
                 Geometry::plan(&[device(64), device(512)], &CreateOptions::new([1; 16])).expect("a layout");
@@ -364,13 +405,13 @@ mod tests {
             let mut map = Map::new(&geo);
             let policy = HeatPolicy::new(geo.chunks, geo.slots(FAST), &Tuning::default());
             let on_fast = geo.slots(FAST) - policy.free_target;
-            for chunk in (0..geo.chunks - policy.free_target).map(Chunk) {
+            for chunk in (0..geo.chunks - policy.free_target - blank).map(Chunk) {
                 let tier = if chunk.0 < on_fast { FAST } else { SLOW };
                 let slot = slots[usize::from(tier.0)].take().expect("a slot");
                 slots[usize::from(tier.0)].set_owner(slot, Some(chunk));
                 map.set(chunk, Some(Home { tier, slot }), &BlockMask::range(0, 32));
             }
-            Volume { map, slots, policy, on_fast }
+            Volume { map, slots, policy, on_fast, copies_wanted: 0 }
         }
 
         /// Chunks from the first one of the slow tier on are read, all within a second.
@@ -382,8 +423,13 @@ mod tests {
         }
 
         fn plan(&mut self, second: u64) -> (Vec<u32>, usize) {
-            let view = View { map: &self.map, slots: &self.slots, pins: &PinList::default() };
-            let moves = self.policy.plan(Nanos(second * Nanos::SECOND), &view, 16, Pace::Idle);
+            self.plan_at(second, Pace::Idle)
+        }
+
+        fn plan_at(&mut self, second: u64, pace: Pace) -> (Vec<u32>, usize) {
+            let (pins, copies_wanted) = (&PinList::default(), self.copies_wanted);
+            let view = View { map: &self.map, slots: &self.slots, pins, copies_wanted };
+            let moves = self.policy.plan(Nanos(second * Nanos::SECOND), &view, 16, pace);
             let up = moves.iter().filter(|m| m.to == Destination::Tier(FAST)).map(|m| m.chunk.0).collect();
             (up, moves.iter().filter(|m| m.to == Destination::Tier(SLOW)).count())
         }
@@ -419,5 +465,21 @@ mod tests {
         // It may try again when it is touched again, and is hotter then.
         volume.read(40, 4, false);
         assert_eq!(volume.plan(41).0.len(), 4.min(volume.slots[0].free() as usize));
+    }
+
+    #[test]
+    fn copies_push_out_what_nobody_touches_and_while_clients_are_busy_only_where_they_proved_worth_it() {
+        let mut volume = Volume::with_blank(1000);
+        let least = volume.slots[0].count() / LEAST_SHARE;
+        volume.copies_wanted = least;
+        assert_eq!(volume.plan_at(10, Pace::Idle), (vec![], 16));
+        assert_eq!(volume.plan_at(10, Pace::Busy), (vec![], 0));
+        volume.copies_wanted = least + 1;
+        assert_eq!(volume.plan_at(10, Pace::Busy), (vec![], 16));
+        for chunk in (0..volume.on_fast).map(Chunk) {
+            let touch = Touch { chunk, write: true, stream: false, on_fast: true };
+            volume.policy.touch(touch, Nanos(20 * Nanos::SECOND));
+        }
+        assert_eq!(volume.plan_at(21, Pace::Idle), (vec![], 0));
     }
 }

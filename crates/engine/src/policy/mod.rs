@@ -1,7 +1,9 @@
 //! Placement: which chunks belong on which tier. Pure: it is told what is touched and asked for moves.
 
+mod foresight;
 mod heat;
 
+pub use foresight::Foresight;
 pub use heat::HeatPolicy;
 pub(crate) use heat::ram_bytes;
 
@@ -33,6 +35,17 @@ pub struct Touch {
     pub on_fast: bool,
 }
 
+/// When a chunk will be touched.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum NextUse {
+    /// Nothing is known of what comes.
+    Unknown,
+    /// By this touch of all: comparable between chunks.
+    At(u32),
+    /// It will not be.
+    Never,
+}
+
 /// What a policy may look at when it plans.
 pub struct View<'a> {
     /// Homes.
@@ -41,6 +54,8 @@ pub struct View<'a> {
     pub slots: &'a [Slots; 2],
     /// What is pinned.
     pub pins: &'a PinList,
+    /// Fast slots that copies have use for.
+    pub copies_wanted: u32,
 }
 
 /// How much of the slow device is to be had for placing chunks.
@@ -75,6 +90,10 @@ pub trait Policy {
     fn plan(&mut self, now: Nanos, view: &View<'_>, budget: usize, pace: Pace) -> Vec<Move>;
     /// Up to so many chunks of the fast tier that are to make room for what is pinned there, coldest first.
     fn victims(&mut self, now: Nanos, view: &View<'_>, most: usize) -> Vec<Chunk>;
+    /// Clients will do this from now on, and nothing of what they did before counts.
+    fn foresee(&mut self, foresight: Foresight);
+    /// When the chunk will be touched next, or the time after that, as far as it is known.
+    fn next_use(&self, chunk: Chunk, after: bool) -> NextUse;
     /// Whether [`Policy::plan`] may have something to do.
     fn has_work(&self, view: &View<'_>) -> bool;
     /// Bytes of RAM.

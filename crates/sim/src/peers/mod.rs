@@ -48,10 +48,14 @@ pub enum Policy {
     BcacheSecond,
     /// A cache as dm-cache is with its smq policy.
     DmCacheSmq,
+    /// The engine of this project, to which a trace is known before it is replayed.
+    Clairvoyant,
+    /// No placement at all: a device like the fast one that holds everything.
+    AllFast,
 }
 
 impl Policy {
-    /// All of them.
+    /// All that can be had.
     pub const ALL: [Policy; 7] = [
         Policy::Bimetal,
         Policy::Static,
@@ -72,12 +76,15 @@ impl Policy {
             Policy::Bcache => "bcache",
             Policy::BcacheSecond => "bcache-second",
             Policy::DmCacheSmq => "dm-cache-smq",
+            Policy::Clairvoyant => "clairvoyant",
+            Policy::AllFast => "all-fast",
         }
     }
 
     /// The policy of that name.
     pub fn named(name: &str) -> Option<Policy> {
-        Policy::ALL.into_iter().find(|policy| policy.name() == name)
+        let bounds = [Policy::Clairvoyant, Policy::AllFast];
+        Policy::ALL.into_iter().chain(bounds).find(|policy| policy.name() == name)
     }
 
     /// Whether the fast device holds copies only, so that the slow one must hold the whole volume.
@@ -124,15 +131,15 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// A new volume on a fast and a slow device; none under the rules of [`Policy::Bimetal`], which are not of a peer,
-    /// and none above [`MAX_BYTES`].
+    /// A new volume on a fast and a slow device; none under [`Policy::Bimetal`] and others that are not of a peer, and none
+    /// above [`MAX_BYTES`].
     pub fn new(policy: Policy, devices: [Box<dyn Model>; 2], spec: PeerSpec) -> Option<Peer> {
         let sizes = [devices[0].size_bytes(), devices[1].size_bytes()];
         if sizes.into_iter().chain([spec.size_bytes]).any(|bytes| bytes > MAX_BYTES) {
             return None;
         }
         let rules: Box<dyn Rules> = match policy {
-            Policy::Bimetal => return None,
+            Policy::Bimetal | Policy::Clairvoyant | Policy::AllFast => return None,
             Policy::Static => Box::new(spill::Spill::new(sizes, spec.size_bytes, spec.landing_bytes)),
             Policy::SpillOnly => Box::new(spill::Spill::new(sizes, spec.size_bytes, 0)),
             Policy::Fusion => Box::new(fusion::Fusion::new(sizes, spec.size_bytes)),

@@ -104,6 +104,16 @@ pub struct VolumeSpec {
     /// What decides where data lies: our engine, or what else can be had.
     #[serde(default)]
     pub policy: Policy,
+    /// Under [`Policy::Clairvoyant`], the share of a replay that is known ahead: above 0, up to 1.
+    #[serde(default = "foresight")]
+    pub foresight: f64,
+}
+
+impl VolumeSpec {
+    /// The share of a replay that placement knows ahead, if any.
+    fn in_sight(&self) -> Option<f64> {
+        (self.policy == Policy::Clairvoyant).then_some(self.foresight)
+    }
 }
 
 /// A block trace.
@@ -210,6 +220,9 @@ impl Scenario {
         let wrong = |what: String| Err(ScenarioError::Sense(what));
         if self.volume.is_some() == self.device.is_some() {
             return wrong("a scenario has either a [volume] or a [device]".into());
+        }
+        if self.volume.as_ref().is_some_and(|volume| !(volume.foresight > 0.0 && volume.foresight <= 1.0)) {
+            return wrong("foresight is a share above 0 and up to 1".into());
         }
         if self.phases.len() > MAX_ENTRIES || self.expectations.len() > MAX_ENTRIES {
             return wrong(format!("more than {MAX_ENTRIES} phases or expectations"));
@@ -319,6 +332,10 @@ impl DeviceSpec {
 
 fn one<T: From<u8>>() -> T {
     T::from(1)
+}
+
+fn foresight() -> f64 {
+    1.0 / 16.0
 }
 
 fn grain() -> Size {

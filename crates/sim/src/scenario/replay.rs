@@ -93,6 +93,14 @@ impl<'s> Replay<'s> {
         self.counts
     }
 
+    /// The ranges that are going to be read and written, in order.
+    pub(super) fn touched(&mut self) -> Vec<(u64, u64)> {
+        let mut rng = Rng::new(0, 0);
+        let commands = std::iter::from_fn(|| self.next(&mut rng)).map(|ask| ask.command);
+        let transfers = commands.filter(|command| matches!(command.kind, Kind::Read | Kind::Write { .. }));
+        transfers.map(|command| (command.offset, command.len)).collect()
+    }
+
     /// A record as a request to the target; none if nothing of it can be asked for.
     fn request(&mut self, record: &Record) -> Option<Rest> {
         let at = self.pace.as_mut().map(|pace| pace.at(record.time.map(|time| time.0)));

@@ -7,7 +7,7 @@ use super::report::{MAX_POINTS, Phase, Report};
 use super::series::Samples;
 use super::survey::Survey;
 use super::target::{Counts, Target};
-use super::{FilesSpec, LoadSpec, PhaseSpec, ReplaySpec, Scenario, ScenarioError, Whole};
+use super::{FilesSpec, LoadSpec, PhaseSpec, ReplaySpec, Scenario, ScenarioError, VolumeSpec, Whole};
 use bimetal_engine::units::BLOCK_BYTES;
 use bimetal_models::load::{Bench, Job, Looped, Paced, Sample, Source, Stream, Until};
 use bimetal_models::rng::mix;
@@ -51,6 +51,7 @@ pub fn run(scenario: &Scenario, folder: &Path, progress: Progress<'_>) -> Result
         } else {
             before = target.counts();
             let mut act = Act {
+                in_sight: scenario.volume.as_ref().and_then(VolumeSpec::in_sight),
                 bench: Bench::since(target, now, seed),
                 phase: &mut phase,
                 whole,
@@ -118,6 +119,8 @@ impl End {
 /// A phase that is being run.
 struct Act<'a> {
     bench: Bench<Target>,
+    /// The share of a replay that placement knows ahead.
+    in_sight: Option<f64>,
     phase: &'a mut Phase,
     whole: Whole,
     progress: Progress<'a>,
@@ -210,6 +213,10 @@ impl Act<'_> {
             }
             other => other,
         })?;
+        if let Some(share) = self.in_sight {
+            let touched = Replay::new(spec, survey, self.whole)?.touched();
+            self.bench.model.foresee(&touched, share);
+        }
         let stream = Stream { source: &mut replay, depth: spec.depth() };
         self.run(vec![stream], End::AllCommands(survey.records), spec.mode == super::Mode::Timed);
         self.phase.replay = Some(replay.counts());

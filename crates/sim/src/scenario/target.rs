@@ -7,7 +7,7 @@ use crate::timed::volume::VolumeError;
 use crate::timed::{TimedDevice, TimedVolume};
 use bimetal_engine::format::geometry::Geometry;
 use bimetal_engine::options::{CreateOptions, DeviceInfo};
-use bimetal_engine::units::{BLOCK_BYTES, FAST, Nanos};
+use bimetal_engine::units::{BLOCK_BYTES, Chunk, FAST, Nanos};
 use bimetal_models::rng::mix;
 use bimetal_models::{Command, Done, Model, Usage};
 
@@ -38,8 +38,11 @@ pub(super) struct Counts {
 impl Target {
     pub(super) fn new(scenario: &Scenario, whole: Whole) -> Result<Target, ScenarioError> {
         let kind = match (&scenario.volume, &scenario.device) {
-            (Some(volume), _) if volume.policy == Policy::Bimetal => {
+            (Some(volume), _) if matches!(volume.policy, Policy::Bimetal | Policy::Clairvoyant) => {
                 Kind::Volume(Box::new(create(volume, whole, scenario.seed)?))
+            }
+            (Some(volume), _) if volume.policy == Policy::AllFast => {
+                Kind::Device(all_fast(volume, whole, scenario.seed)?, EventHash::new())
             }
             (Some(volume), _) => {
                 if let Some(phase) = scenario.phases.iter().find(|phase| phase.reopen.is_some()) {
@@ -100,6 +103,18 @@ impl Target {
                 }
             }
         }
+    }
+
+    /// From now on a volume of ours knows what a replay will touch; so much of it at a time.
+    pub(super) fn foresee(&mut self, touched: &[(u64, u64)], share: f64) {
+        let Kind::Volume(volume) = &mut self.kind else { return };
+        let chunk = volume.chunk_bytes();
+        let chunks = |(offset, len): &(u64, u64)| {
+            (offset / chunk..=(offset + len - 1) / chunk).map(|chunk| Chunk(chunk as u32))
+        };
+        let uses: Vec<Chunk> = touched.iter().flat_map(chunks).collect();
+        let window = (uses.len() as f64 * share).ceil() as usize;
+        volume.foresee(uses, window.max(1));
     }
 
     /// Ends what serves the volume and opens it again. How long opening took, nanoseconds.
@@ -185,14 +200,31 @@ fn create(spec: &VolumeSpec, whole: Whole, seed: u64) -> Result<TimedVolume, Sce
     Ok(TimedVolume::create(vec![fast, slow], options(spec, whole)?)?)
 }
 
+/// How ours would be laid out on these devices.
+fn layout(spec: &VolumeSpec, whole: Whole, seed: u64) -> Result<Geometry, ScenarioError> {
+    let infos = [("fast", &spec.fast), ("slow", &spec.slow)];
+    let mut devices = Vec::new();
+    for (tier, (name, spec)) in (0..).zip(infos) {
+        devices.push(DeviceInfo {
+            name: name.into(),
+            size_bytes: device(spec, whole, seed, tier)?.size_bytes(),
+        });
+    }
+    Ok(Geometry::plan(&devices, &options(spec, whole)?).map_err(VolumeError::from)?)
+}
+
+/// A device like the fast one, as large as the volume would be.
+fn all_fast(spec: &VolumeSpec, whole: Whole, seed: u64) -> Result<Box<dyn Model>, ScenarioError> {
+    let size_bytes = layout(spec, whole, seed)?.volume_bytes();
+    spec.fast.build_with(size_bytes.next_multiple_of(1 << 20), mix(seed))
+}
+
 /// The volume that others would make. It is as large as ours on the same devices, so that the same phases mean the
 /// same; a cache, whose volume is as large as its slow device, gets one that is so much larger, of the same kind.
 fn peer(spec: &VolumeSpec, whole: Whole, seed: u64) -> Result<Peer, ScenarioError> {
     let fast = device(&spec.fast, whole, seed, 0)?;
     let mut slow = device(&spec.slow, whole, seed, 1)?;
-    let infos = [("fast", &fast), ("slow", &slow)];
-    let infos = infos.map(|(name, model)| DeviceInfo { name: name.into(), size_bytes: model.size_bytes() });
-    let ours = Geometry::plan(&infos, &options(spec, whole)?).map_err(VolumeError::from)?;
+    let ours = layout(spec, whole, seed)?;
     let size_bytes = ours.volume_bytes();
     if spec.policy.is_cache() && slow.size_bytes() < size_bytes {
         slow = spec.slow.build_with(size_bytes.next_multiple_of(1 << 20), mix(seed ^ 1))?;

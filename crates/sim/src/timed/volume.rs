@@ -6,7 +6,7 @@ use bimetal_engine::action::{Machine as _, Request, RequestId, RequestKind};
 use bimetal_engine::arena::{Arena as _, Buf, Pool};
 use bimetal_engine::options::{CheckReport, CreateOptions, OpenError, OpenOptions, Status, Tuning};
 use bimetal_engine::slab::Slab;
-use bimetal_engine::units::{BLOCK_BYTES, Nanos};
+use bimetal_engine::units::{BLOCK_BYTES, Chunk, Nanos};
 use bimetal_models::device::Failure;
 use bimetal_models::{Command, Done, Kind, Model, Usage};
 use std::collections::VecDeque;
@@ -80,6 +80,17 @@ impl TimedVolume {
     /// How the volume is.
     pub fn status(&self) -> Status {
         self.engine.status()
+    }
+
+    /// Bytes of a chunk.
+    pub fn chunk_bytes(&self) -> u64 {
+        u64::from(self.engine.status().chunk_bytes)
+    }
+
+    /// From now on the engine knows which chunks will be touched, and sees so many touches ahead.
+    pub fn foresee(&mut self, uses: Vec<Chunk>, window: usize) {
+        self.engine.foresee(uses, window);
+        self.pump();
     }
 
     /// What its devices have done so far, in tier order.
