@@ -406,14 +406,19 @@ Examples:
   bimetal sim run scenarios/first-look.toml
   bimetal sim run scenarios/made-replay.toml
   bimetal sim run scenarios/hybrid-2012-fill.toml --seed 7 --json
+  bimetal sim run scenarios/traces.toml --only \"OLTP at 10%\" --policy bcache
 
 The file names a [volume] of two modelled devices, or one [device], and its phases: loads, files, replays of a
 [trace], pauses, discards, ends of the process. The same engine as in a real volume runs on them, with all its metadata and without payload, as
 fast as it can decide. The same file and seed give the same event hash. Exit code 1 when an expectation is not
-held. What can be said in the file: docs/SIMULATOR.md. Models: `bimetal sim calibrate --help`.")]
+held. A file with axes is several scenarios, and each is run; --json prints {reports: [...]} then.
+What can be said in the file: docs/SIMULATOR.md. Models: `bimetal sim calibrate --help`.")]
 pub(crate) struct ScenarioArgs {
     /// The scenario
     pub(crate) file: PathBuf,
+    /// Of a file with axes, only the scenarios whose names have this in them
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) only: Option<String>,
     /// Where random choices begin, in place of the seed in the file
     #[arg(long)]
     pub(crate) seed: Option<u64>,
@@ -432,15 +437,20 @@ pub(crate) struct ScenarioArgs {
 Examples:
   bimetal sim table > docs/RESULTS.md
   bimetal sim table --scenarios scenarios/peers-small.toml --policies spill-only,fusion --json
+  bimetal sim table --scenarios scenarios/traces.toml --only 10%
 
 Each scenario that has a [[claim]] is run once with our engine, and once under each policy: models of what else can be
 had (docs/POLICIES.md), on the same devices. Markdown on standard output; what is being run on standard error. At full
-size a scenario may take minutes for each policy. Exit code 1 when a claim is not held by our engine.")]
+size a scenario may take minutes for each policy. A scenario whose trace is in a folder that an environment variable
+names is skipped where that is not set. Exit code 1 when a claim is not held by our engine.")]
 pub(crate) struct TableArgs {
     /// Scenario files, or folders of them
     #[arg(long, value_name = "PATH", num_args = 1.., default_value = "scenarios")]
     pub(crate) scenarios: Vec<PathBuf>,
-    /// The policies to compare with, separated by commas [default: all]
+    /// Only the scenarios whose names have this in them
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) only: Option<String>,
+    /// The policies to compare with, separated by commas, beside those that a claim is a multiple of [default: all]
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = policy)]
     pub(crate) policies: Vec<Policy>,
     /// Print one JSON document on standard output and nothing else there

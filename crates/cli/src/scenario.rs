@@ -4,37 +4,62 @@ use crate::args::ScenarioArgs;
 use crate::progress::Progress;
 use crate::text_file::read;
 use crate::{Outcome, say, say_json, size};
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use bimetal_sim::scenario::{MAX_FILE_BYTES, Phase, Report, Responses, Scenario};
+use serde::Serialize;
 use std::path::Path;
+
+/// What came of a file with axes.
+#[derive(Serialize)]
+struct Reports {
+    reports: Vec<Report>,
+}
 
 pub(crate) fn run(args: &ScenarioArgs) -> anyhow::Result<Outcome> {
     let name = || args.file.display().to_string();
     let text = read(&args.file, MAX_FILE_BYTES)?;
-    let mut scenario = Scenario::parse(&text).with_context(name)?;
+    let mut scenarios = Scenario::parse_all(&text).with_context(name)?;
+    let has_axes = scenarios.iter().any(|scenario| !scenario.combination.is_empty());
+    if let Some(only) = &args.only {
+        scenarios.retain(|scenario| scenario.name.contains(only));
+        ensure!(!scenarios.is_empty(), "{}: the name of no scenario has {only:?} in it", name());
+    }
+    let mut reports = Vec::new();
+    for mut scenario in scenarios {
+        let report = run_one(&mut scenario, args).with_context(name)?;
+        if !args.json {
+            if !reports.is_empty() {
+                say("");
+            }
+            describe(&scenario, &report);
+        }
+        reports.push(report);
+    }
+    let held = reports.iter().all(Report::all_held);
+    match (args.json, reports.as_slice()) {
+        (false, _) => {}
+        (true, [report]) if !has_axes => say_json(report)?,
+        (true, _) => say_json(&Reports { reports })?,
+    }
+    Ok(if held { Outcome::Good } else { Outcome::Problem })
+}
+
+fn run_one(scenario: &mut Scenario, args: &ScenarioArgs) -> anyhow::Result<Report> {
     scenario.seed = args.seed.unwrap_or(scenario.seed);
     if let Some(policy) = args.policy {
-        let volume = scenario.volume.as_mut().with_context(|| {
-            format!("{}: --policy is for a [volume], and this scenario has a [device]", name())
-        })?;
+        let volume = scenario.volume.as_mut();
+        let volume = volume.context("--policy is for a [volume], and this scenario has a [device]")?;
         volume.policy = policy;
     }
     let mut line = Progress::new(scenario.name.clone(), args.json);
     let folder = args.file.parent().unwrap_or(Path::new(""));
-    let report = bimetal_sim::scenario::run(&scenario, folder, &mut |phase, share| {
+    let report = bimetal_sim::scenario::run(scenario, folder, &mut |phase, share| {
         line.at(&match share {
             Some(share) => format!("{phase} {:.0} %", share * 100.0),
             None => phase.to_owned(),
         });
-    })
-    .with_context(name)?;
-    drop(line);
-    if args.json {
-        say_json(&report)?;
-    } else {
-        describe(&scenario, &report);
-    }
-    Ok(if report.all_held() { Outcome::Good } else { Outcome::Problem })
+    })?;
+    Ok(report)
 }
 
 fn describe(scenario: &Scenario, report: &Report) {
@@ -49,6 +74,13 @@ fn describe(scenario: &Scenario, report: &Report) {
     );
     for phase in &report.phases {
         say(&row(phase));
+        for (load, number) in phase.loads.iter().zip(1..) {
+            let Some(Responses { mean_us, p50_us, p99_us, max_us, .. }) = load.responses else { continue };
+            say(&format!(
+                "    load {number}: {:.2} MB/s, {:.1} IOPS: mean {mean_us:.0} us, p50 {p50_us:.0}, p99 {p99_us:.0}, max {max_us:.0}",
+                load.mb_per_s, load.iops
+            ));
+        }
         describe_replay(phase);
     }
     say("");

@@ -4,48 +4,93 @@ use crate::args::TableArgs;
 use crate::progress::Progress;
 use crate::text_file::read;
 use crate::{Outcome, complain, say, say_json};
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, bail, ensure};
 use bimetal_sim::peers::Policy;
-use bimetal_sim::scenario::{MAX_FILE_BYTES, Row, Scenario, rows};
+use bimetal_sim::scenario::{
+    MAX_FILE_BYTES, MOST_TIMES, Row, Scenario, Summary, Worst, needed, rows, summaries,
+};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 struct Table {
     rows: Vec<Row>,
+    summary: Vec<Summary>,
+}
+
+/// The scenarios of one file.
+struct File {
+    path: PathBuf,
+    scenarios: Vec<Scenario>,
 }
 
 pub(crate) fn run(args: &TableArgs) -> anyhow::Result<Outcome> {
-    let scenarios = claiming(&args.scenarios)?;
-    let policies = match args.policies.as_slice() {
+    let mut files = claiming(&args.scenarios)?;
+    if let Some(only) = &args.only {
+        for file in &mut files {
+            file.scenarios.retain(|scenario| scenario.name.contains(only));
+        }
+        files.retain(|file| !file.scenarios.is_empty());
+        ensure!(!files.is_empty(), "the name of no scenario with a [[claim]] has {only:?} in it");
+    }
+    let mut policies = match args.policies.as_slice() {
         [] => Policy::ALL.to_vec(),
         some => some.to_vec(),
     };
-    let mut table = Table { rows: Vec::new() };
-    for (path, scenario) in scenarios {
-        let name = || path.display().to_string();
-        let mut line = Progress::new(name(), args.json);
-        let mut under = None;
-        let folder = path.parent().unwrap_or(Path::new(""));
-        let found = rows(&scenario, folder, &policies, &mut |policy, phase, share| {
-            if under.replace(policy) != Some(policy) {
-                complain(&format!("{} under {}", name(), policy.name()));
-            }
-            let share = share.map(|share| format!(" {:.0} %", share * 100.0)).unwrap_or_default();
-            line.at(&format!("{}, {phase}{share}", policy.name()));
-        });
-        table.rows.extend(found.with_context(name)?);
+    let mut table = Table::default();
+    for file in &mut files {
+        leave_out_what_is_not_here(file);
+        for scenario in &file.scenarios {
+            policies = needed(scenario, &policies);
+        }
     }
-    let held = table.rows.iter().all(|row| row.held);
+    for File { path, scenarios } in files {
+        let mut ran = Vec::new();
+        for scenario in scenarios {
+            let rows = rows_of(&path, &scenario, &policies, args.json)?;
+            ran.push((scenario, rows));
+        }
+        table.summary.extend(summaries(&ran));
+        table.rows.extend(ran.into_iter().flat_map(|(_, rows)| rows));
+    }
+    let held = table.rows.iter().all(|row| row.held)
+        && table.summary.iter().all(|summary| summary.held.unwrap_or(true));
     match args.json {
         true => say_json(&table)?,
-        false => describe(&table.rows, &policies),
+        false => describe(&table, &policies),
     }
     Ok(if held { Outcome::Good } else { Outcome::Problem })
 }
 
-/// The scenarios that claim something, in the order of their names. A file that is named must do so.
-fn claiming(paths: &[PathBuf]) -> anyhow::Result<Vec<(PathBuf, Scenario)>> {
+fn rows_of(path: &Path, scenario: &Scenario, policies: &[Policy], json: bool) -> anyhow::Result<Vec<Row>> {
+    let name = || match scenario.combination.is_empty() {
+        true => path.display().to_string(),
+        false => format!("{}, {}", path.display(), scenario.name),
+    };
+    let mut line = Progress::new(name(), json);
+    let mut under = None;
+    let folder = path.parent().unwrap_or(Path::new(""));
+    let found = rows(scenario, folder, policies, &mut |policy, phase, share| {
+        if under.replace(policy) != Some(policy) {
+            complain(&format!("{} under {}", name(), policy.name()));
+        }
+        let share = share.map(|share| format!(" {:.0} %", share * 100.0)).unwrap_or_default();
+        line.at(&format!("{}, {phase}{share}", policy.name()));
+    });
+    found.with_context(name)
+}
+
+/// Traces that are somewhere else on each machine, or nowhere, must not keep the others from being run.
+fn leave_out_what_is_not_here(file: &mut File) {
+    let missing = file.scenarios.iter().find_map(|scenario| scenario.missing_variable().map(str::to_owned));
+    let Some(missing) = missing else { return };
+    file.scenarios.retain(|scenario| scenario.missing_variable().is_none());
+    let what = if file.scenarios.is_empty() { "all of it" } else { "a part of it" };
+    complain(&format!("skipped: {missing} is not set, so {what} is not run: {}", file.path.display()));
+}
+
+/// The files that claim something, in the order of their names. One that is named must do so.
+fn claiming(paths: &[PathBuf]) -> anyhow::Result<Vec<File>> {
     let mut found = Vec::new();
     for path in paths {
         let is_folder = path.is_dir();
@@ -56,13 +101,13 @@ fn claiming(paths: &[PathBuf]) -> anyhow::Result<Vec<(PathBuf, Scenario)>> {
             files.retain(|file| file.extension().is_some_and(|ending| ending == "toml"));
             files.sort();
         }
-        for file in files {
-            let text = read(&file, MAX_FILE_BYTES)?;
-            let scenario = Scenario::parse(&text).with_context(|| file.display().to_string())?;
-            match scenario.claims.is_empty() {
-                false => found.push((file, scenario)),
+        for path in files {
+            let text = read(&path, MAX_FILE_BYTES)?;
+            let scenarios = Scenario::parse_all(&text).with_context(|| path.display().to_string())?;
+            match scenarios.iter().all(|scenario| scenario.claims.is_empty()) {
+                false => found.push(File { path, scenarios }),
                 true if is_folder => {}
-                true => bail!("{}: there is no [[claim]] in it", file.display()),
+                true => bail!("{}: there is no [[claim]] in it", path.display()),
             }
         }
     }
@@ -72,7 +117,7 @@ fn claiming(paths: &[PathBuf]) -> anyhow::Result<Vec<(PathBuf, Scenario)>> {
     Ok(found)
 }
 
-fn describe(rows: &[Row], policies: &[Policy]) {
+fn describe(table: &Table, policies: &[Policy]) {
     let others: Vec<&str> =
         policies.iter().filter(|&&policy| policy != Policy::Bimetal).map(|policy| policy.name()).collect();
     say("# Results\n");
@@ -80,32 +125,86 @@ fn describe(rows: &[Row], policies: &[Policy]) {
         "What `bimetal sim table` printed. `bimetal` is the engine; the others are models (POLICIES.md) on the same",
     );
     say("devices. The reference is what was measured on real ones.\n");
-    let mut head = "| claim | scenario | phase | figure | reference | claimed | bimetal | held |".to_owned();
-    let mut rule = "|---|---|---|---|---|---|---|---|".to_owned();
-    for name in &others {
-        head += &format!(" {name} |");
-        rule += "---|";
-    }
-    say(&head);
-    say(&rule);
-    for row in rows {
+    let head = "| claim | scenario | phase | figure | reference | claimed | bimetal | held |";
+    say_head(head, &others, "");
+    for row in &table.rows {
         let mut line = format!(
-            "| {} | {} | {} | {}, {} | {} | {} | {} | {} |",
+            "| {} | {} | {} | {} | {} | {} | {} | {} |",
             row.claim,
             row.scenario,
-            row.phase,
-            row.metric,
-            row.unit,
+            phase(row),
+            what(row),
             reference(row),
             row.claimed,
             figure(row.ours),
-            if row.held { "yes" } else { "**no**" }
+            yes_or_no(row.held),
         );
         for name in &others {
             line += &format!(" {} |", figure(row.policies.get(name).copied().flatten()));
         }
         say(&line);
     }
+    if !table.summary.is_empty() {
+        describe_summaries(&table.summary, &others);
+    }
+}
+
+fn describe_summaries(summaries: &[Summary], others: &[&str]) {
+    say("\n## How many times better\n");
+    say(&format!(
+        "Geometric means over all scenarios of a summary of what each other policy's figure is of ours, at most {MOST_TIMES:.0} of each:"
+    ));
+    say(
+        "above 1 ours is better. Then the scenario in which ours does worst, against the best other and against `static`.\n",
+    );
+    let head = "| summary | figure | over | claimed | least | held |";
+    say_head(head, others, " worst of best | worst of static |");
+    for summary in summaries {
+        let mut line = format!(
+            "| {} | {} | {} of {} | {} | {} | {} |",
+            summary.summary,
+            summary.metric,
+            summary.scenarios,
+            summary.over,
+            summary.claimed.as_deref().unwrap_or("-"),
+            figure(summary.least),
+            summary.held.map_or("-", yes_or_no),
+        );
+        for name in others {
+            line += &format!(" {} |", figure(summary.geometric_mean.get(name).copied().flatten()));
+        }
+        say(&format!("{line} {} | {} |", worst(&summary.worst_of_best), worst(&summary.worst_of_static)));
+    }
+}
+
+/// The head of a table with a column for each policy, and some behind.
+fn say_head(before: &str, others: &[&str], behind: &str) {
+    let others: String = others.iter().map(|name| format!(" {name} |")).collect();
+    let head = format!("{before}{others}{behind}");
+    say(&head);
+    say(&format!("|{}", "---|".repeat(head.matches('|').count() - 1)));
+}
+
+fn worst(worst: &Option<Worst>) -> String {
+    worst.as_ref().map_or("-".to_owned(), |Worst { scenario, policy, times }| {
+        format!("{} ({policy}, {scenario})", figure(Some(*times)))
+    })
+}
+
+fn phase(row: &Row) -> String {
+    match &row.minus {
+        Some(minus) => format!("{} minus {minus}", row.phase),
+        None => row.phase.clone(),
+    }
+}
+
+fn what(row: &Row) -> String {
+    let load = row.load.map(|number| format!(" of load {number}")).unwrap_or_default();
+    format!("{}{load}, {}", row.metric, row.unit)
+}
+
+fn yes_or_no(held: bool) -> &'static str {
+    if held { "yes" } else { "**no**" }
 }
 
 fn reference(row: &Row) -> String {

@@ -150,6 +150,7 @@ const TABLE: &[&str] = &[
     "rows.0.ceiling",
     "rows.0.policies.spill-only",
     "rows.0.held",
+    "summary",
 ];
 
 const TRACE: &[&str] = &[

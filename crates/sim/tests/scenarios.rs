@@ -361,7 +361,7 @@ fn scenarios_that_come_with_the_project_are_valid() {
             continue;
         }
         let text = std::fs::read_to_string(&path).expect("text");
-        Scenario::parse(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        Scenario::parse_all(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         count += 1;
     }
     assert!(count > 0);

@@ -1,6 +1,6 @@
 //! From what was seen to the figures of a report.
 
-use super::report::{Device, Expectation, Late, Phase, Responses, metric};
+use super::report::{Device, Expectation, Late, Load, Phase, Responses, load_metric, metric};
 use super::target::Counts;
 use super::{ExpectSpec, Scenario};
 use bimetal_models::Usage;
@@ -28,7 +28,16 @@ pub(super) fn figures(phase: &mut Phase, ran: &Ran) {
         phase.p99_us = all.p99_us;
         phase.max_us = all.max_us;
     }
+    if ran.seen.len() > 1 {
+        phase.loads = ran.seen.iter().map(load).collect();
+    }
     phase.worst_second_mb_per_s = ran.worst_second_bytes.map(|bytes| bytes as f64 / 1e6);
+}
+
+fn load(seen: &Seen) -> Load {
+    let mut all = seen.reads.clone();
+    add(&mut all, &seen.writes);
+    Load { mb_per_s: seen.mb_per_s(), iops: seen.iops(), responses: responses(&all), failures: seen.failures }
 }
 
 fn add(sum: &mut Histogram<u64>, one: &Histogram<u64>) {
@@ -85,20 +94,39 @@ pub(super) fn devices(scenario: &Scenario, usage: &[Usage]) -> Vec<Device> {
     names.into_iter().zip(usage).map(device).collect()
 }
 
+/// The figure that something is expected of; none where there was nothing to measure.
+pub(super) fn value(expect: &ExpectSpec, phases: &[Phase]) -> Option<f64> {
+    let of = |name: &str| {
+        let phase = phases.iter().find(|phase| phase.name == name)?;
+        match expect.load {
+            None => metric(&expect.metric)?(phase),
+            Some(number) => load_metric(&expect.metric)?(phase.loads.get(number.checked_sub(1)?)?),
+        }
+    };
+    match &expect.minus {
+        None => of(&expect.phase),
+        Some(minus) => Some(of(&expect.phase)? - of(minus)?),
+    }
+}
+
 pub(super) fn judge(expect: &ExpectSpec, phases: &[Phase]) -> Expectation {
-    let phase = phases.iter().find(|phase| phase.name == expect.phase);
-    let value = phase.zip(metric(&expect.metric)).and_then(|(phase, metric)| metric(phase));
+    let value = value(expect, phases);
     let within = |value: f64| {
         expect.at_least.is_none_or(|least| value >= least) && expect.at_most.is_none_or(|most| value <= most)
     };
-    let bounds = match (expect.at_least, expect.at_most) {
+    let load = expect.load.map(|number| format!(" of load {number}")).unwrap_or_default();
+    let minus = expect.minus.as_ref().map(|phase| format!(" minus that of {phase}")).unwrap_or_default();
+    Expectation {
+        what: format!("{}: {}{load}{minus} {}", expect.phase, expect.metric, bounds(expect)),
+        value,
+        held: value.is_some_and(within),
+    }
+}
+
+fn bounds(expect: &ExpectSpec) -> String {
+    match (expect.at_least, expect.at_most) {
         (Some(least), Some(most)) => format!("from {least} to {most}"),
         (Some(least), None) => format!("at least {least}"),
         (None, most) => format!("at most {}", most.unwrap_or_default()),
-    };
-    Expectation {
-        what: format!("{}: {} {bounds}", expect.phase, expect.metric),
-        value,
-        held: value.is_some_and(within),
     }
 }

@@ -22,24 +22,30 @@
 //! at_least = 100
 //! ```
 
+mod claim;
 mod extent;
 mod figures;
 mod files;
+mod matrix;
 mod phase;
 mod replay;
 mod report;
 mod run;
 mod series;
+mod summary;
 mod survey;
 mod table;
 mod target;
 
+pub use claim::{ClaimSpec, ExpectSpec, Rival, SummarySpec};
 pub use extent::{Extent, Size, Whole};
+pub use matrix::{Combination, MAX_AXES};
 pub use phase::{FilesSpec, LoadSpec, Map, Mode, Order, PhaseSpec, Reopen, ReplaySpec};
-pub use report::{Device, Expectation, Late, Phase, Replayed, Report, Responses};
+pub use report::{Device, Expectation, Late, Load, Phase, Replayed, Report, Responses};
 pub use run::{Progress, run};
+pub use summary::{MOST_TIMES, Summary, Worst, summaries};
 pub use survey::MAX_GRAINS;
-pub use table::{Row, TableProgress, rows};
+pub use table::{Row, TableProgress, needed, rows};
 
 pub use crate::peers::Policy;
 use bimetal_models::Model;
@@ -87,6 +93,12 @@ pub struct Scenario {
     /// What is compared with other policies, and with what was measured elsewhere.
     #[serde(default, rename = "claim")]
     pub claims: Vec<ClaimSpec>,
+    /// What claims come to over all values of an axis.
+    #[serde(default, rename = "summary")]
+    pub summaries: Vec<SummarySpec>,
+    /// Which one of its file it is, where that has axes.
+    #[serde(skip)]
+    pub combination: Combination,
 }
 
 /// The devices and the layout of a volume.
@@ -141,52 +153,6 @@ pub struct DeviceSpec {
     pub size: Option<Extent>,
 }
 
-/// What is expected of a phase.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ExpectSpec {
-    /// The phase.
-    pub phase: String,
-    /// A figure of it, as the report names it.
-    pub metric: String,
-    /// The least that is expected.
-    pub at_least: Option<f64>,
-    /// The most.
-    pub at_most: Option<f64>,
-}
-
-/// A figure of a phase that is compared: with other policies, and with what was measured.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ClaimSpec {
-    /// What it is called.
-    pub id: String,
-    /// What was measured elsewhere, if anything was; of a range, the better end.
-    pub reference: Option<f64>,
-    /// The worse end of a range.
-    pub reference_worst: Option<f64>,
-    /// The phase.
-    pub phase: String,
-    /// A figure of it, as the report names it.
-    pub metric: String,
-    /// The least that is claimed of ours.
-    pub at_least: Option<f64>,
-    /// The most.
-    pub at_most: Option<f64>,
-}
-
-impl ClaimSpec {
-    /// What is expected of ours.
-    pub fn expected(&self) -> ExpectSpec {
-        ExpectSpec {
-            phase: self.phase.clone(),
-            metric: self.metric.clone(),
-            at_least: self.at_least,
-            at_most: self.at_most,
-        }
-    }
-}
-
 /// Why a scenario cannot be run.
 #[derive(Debug, thiserror::Error)]
 pub enum ScenarioError {
@@ -208,12 +174,55 @@ pub enum ScenarioError {
 }
 
 impl Scenario {
-    /// Reads a scenario and checks what can be checked before it runs.
+    /// Reads the one scenario of a file and checks what can be checked before it runs.
     pub fn parse(text: &str) -> Result<Scenario, ScenarioError> {
-        let scenario: Scenario = toml::from_str(text)
-            .map_err(|error| ScenarioError::Syntax(error.to_string().trim().to_owned()))?;
-        scenario.check()?;
-        Ok(scenario)
+        let mut all = Scenario::parse_all(text)?;
+        match (all.pop(), all.is_empty()) {
+            (Some(only), true) => Ok(only),
+            _ => Err(ScenarioError::Sense(format!("{} scenarios are in one file with axes", all.len() + 1))),
+        }
+    }
+
+    /// Reads all scenarios of a file: one, or one for each combination of the values of its axes.
+    pub fn parse_all(text: &str) -> Result<Vec<Scenario>, ScenarioError> {
+        let syntax = |error: toml::de::Error| ScenarioError::Syntax(error.to_string().trim().to_owned());
+        let file: toml::Table = toml::from_str(text).map_err(syntax)?;
+        if !matrix::has_axes(&file) {
+            // From the text, so that an error can show the line.
+            let scenario: Scenario = toml::from_str(text).map_err(syntax)?;
+            scenario.check()?;
+            return Ok(vec![scenario]);
+        }
+        let mut all = Vec::new();
+        let mut names = BTreeSet::new();
+        for (combination, table) in matrix::expand(file).map_err(ScenarioError::Sense)? {
+            let of = |what: String| ScenarioError::Sense(format!("{}: {what}", matrix::show(&combination)));
+            let mut scenario: Scenario = table.try_into().map_err(|error| of(syntax(error).to_string()))?;
+            scenario.combination = combination.clone();
+            scenario.check().map_err(|error| of(error.to_string()))?;
+            if !names.insert(scenario.name.clone()) {
+                return Err(of(format!(
+                    "another one is called {:?}, too; put all axes into the name",
+                    scenario.name
+                )));
+            }
+            all.push(scenario);
+        }
+        let nowhere = |summary: &&SummarySpec| {
+            summary.at_least.is_some() && !all.iter().any(|one| summary.claims_at(&one.combination))
+        };
+        match all.iter().flat_map(|one| &one.summaries).find(nowhere) {
+            Some(summary) => Err(ScenarioError::Sense(format!(
+                "summary {:?}: no combination of the axes is where it is claimed",
+                summary.id
+            ))),
+            None => Ok(all),
+        }
+    }
+
+    /// The environment variable that names the folder of a file of the trace, but is not set.
+    pub fn missing_variable(&self) -> Option<&str> {
+        self.trace.iter().flat_map(|trace| &trace.files).find_map(|file| survey::missing_variable(file))
     }
 
     fn check(&self) -> Result<(), ScenarioError> {
@@ -227,10 +236,11 @@ impl Scenario {
         if self.phases.len() > MAX_ENTRIES || self.expectations.len() > MAX_ENTRIES {
             return wrong(format!("more than {MAX_ENTRIES} phases or expectations"));
         }
-        let ids: BTreeSet<&str> = self.claims.iter().map(|claim| claim.id.as_str()).collect();
-        if ids.len() < self.claims.len() || ids.len() > MAX_ENTRIES {
-            return wrong(format!("two claims have the same id, or there are more than {MAX_ENTRIES}"));
-        }
+        claim::check_ids("claims", self.claims.iter().map(|claim| claim.id.as_str()))
+            .and_then(|()| {
+                claim::check_ids("summaries", self.summaries.iter().map(|summary| summary.id.as_str()))
+            })
+            .map_err(ScenarioError::Sense)?;
         let mut rows = BTreeSet::new();
         for phase in &self.phases {
             if let Err(what) = phase.check(self.volume.is_some()) {
@@ -244,9 +254,12 @@ impl Scenario {
             }
         }
         self.check_trace().map_err(ScenarioError::Sense)?;
-        let claimed = self.claims.iter().map(ClaimSpec::expected);
-        let mut expected = self.expectations.iter().cloned().chain(claimed);
-        expected.try_for_each(|expect| expect.check(&rows)).map_err(ScenarioError::Sense)
+        self.expectations.iter().try_for_each(|expect| expect.check(&rows)).map_err(ScenarioError::Sense)?;
+        self.claims.iter().try_for_each(|claim| claim.check(&rows)).map_err(ScenarioError::Sense)?;
+        self.summaries
+            .iter()
+            .try_for_each(|summary| summary.check(&self.claims, &self.combination))
+            .map_err(ScenarioError::Sense)
     }
 
     fn check_trace(&self) -> Result<(), String> {
@@ -290,22 +303,6 @@ impl TraceSpec {
                 Err(format!("[trace] names more than {} files", bimetal_trace::MAX_FILES))
             }
             _ => Ok(()),
-        }
-    }
-}
-
-impl ExpectSpec {
-    fn check(&self, rows: &BTreeSet<String>) -> Result<(), String> {
-        if !rows.contains(&self.phase) {
-            return Err(format!("no phase is called {:?}, of which something is expected", self.phase));
-        }
-        if report::metric(&self.metric).is_none() {
-            let names: Vec<&str> = report::METRICS.iter().map(|(name, _)| *name).collect();
-            return Err(format!("no figure is called {:?}; there are {}", self.metric, names.join(", ")));
-        }
-        match self.at_least.or(self.at_most) {
-            None => Err(format!("of {:?}, neither at_least nor at_most is said", self.phase)),
-            Some(_) => Ok(()),
         }
     }
 }

@@ -35,6 +35,25 @@ pub(super) const METRICS: [(&str, Metric); 26] = [
     ("left_out", |phase| Some(phase.replay?.left_out as f64)),
 ];
 
+/// A figure of one of several loads.
+type LoadMetric = fn(&Load) -> Option<f64>;
+
+/// All of them, by their names.
+pub(super) const LOAD_METRICS: [(&str, LoadMetric); 7] = [
+    ("mb_per_s", |load| Some(load.mb_per_s)),
+    ("iops", |load| Some(load.iops)),
+    ("mean_us", |load| Some(load.responses?.mean_us)),
+    ("p50_us", |load| Some(load.responses?.p50_us)),
+    ("p99_us", |load| Some(load.responses?.p99_us)),
+    ("max_us", |load| Some(load.responses?.max_us)),
+    ("failures", |load| Some(load.failures as f64)),
+];
+
+/// A figure of a load by its name.
+pub(super) fn load_metric(name: &str) -> Option<LoadMetric> {
+    LOAD_METRICS.iter().find(|(known, _)| *known == name).map(|&(_, metric)| metric)
+}
+
 /// A figure by its name.
 pub(super) fn metric(name: &str) -> Option<Metric> {
     METRICS.iter().find(|(known, _)| *known == name).map(|&(_, metric)| metric)
@@ -106,8 +125,24 @@ pub struct Phase {
     pub destaged_bytes: u64,
     /// Seconds in which each device worked, in tier order.
     pub busy_seconds: Vec<f64>,
+    /// What each load saw, where several were side by side.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub loads: Vec<Load>,
     /// How it went: at most [`MAX_POINTS`] points.
     pub series: Vec<Point>,
+}
+
+/// What one of several loads saw.
+#[derive(Clone, Debug, Serialize)]
+pub struct Load {
+    /// Millions of bytes in a second.
+    pub mb_per_s: f64,
+    /// Reads and writes in a second.
+    pub iops: f64,
+    /// Latencies of reads and writes; none if there were none.
+    pub responses: Option<Responses>,
+    /// Commands that failed.
+    pub failures: u64,
 }
 
 /// Latencies; where commands have times of their own, since those.

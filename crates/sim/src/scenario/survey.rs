@@ -3,6 +3,7 @@
 use super::{ScenarioError, TraceSpec};
 use bimetal_trace::{Op, Trace, Why};
 use std::collections::HashSet;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 /// Grains of a trace that are told apart at most: of 128 KiB, half a terabyte, and about 100 MB of memory.
@@ -91,14 +92,28 @@ impl Survey {
 
 /// Where a file is: `$NAME/` at the beginning is the folder that the environment names so.
 fn locate(file: &str, folder: &Path) -> Result<PathBuf, String> {
-    let Some(named) = file.strip_prefix('$') else { return Ok(folder.join(file)) };
-    let (name, rest) = named.split_once('/').unwrap_or((named, ""));
-    match std::env::var_os(name).filter(|value| !value.is_empty()) {
+    let Some((name, rest)) = variable(file) else { return Ok(folder.join(file)) };
+    match set(name) {
         Some(value) => Ok(PathBuf::from(value).join(rest)),
         None => Err(format!(
             "the environment variable {name} is not set; it names the folder of the trace {file:?}"
         )),
     }
+}
+
+/// The environment variable that a path begins with, and what is behind it.
+fn variable(file: &str) -> Option<(&str, &str)> {
+    let named = file.strip_prefix('$')?;
+    Some(named.split_once('/').unwrap_or((named, "")))
+}
+
+fn set(name: &str) -> Option<OsString> {
+    std::env::var_os(name).filter(|value| !value.is_empty())
+}
+
+/// The environment variable that this path begins with, if it is not set.
+pub(super) fn missing_variable(file: &str) -> Option<&str> {
+    variable(file).map(|(name, _)| name).filter(|name| set(name).is_none())
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The same scenario under several policies, side by side with what was measured.
 
-use super::figures::judge;
-use super::{ClaimSpec, Policy, Report, Scenario, ScenarioError, run};
+use super::figures::value;
+use super::{ClaimSpec, Policy, Report, Rival, Scenario, ScenarioError, run};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -20,6 +20,12 @@ pub struct Row {
     pub phase: String,
     /// The figure.
     pub metric: String,
+    /// The load alone that it is of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub load: Option<usize>,
+    /// The phase whose figure it is more than.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub minus: Option<String>,
     /// What it is counted in.
     pub unit: &'static str,
     /// What was measured elsewhere; of a range, the better end.
@@ -38,7 +44,20 @@ pub struct Row {
     pub held: bool,
 }
 
-/// The rows of a scenario's claims. Our engine always runs; each other policy runs once, on devices of its own.
+/// These policies, and those that a claim of the scenario is a multiple of.
+pub fn needed(scenario: &Scenario, policies: &[Policy]) -> Vec<Policy> {
+    let mut needed = policies.to_vec();
+    for claim in &scenario.claims {
+        match claim.of {
+            Some(Rival::Policy(policy)) if !needed.contains(&policy) => needed.push(policy),
+            _ => {}
+        }
+    }
+    needed
+}
+
+/// The rows of a scenario's claims. Our engine always runs; each other policy, and each that a claim is a multiple of,
+/// runs once, on devices of its own.
 pub fn rows(
     scenario: &Scenario,
     folder: &Path,
@@ -59,7 +78,7 @@ pub fn rows(
     };
     let ours = run_under(Policy::Bimetal)?;
     let mut others = Vec::new();
-    for &policy in policies.iter().filter(|&&policy| policy != Policy::Bimetal) {
+    for policy in needed(scenario, policies).into_iter().filter(|&policy| policy != Policy::Bimetal) {
         others.push((policy.name(), run_under(policy)?));
     }
     Ok(scenario.claims.iter().map(|claim| row(scenario, claim, ours.as_ref(), &others)).collect())
@@ -72,30 +91,61 @@ fn row(
     others: &[(&'static str, Option<Report>)],
 ) -> Row {
     let expected = claim.expected();
-    let judged = |report: &Report| judge(&expected, &report.phases);
-    let ours = ours.map(judged);
-    let value = |report: &Option<Report>| report.as_ref().and_then(|report| judged(report).value);
+    let of = |report: Option<&Report>| report.and_then(|report| value(&expected, &report.phases));
+    let ours = of(ours);
+    let policies = others.iter().map(|(name, report)| (*name, of(report.as_ref()))).collect();
     Row {
         claim: claim.id.clone(),
         scenario: scenario.name.clone(),
         phase: claim.phase.clone(),
         metric: claim.metric.clone(),
+        load: claim.load,
+        minus: claim.minus.clone(),
         unit: unit(&claim.metric),
         reference: claim.reference,
         reference_worst: claim.reference_worst,
         claimed: claimed(claim),
-        ours: ours.as_ref().and_then(|ours| ours.value),
+        ours,
         ceiling: None,
-        policies: others.iter().map(|(name, report)| (*name, value(report))).collect(),
-        held: ours.is_some_and(|ours| ours.held),
+        held: holds(claim, ours, &policies),
+        policies,
+    }
+}
+
+/// Whether ours is within the bounds, which may be multiples of what came of others.
+fn holds(claim: &ClaimSpec, ours: Option<f64>, others: &BTreeMap<&'static str, Option<f64>>) -> bool {
+    let unit = match claim.of {
+        None => Some(1.0),
+        Some(Rival::Policy(policy)) => others.get(policy.name()).copied().flatten(),
+        Some(Rival::Best) => best(others, claim.less_is_better()).map(|(_, value)| value),
+    };
+    let (Some(ours), Some(unit)) = (ours, unit) else { return false };
+    claim.at_least.is_none_or(|least| ours >= least * unit)
+        && claim.at_most.is_none_or(|most| ours <= most * unit)
+}
+
+/// The best of the others.
+pub(super) fn best(
+    others: &BTreeMap<&'static str, Option<f64>>,
+    less_is_better: bool,
+) -> Option<(&'static str, f64)> {
+    let known = others.iter().filter_map(|(name, value)| Some((*name, (*value)?)));
+    match less_is_better {
+        true => known.min_by(|one, other| one.1.total_cmp(&other.1)),
+        false => known.max_by(|one, other| one.1.total_cmp(&other.1)),
     }
 }
 
 fn claimed(claim: &ClaimSpec) -> String {
+    let times = match claim.of {
+        None => String::new(),
+        Some(Rival::Best) => " times the best other".into(),
+        Some(Rival::Policy(policy)) => format!(" times {}", policy.name()),
+    };
     match (claim.at_least, claim.at_most) {
-        (Some(least), Some(most)) => format!("{least} to {most}"),
-        (Some(least), None) => format!("at least {least}"),
-        (None, most) => format!("at most {}", most.unwrap_or_default()),
+        (Some(least), Some(most)) => format!("{least} to {most}{times}"),
+        (Some(least), None) => format!("at least {least}{times}"),
+        (None, most) => format!("at most {}{times}", most.unwrap_or_default()),
     }
 }
 
