@@ -124,9 +124,12 @@ fn describe(table: &Table, policies: &[Policy]) {
     say(
         "What `bimetal sim table` printed. `bimetal` is the engine; the others are models (POLICIES.md) on the same",
     );
-    say("devices. The reference is what was measured on real ones.\n");
+    say(
+        "devices. The reference is what was measured on real ones. The ceiling is `bimetal` where it knows a part of a replay",
+    );
+    say("ahead; `all-fast` is a device like the fast one that holds everything.\n");
     let head = "| claim | scenario | phase | figure | reference | claimed | bimetal | held |";
-    say_head(head, &others, "");
+    say_head(head, &others, " ceiling | all-fast |");
     for row in &table.rows {
         let mut line = format!(
             "| {} | {} | {} | {} | {} | {} | {} | {} |",
@@ -142,7 +145,7 @@ fn describe(table: &Table, policies: &[Policy]) {
         for name in &others {
             line += &format!(" {} |", figure(row.policies.get(name).copied().flatten()));
         }
-        say(&line);
+        say(&format!("{line} {} | {} |", figure(row.ceiling), figure(row.all_fast)));
     }
     if !table.summary.is_empty() {
         describe_summaries(&table.summary, &others);
@@ -158,7 +161,7 @@ fn describe_summaries(summaries: &[Summary], others: &[&str]) {
         "above 1 ours is better. Then the scenario in which ours does worst, against the best other and against `static`.\n",
     );
     let head = "| summary | figure | over | claimed | least | held |";
-    say_head(head, others, " worst of best | worst of static |");
+    say_head(head, others, " ceiling | worst of best | worst of static |");
     for summary in summaries {
         let mut line = format!(
             "| {} | {} | {} of {} | {} | {} | {} |",
@@ -173,7 +176,8 @@ fn describe_summaries(summaries: &[Summary], others: &[&str]) {
         for name in others {
             line += &format!(" {} |", figure(summary.geometric_mean.get(name).copied().flatten()));
         }
-        say(&format!("{line} {} | {} |", worst(&summary.worst_of_best), worst(&summary.worst_of_static)));
+        let (best, left_alone) = (worst(&summary.worst_of_best), worst(&summary.worst_of_static));
+        say(&format!("{line} {} | {best} | {left_alone} |", figure(summary.ceiling)));
     }
 }
 

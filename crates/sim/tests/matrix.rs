@@ -150,7 +150,8 @@ fn made_rows(bound: &str, figures: &[(f64, Option<f64>, f64)]) -> Vec<(Scenario,
         reference_worst: None,
         claimed: String::new(),
         ours: Some(ours),
-        ceiling: None,
+        ceiling: Some(2.0 * ours),
+        all_fast: None,
         policies: BTreeMap::from([("static", still), ("fusion", Some(fusion))]),
         held: true,
     };
@@ -173,6 +174,7 @@ fn the_mean_is_geometric_and_each_ratio_is_capped() {
     assert!((less.geometric_mean["static"].expect("a mean") - 5.0).abs() < 1e-9, "{less:?}");
     assert!((less.geometric_mean["fusion"].expect("a mean") - 4.0).abs() < 1e-9, "{less:?}");
     assert!((less.least.expect("a mean") - 4.0).abs() < 1e-9 && less.held == Some(true));
+    assert!((less.ceiling.expect("a mean") - 2.0).abs() < 1e-9, "{less:?}");
     let worst = less.worst_of_best.expect("others");
     assert_eq!((worst.scenario.as_str(), worst.policy, worst.times), ("0", "fusion", 2.0));
     assert_eq!(less.worst_of_static.map(|worst| worst.times), Some(2.5));

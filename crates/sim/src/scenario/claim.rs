@@ -60,6 +60,17 @@ pub enum Rival {
     Policy(Policy),
 }
 
+/// Against whom the mean of a summary is claimed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Against {
+    /// The best single other policy.
+    #[default]
+    Best,
+    /// Ours with the replay known ahead.
+    Ceiling,
+}
+
 /// What a claim comes to over all values of an axis: the geometric mean of how many times better ours is.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -70,7 +81,10 @@ pub struct SummarySpec {
     pub claim: String,
     /// The axis.
     pub over: String,
-    /// The mean, against the best single other policy, that is claimed; none where nothing is.
+    /// Against whom something is claimed.
+    #[serde(default)]
+    pub against: Against,
+    /// The mean that is claimed; none where nothing is.
     pub at_least: Option<f64>,
     /// It is claimed only where these other axes have these values; everywhere if none are named.
     #[serde(default, rename = "where")]

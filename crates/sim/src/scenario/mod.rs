@@ -37,7 +37,7 @@ mod survey;
 mod table;
 mod target;
 
-pub use claim::{ClaimSpec, ExpectSpec, Rival, SummarySpec};
+pub use claim::{Against, ClaimSpec, ExpectSpec, Rival, SummarySpec};
 pub use extent::{Extent, Size, Whole};
 pub use matrix::{Combination, MAX_AXES};
 pub use phase::{FilesSpec, LoadSpec, Map, Mode, Order, PhaseSpec, Reopen, ReplaySpec};
@@ -45,7 +45,7 @@ pub use report::{Device, Expectation, Late, Load, Phase, Replayed, Report, Respo
 pub use run::{Progress, run};
 pub use summary::{MOST_TIMES, Summary, Worst, summaries};
 pub use survey::MAX_GRAINS;
-pub use table::{Row, TableProgress, needed, rows};
+pub use table::{FORESIGHTS, Row, TableProgress, needed, rows};
 
 pub use crate::peers::Policy;
 use bimetal_models::Model;

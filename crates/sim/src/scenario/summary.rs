@@ -1,7 +1,7 @@
 //! What a claim comes to over all values of an axis: how many times better ours is than each other policy.
 
 use super::table::best;
-use super::{ClaimSpec, Combination, Policy, Row, Scenario, SummarySpec};
+use super::{Against, ClaimSpec, Combination, Policy, Row, Scenario, SummarySpec};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -26,11 +26,13 @@ pub struct Summary {
     pub geometric_mean: BTreeMap<&'static str, Option<f64>>,
     /// The least of these: against the best single other policy.
     pub least: Option<f64>,
+    /// The same against the ceiling; none where one scenario has none.
+    pub ceiling: Option<f64>,
     /// The worst of all against the best other policy.
     pub worst_of_best: Option<Worst>,
     /// The worst of all against leaving everything where it is.
     pub worst_of_static: Option<Worst>,
-    /// What is claimed of `least`, in words; none where nothing is.
+    /// What is claimed of `least` or of `ceiling`, in words; none where nothing is.
     pub claimed: Option<String>,
     /// Whether it is so; none where nothing is claimed.
     pub held: Option<bool>,
@@ -82,14 +84,13 @@ fn summary(of: Combination, entries: &[Entry<'_>]) -> Option<Summary> {
     let Entry { spec, claim, row } = entries.first()?;
     let less_is_better = claim.less_is_better();
     let against = |row: &Row, value: Option<f64>| Some(times(row.ours?, value?, less_is_better));
-    let mean = |name: &&'static str| {
-        let all = entries.iter().map(|entry| {
-            let row = entry.row;
-            against(row, row.policies.get(name).copied().flatten())
-        });
-        (*name, all.collect::<Option<Vec<f64>>>().map(|all| geometric_mean(&all)))
+    let mean = |figure: &dyn Fn(&Row) -> Option<f64>| {
+        let all = entries.iter().map(|entry| against(entry.row, figure(entry.row)));
+        all.collect::<Option<Vec<f64>>>().map(|all| geometric_mean(&all))
     };
-    let geometric_mean: BTreeMap<_, _> = row.policies.keys().map(mean).collect();
+    let beside = |name: &&'static str| (*name, mean(&|row| row.policies.get(name).copied().flatten()));
+    let geometric_mean: BTreeMap<_, _> = row.policies.keys().map(beside).collect();
+    let ceiling = mean(&|row| row.ceiling);
     let least = geometric_mean.values().copied().flatten().min_by(f64::total_cmp);
     let worst = |rival: &dyn Fn(&Row) -> Option<(&'static str, f64)>| {
         let all = entries.iter().filter_map(|entry| {
@@ -111,8 +112,15 @@ fn summary(of: Combination, entries: &[Entry<'_>]) -> Option<Summary> {
         worst_of_static: worst(&|row| Some((left_alone, row.policies.get(left_alone).copied()??))),
         geometric_mean,
         least,
-        claimed: bound.map(|bound| format!("at least {bound} times the best single other")),
-        held: bound.map(|bound| least.is_some_and(|least| least >= bound)),
+        ceiling,
+        claimed: bound.map(|bound| match spec.against {
+            Against::Best => format!("at least {bound} times the best single other"),
+            Against::Ceiling => format!("at least {bound} times the ceiling"),
+        }),
+        held: bound.map(|bound| match spec.against {
+            Against::Best => least.is_some_and(|least| least >= bound),
+            Against::Ceiling => ceiling.is_some_and(|ceiling| ceiling >= bound),
+        }),
     })
 }
 

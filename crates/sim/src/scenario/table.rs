@@ -9,6 +9,10 @@ use std::path::Path;
 /// How far the table has come: under which policy, in which phase, and its share that is done where that is known.
 pub type TableProgress<'p> = &'p mut dyn FnMut(Policy, &str, Option<f64>);
 
+/// How much of a replay placement may know ahead for the ceiling: less than all, since a chunk that is used a few times in the
+/// far future is not to push out what is used now.
+pub const FORESIGHTS: [f64; 3] = [1.0 / 4.0, 1.0 / 16.0, 1.0 / 64.0];
+
 /// A claim, and what came of it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
@@ -36,8 +40,10 @@ pub struct Row {
     pub claimed: String,
     /// What came of our engine.
     pub ours: Option<f64>,
-    /// The best that anybody could do; none where it is not known.
+    /// The best that our engine did when it knew [`FORESIGHTS`] of a replay ahead; none where nothing is replayed.
     pub ceiling: Option<f64>,
+    /// What a device like the fast one did that holds everything; none where the scenario asks for more than a device.
+    pub all_fast: Option<f64>,
     /// What came of the others; none where they cannot do what the scenario asks for.
     pub policies: BTreeMap<&'static str, Option<f64>>,
     /// Whether ours is what is claimed.
@@ -64,7 +70,7 @@ pub fn rows(
     policies: &[Policy],
     progress: TableProgress<'_>,
 ) -> Result<Vec<Row>, ScenarioError> {
-    let mut run_under = |policy: Policy| -> Result<Option<Report>, ScenarioError> {
+    let mut run_under = |policy: Policy, foresight: f64| -> Result<Option<Report>, ScenarioError> {
         let mut scenario = scenario.clone();
         let reopened = scenario.phases.iter().any(|phase| phase.reopen.is_some());
         match &mut scenario.volume {
@@ -72,27 +78,47 @@ pub fn rows(
             // A device alone knows no policies, and the others cannot be opened again.
             None => return Ok(None),
             Some(_) if reopened => return Ok(None),
-            Some(volume) => volume.policy = policy,
+            Some(volume) => (volume.policy, volume.foresight) = (policy, foresight),
         }
         run(&scenario, folder, &mut |phase, share| progress(policy, phase, share)).map(Some)
     };
-    let ours = run_under(Policy::Bimetal)?;
+    let ours = run_under(Policy::Bimetal, 1.0)?;
+    let all_fast = run_under(Policy::AllFast, 1.0)?;
+    let mut known_ahead = Vec::new();
+    if scenario.phases.iter().any(|phase| phase.replay.is_some()) {
+        for foresight in FORESIGHTS {
+            known_ahead.extend(run_under(Policy::Clairvoyant, foresight)?);
+        }
+    }
     let mut others = Vec::new();
     for policy in needed(scenario, policies).into_iter().filter(|&policy| policy != Policy::Bimetal) {
-        others.push((policy.name(), run_under(policy)?));
+        others.push((policy.name(), run_under(policy, 1.0)?));
     }
-    Ok(scenario.claims.iter().map(|claim| row(scenario, claim, ours.as_ref(), &others)).collect())
+    let reports = Reports { ours, others, all_fast, known_ahead };
+    Ok(scenario.claims.iter().map(|claim| row(scenario, claim, &reports)).collect())
 }
 
-fn row(
-    scenario: &Scenario,
-    claim: &ClaimSpec,
-    ours: Option<&Report>,
-    others: &[(&'static str, Option<Report>)],
-) -> Row {
+/// What came of a scenario.
+struct Reports {
+    ours: Option<Report>,
+    others: Vec<(&'static str, Option<Report>)>,
+    all_fast: Option<Report>,
+    /// Of ours, with one foresight after the other.
+    known_ahead: Vec<Report>,
+}
+
+fn row(scenario: &Scenario, claim: &ClaimSpec, reports: &Reports) -> Row {
+    let Reports { ours, others, all_fast, known_ahead } = reports;
     let expected = claim.expected();
     let of = |report: Option<&Report>| report.and_then(|report| value(&expected, &report.phases));
-    let ours = of(ours);
+    let ours = of(ours.as_ref());
+    let replays =
+        |phase: &str| scenario.phases.iter().any(|p| p.replay.is_some() && p.rows().any(|row| row == phase));
+    let known = known_ahead.iter().filter(|_| replays(&claim.phase)).filter_map(|report| of(Some(report)));
+    let ceiling = match claim.less_is_better() {
+        true => known.min_by(f64::total_cmp),
+        false => known.max_by(f64::total_cmp),
+    };
     let policies = others.iter().map(|(name, report)| (*name, of(report.as_ref()))).collect();
     Row {
         claim: claim.id.clone(),
@@ -106,7 +132,8 @@ fn row(
         reference_worst: claim.reference_worst,
         claimed: claimed(claim),
         ours,
-        ceiling: None,
+        ceiling,
+        all_fast: of(all_fast.as_ref()),
         held: holds(claim, ours, &policies),
         policies,
     }
