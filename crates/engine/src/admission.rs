@@ -6,8 +6,10 @@ use crate::engine::Engine;
 use crate::log::{Homes, Job};
 use crate::zone::TAIL_SHARE;
 
-/// Segments that client data leaves free for records of commits and moves.
+/// Segments that client data leaves free for records of commits and moves, ...
 const RESERVE_SEGMENTS: u32 = 4;
+/// ... and one more for so many of the zone: merging a quarter of it takes records of 1 in 170 of its size.
+const RESERVE_SHARE: u32 = 128;
 /// Segments of these that records of commits and placements leave free for the batch that empties the zone.
 const FREEING_RESERVE: u32 = 2;
 /// Segments beside the reserve and beside a part of the zone that is being emptied: what lands in a few seconds, until a
@@ -15,9 +17,13 @@ const FREEING_RESERVE: u32 = 2;
 const MARGIN_SEGMENTS: u32 = 8;
 
 impl<A: Arena> Engine<A> {
+    fn reserve_segments(&self) -> u32 {
+        RESERVE_SEGMENTS + self.state.zone.len() / RESERVE_SHARE
+    }
+
     /// Whether only the reserve is left of the zone.
     pub(crate) fn zone_is_full(&self) -> bool {
-        self.state.zone.free_segments() <= RESERVE_SEGMENTS
+        self.state.zone.free_segments() <= self.reserve_segments()
     }
 
     /// Whether clients' data may use the log now: `drafted` blocks are in the group that is being formed.
@@ -34,7 +40,7 @@ impl<A: Arena> Engine<A> {
             return true;
         }
         let area = u64::from(self.state.geo.area_blocks());
-        let kept = u64::from(RESERVE_SEGMENTS + self.kept_segments()) * area;
+        let kept = u64::from(self.reserve_segments() + self.kept_segments()) * area;
         let unwritten = u64::from(self.state.geo.area_blocks().saturating_sub(self.log.cursor + drafted));
         self.state.zone.room_blocks() + unwritten > kept
     }
@@ -42,13 +48,13 @@ impl<A: Arena> Engine<A> {
     /// Segments beside the reserve that are left free, so that what lands can keep pace with what is freed.
     fn kept_segments(&self) -> u32 {
         let zone = &self.state.zone;
-        let spare = zone.len().saturating_sub(2 + RESERVE_SEGMENTS);
+        let spare = zone.len().saturating_sub(2 + self.reserve_segments());
         (zone.len() / TAIL_SHARE + MARGIN_SEGMENTS).min(spare / 2)
     }
 
     /// Whether clients will soon land no more than what is freed.
     pub(crate) fn zone_runs_short(&self) -> bool {
-        let soon = RESERVE_SEGMENTS + self.kept_segments() * 3 / 2;
+        let soon = self.reserve_segments() + self.kept_segments() * 3 / 2;
         self.state.zone.room_blocks() <= u64::from(soon + 1) * u64::from(self.state.geo.area_blocks())
     }
 

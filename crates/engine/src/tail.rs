@@ -18,6 +18,8 @@ use std::collections::VecDeque;
 const SEGMENTS_PER_STEP: usize = 16;
 /// Stretches of the slow device by which chunks are sorted: at the default sizes, some hundreds of chunks in each.
 const STRETCHES: usize = 256;
+/// When as many stretches have been begun, the first of all has ended.
+const CHECKPOINT_STRETCH: usize = 3;
 /// Beside a chunk of the tail, chunks with homes up to so far from its own are merged as well, bytes. They lie on the
 /// same or the next track: the arm is there already, and what is merged now need not be when it is old.
 const NEIGHBOURHOOD_BYTES: u32 = 128 << 10;
@@ -27,9 +29,10 @@ const NEIGHBOURHOOD_BYTES: u32 = 128 << 10;
 pub struct Tail {
     /// Segments that it was to empty.
     segments: u32,
-    /// Segments that are still to be looked at.
-    unseen: VecDeque<Place>,
-    /// Chunks that were found, by stretch of the slow device; those without a home there come first.
+    /// Segments that are still to be looked at, and whether the plan before was to empty them.
+    unseen: VecDeque<(Place, bool)>,
+    /// Chunks that were found, by stretch of the slow device. Those without a home there come first, and what is left of
+    /// the plan before: nothing behind a segment with one block becomes free.
     stretches: Vec<Vec<Chunk>>,
     /// Stretches before this one are done, or in `ready`.
     next: usize,
@@ -67,12 +70,13 @@ impl<A: Arena> Engine<A> {
         // A segment that only lost blocks are left in must not be all that is looked at.
         let again = self.losses_are_said_again();
         let worth = |place: &&Place| zone.get(**place).live > if again { 0 } else { zone.get(**place).lost };
-        let unseen: VecDeque<Place> = zone.chain.iter().filter(worth).take(segments).copied().collect();
+        let oldest = zone.chain.iter().filter(worth).take(segments).copied();
+        let unseen: VecDeque<_> = oldest.map(|place| (place, zone.is_emptying(place))).collect();
         let written = self.log.place;
         unseen
             .iter()
-            .filter(|place| **place != written)
-            .for_each(|place| self.state.zone.begin_emptying(*place));
+            .filter(|(place, _)| *place != written)
+            .for_each(|(place, _)| self.state.zone.begin_emptying(*place));
         self.mover.planner.tail = Tail {
             segments: segments as u32,
             unseen,
@@ -85,9 +89,10 @@ impl<A: Arena> Engine<A> {
     pub(crate) fn gather_tail(&mut self) {
         let tail = &mut self.mover.planner.tail;
         let count = tail.unseen.len().min(SEGMENTS_PER_STEP);
-        let seen: Vec<Place> = tail.unseen.drain(..count).collect();
+        let seen: Vec<(Place, bool)> = tail.unseen.drain(..count).collect();
+        let blocks = 1..self.state.geo.area_blocks();
         let mut last = None;
-        for (place, block) in seen.iter().flat_map(|p| (1..self.state.geo.area_blocks()).map(|b| (*p, b))) {
+        for ((place, is_left), block) in seen.iter().flat_map(|p| blocks.clone().map(|b| (*p, b))) {
             let z: ZoneBlock = self.state.zone.zone_block(place, block);
             let Some(owner) = self.state.landed.owner(z) else { continue };
             let chunk = self.state.map.split(owner).0;
@@ -95,7 +100,7 @@ impl<A: Arena> Engine<A> {
                 continue;
             }
             last = Some(chunk);
-            let slot = self.slow_slot(chunk).map(|slot| u64::from(slot.0));
+            let slot = self.slow_slot(chunk).filter(|_| !is_left).map(|slot| u64::from(slot.0));
             let slots = u64::from(self.slots[1].count());
             let stretch = slot.map_or(0, |slot| 1 + (slot * STRETCHES as u64 / slots) as usize);
             self.mover.planner.tail.stretches[stretch].push(chunk);
@@ -114,6 +119,8 @@ impl<A: Arena> Engine<A> {
             let Some(chunk) = tail.ready.pop() else {
                 tail.ready = std::mem::take(&mut tail.stretches[tail.next]);
                 tail.next += 1;
+                // By now what comes first is merged: with a checkpoint, what it held up becomes free.
+                self.wanted.checkpoint |= tail.next == CHECKPOINT_STRETCH;
                 let map = &self.state.map;
                 tail.ready.sort_unstable_by_key(|chunk| std::cmp::Reverse(place_of(map, *chunk)));
                 tail.ready.dedup();

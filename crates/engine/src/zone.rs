@@ -228,6 +228,11 @@ impl Zone {
         });
     }
 
+    /// Whether its blocks were to leave it already.
+    pub fn is_emptying(&self, place: Place) -> bool {
+        self.get(place).emptying.is_some()
+    }
+
     /// The blocks of a segment of the chain, to which no group is added any more, will leave it now.
     pub fn begin_emptying(&mut self, place: Place) {
         self.change(place, |segment| segment.emptying = segment.emptying.or(Some(segment.live)));
