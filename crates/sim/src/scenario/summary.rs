@@ -80,6 +80,7 @@ pub fn summaries(ran: &[(Scenario, Vec<Row>)]) -> Vec<Summary> {
     groups.into_iter().filter_map(|((_, of), entries)| summary(of, &entries)).collect()
 }
 
+/// None where there is nothing to say: what is only held against the ceiling is told of where that is claimed.
 fn summary(of: Combination, entries: &[Entry<'_>]) -> Option<Summary> {
     let Entry { spec, claim, row } = entries.first()?;
     let less_is_better = claim.less_is_better();
@@ -101,6 +102,9 @@ fn summary(of: Combination, entries: &[Entry<'_>]) -> Option<Summary> {
         all.min_by(|one, other| one.times.total_cmp(&other.times))
     };
     let bound = spec.at_least.filter(|_| spec.claims_at(&of));
+    if spec.against == Against::Ceiling && bound.is_none() {
+        return None;
+    }
     let left_alone = Policy::Static.name();
     Some(Summary {
         summary: spec.id.clone(),
