@@ -181,6 +181,8 @@ pub struct Engine<A> {
     /// A chunk's buffer for the batch that empties the zone: those who wait for the zone may hold all others.
     pub(crate) spare: Option<Buf>,
     pub(crate) last_client: Nanos,
+    /// When a client last asked for something that is not a read.
+    pub(crate) last_change: Nanos,
     /// When the fast device last read something well.
     pub(crate) last_good_read: Nanos,
     pub(crate) leaving_since: Option<Nanos>,
@@ -207,6 +209,9 @@ impl<A: Arena> Engine<A> {
         let end = request.offset.checked_add(request.len);
         let payload = matches!(request.kind, RequestKind::Read | RequestKind::Write { .. });
         let changes = !matches!(request.kind, RequestKind::Read);
+        if changes {
+            self.last_change = self.now;
+        }
         let refused = if end.is_none_or(|end| end > volume) || payload && request.len > MAX_PAYLOAD_BYTES {
             Some(RequestError::Invalid)
         } else if self.shutdown.began() {

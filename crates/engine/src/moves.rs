@@ -405,8 +405,9 @@ impl<A: Arena> Engine<A> {
 
     /// Keeps a bounded number of the batch's I/Os in flight; goes on to the next stage after the last.
     fn issue_batch(&mut self, batch: u32) {
-        // Whoever asks for something meanwhile finds one I/O of a placement before his in a device, not a queue of them.
-        let gently = !self.mover.frees_zone(batch) && self.pace() == Pace::Busy;
+        // Whoever asks for something meanwhile finds one I/O of a batch before his in a device, not a queue of them; unless he
+        // writes, and the zone runs short.
+        let gently = self.pace() == Pace::Busy;
         let depth = if gently { 1 } else { self.tuning.background_depth };
         loop {
             let b = &mut self.mover.batches[batch];

@@ -243,6 +243,7 @@ fn engine<A: Arena>(
         failure: None,
         unshown_lost: false,
         last_client: now,
+        last_change: now,
         last_good_read: now,
         leaving_since: None,
         granted: Vec::new(),
