@@ -406,7 +406,7 @@ Examples:
   bimetal sim run scenarios/first-look.toml
   bimetal sim run scenarios/made-replay.toml
   bimetal sim run scenarios/hybrid-2012-fill.toml --seed 7 --json
-  bimetal sim run scenarios/traces.toml --only \"OLTP at 10%\" --policy bcache
+  bimetal sim run scenarios/traces.toml --only \"OLTP, 10%\" --policy bcache
 
 The file names a [volume] of two modelled devices, or one [device], and its phases: loads, files, replays of a
 [trace], pauses, discards, ends of the process. The same engine as in a real volume runs on them, with all its metadata and without payload, as
@@ -422,8 +422,8 @@ pub(crate) struct ScenarioArgs {
     /// Where random choices begin, in place of the seed in the file
     #[arg(long)]
     pub(crate) seed: Option<u64>,
-    /// What decides where data lies, in place of the file's: bimetal, static, spill-only, fusion, bcache, bcache-second
-    /// or dm-cache-smq
+    /// What decides where data lies, in place of the file's: bimetal, static, spill-only, fusion, bcache, bcache-second,
+    /// dm-cache-smq; or a bound: clairvoyant, all-fast
     #[arg(long, value_name = "NAME", value_parser = policy)]
     pub(crate) policy: Option<Policy>,
     /// Print one JSON document on standard output and nothing else there
@@ -441,7 +441,7 @@ Examples:
 
 Each scenario that has a [[claim]] is run once with our engine, and once under each policy: models of what else can be
 had (docs/POLICIES.md), on the same devices. Markdown on standard output; what is being run on standard error. At full
-size a scenario may take minutes for each policy. A scenario whose trace is in a folder that an environment variable
+size a scenario may take minutes for each policy. Beside them are a ceiling, where a trace is replayed, and a bound. A scenario whose trace is in a folder that an environment variable
 names is skipped where that is not set. Exit code 1 when a claim is not held by our engine.")]
 pub(crate) struct TableArgs {
     /// Scenario files, or folders of them
@@ -451,7 +451,7 @@ pub(crate) struct TableArgs {
     #[arg(long, value_name = "TEXT")]
     pub(crate) only: Option<String>,
     /// The policies to compare with, separated by commas, beside those that a claim is a multiple of [default: all]
-    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = policy)]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = rival)]
     pub(crate) policies: Vec<Policy>,
     /// Print one JSON document on standard output and nothing else there
     #[arg(long)]
@@ -459,8 +459,17 @@ pub(crate) struct TableArgs {
 }
 
 fn policy(name: &str) -> Result<Policy, String> {
-    Policy::named(name).ok_or_else(|| {
-        let names: Vec<&str> = Policy::ALL.iter().map(|policy| policy.name()).collect();
+    one_of(Policy::ALL.iter().chain(&Policy::BOUNDS), name)
+}
+
+/// A policy that can be had.
+fn rival(name: &str) -> Result<Policy, String> {
+    one_of(Policy::ALL.iter(), name)
+}
+
+fn one_of<'p>(policies: impl Iterator<Item = &'p Policy> + Clone, name: &str) -> Result<Policy, String> {
+    policies.clone().find(|policy| policy.name() == name).copied().ok_or_else(|| {
+        let names: Vec<&str> = policies.map(|policy| policy.name()).collect();
         format!("there are {}", names.join(", "))
     })
 }

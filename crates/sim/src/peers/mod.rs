@@ -66,6 +66,9 @@ impl Policy {
         Policy::DmCacheSmq,
     ];
 
+    /// What shows how far one could get.
+    pub const BOUNDS: [Policy; 2] = [Policy::Clairvoyant, Policy::AllFast];
+
     /// As a scenario names it.
     pub fn name(self) -> &'static str {
         match self {
@@ -83,8 +86,7 @@ impl Policy {
 
     /// The policy of that name.
     pub fn named(name: &str) -> Option<Policy> {
-        let bounds = [Policy::Clairvoyant, Policy::AllFast];
-        Policy::ALL.into_iter().chain(bounds).find(|policy| policy.name() == name)
+        Policy::ALL.into_iter().chain(Policy::BOUNDS).find(|policy| policy.name() == name)
     }
 
     /// Whether the fast device holds copies only, so that the slow one must hold the whole volume.
