@@ -441,8 +441,8 @@ Examples:
 
 Each scenario that has a [[claim]] is run once with our engine, and once under each policy: models of what else can be
 had (docs/POLICIES.md), on the same devices. Markdown on standard output; what is being run on standard error. At full
-size a scenario may take minutes for each policy. Beside them are a ceiling, where a trace is replayed, and a bound. A scenario whose trace is in a folder that an environment variable
-names is skipped where that is not set. Exit code 1 when a claim is not held by our engine.")]
+size a scenario may take minutes for each policy. Beside them are a ceiling, where a trace is replayed, and a bound.
+A scenario whose trace is in a folder that an environment variable names is skipped where that is not set. Exit code 1 when a claim is not held by our engine.")]
 pub(crate) struct TableArgs {
     /// Scenario files, or folders of them
     #[arg(long, value_name = "PATH", num_args = 1.., default_value = "scenarios")]

@@ -201,8 +201,8 @@ impl<A: Arena> Engine<A> {
         if self.evict(0, EVICTION_STEPS, None) { self.slots[0].take() } else { None }
     }
 
-    /// Copies give way until more than `spare` fast slots are unused: to one of the rival, if there is one. False when no other one may, or `most` did; the last
-    /// of them may have been enough.
+    /// Copies give way until more than `spare` fast slots are unused: to one of the rival, if there is one. False when no
+    /// other one may, or `most` did; the last of them may have been enough.
     fn evict(&mut self, spare: u32, most: usize, rival: Option<Chunk>) -> bool {
         for _ in 0..most {
             if self.slots[0].unused() > spare {

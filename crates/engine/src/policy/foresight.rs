@@ -25,6 +25,7 @@ pub struct Foresight {
 impl Foresight {
     /// Of a volume with so many chunks, seeing so many touches ahead; eight bytes of RAM for each chunk and touch.
     pub fn new(chunks: u32, uses: Vec<Chunk>, window: usize) -> Foresight {
+        assert!(uses.len() < NEVER as usize, "more touches than can be numbered");
         let mut ahead = vec![0; chunks as usize];
         uses.iter().take(window).for_each(|chunk| ahead[chunk.0 as usize] += 1);
         let (mut following, mut next) = (vec![NEVER; uses.len()], vec![NEVER; chunks as usize]);

@@ -73,7 +73,7 @@ pub fn rows(
     policies: &[Policy],
     progress: TableProgress<'_>,
 ) -> Result<Vec<Row>, ScenarioError> {
-    let mut run_under = |policy: Policy, foresight: f64| -> Result<Option<Report>, ScenarioError> {
+    let mut run_under = |policy: Policy, foresight: Option<f64>| -> Result<Option<Report>, ScenarioError> {
         let mut scenario = scenario.clone();
         let reopened = scenario.phases.iter().any(|phase| phase.reopen.is_some());
         match &mut scenario.volume {
@@ -81,23 +81,26 @@ pub fn rows(
             // A device alone knows no policies, and the others cannot be opened again.
             None => return Ok(None),
             Some(_) if reopened => return Ok(None),
-            Some(volume) => (volume.policy, volume.foresight) = (policy, foresight),
+            Some(volume) => {
+                volume.policy = policy;
+                volume.foresight = foresight.unwrap_or(volume.foresight);
+            }
         }
         run(&scenario, folder, &mut |phase, share| progress(policy, phase, share)).map(Some)
     };
-    let ours = run_under(Policy::Bimetal, 1.0)?;
+    let ours = run_under(Policy::Bimetal, None)?;
     // A model of an SSD remembers each of its pages.
     let is_small = ours.as_ref().is_some_and(|report| report.size_bytes <= MOST_ALL_FAST_BYTES);
-    let all_fast = if is_small { run_under(Policy::AllFast, 1.0)? } else { None };
+    let all_fast = if is_small { run_under(Policy::AllFast, None)? } else { None };
     let mut known_ahead = Vec::new();
     if scenario.phases.iter().any(|phase| phase.replay.is_some()) {
         for foresight in FORESIGHTS {
-            known_ahead.extend(run_under(Policy::Clairvoyant, foresight)?);
+            known_ahead.extend(run_under(Policy::Clairvoyant, Some(foresight))?);
         }
     }
     let mut others = Vec::new();
     for policy in needed(scenario, policies).into_iter().filter(|&policy| policy != Policy::Bimetal) {
-        others.push((policy.name(), run_under(policy, 1.0)?));
+        others.push((policy.name(), run_under(policy, None)?));
     }
     let reports = Reports { ours, others, all_fast, known_ahead };
     Ok(scenario.claims.iter().map(|claim| row(scenario, claim, &reports)).collect())
@@ -119,11 +122,9 @@ fn row(scenario: &Scenario, claim: &ClaimSpec, reports: &Reports) -> Row {
     let ours = of(ours.as_ref());
     let replays =
         |phase: &str| scenario.phases.iter().any(|p| p.replay.is_some() && p.rows().any(|row| row == phase));
-    let known = known_ahead.iter().filter(|_| replays(&claim.phase)).filter_map(|report| of(Some(report)));
-    let ceiling = match claim.less_is_better() {
-        true => known.min_by(f64::total_cmp),
-        false => known.max_by(f64::total_cmp),
-    };
+    let known = known_ahead.iter().filter(|_| replays(&claim.phase));
+    let known = known.filter_map(|report| Some(((), of(Some(report))?)));
+    let ceiling = best_of(known, claim.less_is_better()).map(|((), value)| value);
     let policies = others.iter().map(|(name, report)| (*name, of(report.as_ref()))).collect();
     Row {
         claim: claim.id.clone(),
@@ -161,7 +162,10 @@ pub(super) fn best(
     others: &BTreeMap<&'static str, Option<f64>>,
     less_is_better: bool,
 ) -> Option<(&'static str, f64)> {
-    let known = others.iter().filter_map(|(name, value)| Some((*name, (*value)?)));
+    best_of(others.iter().filter_map(|(name, value)| Some((*name, (*value)?))), less_is_better)
+}
+
+fn best_of<N>(known: impl Iterator<Item = (N, f64)>, less_is_better: bool) -> Option<(N, f64)> {
     match less_is_better {
         true => known.min_by(|one, other| one.1.total_cmp(&other.1)),
         false => known.max_by(|one, other| one.1.total_cmp(&other.1)),

@@ -200,22 +200,17 @@ fn create(spec: &VolumeSpec, whole: Whole, seed: u64) -> Result<TimedVolume, Sce
     Ok(TimedVolume::create(vec![fast, slow], options(spec, whole)?)?)
 }
 
-/// How ours would be laid out on these devices.
-fn layout(spec: &VolumeSpec, whole: Whole, seed: u64) -> Result<Geometry, ScenarioError> {
-    let infos = [("fast", &spec.fast), ("slow", &spec.slow)];
-    let mut devices = Vec::new();
-    for (tier, (name, spec)) in (0..).zip(infos) {
-        devices.push(DeviceInfo {
-            name: name.into(),
-            size_bytes: device(spec, whole, seed, tier)?.size_bytes(),
-        });
-    }
+/// How ours would be laid out on a fast and a slow device of these sizes.
+fn layout(spec: &VolumeSpec, whole: Whole, sizes: [u64; 2]) -> Result<Geometry, ScenarioError> {
+    let info = |name: &str, size_bytes| DeviceInfo { name: name.into(), size_bytes };
+    let devices = [info("fast", sizes[0]), info("slow", sizes[1])];
     Ok(Geometry::plan(&devices, &options(spec, whole)?).map_err(VolumeError::from)?)
 }
 
 /// A device like the fast one, as large as the volume would be.
 fn all_fast(spec: &VolumeSpec, whole: Whole, seed: u64) -> Result<Box<dyn Model>, ScenarioError> {
-    let size_bytes = layout(spec, whole, seed)?.volume_bytes();
+    let [fast, slow] = [(&spec.fast, 0), (&spec.slow, 1)].map(|(spec, tier)| device(spec, whole, seed, tier));
+    let size_bytes = layout(spec, whole, [fast?.size_bytes(), slow?.size_bytes()])?.volume_bytes();
     spec.fast.build_with(size_bytes.next_multiple_of(1 << 20), mix(seed))
 }
 
@@ -224,7 +219,7 @@ fn all_fast(spec: &VolumeSpec, whole: Whole, seed: u64) -> Result<Box<dyn Model>
 fn peer(spec: &VolumeSpec, whole: Whole, seed: u64) -> Result<Peer, ScenarioError> {
     let fast = device(&spec.fast, whole, seed, 0)?;
     let mut slow = device(&spec.slow, whole, seed, 1)?;
-    let ours = layout(spec, whole, seed)?;
+    let ours = layout(spec, whole, [fast.size_bytes(), slow.size_bytes()])?;
     let size_bytes = ours.volume_bytes();
     if spec.policy.is_cache() && slow.size_bytes() < size_bytes {
         slow = spec.slow.build_with(size_bytes.next_multiple_of(1 << 20), mix(seed ^ 1))?;
