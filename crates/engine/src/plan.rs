@@ -286,7 +286,9 @@ impl<A: Arena> Engine<A> {
             return;
         }
         if self.mover.planner.tail.is_void() {
-            // Only lost blocks are left, and they hold nothing up. That batches failed before says nothing any more.
+            // Only lost blocks are left, and they hold nothing up but what lies before them: with a checkpoint it becomes
+            // free. That batches failed before says nothing any more.
+            self.wanted.checkpoint |= self.state.zone.front_is_empty() && self.losses_are_said_again();
             self.mover.planner.tail = Tail::default();
             self.mover.barren_since = None;
             self.mover.planner.next_destage = self.now.after(NO_MOVES_PAUSE_NS);

@@ -23,6 +23,9 @@ const EIO: i32 = 5;
 /// Blocks of the map read in one go, the most that there is memory for: the map of a 10 TB volume is
 /// a gigabyte, and small reads one after the other would take minutes.
 const READ_BLOCKS: [u32; 3] = [256, 64, 16];
+/// Reads of a single block of the log before it counts as one that cannot be read, as long as others near it can. The
+/// header of its group is believed from then on, and hides what was there before, even if its data never got there.
+const BLOCK_READS: u32 = 5;
 
 /// A way to the devices of a volume that is being read.
 pub struct Reader<A> {
@@ -152,7 +155,8 @@ impl<A: Arena> Reader<A> {
         }
     }
 
-    /// Fills a buffer; where the device cannot, block by block, so that one bad sector costs one block.
+    /// Fills a buffer; where the device cannot, block by block, so that one bad sector costs one block, and again, so that
+    /// a passing error costs none.
     pub(crate) async fn read_around(
         &self,
         tier: Tier,
@@ -160,17 +164,20 @@ impl<A: Arena> Reader<A> {
         buf: Buf,
     ) -> Result<Unreadable, OpenError> {
         let Err(error) = self.io.read(tier, offset, buf).await else { return Ok(Unreadable(Vec::new())) };
-        let mut bad = Vec::new();
         let count = buf.len / BLOCK_BYTES;
-        for i in 0..count {
-            let block = buf.slice(i * BLOCK_BYTES, BLOCK_BYTES);
-            if self.io.read(tier, offset + u64::from(i) * BLOCK, block).await.is_err() {
-                self.io.with(|a| a.zero(block));
-                bad.push(i);
+        let mut bad: Vec<u32> = (0..count).collect();
+        for _ in 0..BLOCK_READS {
+            let missing = std::mem::take(&mut bad);
+            for i in missing {
+                let block = buf.slice(i * BLOCK_BYTES, BLOCK_BYTES);
+                if self.io.read(tier, offset + u64::from(i) * BLOCK, block).await.is_err() {
+                    self.io.with(|a| a.zero(block));
+                    bad.push(i);
+                }
             }
-        }
-        if bad.len() as u32 == count {
-            return Err(self.device_error(tier, offset, error.errno));
+            if bad.len() as u32 == count {
+                return Err(self.device_error(tier, offset, error.errno));
+            }
         }
         Ok(Unreadable(bad))
     }

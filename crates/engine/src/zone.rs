@@ -228,6 +228,11 @@ impl Zone {
         });
     }
 
+    /// Whether nothing is left in the oldest segment, while the log goes on in another.
+    pub fn front_is_empty(&self) -> bool {
+        self.chain.len() > 1 && self.chain.front().is_some_and(|place| self.get(*place).live == 0)
+    }
+
     /// Whether its blocks were to leave it already.
     pub fn is_emptying(&self, place: Place) -> bool {
         self.get(place).emptying.is_some()
