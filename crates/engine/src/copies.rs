@@ -28,8 +28,11 @@ const EVICTIONS: usize = 4;
 /// One fast slot in this many is left without a copy for first writes and what rises, which would have to wait for
 /// reads of a copy.
 const SPARE_SHARE: u32 = 256;
-/// Streams longer than this are not copied, bytes: a film or a backup is read once.
+/// Streams longer than this are copied only where they have been before, bytes: a film or a backup is read once.
 const STREAM_BYTES: u64 = 1 << 20;
+/// What streams had to leave without a copy counts for this long, ns, and up to twice as long: what is read round and round
+/// from a disk comes by again within minutes.
+const ASKED_NS: u64 = 60 * Nanos::SECOND;
 /// A copy pays when it is read again before it gives way: it saved a seek (some 10 ms of the disk) and cost reading and
 /// writing the rest of the chunk (some 1 ms of the disk, less of the SSD). While fewer than one in this many are read
 /// again ...
@@ -70,6 +73,33 @@ struct Fill {
     dropped: bool,
 }
 
+/// Chunks that streams read from the slow device once more, and for which no slot was free.
+#[derive(Default)]
+struct Asked {
+    since: Nanos,
+    count: u32,
+    /// Of the period before.
+    before: u32,
+}
+
+impl Asked {
+    fn another(&mut self, now: Nanos) {
+        if now.since(self.since) >= ASKED_NS {
+            self.before = if now.since(self.since) < 2 * ASKED_NS { self.count } else { 0 };
+            (self.since, self.count) = (now, 0);
+        }
+        self.count = self.count.saturating_add(1);
+    }
+
+    fn lately(&self, now: Nanos) -> u32 {
+        match now.since(self.since) / ASKED_NS {
+            0 => self.count.saturating_add(self.before),
+            1 => self.count,
+            _ => 0,
+        }
+    }
+}
+
 /// The copies, and those being made.
 pub struct Copies {
     of: IndexMap<Chunk, Copy>,
@@ -83,6 +113,7 @@ pub struct Copies {
     /// Slots that copies have use for, of so many.
     wanted: u32,
     slots: u32,
+    asked: Asked,
     /// Bytes of clients' reads that copies served.
     pub(crate) read_bytes: u64,
 }
@@ -104,6 +135,7 @@ impl Copies {
             candidates: 0,
             wanted: fast_slots / LEAST_SHARE,
             slots: fast_slots,
+            asked: Asked::default(),
             read_bytes: 0,
         }
     }
@@ -126,9 +158,18 @@ impl Copies {
         self.of.len()
     }
 
-    /// Fast slots that copies have use for, as far as experience goes.
-    pub fn wanted(&self) -> u32 {
-        self.wanted
+    /// Fast slots that copies have use for, as far as experience goes, and what streams asked for of late.
+    pub fn wanted(&self, now: Nanos) -> u32 {
+        self.wanted.saturating_add(self.asked.lately(now)).min(self.most_wanted())
+    }
+
+    /// Whether a stream comes by again and again where there was no slot for it.
+    pub fn are_asked_for(&self, now: Nanos) -> bool {
+        self.asked.lately(now) > 0
+    }
+
+    fn most_wanted(&self) -> u32 {
+        self.slots - self.slots / OTHERS_SHARE
     }
 
     /// Bytes of RAM.
@@ -152,7 +193,7 @@ impl Copies {
     fn learn(&mut self, repaid: Option<bool>) {
         let Some(repaid) = repaid else { return };
         self.wanted = match repaid {
-            true => (self.wanted + GROWTH).min(self.slots - self.slots / OTHERS_SHARE),
+            true => (self.wanted + GROWTH).min(self.most_wanted()),
             false => self.wanted.saturating_sub(1).max(self.slots / LEAST_SHARE),
         };
         self.ended += 1;
@@ -239,17 +280,28 @@ impl<A: Arena> Engine<A> {
             }
             return joins;
         }
-        if self.requests[request].stream_bytes > STREAM_BYTES
+        let stream = self.requests[request].stream_bytes > STREAM_BYTES;
+        if stream && self.policy.heat(chunk, self.now) == 0
             || self.shutdown.began()
             || self.read_only
             || self.state.map.is_busy(chunk)
             || self.copies.slot(chunk).is_some()
             || !self.copies.fills.has_room()
-            || !self.copy_is_worth_it(chunk)
+            || !stream && !self.copy_is_worth_it(chunk)
         {
             return false;
         }
+        if stream && self.slots[0].unused() <= self.spare_slots() {
+            // What is read round and round would push out each copy just before it is read again.
+            self.copies.asked.another(self.now);
+            return false;
+        }
         self.begin_copy(chunk, home, (piece, extent))
+    }
+
+    /// Fast slots that are left without a copy.
+    fn spare_slots(&self) -> u32 {
+        self.slots[0].count() / SPARE_SHARE
     }
 
     /// Whether a chunk that is being read is to be copied: where it is known, if it will be touched again after that.
@@ -275,7 +327,7 @@ impl<A: Arena> Engine<A> {
 
     fn begin_copy(&mut self, chunk: Chunk, home: Home, waiter: (u32, u16)) -> bool {
         let bytes = self.state.geo.chunk_bytes;
-        let spare = self.slots[0].count() / SPARE_SHARE;
+        let spare = self.spare_slots();
         if !self.evict(spare, EVICTIONS, Some(chunk)) && self.slots[0].unused() <= spare {
             return false;
         }
@@ -426,16 +478,32 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_streams_ask_for_is_wanted_for_a_while() {
+        let mut copies = Copies::new(800);
+        let at = |seconds: u64| Nanos(seconds * Nanos::SECOND);
+        (100..120).for_each(|second| copies.asked.another(at(second)));
+        assert_eq!(copies.wanted(at(120)), 120);
+        assert!(copies.are_asked_for(at(219)), "for a period more");
+        assert!(!copies.are_asked_for(at(221)));
+        (0..5000).for_each(|_| copies.asked.another(at(230)));
+        assert_eq!(copies.wanted(at(230)), 700, "others keep theirs");
+        copies.asked.another(at(295));
+        assert_eq!(copies.asked.lately(at(295)), 5001);
+        copies.asked.another(at(500));
+        assert_eq!(copies.asked.lately(at(500)), 1);
+    }
+
+    #[test]
     fn copies_that_are_read_again_get_more_slots_and_others_fewer() {
         let mut copies = Copies::new(800);
-        assert_eq!(copies.wanted(), 100);
+        assert_eq!(copies.wanted(Nanos(0)), 100);
         copies.learn(None);
         copies.learn(Some(false));
-        assert_eq!(copies.wanted(), 100, "never below their share");
+        assert_eq!(copies.wanted(Nanos(0)), 100, "never below their share");
         (0..10).for_each(|_| copies.learn(Some(true)));
         (0..5).for_each(|_| copies.learn(Some(false)));
-        assert_eq!(copies.wanted(), 100 + 10 * GROWTH - 5);
+        assert_eq!(copies.wanted(Nanos(0)), 100 + 10 * GROWTH - 5);
         (0..1000).for_each(|_| copies.learn(Some(true)));
-        assert_eq!(copies.wanted(), 700, "others keep theirs");
+        assert_eq!(copies.wanted(Nanos(0)), 700, "others keep theirs");
     }
 }

@@ -366,3 +366,26 @@ fn scenarios_that_come_with_the_project_are_valid() {
     }
     assert!(count > 0);
 }
+
+/// Files larger than all caches are read in a loop, without a pause: the first pass is a film, and nobody moves for it. From
+/// the second on room is made, and the copies of each pass are there for the next; a volume that is never idle converges.
+#[test]
+fn what_is_read_round_and_round_gets_fast_without_any_rest() {
+    let report = report(
+        r#"
+[[phase]]
+name = "fill the SSD"
+create_files = { count = 80, size = "32M", transfer = "8M" }
+[[phase]]
+name = "files"
+create_files = { count = 16, size = "32M", transfer = "8M", from = "4G" }
+[[phase]]
+name = "read them"
+read_files = { count = 16, size = "32M", transfer = "8M", from = "4G" }
+times = 8
+"#,
+    );
+    let shares: Vec<f64> = report.phases[2..].iter().filter_map(|phase| phase.fast_share).collect();
+    assert!(shares[0] < 0.1, "{shares:?}");
+    assert!(shares.last() > Some(&0.95), "{shares:?}");
+}

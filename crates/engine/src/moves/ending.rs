@@ -134,6 +134,7 @@ impl<A: Arena> Engine<A> {
             && old.tier == FAST
             && !self.slots[0].is_closing(old.slot)
             && item.home.is_some_and(|home| home.tier == SLOW)
+            && !self.copies.are_asked_for(self.now)
         {
             self.keep_copy(item.chunk, old.slot);
         } else {

@@ -139,7 +139,7 @@ impl<A: Arena> Engine<A> {
             map: &self.state.map,
             slots: &self.slots,
             pins: &self.pins.list,
-            copies_wanted: self.copies.wanted(),
+            copies_wanted: self.copies.wanted(self.now),
         };
         let victims = self.policy.victims(self.now, &view, chunks);
         let moves: Vec<Move> =
