@@ -145,9 +145,14 @@ Examples:
   bimetal create films --fast /dev/nvme0n1p4 --slow /dev/sdb
   bimetal create ./v.toml --fast 'fast.img?size=1G' --slow 'slow.img?size=8G' --chunk 64K
   bimetal create ./v.toml --fast 'fast.img?size=1G' --slow 'model:disk-1tb-2012?file=slow.img&size=8G'
+  bimetal create films --fast /dev/nvme0n1p4 --slow /dev/sdb --wear-budget 164G
 
 With model:NAME, a file is served in the time that the modelled device NAME would take; `model = \"NAME\"` in the
 volume file says so, and can be changed or removed there. A wrong NAME is answered with those there are.
+
+When the wear budget is spent, nothing is promoted or copied until it is earned again, evenly over the day; what clients
+write, and what goes down, is never held back, and pins are obeyed. `wear_budget = \"164G\"` in the volume file says so,
+and can be changed or removed there; it counts from the next time that the volume is served.
 
 A device that holds anything (a file system, a partition table, another volume, any bytes but zeros) is
 refused without --force, and what was found there is said.")]
@@ -166,6 +171,11 @@ pub(crate) struct CreateArgs {
     /// The landing zone on the fast device [default: 4G, or an eighth of the fast device where that is less]
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     pub(crate) landing: Option<u64>,
+    /// Bytes in a day that may be written to the fast device beyond what clients make it write: chunks that are moved
+    /// up, and copies of what was read. Half of (rated TBW / days of warranty) is a good value; a drive rated for 600 TB
+    /// in five years may take 164G [default: no limit]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    pub(crate) wear_budget: Option<u64>,
     /// Overwrite what is there
     #[arg(long)]
     pub(crate) force: bool,

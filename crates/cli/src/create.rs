@@ -17,6 +17,7 @@ pub(crate) struct Plan {
     pub(crate) devices: [DeviceSpec; 2],
     pub(crate) chunk: u64,
     pub(crate) landing: Option<u64>,
+    pub(crate) wear_budget: Option<u64>,
     pub(crate) force: bool,
     /// Only what an earlier run left half made may be overwritten.
     pub(crate) resumes: bool,
@@ -30,6 +31,7 @@ pub(crate) fn run(args: &CreateArgs) -> anyhow::Result<Outcome> {
         devices: [args.fast.clone(), args.slow.clone()],
         chunk: args.chunk,
         landing: args.landing,
+        wear_budget: args.wear_budget,
         force: args.force,
         resumes: false,
         quiet: false,
@@ -55,7 +57,8 @@ pub(crate) fn make(plan: &Plan) -> anyhow::Result<Made> {
     }
     let id = random_id()?;
     let models = plan.devices.iter().map(|spec| spec.model).collect();
-    let mut volume = Volume { file: plan.file.clone(), id, devices, models, unfinished: true };
+    let (file, wear_budget) = (plan.file.clone(), plan.wear_budget);
+    let mut volume = Volume { file, id, devices, models, wear_budget, unfinished: true };
     let (mut driver, arena) = volume::driver(volume.open_paths(&volume.devices)?, PoolSizes::default())?;
     driver.ignore_models();
     if plan.resumes && Volume::load(&plan.file).is_ok_and(|v| !v.unfinished) {

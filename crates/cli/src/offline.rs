@@ -9,6 +9,7 @@ use bimetal_driver::{Driver, RealArena, run_task};
 use bimetal_engine::Engine;
 use bimetal_engine::options::{CheckReport, OpenError};
 use bimetal_serve::StatusDoc;
+use bimetal_serve::status::WearDoc;
 use serde::Serialize;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -114,10 +115,27 @@ fn describe(doc: &StatusDoc) -> String {
         let (held, read) = (size::show(doc.copied_bytes), size::show(doc.copy_read_bytes));
         text += &format!("  copies of the slow tier: {held}, from which {read} was read\n");
     }
+    text += &wear(&doc.wear);
     text + &format!(
         "  memory: {} of tables, {} of buffers",
         size::show(doc.ram_bytes),
         size::show(doc.buffer_bytes)
+    )
+}
+
+/// What the engine wrote to the fast device of its own accord, where there is something to say.
+fn wear(wear: &WearDoc) -> String {
+    if wear.moved_bytes + wear.copied_bytes == 0 && wear.budget.is_none() {
+        return String::new();
+    }
+    let budget = wear.budget.as_ref().map(|budget| {
+        format!("; {} of {} a day left", size::show(budget.left_bytes), size::show(budget.bytes_per_day))
+    });
+    format!(
+        "  wear of the fast device: {} by moves, {} by copies{}\n",
+        size::show(wear.moved_bytes),
+        size::show(wear.copied_bytes),
+        budget.unwrap_or_default()
     )
 }
 

@@ -95,6 +95,7 @@ fn load_or_create(dir: &Path, slow_model: Option<SlowModel>) -> anyhow::Result<M
         file,
         chunk: DEFAULT_CHUNK_BYTES.into(),
         landing: None,
+        wear_budget: None,
         // What an earlier run left half made is ours to overwrite.
         force: unfinished,
         resumes: unfinished,

@@ -1,9 +1,9 @@
 //! Volume files: which devices, in tier order, under which identity.
 
-use crate::{find, paths};
+use crate::{find, paths, size};
 use anyhow::{Context as _, bail};
 use bimetal_driver::{BlockFile, Driver, PoolSizes, RealArena, Ring, Timing};
-use bimetal_engine::options::OpenOptions;
+use bimetal_engine::options::{OpenOptions, Tuning};
 use bimetal_serve::VolumeName;
 use serde::{Deserialize, Serialize};
 use std::io::Write as _;
@@ -20,6 +20,9 @@ struct VolumeToml {
     /// Written before the devices are laid out and cleared afterwards.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     unfinished: bool,
+    /// Bytes in a day that moves and copies may write to the fast device: a size such as `164G`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    wear_budget: Option<String>,
     tier: Vec<TierToml>,
 }
 
@@ -42,6 +45,8 @@ pub(crate) struct Volume {
     pub(crate) devices: Vec<PathBuf>,
     /// What times each of them; it belongs to the tier, whichever file turns out to hold it.
     pub(crate) models: Vec<Option<&'static str>>,
+    /// Bytes in a day that moves and copies may write to the fast device.
+    pub(crate) wear_budget: Option<u64>,
     /// `create` did not come to its end.
     pub(crate) unfinished: bool,
 }
@@ -87,6 +92,9 @@ impl Volume {
         if parsed.tier.len() != 2 {
             bail!("{} names {} devices; this release fuses two", file.display(), parsed.tier.len());
         }
+        let wear_budget = parsed.wear_budget.as_deref().map(size::parse).transpose();
+        let wear_budget =
+            wear_budget.map_err(|error| anyhow::anyhow!("{}: wear_budget: {error}", file.display()))?;
         let dir = file.parent().unwrap_or(Path::new("/"));
         let (mut devices, mut models) = (Vec::new(), Vec::new());
         for TierToml { device, model } in parsed.tier {
@@ -94,7 +102,7 @@ impl Volume {
             let model = model.as_deref().map(paths::model).transpose();
             models.push(model.map_err(|error| anyhow::anyhow!("{}: {error}", file.display()))?);
         }
-        Ok(Volume { file: file.into(), id, devices, models, unfinished: parsed.unfinished })
+        Ok(Volume { file: file.into(), id, devices, models, wear_budget, unfinished: parsed.unfinished })
     }
 
     /// Writes the volume file, whole or not at all. Devices beside it are named relative to it, so that the
@@ -109,6 +117,7 @@ impl Volume {
             version: VERSION,
             volume_id: bimetal_serve::status::hex(&self.id),
             unfinished: self.unfinished,
+            wear_budget: self.wear_budget.map(size::exact),
             tier: tier.collect(),
         };
         let text =
@@ -175,7 +184,8 @@ impl Volume {
 
     /// How the engine is to open it.
     pub(crate) fn open_options(&self) -> OpenOptions {
-        OpenOptions { volume_id: Some(self.id), tuning: Default::default() }
+        let tuning = Tuning { wear_bytes_per_day: self.wear_budget, ..Tuning::default() };
+        OpenOptions { volume_id: Some(self.id), tuning }
     }
 }
 

@@ -3,6 +3,7 @@
 //! A read that has to go to the slow device takes the whole chunk along, in the same seek, and keeps it in a slot that
 //! nothing else needs. A chunk that is pushed down leaves a copy behind. Nothing on the devices tells of copies: they
 //! end with the opening, or as soon as a home changes, and their slots count as free, for whoever needs one takes it.
+//! Each costs the fast device a chunk's writes; a budget for that may forbid them (`wear.rs`).
 //! What is read from a copy is held against the checksums of the slow home, so one that is wrong costs a second read.
 
 use crate::action::{Action, BufList, Class, DeviceError};
@@ -287,6 +288,7 @@ impl<A: Arena> Engine<A> {
             || self.state.map.is_busy(chunk)
             || self.copies.slot(chunk).is_some()
             || !self.copies.fills.has_room()
+            || !self.may_copy()
             || !stream && !self.copy_is_worth_it(chunk)
         {
             return false;
@@ -358,12 +360,13 @@ impl<A: Arena> Engine<A> {
         for (piece, extent) in waiters {
             self.serve_from_chunk(fill, piece, extent, result.is_ok());
         }
-        let f = &mut self.copies.fills[fill];
-        if result.is_err() || f.dropped || self.shutdown.began() || self.read_only {
+        let f = &self.copies.fills[fill];
+        let (slot, buf, dropped) = (f.slot, f.buf, f.dropped);
+        let unwanted = result.is_err() || dropped || self.shutdown.began() || self.read_only;
+        if unwanted || !self.wear_by_copy(u64::from(buf.len)) {
             return self.end_copy(fill, false);
         }
-        f.writes = true;
-        let (slot, buf) = (f.slot, f.buf);
+        self.copies.fills[fill].writes = true;
         self.stats.device_written[0] += u64::from(buf.len);
         let token = self.tokens.issue(FAST, Owner::Copy(fill), self.now);
         let offset = self.state.geo.slot_at(Home { tier: FAST, slot });

@@ -32,6 +32,7 @@ use crate::stats::Stats;
 use crate::streams::Streams;
 use crate::sumload::SumLoads;
 use crate::units::*;
+use crate::wear::Wear;
 use crate::why::Decisions;
 use std::collections::VecDeque;
 
@@ -168,6 +169,7 @@ pub struct Engine<A> {
     pub(crate) streams: [Streams; 2],
     pub(crate) sum_loads: SumLoads,
     pub(crate) copies: Copies,
+    pub(crate) wear: Wear,
     pub(crate) checkpoint: Checkpoint,
     pub(crate) shutdown: Shutdown,
     pub(crate) wanted: Wanted,

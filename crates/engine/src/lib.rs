@@ -54,6 +54,7 @@ mod sums;
 mod tail;
 mod task;
 pub mod units;
+mod wear;
 pub mod why;
 mod write;
 mod zone;

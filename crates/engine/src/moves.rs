@@ -480,6 +480,7 @@ impl<A: Arena> Engine<A> {
     }
 
     fn plan_writes(&mut self, batch: u32) {
+        self.charge_wear(batch);
         let mut ios = Vec::new();
         let items = &self.mover.batches[batch].items;
         for (i, item) in items.iter().enumerate().filter(|(_, item)| !item.failed) {
@@ -494,6 +495,20 @@ impl<A: Arena> Engine<A> {
             }
         }
         self.begin_ios(batch, BatchStage::Write, ios);
+    }
+
+    /// What is about to be moved up is counted; where the budget does not last for it, it stays.
+    fn charge_wear(&mut self, batch: u32) {
+        let mut items = std::mem::take(&mut self.mover.batches[batch].items);
+        let rises = |item: &&mut Item| {
+            let on = |home: Option<Home>, tier| home.is_some_and(|home| home.tier == tier);
+            !item.failed && on(item.from, SLOW) && on(item.home, FAST)
+        };
+        for item in items.iter_mut().filter(rises) {
+            let bytes = u64::from(item.copy.count()) * u64::from(BLOCK_BYTES);
+            item.failed = !self.wear_by_move(item.chunk, bytes);
+        }
+        self.mover.batches[batch].items = items;
     }
 
     /// Compares what was read with its checksums. A landed block that stays unreadable is given up in the

@@ -31,6 +31,7 @@ use crate::streams::Streams;
 use crate::sumload::SumLoads;
 use crate::task::Task;
 use crate::units::*;
+use crate::wear::Wear;
 use crate::why::Decisions;
 use crate::write::HomeWriters;
 use std::collections::VecDeque;
@@ -190,6 +191,7 @@ fn engine<A: Arena>(
     let fast_slots = state.geo.slots(FAST);
     let (requests, pieces) = new_slabs();
     let now = reader.io.now();
+    let wear = Wear::new(tuning.wear_bytes_per_day, now);
     let events = reader.unreadable.take().into_iter().map(|(tier, at)| Event {
         level: Level::Warning,
         message: format!(
@@ -234,6 +236,7 @@ fn engine<A: Arena>(
         streams: [Streams::default(), Streams::default()],
         sum_loads: SumLoads::default(),
         copies: Copies::new(fast_slots),
+        wear,
         checkpoint: Checkpoint::new(header, pages),
         shutdown: Shutdown::default(),
         wanted: Wanted::default(),

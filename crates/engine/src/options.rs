@@ -82,6 +82,8 @@ pub struct Tuning {
     pub small_write_bytes: u32,
     /// Log groups in flight at most.
     pub groups_in_flight: usize,
+    /// What moves and copies may write to the fast device in a day, bytes; `None` is no limit.
+    pub wear_bytes_per_day: Option<u64>,
 }
 
 impl Default for Tuning {
@@ -100,6 +102,7 @@ impl Default for Tuning {
             touch_ns: Nanos::SECOND,
             small_write_bytes: 32 << 10,
             groups_in_flight: 4,
+            wear_bytes_per_day: None,
         }
     }
 }
@@ -147,6 +150,26 @@ pub struct TierStatus {
     pub silent_since: Option<Nanos>,
 }
 
+/// How much the engine may write to the fast device of its own accord.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WearBudgetStatus {
+    /// In a day, bytes.
+    pub bytes_per_day: u64,
+    /// What is left of it now, bytes: up to a day's.
+    pub left_bytes: u64,
+}
+
+/// What the engine wrote to the fast device of its own accord.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WearStatus {
+    /// Bytes of chunks that rose, since open.
+    pub moved_bytes: u64,
+    /// Bytes of copies of what was read from the slow tier, since open.
+    pub copied_bytes: u64,
+    /// The limit, where there is one.
+    pub budget: Option<WearBudgetStatus>,
+}
+
 /// The volume at a glance.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Status {
@@ -190,6 +213,8 @@ pub struct Status {
     pub copied_bytes: u64,
     /// Bytes of clients' reads that such copies served, since open.
     pub copy_read_bytes: u64,
+    /// What moves and copies wrote to the fast device.
+    pub wear: WearStatus,
     /// Bytes of RAM held by the engine's tables and caches.
     pub ram_bytes: u64,
 }

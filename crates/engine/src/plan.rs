@@ -311,6 +311,7 @@ impl<A: Arena> Engine<A> {
             slots: &self.slots,
             pins: self.pins.list(),
             copies_wanted: self.copies.wanted(self.now),
+            may_rise: self.may_rise(),
         }
     }
 
@@ -344,6 +345,7 @@ impl<A: Arena> Engine<A> {
                 slots: &self.slots,
                 pins: self.pins.list(),
                 copies_wanted: self.copies.wanted(self.now),
+                may_rise: self.may_rise(),
             };
             moves = self.policy.plan(self.now, &view, budget, pace);
             self.decide_by_heat(&moves);
@@ -407,8 +409,9 @@ impl<A: Arena> Engine<A> {
         }
         let idle_at = self.last_client.after(self.tuning.idle_after_ns);
         let p = &self.mover.planner;
-        let mut times: [Option<Nanos>; MAX_BATCHES + 1] = [None; MAX_BATCHES + 1];
+        let mut times: [Option<Nanos>; MAX_BATCHES + 2] = [None; MAX_BATCHES + 2];
         times[MAX_BATCHES] = self.zone_may_shrink().then_some(idle_at);
+        times[MAX_BATCHES + 1] = self.rises_again();
         if self.state.landed.len() > 0 && !self.mover.is_busy(true) && self.requests.is_empty() {
             times[0] = Some(idle_at.max(p.next_destage));
         } else if self.log_is_starved() && !self.mover.is_busy(true) {

@@ -106,6 +106,7 @@ impl<A: Arena> Engine<A> {
             client_flushes: s.client_flushes,
             copied_bytes: self.copies.len() as u64 * chunk,
             copy_read_bytes: self.copies.read_bytes,
+            wear: self.wear_status(),
             ram_bytes: self.ram_bytes(),
         }
     }

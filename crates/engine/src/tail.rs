@@ -132,13 +132,14 @@ impl<A: Arena> Engine<A> {
         }
         chunks.sort_unstable_by_key(|chunk| place_of(&self.state.map, *chunk));
         let (view, mut fast_free) = (self.view(), self.slots[0].free());
+        let mut may_rise = view.may_rise;
         chunks
             .into_iter()
             .map(|chunk| {
                 // It costs the disk one long read where merging costs it a short write, and the last of its kind: writes
                 // find the chunk on the fast device from then on.
-                let rises = self.policy.rises_at_destage(chunk, self.now, &view, fast_free);
-                fast_free -= u32::from(rises);
+                let rises = may_rise > 0 && self.policy.rises_at_destage(chunk, self.now, &view, fast_free);
+                (fast_free, may_rise) = (fast_free - u32::from(rises), may_rise - usize::from(rises));
                 Move { chunk, to: if rises { Destination::Tier(FAST) } else { Destination::Merge } }
             })
             .collect()

@@ -42,7 +42,7 @@ pub enum Outcome {
     UnderWay,
     /// The chunk is there.
     Moved,
-    /// It stayed: something else was under way with it, there was no room, or a device failed.
+    /// It stayed: something else was under way with it, there was no room, the wear budget was spent, or a device failed.
     NotMoved,
 }
 
@@ -146,6 +146,10 @@ pub struct Why {
     pub busy: bool,
     /// More lands than is brought home: nothing else is moved while clients are being served.
     pub zone_runs_short: bool,
+    /// The wear budget is spent: nothing rises but what is pinned.
+    pub wear_budget_spent: bool,
+    /// When it will last for something again; none where it is not spent, or never will.
+    pub rises_again: Option<Nanos>,
 }
 
 impl<A: Arena> Engine<A> {
@@ -240,6 +244,8 @@ impl<A: Arena> Engine<A> {
             // Opening counts as the last request; nobody has asked for anything then.
             busy: !self.is_idle() && self.last_client > self.decisions.opened,
             zone_runs_short: self.zone_runs_short(),
+            wear_budget_spent: self.may_rise() == 0,
+            rises_again: self.rises_again(),
         })
     }
 

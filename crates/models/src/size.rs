@@ -36,6 +36,13 @@ pub fn show(bytes: u64) -> String {
     format!("{bytes} B")
 }
 
+/// A size as [`parse`] reads it, to the byte.
+pub fn exact(bytes: u64) -> String {
+    let units = [("T", 1u64 << 40), ("G", 1 << 30), ("M", 1 << 20), ("K", 1 << 10)];
+    let unit = units.iter().find(|(_, one)| bytes > 0 && bytes.is_multiple_of(*one));
+    unit.map_or_else(|| bytes.to_string(), |(unit, one)| format!("{}{unit}", bytes / one))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -50,6 +57,11 @@ mod tests {
         for text in ["", "K", "-1", "1X", "ten", "1.0000001K", "99999999T", "NaN", "infG", "1e400", "é", "5é"]
         {
             assert!(parse(text).is_err(), "{text}");
+        }
+        for (bytes, text) in
+            [(0, "0"), (1500, "1500"), (164 << 30, "164G"), (1 << 40, "1T"), (3 << 39, "1536G")]
+        {
+            assert_eq!((exact(bytes).as_str(), parse(text)), (text, Ok(bytes)));
         }
         assert_eq!(show(8 << 30), "8 GiB");
         assert_eq!(show(1500), "1.46 KiB");

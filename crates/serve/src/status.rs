@@ -60,6 +60,26 @@ pub struct LandingDoc {
     pub log_payload_bytes: u64,
 }
 
+/// How much the engine may write to the fast device of its own accord.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WearBudgetDoc {
+    /// In a day.
+    pub bytes_per_day: u64,
+    /// What is left of it now.
+    pub left_bytes: u64,
+}
+
+/// What the engine wrote to the fast device of its own accord, since the volume was opened.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct WearDoc {
+    /// Bytes of chunks that were moved up.
+    pub moved_bytes: u64,
+    /// Bytes of copies of what was read from the slow tier.
+    pub copied_bytes: u64,
+    /// The limit; null where there is none.
+    pub budget: Option<WearBudgetDoc>,
+}
+
 /// The document that `status --json` prints and the control socket gives.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct StatusDoc {
@@ -93,6 +113,9 @@ pub struct StatusDoc {
     pub copied_bytes: u64,
     /// Bytes read from such copies since the volume was opened.
     pub copy_read_bytes: u64,
+    /// What moves and copies wrote to the fast device.
+    #[serde(default)]
+    pub wear: WearDoc,
     /// Bytes held by the engine's tables and caches.
     pub ram_bytes: u64,
     /// Bytes of the buffers between sockets and devices.
@@ -152,6 +175,14 @@ impl StatusDoc {
             client_flushes: status.client_flushes,
             copied_bytes: status.copied_bytes,
             copy_read_bytes: status.copy_read_bytes,
+            wear: WearDoc {
+                moved_bytes: status.wear.moved_bytes,
+                copied_bytes: status.wear.copied_bytes,
+                budget: status.wear.budget.map(|budget| WearBudgetDoc {
+                    bytes_per_day: budget.bytes_per_day,
+                    left_bytes: budget.left_bytes,
+                }),
+            },
             ram_bytes: status.ram_bytes,
             buffer_bytes: 0,
             clients: 0,

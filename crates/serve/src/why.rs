@@ -61,6 +61,9 @@ pub struct WhyDoc {
     pub coldest_of_all: bool,
     /// Slots on the fast tier that are free.
     pub fast_free_slots: u32,
+    /// Whether the wear budget is spent, so that nothing rises but what is pinned.
+    #[serde(default)]
+    pub wear_budget_spent: bool,
     /// Since when it is there; null when that is not known.
     pub since_unix_s: Option<u64>,
     /// When the volume was opened; heat counts from there.
@@ -94,6 +97,7 @@ impl WhyDoc {
             coldest_fast_heat: why.coldest.map(|coldest| coldest.heat),
             coldest_of_all: why.coldest.is_some_and(|coldest| coldest.of_all),
             fast_free_slots: why.fast_free_slots,
+            wear_budget_spent: why.wear_budget_spent,
             since_unix_s: why.since.map(Clock::unix_s),
             opened_unix_s: Clock::unix_s(why.opened),
             last_decision: why.last.map(|last| DecisionDoc {
@@ -150,7 +154,7 @@ fn sentences(why: &Why, status: &Status, now: Nanos) -> Vec<String> {
     said.extend(why.last.map(|last| decision(last, now)));
     said.push(pinned(why));
     said.extend(hindrances(why));
-    said.push(what_would_change_it(why));
+    said.push(what_would_change_it(why, now));
     said
 }
 
@@ -251,7 +255,7 @@ fn decision(last: Decision, now: Nanos) -> String {
         }
         Outcome::NotMoved => format!(
             "It was to be moved to the {tier} tier, because {why}, and stayed where it was ({}): something else was \
-             under way with it, there was no free slot, or a device failed.",
+             under way with it, there was no free slot, the wear budget was spent, or a device failed.",
             ago(last.at, now)
         ),
     }
@@ -278,7 +282,7 @@ fn hindrances(why: &Why) -> Option<String> {
     Some(said.into())
 }
 
-fn what_would_change_it(why: &Why) -> String {
+fn what_would_change_it(why: &Why, now: Nanos) -> String {
     match (why.home.map(|home| home.tier), why.pinned) {
         (Some(at), Some(tier)) if at == tier => "It stays there until it is unpinned.".into(),
         (Some(_), Some(tier)) => {
@@ -288,7 +292,7 @@ fn what_would_change_it(why: &Why) -> String {
         (Some(FAST), None) => "It goes down when the fast tier needs room and it is among the coldest there; \
                                reading or writing it makes it hotter, and pinning it to the fast tier keeps it there."
             .into(),
-        (Some(_), None) => what_would_raise_it(why),
+        (Some(_), None) => what_would_raise_it(why, now),
         (None, None) => format!(
             "The first write takes one of the fast tier's free slots ({} now) while there are some, or lands and is \
              brought home later; pinning it decides where.",
@@ -297,13 +301,23 @@ fn what_would_change_it(why: &Why) -> String {
     }
 }
 
-fn what_would_raise_it(why: &Why) -> String {
+fn what_would_raise_it(why: &Why, now: Nanos) -> String {
     if why.heat < why.rises_at {
         return format!(
             "It rises when its heat comes to {}, over chunks that are colder: {} more. Pinning it to the fast tier \
              raises it at once.",
             why.rises_at,
             why.rises_at - why.heat
+        );
+    }
+    if why.wear_budget_spent {
+        let until = match why.rises_again {
+            Some(at) => format!("for {} s more", at.since(now).div_ceil(Nanos::SECOND)),
+            None => "while it is so small".to_owned(),
+        };
+        return format!(
+            "It is hot enough to rise, but the wear budget of the fast device is spent: nothing rises {until}; pinning \
+             it to the fast tier raises it all the same."
         );
     }
     match why.coldest {
@@ -348,6 +362,8 @@ mod tests {
             read_only: false,
             busy: false,
             zone_runs_short: false,
+            wear_budget_spent: false,
+            rises_again: None,
         }
     }
 
@@ -364,6 +380,13 @@ mod tests {
         assert!(said(&cold).contains("Since when it is there is not known"));
         let hot = Why { heat: 3, coldest: Some(Coldest { heat: 3, of_all: true }), ..on(SLOW) };
         assert!(said(&hot).contains("but only over a chunk that is colder"));
+        let spent = Why { wear_budget_spent: true, ..hot };
+        assert!(
+            said(&spent).contains("budget of the fast device is spent: nothing rises while it is so small")
+        );
+        let again = Why { rises_again: Some(Nanos(501 * Nanos::SECOND)), ..spent };
+        assert!(said(&again).contains("nothing rises for 1 s more"));
+        assert!(!said(&Why { heat: 1, ..again }).contains("budget"), "heat is what is missing");
         let pinned = Why { pinned: Some(FAST), busy: true, ..on(SLOW) };
         assert!(said(&pinned).contains("moved to the fast tier as soon as the mover may"));
         assert!(said(&pinned).contains("only in a part of the time"));

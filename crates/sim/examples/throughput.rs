@@ -3,7 +3,7 @@
 //!
 //!     cargo run --release -p bimetal-sim --example throughput
 
-use bimetal_engine::options::CreateOptions;
+use bimetal_engine::options::{CreateOptions, Tuning};
 use bimetal_models::Model as _;
 use bimetal_models::constant::{Constant, ConstantParams};
 use bimetal_models::load::{Bench, Job, Pattern, Until};
@@ -16,7 +16,7 @@ fn device(size_bytes: u64, latency_ns: u64, ns_per_kib: u64, units: u32) -> Time
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let devices = vec![device(121_000_000_000, 50_000, 2000, 16), device(1_000_000_000_000, 20_000, 6000, 1)];
-    let volume = TimedVolume::create(devices, CreateOptions::new([7; 16]))?;
+    let volume = TimedVolume::create(devices, CreateOptions::new([7; 16]), Tuning::default())?;
     let size = volume.size_bytes();
     let mut bench = Bench::new(volume, 1);
     let gib = 1u64 << 30;

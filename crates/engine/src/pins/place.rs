@@ -140,6 +140,7 @@ impl<A: Arena> Engine<A> {
             slots: &self.slots,
             pins: &self.pins.list,
             copies_wanted: self.copies.wanted(self.now),
+            may_rise: self.may_rise(),
         };
         let victims = self.policy.victims(self.now, &view, chunks);
         let moves: Vec<Move> =

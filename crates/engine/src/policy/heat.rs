@@ -325,15 +325,16 @@ impl Policy for HeatPolicy {
         let (free, slow_free) = (view.slots[0].free() as usize, view.slots[1].free() as usize);
         let (half, target) = (budget.div_ceil(2), self.target(view) as usize);
         let room = slow_free.saturating_sub(1);
+        let rises = half.min(free).min(view.may_rise);
         let short = target.saturating_sub(free);
         let idle = pace == Pace::Idle;
         let mut up = Vec::new();
         if pace == Pace::Short {
-            up = self.rising_dense(view, tick, half.min(free));
+            up = self.rising_dense(view, tick, rises);
         } else if short <= half {
-            up = self.rising(view, tick, half.min(free));
+            up = self.rising(view, tick, rises);
             if up.is_empty() && idle && self.wants_refill(view) {
-                up = self.refilling(view, half.min(free));
+                up = self.refilling(view, rises);
             }
         }
         // What rises into slots that are free beyond the target pushes nothing out.
@@ -364,7 +365,8 @@ impl Policy for HeatPolicy {
     }
 
     fn has_work(&self, view: &View<'_>) -> bool {
-        self.hot_regions > 0 || view.slots[0].free() < self.target(view) || self.wants_refill(view)
+        let rises = view.may_rise > 0 && (self.hot_regions > 0 || self.wants_refill(view));
+        rises || view.slots[0].free() < self.target(view)
     }
 
     fn ram_bytes(&self) -> u64 {
@@ -389,6 +391,7 @@ mod tests {
         policy: HeatPolicy,
         on_fast: u32,
         copies_wanted: u32,
+        may_rise: usize,
     }
 
     impl Volume {
@@ -411,7 +414,7 @@ mod tests {
                 slots[usize::from(tier.0)].set_owner(slot, Some(chunk));
                 map.set(chunk, Some(Home { tier, slot }), &BlockMask::range(0, 32));
             }
-            Volume { map, slots, policy, on_fast, copies_wanted: 0 }
+            Volume { map, slots, policy, on_fast, copies_wanted: 0, may_rise: usize::MAX }
         }
 
         /// Chunks from the first one of the slow tier on are read, all within a second.
@@ -428,7 +431,8 @@ mod tests {
 
         fn plan_at(&mut self, second: u64, pace: Pace) -> (Vec<u32>, usize) {
             let (pins, copies_wanted) = (&PinList::default(), self.copies_wanted);
-            let view = View { map: &self.map, slots: &self.slots, pins, copies_wanted };
+            let may_rise = self.may_rise;
+            let view = View { map: &self.map, slots: &self.slots, pins, copies_wanted, may_rise };
             let moves = self.policy.plan(Nanos(second * Nanos::SECOND), &view, 16, pace);
             let up = moves.iter().filter(|m| m.to == Destination::Tier(FAST)).map(|m| m.chunk.0).collect();
             (up, moves.iter().filter(|m| m.to == Destination::Tier(SLOW)).count())
@@ -449,6 +453,23 @@ mod tests {
         // Neighbours, as many as there are free slots for, and as many colder ones go down.
         assert_eq!(up, (first..first + free.min(8)).collect::<Vec<_>>());
         assert_eq!(down, up.len());
+    }
+
+    #[test]
+    fn what_may_not_rise_now_is_not_forgotten() {
+        let mut volume = Volume::new();
+        (1..=3).for_each(|pass| volume.read(100 * pass, 4, false));
+        let (pins, copies_wanted) = (&PinList::default(), 0);
+        let has_work = |volume: &Volume| {
+            let (map, slots, may_rise) = (&volume.map, &volume.slots, volume.may_rise);
+            volume.policy.has_work(&View { map, slots, pins, copies_wanted, may_rise })
+        };
+        volume.may_rise = 0;
+        assert!(!has_work(&volume));
+        assert_eq!(volume.plan(350).0, []);
+        volume.may_rise = 1;
+        assert!(has_work(&volume));
+        assert_eq!(volume.plan(350).0, [volume.on_fast]);
     }
 
     #[test]

@@ -56,6 +56,8 @@ pub struct View<'a> {
     pub pins: &'a PinList,
     /// Fast slots that copies have use for.
     pub copies_wanted: u32,
+    /// Chunks that may be moved up now, as far as wear goes.
+    pub may_rise: usize,
 }
 
 /// How much of the slow device is to be had for placing chunks.

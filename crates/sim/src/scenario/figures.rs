@@ -1,6 +1,8 @@
 //! From what was seen to the figures of a report.
 
-use super::report::{Device, Expectation, Late, Load, Phase, Responses, load_metric, metric};
+use super::report::{
+    Device, Expectation, FastWritten, Late, Load, Phase, Responses, WrittenBy, load_metric, metric,
+};
 use super::target::Counts;
 use super::{ExpectSpec, Scenario};
 use bimetal_models::Usage;
@@ -73,8 +75,22 @@ pub(super) fn settle(phase: &mut Phase, before: &Counts, after: &Counts) {
     phase.promoted_bytes = after.promoted_bytes - before.promoted_bytes;
     phase.demoted_bytes = after.demoted_bytes - before.demoted_bytes;
     phase.destaged_bytes = after.destaged_bytes - before.destaged_bytes;
+    phase.fast_written = fast_written(before, after, all);
     let busy = |(before, after): (&Usage, &Usage)| (after.busy_ns - before.busy_ns) as f64 / 1e9;
     phase.busy_seconds = before.usage.iter().zip(&after.usage).map(busy).collect();
+}
+
+/// What was written to the fast device of a volume meanwhile, while clients asked for so many bytes.
+fn fast_written(before: &Counts, after: &Counts, asked_bytes: u64) -> Option<FastWritten> {
+    let (Some(was), [is, _]) = (before.usage.first(), after.usage.as_slice()) else { return None };
+    let bytes = is.written_bytes - was.written_bytes;
+    let was = before.written_by.unwrap_or_default();
+    let by = after.written_by.map(|is| WrittenBy {
+        log_bytes: is.log_bytes - was.log_bytes,
+        moves_bytes: is.moves_bytes - was.moves_bytes,
+        copies_bytes: is.copies_bytes - was.copies_bytes,
+    });
+    Some(FastWritten { bytes, per_byte: (asked_bytes > 0).then(|| bytes as f64 / asked_bytes as f64), by })
 }
 
 pub(super) fn devices(scenario: &Scenario, usage: &[Usage]) -> Vec<Device> {

@@ -41,7 +41,9 @@ pub use claim::{Against, ClaimSpec, ExpectSpec, Rival, SummarySpec};
 pub use extent::{Extent, Size, Whole};
 pub use matrix::{Combination, MAX_AXES};
 pub use phase::{FilesSpec, LoadSpec, Map, Mode, Order, PhaseSpec, Reopen, ReplaySpec};
-pub use report::{Device, Expectation, Late, Load, Phase, Replayed, Report, Responses};
+pub use report::{
+    Device, Expectation, FastWritten, Late, Load, Phase, Replayed, Report, Responses, WrittenBy,
+};
 pub use run::{Progress, run};
 pub use summary::{MOST_TIMES, Summary, Worst, summaries};
 pub use survey::MAX_GRAINS;
@@ -113,6 +115,9 @@ pub struct VolumeSpec {
     pub chunk: Option<Size>,
     /// Bytes of the landing zone.
     pub landing: Option<Extent>,
+    /// Bytes in a day that our engine may write to the fast tier of its own accord; no limit if not given. The other
+    /// policies know none.
+    pub wear_budget: Option<Size>,
     /// What decides where data lies: our engine, or what else can be had.
     #[serde(default)]
     pub policy: Policy,

@@ -6,7 +6,7 @@ use serde::Serialize;
 type Metric = fn(&Phase) -> Option<f64>;
 
 /// All of them, by their names.
-pub(super) const METRICS: [(&str, Metric); 26] = [
+pub(super) const METRICS: [(&str, Metric); 31] = [
     ("seconds", |phase| Some(phase.seconds)),
     ("mb_per_s", |phase| Some(phase.mb_per_s)),
     ("worst_second_mb_per_s", |phase| phase.worst_second_mb_per_s),
@@ -30,6 +30,11 @@ pub(super) const METRICS: [(&str, Metric); 26] = [
     ("promoted_bytes", |phase| Some(phase.promoted_bytes as f64)),
     ("demoted_bytes", |phase| Some(phase.demoted_bytes as f64)),
     ("destaged_bytes", |phase| Some(phase.destaged_bytes as f64)),
+    ("fast_written_bytes", |phase| Some(phase.fast_written?.bytes as f64)),
+    ("fast_written_per_byte", |phase| phase.fast_written?.per_byte),
+    ("fast_log_bytes", |phase| Some(phase.fast_written?.by?.log_bytes as f64)),
+    ("fast_moves_bytes", |phase| Some(phase.fast_written?.by?.moves_bytes as f64)),
+    ("fast_copies_bytes", |phase| Some(phase.fast_written?.by?.copies_bytes as f64)),
     ("failures", |phase| Some(phase.failures as f64)),
     ("records", |phase| Some(phase.replay?.records as f64)),
     ("left_out", |phase| Some(phase.replay?.left_out as f64)),
@@ -123,6 +128,8 @@ pub struct Phase {
     pub demoted_bytes: u64,
     /// Bytes of landed blocks that were brought home.
     pub destaged_bytes: u64,
+    /// What was written to the fast device; none where there is one device.
+    pub fast_written: Option<FastWritten>,
     /// Seconds in which each device worked, in tier order.
     pub busy_seconds: Vec<f64>,
     /// What each load saw, where several were side by side.
@@ -130,6 +137,28 @@ pub struct Phase {
     pub loads: Vec<Load>,
     /// How it went: at most [`MAX_POINTS`] points.
     pub series: Vec<Point>,
+}
+
+/// What was written to the fast device of a volume.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct FastWritten {
+    /// Bytes in all: what clients wrote there, and metadata, too.
+    pub bytes: u64,
+    /// For each byte that clients read or wrote; none where they asked for nothing.
+    pub per_byte: Option<f64>,
+    /// Parts of it, as far as our engine wrote them.
+    pub by: Option<WrittenBy>,
+}
+
+/// Bytes that our engine wrote to the fast device, by what made it do so.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct WrittenBy {
+    /// The log: what landed, and records.
+    pub log_bytes: u64,
+    /// Chunks that were moved up.
+    pub moves_bytes: u64,
+    /// Copies of what was read from the slow tier.
+    pub copies_bytes: u64,
 }
 
 /// What one of several loads saw.

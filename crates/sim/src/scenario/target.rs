@@ -1,12 +1,13 @@
 //! What a scenario loads: a volume, what others make of the same devices, or a device.
 
+use super::report::WrittenBy;
 use super::{DeviceSpec, Reopen, Scenario, ScenarioError, Size, VolumeSpec, Whole};
 use crate::event_hash::EventHash;
 use crate::peers::{MAX_BYTES, Peer, PeerSpec, Policy};
 use crate::timed::volume::VolumeError;
 use crate::timed::{TimedDevice, TimedVolume};
 use bimetal_engine::format::geometry::Geometry;
-use bimetal_engine::options::{CreateOptions, DeviceInfo};
+use bimetal_engine::options::{CreateOptions, DeviceInfo, Tuning};
 use bimetal_engine::units::{BLOCK_BYTES, Chunk, FAST, Nanos};
 use bimetal_models::rng::mix;
 use bimetal_models::{Command, Done, Model, Usage};
@@ -14,6 +15,8 @@ use bimetal_models::{Command, Done, Model, Usage};
 /// What is loaded.
 pub(super) struct Target {
     kind: Kind,
+    /// How a volume of ours is opened.
+    tuning: Tuning,
 }
 
 enum Kind {
@@ -32,14 +35,18 @@ pub(super) struct Counts {
     pub(super) promoted_bytes: u64,
     pub(super) demoted_bytes: u64,
     pub(super) destaged_bytes: u64,
+    /// Of a volume of ours.
+    pub(super) written_by: Option<WrittenBy>,
     pub(super) usage: Vec<Usage>,
 }
 
 impl Target {
     pub(super) fn new(scenario: &Scenario, whole: Whole) -> Result<Target, ScenarioError> {
+        let wear_budget = scenario.volume.as_ref().and_then(|volume| volume.wear_budget);
+        let tuning = Tuning { wear_bytes_per_day: wear_budget.map(|Size(bytes)| bytes), ..Tuning::default() };
         let kind = match (&scenario.volume, &scenario.device) {
             (Some(volume), _) if matches!(volume.policy, Policy::Bimetal | Policy::Clairvoyant) => {
-                Kind::Volume(Box::new(create(volume, whole, scenario.seed)?))
+                Kind::Volume(Box::new(create(volume, whole, scenario.seed, &tuning)?))
             }
             (Some(volume), _) if volume.policy == Policy::AllFast => {
                 Kind::Device(all_fast(volume, whole, scenario.seed)?, EventHash::new())
@@ -56,7 +63,7 @@ impl Target {
             (_, Some(device)) => Kind::Device(device.build(whole, scenario.seed)?, EventHash::new()),
             _ => return Err(ScenarioError::Sense("there is nothing to load".into())),
         };
-        Ok(Target { kind })
+        Ok(Target { kind, tuning })
     }
 
     pub(super) fn now(&self) -> Nanos {
@@ -86,6 +93,7 @@ impl Target {
                     promoted_bytes: tally.promoted_bytes,
                     demoted_bytes: tally.demoted_bytes,
                     destaged_bytes: tally.destaged_bytes,
+                    written_by: None,
                     usage: peer.device_usage(),
                 }
             }
@@ -99,6 +107,11 @@ impl Target {
                     promoted_bytes: status.promoted_chunks * chunk,
                     demoted_bytes: status.demoted_chunks * chunk,
                     destaged_bytes: status.destaged_blocks * u64::from(BLOCK_BYTES),
+                    written_by: Some(WrittenBy {
+                        log_bytes: status.log_written_bytes,
+                        moves_bytes: status.wear.moved_bytes,
+                        copies_bytes: status.wear.copied_bytes,
+                    }),
                     usage: volume.device_usage(),
                 }
             }
@@ -127,9 +140,9 @@ impl Target {
             Reopen::Kill => volume.kill(),
         };
         let before = world.now();
-        let volume = TimedVolume::open(world)?;
+        let volume = TimedVolume::open(world, self.tuning.clone())?;
         let took = volume.now().since(before);
-        Ok((Target { kind: Kind::Volume(Box::new(volume)) }, took))
+        Ok((Target { kind: Kind::Volume(Box::new(volume)), tuning: self.tuning }, took))
     }
 }
 
@@ -194,10 +207,10 @@ fn options(spec: &VolumeSpec, whole: Whole) -> Result<CreateOptions, ScenarioErr
     Ok(options)
 }
 
-fn create(spec: &VolumeSpec, whole: Whole, seed: u64) -> Result<TimedVolume, ScenarioError> {
+fn create(spec: &VolumeSpec, whole: Whole, seed: u64, tuning: &Tuning) -> Result<TimedVolume, ScenarioError> {
     let fast = TimedDevice::new(device(&spec.fast, whole, seed, 0)?);
     let slow = TimedDevice::new(device(&spec.slow, whole, seed, 1)?);
-    Ok(TimedVolume::create(vec![fast, slow], options(spec, whole)?)?)
+    Ok(TimedVolume::create(vec![fast, slow], options(spec, whole)?, tuning.clone())?)
 }
 
 /// How ours would be laid out on a fast and a slow device of these sizes.

@@ -47,16 +47,20 @@ pub struct TimedVolume {
 
 impl TimedVolume {
     /// Makes a volume on these devices, in tier order, and opens it.
-    pub fn create(devices: Vec<TimedDevice>, options: CreateOptions) -> Result<TimedVolume, VolumeError> {
+    pub fn create(
+        devices: Vec<TimedDevice>,
+        options: CreateOptions,
+        tuning: Tuning,
+    ) -> Result<TimedVolume, VolumeError> {
         let mut world = TimedWorld::new(devices);
         let task = bimetal_engine::create(NoDataArena::default(), world.device_infos(), options);
         world.run_task(task)??;
-        TimedVolume::open(world)
+        TimedVolume::open(world, tuning)
     }
 
     /// Opens the volume that is on the devices of a world.
-    pub fn open(mut world: TimedWorld) -> Result<TimedVolume, VolumeError> {
-        let options = OpenOptions { volume_id: None, tuning: Tuning::default() };
+    pub fn open(mut world: TimedWorld, tuning: Tuning) -> Result<TimedVolume, VolumeError> {
+        let options = OpenOptions { volume_id: None, tuning };
         let task = bimetal_engine::open(NoDataArena::default(), world.device_infos(), options);
         let engine = world.run_task(task)??;
         let next = world.next_event(&engine);
@@ -243,7 +247,7 @@ mod tests {
 
     fn create() -> TimedVolume {
         let devices = vec![device(1 << 30, 20_000), device(8 << 30, 5_000_000)];
-        TimedVolume::create(devices, CreateOptions::new([7; 16])).expect("it is made")
+        TimedVolume::create(devices, CreateOptions::new([7; 16]), Tuning::default()).expect("it is made")
     }
 
     fn write(volume: &mut TimedVolume, offset: u64, len: u64) {
@@ -276,7 +280,7 @@ mod tests {
             // Long enough for a commit.
             rest(&mut volume, 3 * Nanos::SECOND);
             let before = used(&volume);
-            let volume = TimedVolume::open(volume.kill()).expect("it opens");
+            let volume = TimedVolume::open(volume.kill(), Tuning::default()).expect("it opens");
             assert!(volume.status().recovered);
             assert_eq!(used(&volume), before);
             let mut world = volume.close().expect("it closes");
@@ -310,7 +314,7 @@ mod tests {
         (0..30_000).for_each(|n| write(&mut volume, (n * 7919 % 700 + 900) << 20 | (n % 256) << 12, 4096));
         let grown = volume.status().landing_size_bytes;
         assert!(grown > own, "{grown} bytes");
-        let mut volume = TimedVolume::open(volume.kill()).expect("it opens");
+        let mut volume = TimedVolume::open(volume.kill(), Tuning::default()).expect("it opens");
         let recovered = volume.status();
         assert!(recovered.landing_size_bytes > own && recovered.landed_bytes > 0, "{recovered:?}");
         rest(&mut volume, 900 * Nanos::SECOND);

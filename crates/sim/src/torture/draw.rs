@@ -83,6 +83,7 @@ fn tuning(rng: &mut Rng, chunk: u32) -> Tuning {
         touch_ns: rng.pick(&[0, US, MS, 100 * MS]),
         small_write_bytes: rng.pick(&[0, 4 << 10, 32 << 10, 1 << 20]),
         groups_in_flight: rng.pick(&[1, 2, 4, 8]),
+        wear_bytes_per_day: None,
     }
 }
 
