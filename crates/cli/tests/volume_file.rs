@@ -39,6 +39,9 @@ const PARTS: &[&str] = &[
     "model = \"disk-1tb-2012\"\n",
     "model = \"\"\n",
     "model = 7\n",
+    "wear_budget = \"164G\"\n",
+    "wear_budget = \"-1\"\n",
+    "wear_budget = 7\n",
     "[a.b.c]\n",
     "\u{feff}",
     "\0",
@@ -53,6 +56,9 @@ fn mutate(whole: &str, rng: &mut Rng) -> Vec<u8> {
         match rng.below(5) {
             0 => bytes.truncate(at),
             1 => {
+                // Now and then where a line begins, or hardly anything that is put in would make sense.
+                let line = bytes[..at].iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+                let at = if rng.below(2) == 0 { line } else { at };
                 let part = PARTS[rng.below(PARTS.len())];
                 bytes.splice(at..at, part.bytes());
             }

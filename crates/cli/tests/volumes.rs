@@ -286,3 +286,41 @@ fn up_hands_its_lock_from_creating_to_serving() {
         }
     }
 }
+
+#[test]
+fn a_wear_budget_is_kept_in_the_volume_file_and_shown_by_status() {
+    let mut served = Served::sized("64M", "256M");
+    let file = served.file();
+    let wear = |served: &Served| {
+        let output = succeed(bimetal(served.dir.path()).arg("status").arg(&file).arg("--json"));
+        let document: serde_json::Value = serde_json::from_slice(&output.stdout).expect("a document");
+        document["wear"].clone()
+    };
+    let none = serde_json::json!({ "moved_bytes": 0, "copied_bytes": 0, "budget": null });
+    assert_eq!(wear(&served), none, "there is no limit unless it is asked for");
+    served.stop();
+
+    let device = |name: &str| served.dir.path().join(name).display().to_string();
+    let mut again = bimetal(served.dir.path());
+    again.args(["create", "--force", "--wear-budget", "164G", "--fast", &device("fast.img")]);
+    succeed(again.args(["--slow", &device("slow.img"), "--landing", "8M"]).arg(&file));
+    let made = std::fs::read_to_string(&file).expect("a volume file");
+    assert!(made.contains("wear_budget = \"164G\""), "{made}");
+    served.start();
+    let budget = wear(&served)["budget"].clone();
+    assert_eq!(budget["bytes_per_day"], 164u64 << 30);
+    assert!(budget["left_bytes"].as_u64().is_some_and(|left| left >= 41 << 30), "{budget}");
+    let output = succeed(bimetal(served.dir.path()).arg("status").arg(&file));
+    assert!(text(&output.stdout).contains("of 164 GiB a day left"), "{}", text(&output.stdout));
+    served.stop();
+
+    std::fs::write(&file, made.replace("164G", "1500")).expect("it can be changed");
+    assert_eq!(wear(&served)["budget"]["bytes_per_day"], 1500);
+    std::fs::write(&file, made.replace("164G", "much")).expect("it can be changed");
+    let output = bimetal(served.dir.path()).arg("status").arg(&file).output().expect("run");
+    let said = text(&output.stderr);
+    assert!(
+        output.status.code() == Some(2) && said.contains("wear_budget") && said.contains("much"),
+        "{said}"
+    );
+}

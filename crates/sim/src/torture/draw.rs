@@ -28,7 +28,7 @@ pub fn plan(seed: u64) -> Plan {
     Plan {
         seed,
         geometry,
-        tuning: tuning(&mut rng, chunk),
+        tuning: Tuning { wear_bytes_per_day: wear_budget(seed, chunk), ..tuning(&mut rng, chunk) },
         arena: ArenaSizes {
             client: (8 * chunk).max(4 << 20),
             log: if tight { 2 * segment } else { (2 * segment).max(2 << 20) },
@@ -85,6 +85,13 @@ fn tuning(rng: &mut Rng, chunk: u32) -> Tuning {
         groups_in_flight: rng.pick(&[1, 2, 4, 8]),
         wear_bytes_per_day: None,
     }
+}
+
+/// Mostly none, or little would move: nothing, a few chunks for each opening, or so much in a second. With a generator of
+/// its own, so that the other draws of a seed do not depend on it.
+fn wear_budget(seed: u64, chunk: u32) -> Option<u64> {
+    let mut rng = Rng::new(seed, 6);
+    rng.one_in(8).then(|| rng.pick(&[0, 16 * u64::from(chunk), 1 << 36]))
 }
 
 fn death(rng: &mut Rng) -> Death {
