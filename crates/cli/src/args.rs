@@ -145,13 +145,13 @@ Examples:
   bimetal create films --fast /dev/nvme0n1p4 --slow /dev/sdb
   bimetal create ./v.toml --fast 'fast.img?size=1G' --slow 'slow.img?size=8G' --chunk 64K
   bimetal create ./v.toml --fast 'fast.img?size=1G' --slow 'model:disk-1tb-2012?file=slow.img&size=8G'
-  bimetal create films --fast /dev/nvme0n1p4 --slow /dev/sdb --wear-budget 164G
+  bimetal create films --fast /dev/nvme0n1p4 --slow /dev/sdb --wear-budget 150G
 
 With model:NAME, a file is served in the time that the modelled device NAME would take; `model = \"NAME\"` in the
 volume file says so, and can be changed or removed there. A wrong NAME is answered with those there are.
 
 When the wear budget is spent, nothing is promoted or copied until it is earned again, evenly over the day; what clients
-write, and what goes down, is never held back, and pins are obeyed. `wear_budget = \"164G\"` in the volume file says so,
+write, and what goes down, is never held back, and pins are obeyed. `wear_budget = \"150G\"` in the volume file says so,
 and can be changed or removed there; it counts from the next time that the volume is served.
 
 A device that holds anything (a file system, a partition table, another volume, any bytes but zeros) is
@@ -173,7 +173,7 @@ pub(crate) struct CreateArgs {
     pub(crate) landing: Option<u64>,
     /// Bytes in a day that may be written to the fast device beyond what clients make it write: chunks that are moved
     /// up, and copies of what was read. Half of (rated TBW / days of warranty) is a good value; a drive rated for 600 TB
-    /// in five years may take 164G [default: no limit]
+    /// in five years may take 153G [default: no limit]
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     pub(crate) wear_budget: Option<u64>,
     /// Overwrite what is there
@@ -276,10 +276,10 @@ Examples:
   bimetal pin ./v.toml 500G 20G --tier slow --json
 
 What is pinned to the fast tier is moved there as soon as the mover may, ahead of what is hot, and stays; what is
-pinned to the slow tier goes down and does not rise. Whole chunks are pinned: those that the range touches. The
-pins are durable when the command answers, and hold over restarts and crashes; a later pin of the same bytes takes
-the place of an earlier one. The size of the volume stays the same. The fast tier keeps an eighth of its slots
-for what is not pinned, and what would go beyond that is refused.
+pinned to the slow tier goes down and does not rise. No wear budget holds that back. Whole chunks are pinned: those
+that the range touches. The pins are durable when the command answers, and hold over restarts and crashes; a later
+pin of the same bytes takes the place of an earlier one. The size of the volume stays the same. The fast tier keeps an
+eighth of its slots for what is not pinned, and what would go beyond that is refused.
 
 The server of the volume is asked. When none runs, the volume is opened, under its lock, and closed again; its
 chunks are moved once it is served.")]

@@ -20,7 +20,7 @@ struct VolumeToml {
     /// Written before the devices are laid out and cleared afterwards.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     unfinished: bool,
-    /// Bytes in a day that moves and copies may write to the fast device: a size such as `164G`.
+    /// Bytes in a day that moves and copies may write to the fast device: a size such as `150G`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     wear_budget: Option<String>,
     tier: Vec<TierToml>,

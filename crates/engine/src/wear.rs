@@ -19,8 +19,8 @@ const OPENING_SHARE: u64 = 4;
 /// Copies are kept while more than one part in this many of a day's budget is left, half of what an opening begins with:
 /// a copy is made at the first read of a chunk, a move at the third touch, and what is known to be hot is worth more.
 const COPIES_SHARE: u64 = 8;
-/// Once the budget is spent, nothing rises until one part in this many of a day's is there again, which takes 84 s: at
-/// 128 GiB a day, 128 MiB. Chunks that rise one by one would cost the disk a seek and the log a record each.
+/// Nothing rises while less than one part in this many of a day's budget is left, the earnings of 84 s: at 128 GiB a day,
+/// 128 MiB. Chunks that rise one by one, as they are earned, would cost the disk a seek and the log a record each.
 const RUN_SHARE: u64 = 1024;
 
 /// A token bucket of bytes that holds up to a day's budget.
