@@ -309,8 +309,13 @@ impl<A: Arena> Engine<A> {
             Destination::Merge => item.from,
             Destination::Tier(tier) => self.take_slot(tier).map(|slot| Home { tier, slot }),
         };
-        if item.home.is_none() && item.to == Destination::Tier(FAST) && item.from.is_none() {
-            item.home = self.slots[1].take().map(|slot| Home { tier: SLOW, slot });
+        if let Destination::Tier(tier) = item.to
+            && item.home.is_none()
+            && item.from.is_none()
+        {
+            // Landed blocks without a home take what there is: while they wait, they hold the log's tail.
+            let other = if tier == FAST { SLOW } else { FAST };
+            item.home = self.take_slot(other).map(|slot| Home { tier: other, slot });
         }
         let pins = item.landed.iter().map(|(_, z)| self.state.zone.place_of(*z)).collect::<Vec<_>>();
         pins.into_iter().for_each(|place| self.state.zone.get_mut(place).pins += 1);

@@ -1,7 +1,13 @@
 //! Stories of the landing zone under a load that never ends.
 
+mod story;
+
+use bimetal_engine::action::RequestKind;
+use bimetal_engine::units::Nanos;
 use bimetal_sim::scenario::{Scenario, run};
+use std::collections::VecDeque;
 use std::path::Path;
+use story::{BLOCK, CHUNK, Story};
 
 /// Random writes over a volume that is mostly full, for a quarter of an hour. The zone grows to three times its size, and
 /// each time it has doubled, its oldest quarter is chosen anew, the one before left half done. What was left of that used to
@@ -37,4 +43,44 @@ seconds = 60
         assert_eq!(phase.failures, 0, "{}", phase.name);
         assert!(phase.max_us < 1e6, "{}: a write took {:.1} s", phase.name, phase.max_us / 1e6);
     }
+}
+
+/// A volume that is nearly full: its fast tier keeps its last few slots free for what rises, and under a burst of writes
+/// chunks are pushed down so that the zone can grow. Small first writes land then, and were to settle on the slow tier; but
+/// that had no slot left. They waited in the zone for ever, held the log's tail, and so stopped all writes, though the fast
+/// tier had slots.
+#[test]
+fn what_landed_settles_on_whichever_tier_has_a_slot() {
+    const BLANK: u64 = 6;
+    let mut s = Story::begin(320, 320);
+    s.tuning.small_write_bytes = 32 << 10;
+    s.stop();
+    s.open().expect("the volume opens");
+    let chunks = s.engine().size_bytes() / CHUNK;
+    (0..chunks - BLANK).for_each(|chunk| s.write(chunk * CHUNK, CHUNK, 0x11));
+    s.flush();
+    s.wait(60 * Nanos::SECOND);
+    let write = RequestKind::Write { fua: false };
+    let mut blanks = chunks - BLANK..chunks;
+    let mut asked = VecDeque::new();
+    for i in 0..6000 {
+        if i > 1500
+            && i % 100 == 0
+            && let Some(chunk) = blanks.next()
+        {
+            asked.push_back(s.ask(write, chunk * CHUNK, BLOCK, 0x22));
+        }
+        let anywhere = i * 7919 % (chunks - BLANK) * CHUNK + i % (CHUNK / BLOCK) * BLOCK;
+        asked.push_back(s.ask(write, anywhere, BLOCK, 0x33));
+        if i % 4 == 0 {
+            asked.push_back(s.ask(RequestKind::Flush, 0, 0, 0));
+        }
+        while asked.len() > 64 {
+            let oldest = asked.pop_front().expect("there is one");
+            s.answer(oldest).expect("it is written");
+        }
+    }
+    asked.into_iter().for_each(|request| _ = s.answer(request).expect("it is written"));
+    s.wait(60 * Nanos::SECOND);
+    assert_eq!(s.engine().status().landed_bytes, 0, "all has a home");
 }
