@@ -9,7 +9,7 @@ use bimetal_driver::{Driver, RealArena, run_task};
 use bimetal_engine::Engine;
 use bimetal_engine::options::{CheckReport, OpenError};
 use bimetal_serve::StatusDoc;
-use bimetal_serve::status::WearDoc;
+use bimetal_serve::status::{WakeUpsDoc, WearDoc};
 use serde::Serialize;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -97,6 +97,10 @@ fn describe(doc: &StatusDoc) -> String {
             text += &format!(", timed as {model}");
         }
         text += "\n";
+        if doc.state != "closed" {
+            let WakeUpsDoc { clients, background } = tier.wakeups;
+            text += &format!("        woken {} times, {clients} by clients\n", clients + background);
+        }
         if let Some(silent) = tier.silent_since_unix_s.and_then(silent_for) {
             text += &format!("        it has not answered for {silent} s, and requests wait for it\n");
         }

@@ -70,7 +70,7 @@ fn describe(scenario: &Scenario, report: &Report) {
         say(scenario.about.trim());
     }
     say(
-        "\nphase                        seconds       MB/s  worst s       IOPS    mean us     p50 us     p99 us     max us  fast   moved up      down  destaged    copied  written",
+        "\nphase                        seconds       MB/s  worst s       IOPS    mean us     p50 us     p99 us     max us  fast   moved up      down  destaged    copied  written  wakes",
     );
     for phase in &report.phases {
         say(&row(phase));
@@ -137,8 +137,10 @@ fn row(phase: &Phase) -> String {
     let share = phase.fast_share.map_or("-".to_owned(), |share| format!("{:.0}%", share * 100.0));
     let written = phase.fast_written;
     let moved = |bytes: u64| if bytes == 0 { "-".to_owned() } else { size::show(bytes) };
+    let wakes =
+        phase.wakeups.get(1).map_or("-".to_owned(), |slow| (slow.clients + slow.background).to_string());
     format!(
-        "{:<26} {:>9.1} {:>10.2} {:>8} {:>10.1} {:>10.0} {:>10.0} {:>10.0} {:>10.0} {:>5} {:>10} {:>9} {:>9} {:>9} {:>8}",
+        "{:<26} {:>9.1} {:>10.2} {:>8} {:>10.1} {:>10.0} {:>10.0} {:>10.0} {:>10.0} {:>5} {:>10} {:>9} {:>9} {:>9} {:>8} {:>6}",
         phase.name,
         phase.seconds,
         phase.mb_per_s,
@@ -154,5 +156,6 @@ fn row(phase: &Phase) -> String {
         moved(phase.destaged_bytes),
         moved(written.and_then(|written| written.by).map_or(0, |by| by.copies_bytes)),
         written.and_then(|written| written.per_byte).map_or("-".to_owned(), |times| format!("{times:.2}x")),
+        wakes,
     )
 }

@@ -31,6 +31,7 @@ use crate::state::State;
 use crate::stats::Stats;
 use crate::streams::Streams;
 use crate::sumload::SumLoads;
+use crate::tokens::Tokens;
 use crate::units::*;
 use crate::wear::Wear;
 use crate::why::Decisions;
@@ -46,7 +47,12 @@ pub enum Owner {
     /// The index of a segment.
     Index(crate::zone::Place),
     /// A flush.
-    Flush(Tier),
+    Flush {
+        /// Of which device.
+        tier: Tier,
+        /// Whether a commit waits for it.
+        for_commit: bool,
+    },
     /// An I/O of a batch of moves.
     Batch {
         /// The batch.
@@ -68,56 +74,17 @@ pub enum Owner {
     Shutdown,
 }
 
-/// Tokens in flight and whose they are.
-pub struct Tokens {
-    slab: Slab<(u32, Tier, Owner)>,
-    generation: u32,
-    /// By tier: how many are in flight, ...
-    in_flight: [u32; 2],
-    /// ... and when the device last answered one, or had nothing to answer.
-    heard: [Nanos; 2],
-}
-
-/// Device I/Os in flight at most: far beyond what any queue gains from.
-const MAX_TOKENS: usize = 1 << 16;
-
-impl Tokens {
-    pub(crate) fn new() -> Tokens {
-        Tokens { slab: Slab::new(MAX_TOKENS), generation: 0, in_flight: [0; 2], heard: [Nanos(0); 2] }
-    }
-
-    pub(crate) fn issue(&mut self, device: Tier, owner: Owner, now: Nanos) -> Token {
-        let tier = usize::from(device.0);
-        if self.in_flight[tier] == 0 {
-            self.heard[tier] = now;
+impl Owner {
+    /// Whether a client's request is behind it. Pages of checksums count as read for clients: moves and checkpoints
+    /// read few, and other things with them.
+    pub(crate) fn is_clients(self) -> bool {
+        match self {
+            Owner::Piece(_) | Owner::Group(_) | Owner::SumPage(_) | Owner::Copy(_) | Owner::Trim(_) => true,
+            Owner::Flush { for_commit, .. } => for_commit,
+            Owner::Index(_) | Owner::Batch { .. } | Owner::Checkpoint(_) | Owner::Pins | Owner::Shutdown => {
+                false
+            }
         }
-        self.in_flight[tier] += 1;
-        self.generation = self.generation.wrapping_add(1);
-        let index = self.slab.insert((self.generation, device, owner));
-        Token(u64::from(self.generation) << 32 | u64::from(index))
-    }
-
-    pub(crate) fn is_idle(&self) -> bool {
-        self.slab.is_empty()
-    }
-
-    fn owner(&self, token: Token) -> Option<Owner> {
-        let (generation, _, owner) = self.slab.get(token.0 as u32)?;
-        (u64::from(*generation) == token.0 >> 32).then_some(*owner)
-    }
-
-    fn redeem(&mut self, token: Token, now: Nanos) -> (Tier, Owner) {
-        let owner = self.owner(token).expect("a completion answers a token in flight, once");
-        let (_, device, _) = self.slab.remove(token.0 as u32);
-        let tier = usize::from(device.0);
-        self.in_flight[tier] -= 1;
-        self.heard[tier] = now;
-        (device, owner)
-    }
-
-    /// Since when the device has answered nothing; none while there is nothing to answer.
-    pub(crate) fn silent_since(&self, tier: usize) -> Option<Nanos> {
-        (self.in_flight[tier] > 0).then_some(self.heard[tier])
     }
 }
 
@@ -341,7 +308,7 @@ impl<A: Arena> Engine<A> {
             Owner::Piece(p) => self.pieces.get(p)?.stage,
             Owner::Group(seq) => self.group_coverage(seq),
             Owner::Index(_) => Some(Stage::SealIndex),
-            Owner::Flush(tier) => match self.flush_waiter(tier)? {
+            Owner::Flush { tier, .. } => match self.flush_waiter(tier)? {
                 Waiter::Commit => self.commit.coverage(),
                 Waiter::Batch(batch) => self.mover.stage(batch),
                 Waiter::Checkpoint => self.checkpoint.coverage(),
@@ -381,7 +348,7 @@ impl<A: Arena> Machine for Engine<A> {
             Owner::Piece(piece) => self.piece_io_done(piece, result),
             Owner::Group(seq) => self.group_done(seq, result),
             Owner::Index(place) => self.index_done(place),
-            Owner::Flush(tier) => self.flush_done(tier, result),
+            Owner::Flush { tier, .. } => self.flush_done(tier, result),
             Owner::Batch { batch, io } => self.batch_io_done(batch, io, result),
             Owner::Checkpoint(io) => self.checkpoint_io_done(io, result),
             Owner::SumPage(page) => self.sum_page_loaded(page, result),

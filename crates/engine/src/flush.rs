@@ -69,8 +69,10 @@ impl<A: Arena> Engine<A> {
             }
             flusher.dirty = false;
             flusher.count += 1;
-            flusher.in_flight = Some(InFlight { waiters: std::mem::take(&mut flusher.waiting), covered });
-            let token = self.tokens.issue(tier, Owner::Flush(tier), self.now);
+            let waiters = std::mem::take(&mut flusher.waiting);
+            let owner = Owner::Flush { tier, for_commit: waiters.contains(&Waiter::Commit) };
+            flusher.in_flight = Some(InFlight { waiters, covered });
+            let token = self.tokens.issue(tier, owner, self.now);
             self.out.push_back(Action::Flush { device: tier, token });
         }
     }

@@ -20,6 +20,8 @@ pub struct Landed {
     owner: Vec<u64>,
     sum: Vec<u32>,
     len: u32,
+    /// Those of them that were lost.
+    bad: u32,
 }
 
 impl Landed {
@@ -28,7 +30,7 @@ impl Landed {
         // Three quarters full at the most, so that probing stays short.
         let size = (zone_blocks as usize * 4 / 3 + 1).next_power_of_two();
         let zone = zone_blocks as usize;
-        Landed { table: vec![0; size], owner: vec![NONE; zone], sum: vec![0; zone], len: 0 }
+        Landed { table: vec![0; size], owner: vec![NONE; zone], sum: vec![0; zone], len: 0, bad: 0 }
     }
 
     /// Bytes of RAM.
@@ -39,6 +41,11 @@ impl Landed {
     /// Landed blocks.
     pub fn len(&self) -> u32 {
         self.len
+    }
+
+    /// Landed blocks that were not lost: sooner or later they are merged.
+    pub fn to_merge(&self) -> u32 {
+        self.len - self.bad
     }
 
     fn bucket(&self, block: Block) -> usize {
@@ -103,6 +110,8 @@ impl Landed {
             }
         };
         self.owner[z.0 as usize] = block.0 | if bad { BAD } else { 0 };
+        self.bad += u32::from(bad);
+        self.bad -= u32::from(old.is_some_and(|(_, was_bad)| was_bad));
         old
     }
 
@@ -129,6 +138,7 @@ impl Landed {
         self.table[hole] = 0;
         self.owner[z as usize] = NONE;
         self.len -= 1;
+        self.bad -= u32::from(was_bad);
         Some((ZoneBlock(z), was_bad))
     }
 }

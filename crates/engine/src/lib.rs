@@ -3,7 +3,7 @@
 //! Requests come in, actions go out, completions come back; see [`Machine`] and [`Engine`]. The way
 //! of a request through the files: [`action`] → `requests` (cut into pieces) → `locks` → `piece` →
 //! `read`, or `write` (choose the path) → `pending` or `log` → `commit` (flush, record, show) → `gate`
-//! (free, show, reply). In the background `plan` (with `tail`, `elastic`) and `policy` choose, `moves` carries out, and
+//! (free, show, reply). In the background `plan` (with `tail`, `elastic`, `rest`) and `policy` choose, `moves` carries out, and
 //! `checkpoint` lets the log's tail go. Around it: `create`, `open` (`recovery`, `replay`), `check`.
 
 pub mod action;
@@ -43,6 +43,7 @@ mod read;
 mod recovery;
 mod replay;
 mod requests;
+mod rest;
 mod shutdown;
 pub mod slab;
 mod slots;
@@ -53,6 +54,7 @@ mod sumload;
 mod sums;
 mod tail;
 mod task;
+mod tokens;
 pub mod units;
 mod wear;
 pub mod why;

@@ -6,7 +6,7 @@ use crate::checkpoint::Checkpoint;
 use crate::commit::Commit;
 use crate::copies::Copies;
 use crate::coverage::Stage;
-use crate::engine::{Engine, Tokens, Wanted, new_slabs};
+use crate::engine::{Engine, Wanted, new_slabs};
 use crate::flush::Flusher;
 use crate::format::Id;
 use crate::format::geometry::{HEADER_COPIES, HEADERS_AT, header_at};
@@ -30,6 +30,7 @@ use crate::stats::Stats;
 use crate::streams::Streams;
 use crate::sumload::SumLoads;
 use crate::task::Task;
+use crate::tokens::Tokens;
 use crate::units::*;
 use crate::wear::Wear;
 use crate::why::Decisions;
@@ -187,6 +188,7 @@ fn engine<A: Arena>(
     let end = state.zone.pos(place, cursor);
     let [superblock, _] = superblocks;
     let tuning = options.tuning;
+    let rest_after_ns = tuning.rest_after_ns;
     let policy = HeatPolicy::new(state.geo.chunks, state.geo.slots(FAST), &tuning);
     let fast_slots = state.geo.slots(FAST);
     let (requests, pieces) = new_slabs();
@@ -218,7 +220,7 @@ fn engine<A: Arena>(
         slots,
         gate: Gate::default(),
         out: VecDeque::new(),
-        tokens: Tokens::new(),
+        tokens: Tokens::new(now, rest_after_ns),
         flushers: [Flusher::default(), Flusher::default()],
         flushed_already: VecDeque::new(),
         log: Log::new(place, cursor, last, end),
@@ -229,7 +231,7 @@ fn engine<A: Arena>(
         locks: Locks::default(),
         pending: Pending::default(),
         commit: Commit::default(),
-        mover: Mover::new(Planner::default()),
+        mover: Mover::new(Planner::new(now)),
         policy: Box::new(policy),
         pins: Pins::new(pins),
         decisions: Decisions::new(now),

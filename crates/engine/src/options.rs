@@ -84,6 +84,13 @@ pub struct Tuning {
     pub groups_in_flight: usize,
     /// What moves and copies may write to the fast device in a day, bytes; `None` is no limit.
     pub wear_bytes_per_day: Option<u64>,
+    /// A device that was not used for this long rests, ns: what uses it next wakes it. Longer than all pauses within
+    /// one stretch of work, so that such a one wakes a disk once; shorter than the times after which disks are commonly
+    /// told to stop.
+    pub rest_after_ns: u64,
+    /// What has landed waits at most this long for the slow device to be in use for something else, ns; 0: not at all.
+    /// An hour makes 24 wake-ups a day: in five years fewer than the 50,000 starts and stops that disks are made for.
+    pub rest_at_most_ns: u64,
 }
 
 impl Default for Tuning {
@@ -103,6 +110,8 @@ impl Default for Tuning {
             small_write_bytes: 32 << 10,
             groups_in_flight: 4,
             wear_bytes_per_day: None,
+            rest_after_ns: 20 * Nanos::SECOND,
+            rest_at_most_ns: 3600 * Nanos::SECOND,
         }
     }
 }
@@ -129,6 +138,15 @@ pub struct Event {
     pub error: Option<DeviceError>,
 }
 
+/// How often a device was used after a rest ([`Tuning::rest_after_ns`]), by whose work that was.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WakeUps {
+    /// By clients' requests.
+    pub clients: u64,
+    /// By the engine's own work: moves, checkpoints, pins.
+    pub background: u64,
+}
+
 /// One tier in [`Status`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TierStatus {
@@ -148,6 +166,8 @@ pub struct TierStatus {
     pub flushes: u64,
     /// Since when it has answered nothing, on the driver's clock; none while nothing is asked of it.
     pub silent_since: Option<Nanos>,
+    /// How often it was woken since open.
+    pub wakeups: WakeUps,
 }
 
 /// How much the engine may write to the fast device of its own accord.

@@ -11,6 +11,7 @@ use crate::landed::ZoneBlock;
 use crate::moves::MAX_BATCHES;
 use crate::options::Level;
 use crate::policy::{Foresight, Pace, Touch, View};
+use crate::rest::Rest;
 use crate::tail::Tail;
 use crate::units::*;
 use crate::why::Reason;
@@ -53,19 +54,24 @@ const CHUNKS_PER_WISH: usize = 4096;
 pub struct Planner {
     pub(crate) tail: Tail,
     pub(crate) borrowing: Borrowing,
+    pub(crate) rest: Rest,
     next_destage: Nanos,
     next_place: Nanos,
     /// Batches since a client asked for something last, while the volume was idle.
     idle_batches: u32,
     /// Not before this, idle or not: the devices failed the last placement.
     after_failure: Nanos,
-    /// The policy had nothing to move when it was last asked.
+    /// The policy had nothing to move when it was last asked, or nothing that could be moved.
     nothing_to_place: bool,
     /// The last batch that was to empty the zone could move nothing.
     pub(crate) zone_is_held: bool,
 }
 
 impl Planner {
+    pub(crate) fn new(now: Nanos) -> Planner {
+        Planner { rest: Rest::opened(now), ..Planner::default() }
+    }
+
     /// A client asks for something.
     pub(crate) fn disturbed(&mut self) {
         self.idle_batches = 0;
@@ -118,6 +124,7 @@ impl<A: Arena> Engine<A> {
         for chunk in (first..=last).take(CHUNKS_PER_WISH).map(|chunk| Chunk(chunk as u32)) {
             if self.state.map.is_on(chunk, SLOW) {
                 self.policy.wish(chunk, self.now);
+                self.rouse_slow();
             }
         }
         self.mover.planner.nothing_to_place = false;
@@ -153,12 +160,12 @@ impl<A: Arena> Engine<A> {
         self.now.since(self.last_change) < self.tuning.idle_after_ns || self.log_is_starved()
     }
 
-    fn zone_is_half_full(&self) -> bool {
+    pub(crate) fn zone_is_half_full(&self) -> bool {
         self.state.zone.chain.len() * 2 > self.state.zone.len() as usize
     }
 
     fn destage_is_due(&self) -> bool {
-        self.log_is_starved() || self.zone_is_half_full() || self.is_idle()
+        self.log_is_starved() || self.zone_is_half_full() || self.is_idle() && !self.slow_is_left_alone()
     }
 
     /// Whether this landed block, which cannot be moved because it is lost, must be said again at the head
@@ -187,6 +194,7 @@ impl<A: Arena> Engine<A> {
             self.gather_tail();
         }
         self.pump_borrowing();
+        self.mind_rest();
         // Records of loss must be in place before the next move of their chunks fixes what it ends.
         if self.moves_are_over() || self.log.losses > 0 {
             return;
@@ -212,6 +220,7 @@ impl<A: Arena> Engine<A> {
         let idle = pace == Pace::Idle;
         let turn = pace != Pace::Short || !self.mover.is_busy(true);
         if turn
+            && !self.slow_is_left_alone()
             && !self.mover.is_busy(false)
             && !self.shutdown.began()
             && self.policy_has_work()
@@ -325,6 +334,11 @@ impl<A: Arena> Engine<A> {
         }
     }
 
+    /// Whether there was something to place when that was last asked.
+    pub(crate) fn has_chunks_to_place(&self) -> bool {
+        self.policy_has_work() && !self.mover.planner.nothing_to_place
+    }
+
     fn policy_has_work(&self) -> bool {
         self.pins.are_astray() || self.policy.has_work(&self.view())
     }
@@ -393,6 +407,7 @@ impl<A: Arena> Engine<A> {
             if (failed || damaged) && !moved {
                 // What cannot be read is chosen again and again, and idle volumes wait for nothing else.
                 planner.after_failure = self.now.after(NO_MOVES_PAUSE_NS);
+                planner.nothing_to_place = true;
             }
         }
     }
@@ -412,12 +427,18 @@ impl<A: Arena> Engine<A> {
         let mut times: [Option<Nanos>; MAX_BATCHES + 2] = [None; MAX_BATCHES + 2];
         times[MAX_BATCHES] = self.zone_may_shrink().then_some(idle_at);
         times[MAX_BATCHES + 1] = self.rises_again();
-        if self.state.landed.len() > 0 && !self.mover.is_busy(true) && self.requests.is_empty() {
-            times[0] = Some(idle_at.max(p.next_destage));
-        } else if self.log_is_starved() && !self.mover.is_busy(true) {
-            times[0] = Some(p.next_destage);
-        }
-        if self.policy_has_work() && !self.mover.is_busy(false) && !self.shutdown.began() {
+        let alone = self.slow_is_left_alone();
+        let waits = self.state.landed.len() > 0 && self.requests.is_empty();
+        times[0] = if self.mover.is_busy(true) {
+            None
+        } else if waits && !alone {
+            Some(idle_at.max(p.next_destage))
+        } else if self.log_is_starved() {
+            Some(p.next_destage)
+        } else {
+            self.merge_is_due_at()
+        };
+        if self.policy_has_work() && !alone && !self.mover.is_busy(false) && !self.shutdown.began() {
             let at = if p.nothing_to_place { p.next_place } else { p.next_place.min(idle_at.max(self.now)) };
             // What is pinned and may not be moved while clients are busy waits for quiet.
             let at = if at <= self.now && self.pins.are_astray() { idle_at } else { at };

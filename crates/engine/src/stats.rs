@@ -76,6 +76,7 @@ impl<A: Arena> Engine<A> {
                 device_written_bytes: s.device_written[i],
                 flushes: self.flushers[i].count,
                 silent_since: self.tokens.silent_since(i),
+                wakeups: self.tokens.wakeups(i),
             }
         });
         let stopping = self.shutdown.began();

@@ -27,6 +27,9 @@ pub struct TierDoc {
     pub device_written_bytes: u64,
     /// Flushes sent to the device.
     pub flushes: u64,
+    /// How often the device was used after a rest of 20 s, since the volume was opened.
+    #[serde(default)]
+    pub wakeups: WakeUpsDoc,
     /// Since when the device has answered nothing; null while nothing is asked of it.
     #[serde(default)]
     pub silent_since_unix_s: Option<u64>,
@@ -43,6 +46,15 @@ pub struct TierDoc {
     /// The modelled device whose times it keeps; null where it answers as soon as it can.
     #[serde(default)]
     pub model: Option<String>,
+}
+
+/// How often a device was woken, by whose work that was.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct WakeUpsDoc {
+    /// By clients' requests.
+    pub clients: u64,
+    /// By what the volume does by itself.
+    pub background: u64,
 }
 
 /// The landing zone.
@@ -147,6 +159,7 @@ impl StatusDoc {
             written_bytes: tier.written_bytes,
             device_written_bytes: tier.device_written_bytes,
             flushes: tier.flushes,
+            wakeups: WakeUpsDoc { clients: tier.wakeups.clients, background: tier.wakeups.background },
             silent_since_unix_s: tier.silent_since.map(bimetal_driver::Clock::unix_s),
             direct: false,
             logical_sector_bytes: None,

@@ -1,10 +1,11 @@
 //! From what was seen to the figures of a report.
 
 use super::report::{
-    Device, Expectation, FastWritten, Late, Load, Phase, Responses, WrittenBy, load_metric, metric,
+    Device, Expectation, FastWritten, Late, Load, Phase, Responses, Wakes, WrittenBy, load_metric, metric,
 };
 use super::target::Counts;
 use super::{ExpectSpec, Scenario};
+use bimetal_engine::options::WakeUps;
 use bimetal_models::Usage;
 use bimetal_models::load::{Histogram, Ran, Seen};
 
@@ -76,6 +77,7 @@ pub(super) fn settle(phase: &mut Phase, before: &Counts, after: &Counts) {
     phase.demoted_bytes = after.demoted_bytes - before.demoted_bytes;
     phase.destaged_bytes = after.destaged_bytes - before.destaged_bytes;
     phase.fast_written = fast_written(before, after, all);
+    phase.wakeups = wakeups(&before.wakeups, &after.wakeups);
     let busy = |(before, after): (&Usage, &Usage)| (after.busy_ns - before.busy_ns) as f64 / 1e9;
     phase.busy_seconds = before.usage.iter().zip(&after.usage).map(busy).collect();
 }
@@ -91,6 +93,16 @@ fn fast_written(before: &Counts, after: &Counts, asked_bytes: u64) -> Option<Fas
         copies_bytes: is.copies_bytes - was.copies_bytes,
     });
     Some(FastWritten { bytes, per_byte: (asked_bytes > 0).then(|| bytes as f64 / asked_bytes as f64), by })
+}
+
+/// What came to what there was before; where the volume was opened meanwhile, nothing was.
+fn wakeups(before: &[WakeUps], after: &[WakeUps]) -> Vec<Wakes> {
+    let before = before.iter().copied().chain(std::iter::repeat(WakeUps::default()));
+    let came = |(before, after): (WakeUps, &WakeUps)| Wakes {
+        clients: after.clients - before.clients,
+        background: after.background - before.background,
+    };
+    before.zip(after).map(came).collect()
 }
 
 pub(super) fn devices(scenario: &Scenario, usage: &[Usage]) -> Vec<Device> {

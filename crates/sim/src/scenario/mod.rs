@@ -42,7 +42,7 @@ pub use extent::{Extent, Size, Whole};
 pub use matrix::{Combination, MAX_AXES};
 pub use phase::{FilesSpec, LoadSpec, Map, Mode, Order, PhaseSpec, Reopen, ReplaySpec};
 pub use report::{
-    Device, Expectation, FastWritten, Late, Load, Phase, Replayed, Report, Responses, WrittenBy,
+    Device, Expectation, FastWritten, Late, Load, Phase, Replayed, Report, Responses, Wakes, WrittenBy,
 };
 pub use run::{Progress, run};
 pub use summary::{MOST_TIMES, Summary, Worst, summaries};

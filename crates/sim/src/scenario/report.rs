@@ -6,7 +6,7 @@ use serde::Serialize;
 type Metric = fn(&Phase) -> Option<f64>;
 
 /// All of them, by their names.
-pub(super) const METRICS: [(&str, Metric); 31] = [
+pub(super) const METRICS: [(&str, Metric); 32] = [
     ("seconds", |phase| Some(phase.seconds)),
     ("mb_per_s", |phase| Some(phase.mb_per_s)),
     ("worst_second_mb_per_s", |phase| phase.worst_second_mb_per_s),
@@ -35,6 +35,7 @@ pub(super) const METRICS: [(&str, Metric); 31] = [
     ("fast_log_bytes", |phase| Some(phase.fast_written?.by?.log_bytes as f64)),
     ("fast_moves_bytes", |phase| Some(phase.fast_written?.by?.moves_bytes as f64)),
     ("fast_copies_bytes", |phase| Some(phase.fast_written?.by?.copies_bytes as f64)),
+    ("slow_wakeups", |phase| phase.wakeups.get(1).map(|slow| (slow.clients + slow.background) as f64)),
     ("failures", |phase| Some(phase.failures as f64)),
     ("records", |phase| Some(phase.replay?.records as f64)),
     ("left_out", |phase| Some(phase.replay?.left_out as f64)),
@@ -130,6 +131,9 @@ pub struct Phase {
     pub destaged_bytes: u64,
     /// What was written to the fast device; none where there is one device.
     pub fast_written: Option<FastWritten>,
+    /// How often each device was used after it had rested, in tier order; of a volume of ours alone.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub wakeups: Vec<Wakes>,
     /// Seconds in which each device worked, in tier order.
     pub busy_seconds: Vec<f64>,
     /// What each load saw, where several were side by side.
@@ -159,6 +163,15 @@ pub struct WrittenBy {
     pub moves_bytes: u64,
     /// Copies of what was read from the slow tier.
     pub copies_bytes: u64,
+}
+
+/// How often a device was woken.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Wakes {
+    /// By clients' requests.
+    pub clients: u64,
+    /// By what the volume does by itself.
+    pub background: u64,
 }
 
 /// What one of several loads saw.

@@ -7,7 +7,7 @@ use crate::peers::{MAX_BYTES, Peer, PeerSpec, Policy};
 use crate::timed::volume::VolumeError;
 use crate::timed::{TimedDevice, TimedVolume};
 use bimetal_engine::format::geometry::Geometry;
-use bimetal_engine::options::{CreateOptions, DeviceInfo, Tuning};
+use bimetal_engine::options::{CreateOptions, DeviceInfo, Tuning, WakeUps};
 use bimetal_engine::units::{BLOCK_BYTES, Chunk, FAST, Nanos};
 use bimetal_models::rng::mix;
 use bimetal_models::{Command, Done, Model, Usage};
@@ -37,6 +37,8 @@ pub(super) struct Counts {
     pub(super) destaged_bytes: u64,
     /// Of a volume of ours.
     pub(super) written_by: Option<WrittenBy>,
+    /// Of a volume of ours, in tier order.
+    pub(super) wakeups: Vec<WakeUps>,
     pub(super) usage: Vec<Usage>,
 }
 
@@ -94,6 +96,7 @@ impl Target {
                     demoted_bytes: tally.demoted_bytes,
                     destaged_bytes: tally.destaged_bytes,
                     written_by: None,
+                    wakeups: Vec::new(),
                     usage: peer.device_usage(),
                 }
             }
@@ -112,6 +115,7 @@ impl Target {
                         moves_bytes: status.wear.moved_bytes,
                         copies_bytes: status.wear.copied_bytes,
                     }),
+                    wakeups: status.tiers.iter().map(|tier| tier.wakeups).collect(),
                     usage: volume.device_usage(),
                 }
             }

@@ -84,6 +84,8 @@ fn tuning(rng: &mut Rng, chunk: u32) -> Tuning {
         small_write_bytes: rng.pick(&[0, 4 << 10, 32 << 10, 1 << 20]),
         groups_in_flight: rng.pick(&[1, 2, 4, 8]),
         wear_bytes_per_day: None,
+        rest_after_ns: rng.pick(&[0, MS, 50 * MS, 20_000 * MS]),
+        rest_at_most_ns: rng.pick(&[0, 20 * MS, 500 * MS, 5000 * MS]),
     }
 }
 

@@ -43,12 +43,14 @@ impl Story {
         Story::with(vec![Disk::new(fast_chunks * CHUNK, 1), Disk::new(slow_chunks * CHUNK, 2)])
     }
 
-    /// These devices, with whatever is on them; the volume is not open. Nothing moves by heat.
+    /// These devices, with whatever is on them; the volume is not open. Nothing moves by heat, and what has landed does
+    /// not wait until the slow device is in use.
     pub fn with(disks: Vec<Disk>) -> Story {
         let tuning = Tuning {
             promote_touches: 1_000_000,
             idle_after_ns: 10 * Nanos::MS,
             small_write_bytes: 0,
+            rest_at_most_ns: 0,
             ..Tuning::default()
         };
         Story {

@@ -1,0 +1,120 @@
+//! Tokens in flight, and what they tell of each device: when it answered last, and how often it was woken.
+
+use crate::action::Token;
+use crate::engine::Owner;
+use crate::options::WakeUps;
+use crate::slab::Slab;
+use crate::units::*;
+
+/// Device I/Os in flight at most: far beyond what any queue gains from.
+const MAX_TOKENS: usize = 1 << 16;
+
+/// What one device is used for.
+struct Use {
+    in_flight: u32,
+    /// When it last answered something, or had nothing to answer.
+    heard: Nanos,
+    /// When a client's request last used it.
+    clients_at: Nanos,
+    wakeups: WakeUps,
+}
+
+/// Tokens in flight and whose they are.
+pub struct Tokens {
+    slab: Slab<(u32, Tier, Owner)>,
+    generation: u32,
+    rest_after_ns: u64,
+    /// By tier.
+    uses: [Use; 2],
+}
+
+impl Tokens {
+    /// None in flight. Opening has just used both devices; one that nobody uses for `rest_after_ns` rests.
+    pub(crate) fn new(now: Nanos, rest_after_ns: u64) -> Tokens {
+        let unused = || Use { in_flight: 0, heard: now, clients_at: now, wakeups: WakeUps::default() };
+        Tokens { slab: Slab::new(MAX_TOKENS), generation: 0, rest_after_ns, uses: [unused(), unused()] }
+    }
+
+    pub(crate) fn issue(&mut self, device: Tier, owner: Owner, now: Nanos) -> Token {
+        let on = &mut self.uses[usize::from(device.0)];
+        if on.in_flight == 0 {
+            if now.since(on.heard) >= self.rest_after_ns {
+                let who =
+                    if owner.is_clients() { &mut on.wakeups.clients } else { &mut on.wakeups.background };
+                *who += 1;
+            }
+            on.heard = now;
+        }
+        if owner.is_clients() {
+            on.clients_at = now;
+        }
+        on.in_flight += 1;
+        self.generation = self.generation.wrapping_add(1);
+        let index = self.slab.insert((self.generation, device, owner));
+        Token(u64::from(self.generation) << 32 | u64::from(index))
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.slab.is_empty()
+    }
+
+    pub(crate) fn owner(&self, token: Token) -> Option<Owner> {
+        let (generation, _, owner) = self.slab.get(token.0 as u32)?;
+        (u64::from(*generation) == token.0 >> 32).then_some(*owner)
+    }
+
+    pub(crate) fn redeem(&mut self, token: Token, now: Nanos) -> (Tier, Owner) {
+        let owner = self.owner(token).expect("a completion answers a token in flight, once");
+        let (_, device, _) = self.slab.remove(token.0 as u32);
+        let on = &mut self.uses[usize::from(device.0)];
+        on.in_flight -= 1;
+        on.heard = now;
+        if owner.is_clients() {
+            on.clients_at = now;
+        }
+        (device, owner)
+    }
+
+    /// Since when the device has answered nothing; none while there is nothing to answer.
+    pub(crate) fn silent_since(&self, tier: usize) -> Option<Nanos> {
+        let on = &self.uses[tier];
+        (on.in_flight > 0).then_some(on.heard)
+    }
+
+    /// When a client's request last used the device; the opening counts as one.
+    pub(crate) fn used_by_clients(&self, tier: Tier) -> Nanos {
+        self.uses[usize::from(tier.0)].clients_at
+    }
+
+    /// How often the device was woken.
+    pub(crate) fn wakeups(&self, tier: usize) -> WakeUps {
+        self.uses[tier].wakeups
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_io_after_a_rest_is_a_wake_up_of_whoever_sent_it() {
+        let at = |seconds: u64| Nanos(seconds * Nanos::SECOND);
+        let mut tokens = Tokens::new(at(100), 20 * Nanos::SECOND);
+        let client = Owner::Piece(0);
+        let background = Owner::Batch { batch: 0, io: 0 };
+        let done = |tokens: &mut Tokens, owner, from, to| {
+            let token = tokens.issue(SLOW, owner, at(from));
+            tokens.redeem(token, at(to));
+        };
+        done(&mut tokens, background, 119, 119);
+        assert_eq!(tokens.wakeups(1), WakeUps::default(), "19 s after the opening");
+        // One command takes half a minute: the device is at work meanwhile.
+        done(&mut tokens, client, 139, 169);
+        done(&mut tokens, background, 188, 188);
+        assert_eq!(tokens.wakeups(1), WakeUps { clients: 1, background: 0 });
+        done(&mut tokens, background, 208, 208);
+        assert_eq!(tokens.wakeups(1), WakeUps { clients: 1, background: 1 });
+        assert_eq!(tokens.wakeups(0), WakeUps::default());
+        assert_eq!(tokens.used_by_clients(SLOW), at(169));
+    }
+}
