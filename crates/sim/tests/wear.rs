@@ -143,6 +143,9 @@ fn what_is_hot_rises_when_the_budget_is_earned_again() {
         assert!(s.is_slow(chunk));
         s.wait(again / 5);
     }
+    // A disk at rest is not woken for it.
+    assert_eq!(s.engine().status().promoted_chunks, 0);
+    assert!(s.is_slow(chunk));
     s.wait(60 * Nanos::SECOND);
     assert!(s.engine().status().promoted_chunks > 0);
     assert!(!s.is_slow(chunk));
