@@ -1,0 +1,6 @@
+//! The lab: measures storage, real and simulated, the way the field does.
+//!
+//! A workload is described, run against a target, and leaves one raw [`record`]; every face (fio's text and JSON, the
+//! HTML report, comparisons) is printed from such a record, then or later.
+
+pub mod record;

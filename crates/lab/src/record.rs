@@ -1,0 +1,193 @@
+//! What a run leaves behind: one JSON document with all that the reports are printed from.
+//!
+//! Times are nanoseconds, sizes bytes, unless a name says otherwise. Histograms are lists of pairs, so that any script
+//! can read them and two runs can be added up.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// What [`Run::format`] says.
+pub const FORMAT: &str = "bimetal-lab-run";
+/// What [`Run::version`] says; a higher one is refused.
+pub const VERSION: u32 = 1;
+
+/// A run: jobs against a target.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// [`FORMAT`].
+    pub format: String,
+    /// [`VERSION`].
+    pub version: u32,
+    /// What was run, in a line: the name of the job file, of the trace, of the test.
+    pub title: String,
+    /// When it began, milliseconds of Unix time.
+    pub began_unix_ms: u64,
+    /// All randomness came from it.
+    pub seed: u64,
+    /// Whether the clock was that of a simulation.
+    pub virtual_time: bool,
+    /// Whether it was ended before its time.
+    pub interrupted: bool,
+    /// What it ran on.
+    pub environment: Environment,
+    /// What was measured.
+    pub jobs: Vec<JobRun>,
+    /// What the run has to say that figures do not: an engine that was replaced by ours, options that had no effect.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+}
+
+/// The machine.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Environment {
+    /// The version of this program.
+    pub program: String,
+    /// As `uname -sr` says.
+    pub kernel: String,
+    /// The processor's model.
+    pub processor: String,
+    /// Processors that can be used.
+    pub processors: u32,
+    /// Bytes of memory.
+    pub memory_bytes: u64,
+    /// The targets, by the names that jobs use.
+    pub targets: BTreeMap<String, TargetFacts>,
+}
+
+/// A target.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TargetFacts {
+    /// `file`, `block device`, `nbd`, `volume`, `simulated` or `null`.
+    pub kind: String,
+    /// Bytes.
+    pub size_bytes: u64,
+    /// What else is known: model, scheduler, rotational, file system, ...
+    pub details: BTreeMap<String, String>,
+}
+
+/// One job.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct JobRun {
+    /// Its name.
+    pub name: String,
+    /// The target, as [`Environment::targets`] calls it.
+    pub target: String,
+    /// Jobs of one group are reported together; groups count from 0.
+    pub group: u32,
+    /// The options that were given, as they were written.
+    pub options: BTreeMap<String, String>,
+    /// I/Os that it had in flight at most.
+    pub depth: u32,
+    /// When it began to count, since the run began.
+    pub began_ns: u64,
+    /// For how long it counted.
+    pub elapsed_ns: u64,
+    /// Reads.
+    pub read: Side,
+    /// Writes.
+    pub write: Side,
+    /// Discards.
+    pub discard: Side,
+    /// Flushes.
+    pub flush: Side,
+    /// I/Os that had a time and were begun later, and how much later.
+    pub late: Late,
+    /// How long how many I/Os were in flight: pairs of a depth (0, 1, 2, 4, 8, ... : that many and above) and
+    /// nanoseconds.
+    pub depths_ns: Vec<(u32, u64)>,
+    /// What happened in each interval, one after the other; where nothing happened there is none.
+    pub intervals: Vec<Interval>,
+    /// The length of an interval.
+    pub interval_ns: u64,
+    /// The span that was asked for, from its first byte to behind its last, on the target.
+    pub span: (u64, u64),
+    /// Why I/Os failed, and how many: the error's text, and a count.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub errors: BTreeMap<String, u64>,
+}
+
+/// Reads, writes, discards or flushes of a job.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Side {
+    /// Done.
+    pub ios: u64,
+    /// Bytes done.
+    pub bytes: u64,
+    /// Not done.
+    pub failed: u64,
+    /// Done with less than was asked for, or with other data than was expected.
+    pub mismatched: u64,
+    /// From being begun until it was handed to the target.
+    pub submit: Latency,
+    /// Service time: from being handed over until it was done.
+    pub service: Latency,
+    /// Response: from when it was meant to begin until it was done. Where no time was meant, from when it was begun.
+    pub response: Latency,
+}
+
+/// How long something took, each time.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Latency {
+    /// How often.
+    pub count: u64,
+    /// The shortest.
+    pub min_ns: u64,
+    /// The longest.
+    pub max_ns: u64,
+    /// The mean, exactly.
+    pub mean_ns: f64,
+    /// The standard deviation, exactly.
+    pub stddev_ns: f64,
+    /// Pairs of a time (the highest that is counted there: no more than 0.1 % above any of them) and how many, ascending.
+    pub bins: Vec<(u64, u64)>,
+}
+
+/// I/Os begun after their time.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Late {
+    /// That had a time at all.
+    pub timed: u64,
+    /// That were begun later than that.
+    pub count: u64,
+    /// All of their lateness.
+    pub total_ns: u64,
+    /// The worst.
+    pub max_ns: u64,
+}
+
+/// What was done in an interval; an I/O belongs to the one in which it ended.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Interval {
+    /// Its number: it begins at so many times [`JobRun::interval_ns`] after the job's begin.
+    pub n: u64,
+    /// Reads.
+    #[serde(default, skip_serializing_if = "IntervalSide::is_empty")]
+    pub read: IntervalSide,
+    /// Writes.
+    #[serde(default, skip_serializing_if = "IntervalSide::is_empty")]
+    pub write: IntervalSide,
+    /// Bytes that the fast tier served (read or took), and all bytes served; where the target tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tiers: Option<(u64, u64)>,
+}
+
+/// Reads or writes of an interval.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct IntervalSide {
+    /// Done.
+    pub ios: u64,
+    /// Bytes done.
+    pub bytes: u64,
+    /// The longest response.
+    pub max_ns: u64,
+    /// Coarse responses, for a heat map: pairs of k and how many took from 2^(k/2) to below 2^((k+1)/2) ns.
+    pub heat: Vec<(u8, u64)>,
+    /// Where, for a map of addresses: pairs of a part of [`JobRun::span`] (0 to 127, equal parts) and how many.
+    pub places: Vec<(u8, u64)>,
+}
+
+impl IntervalSide {
+    fn is_empty(&self) -> bool {
+        self.ios == 0
+    }
+}
