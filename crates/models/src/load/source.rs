@@ -47,11 +47,32 @@ pub struct Ask {
     pub command: Command,
 }
 
+/// What a source says when there is room for a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// This; its time is not before that of the one before.
+    Ask(Ask),
+    /// Nothing until another one of its commands has ended: only while one is in flight.
+    Hold,
+    /// No more.
+    End,
+}
+
 /// Says what is asked for next.
 pub trait Source {
-    /// The next command; its time is not before that of the one before. `None` when there are no more,
-    /// however often it is asked.
-    fn next(&mut self, rng: &mut Rng) -> Option<Ask>;
+    /// The next command; `now` is nanoseconds since the run began. It is not asked again after an end.
+    fn next(&mut self, now: u64, rng: &mut Rng) -> Next;
+
+    /// One of its commands has ended: by its number, the first is 0.
+    fn ended(&mut self, _number: u64, _now: u64) {}
+
+    /// Fills what is going to be written, where streams have payload.
+    fn fill(&mut self, _number: u64, _command: &Command, _bytes: &mut [u8]) {}
+
+    /// Whether what was read is what it should be, where streams have payload.
+    fn check(&mut self, _number: u64, _command: &Command, _bytes: &[u8]) -> bool {
+        true
+    }
 }
 
 /// The commands of a job, without end. It starts at the beginning of its span.
@@ -60,7 +81,7 @@ pub struct Looped {
     job: Job,
     blocks: u64,
     position: u64,
-    zipf: Option<Zipf<f64>>,
+    zipf: Option<Ranks>,
 }
 
 impl Looped {
@@ -68,17 +89,32 @@ impl Looped {
     pub fn new(job: Job) -> Looped {
         let blocks = job.span_bytes / job.block_bytes;
         let zipf = match job.pattern {
-            // It refuses a negative theta, and no blocks.
-            Pattern::Zipf { theta } => Zipf::new(blocks as f64, theta).ok(),
+            Pattern::Zipf { theta } => Ranks::new(blocks, theta),
             Pattern::Random | Pattern::Sequential => None,
         };
         Looped { job, blocks, position: 0, zipf }
     }
 
     fn zipf(&self, rng: &mut Rng) -> u64 {
-        let Some(zipf) = self.zipf else { return rng.below(self.blocks) };
-        let rank = zipf.sample(&mut Words(rng)) as u64;
-        mix(rank) % self.blocks
+        let Some(zipf) = &self.zipf else { return rng.below(self.blocks) };
+        mix(zipf.draw(rng)) % self.blocks
+    }
+}
+
+/// Zipf's law: the n-th is drawn in proportion to n to the power of minus theta.
+#[derive(Clone, Debug)]
+pub struct Ranks(Zipf<f64>);
+
+impl Ranks {
+    /// Of so many; `None` for none, and where theta is negative or no number.
+    pub fn new(count: u64, theta: f64) -> Option<Ranks> {
+        Zipf::new(count as f64, theta).ok().map(Ranks)
+    }
+
+    /// A rank: the first, and most frequent, is 1.
+    #[inline]
+    pub fn draw(&self, rng: &mut Rng) -> u64 {
+        self.0.sample(&mut Words(rng)) as u64
     }
 }
 
@@ -106,7 +142,7 @@ impl TryRng for Words<'_> {
 
 impl Source for Looped {
     #[inline]
-    fn next(&mut self, rng: &mut Rng) -> Option<Ask> {
+    fn next(&mut self, _now: u64, rng: &mut Rng) -> Next {
         let block = match self.job.pattern {
             Pattern::Random => rng.below(self.blocks),
             Pattern::Zipf { .. } => self.zipf(rng),
@@ -124,7 +160,7 @@ impl Source for Looped {
         let kind = if read { Kind::Read } else { Kind::Write { fua: false } };
         let len = self.job.block_bytes;
         let command = Command { kind, offset: self.job.from_byte + block * len, len };
-        Some(Ask { at: None, command })
+        Next::Ask(Ask { at: None, command })
     }
 }
 
@@ -144,11 +180,11 @@ impl<S> Paced<S> {
 }
 
 impl<S: Source> Source for Paced<S> {
-    fn next(&mut self, rng: &mut Rng) -> Option<Ask> {
-        let ask = self.inner.next(rng)?;
+    fn next(&mut self, now: u64, rng: &mut Rng) -> Next {
+        let Next::Ask(ask) = self.inner.next(now, rng) else { return Next::End };
         let at = self.asked as f64 * self.every_ns;
         self.asked += 1;
-        Some(Ask { at: Some(at as u64), ..ask })
+        Next::Ask(Ask { at: Some(at as u64), ..ask })
     }
 }
 
@@ -172,7 +208,7 @@ mod tests {
         let mut rng = Rng::new(1, 1);
         let mut counts: HashMap<u64, u32> = HashMap::new();
         for _ in 0..100_000 {
-            let ask = looped.next(&mut rng).expect("without end");
+            let Next::Ask(ask) = looped.next(0, &mut rng) else { panic!("it is without end") };
             assert!((8192..8192 + 4096 * 1000).contains(&ask.command.offset));
             *counts.entry(ask.command.offset).or_default() += 1;
         }

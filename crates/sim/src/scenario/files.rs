@@ -2,7 +2,7 @@
 
 use super::{FilesSpec, Whole};
 use bimetal_engine::units::BLOCK_BYTES;
-use bimetal_models::load::{Ask, Source};
+use bimetal_models::load::{Ask, Next, Source};
 use bimetal_models::rng::Rng;
 use bimetal_models::{Command, Kind};
 
@@ -38,15 +38,15 @@ impl Files {
 }
 
 impl Source for Files {
-    fn next(&mut self, _: &mut Rng) -> Option<Ask> {
+    fn next(&mut self, _now: u64, _: &mut Rng) -> Next {
         if self.left == 0 {
-            return None;
+            return Next::End;
         }
         let (offset, len) = (self.file + self.at, self.transfer.min(self.size - self.at));
         self.at += len;
         if self.at == self.size {
             (self.file, self.at, self.left) = (self.file + self.size, 0, self.left - 1);
         }
-        Some(Ask { at: None, command: Command { kind: self.kind, offset, len } })
+        Next::Ask(Ask { at: None, command: Command { kind: self.kind, offset, len } })
     }
 }

@@ -4,7 +4,7 @@ use super::report::Replayed;
 use super::survey::Survey;
 use super::{MAX_BLOCK_BYTES, Map, Mode, ReplaySpec, ScenarioError, Whole};
 use bimetal_engine::units::BLOCK_BYTES;
-use bimetal_models::load::{Ask, Source};
+use bimetal_models::load::{Ask, Next, Source};
 use bimetal_models::rng::Rng;
 use bimetal_models::{Command, Kind};
 use bimetal_trace::{Op, Record, Trace};
@@ -95,8 +95,7 @@ impl<'s> Replay<'s> {
 
     /// The ranges that are going to be read and written, in order.
     pub(super) fn touched(&mut self) -> Vec<(u64, u64)> {
-        let mut rng = Rng::new(0, 0);
-        let commands = std::iter::from_fn(|| self.next(&mut rng)).map(|ask| ask.command);
+        let commands = std::iter::from_fn(|| self.next_ask()).map(|ask| ask.command);
         let transfers = commands.filter(|command| matches!(command.kind, Kind::Read | Kind::Write { .. }));
         transfers.map(|command| (command.offset, command.len)).collect()
     }
@@ -145,7 +144,14 @@ impl<'s> Replay<'s> {
 }
 
 impl Source for Replay<'_> {
-    fn next(&mut self, _: &mut Rng) -> Option<Ask> {
+    fn next(&mut self, _now: u64, _: &mut Rng) -> Next {
+        self.next_ask().map_or(Next::End, Next::Ask)
+    }
+}
+
+impl Replay<'_> {
+    /// The next command: a request, or a part of one.
+    fn next_ask(&mut self) -> Option<Ask> {
         let mut rest = match self.rest.take() {
             Some(rest) => rest,
             None => self.next_request()?,

@@ -165,7 +165,7 @@ impl Act<'_> {
             });
         }
         let streams = sources.iter_mut().zip(&spec.load);
-        let streams = streams.map(|(source, load)| Stream { source: source.as_mut(), depth: load.depth() });
+        let streams = streams.map(|(source, load)| Stream::new(source.as_mut(), load.depth()));
         let until = match (spec.bytes, spec.seconds) {
             (Some(bytes), _) => Until::Bytes(bytes.of(self.whole).max(1)),
             (_, seconds) => Until::Elapsed((seconds.unwrap_or(0.0) * 1e9) as u64),
@@ -201,7 +201,7 @@ impl Act<'_> {
     fn files(&mut self, spec: &FilesSpec, kind: Kind) -> Result<(), ScenarioError> {
         let wrong = |what| ScenarioError::Sense(format!("phase {:?}: {what}", self.phase.name));
         let (mut files, bytes) = Files::new(spec, kind, self.whole).map_err(wrong)?;
-        let stream = Stream { source: &mut files, depth: spec.depth };
+        let stream = Stream::new(&mut files, spec.depth);
         self.run(vec![stream], End::AllBytes(bytes), false);
         Ok(())
     }
@@ -217,7 +217,7 @@ impl Act<'_> {
             let touched = Replay::new(spec, survey, self.whole)?.touched();
             self.bench.model.foresee(&touched, share);
         }
-        let stream = Stream { source: &mut replay, depth: spec.depth() };
+        let stream = Stream::new(&mut replay, spec.depth());
         self.run(vec![stream], End::AllCommands(survey.records), spec.mode == super::Mode::Timed);
         self.phase.replay = Some(replay.counts());
         Ok(())

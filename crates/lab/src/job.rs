@@ -1,0 +1,274 @@
+//! The one description of a workload: fio's job files, the classic tests and the lab's own commands all become this.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// Reads, writes and discards, where something is given for each: in this order.
+pub type PerSide<T> = [T; 3];
+
+/// A place in [`PerSide`].
+pub mod side {
+    /// Reads.
+    pub const READ: usize = 0;
+    /// Writes.
+    pub const WRITE: usize = 1;
+    /// Discards.
+    pub const DISCARD: usize = 2;
+}
+
+/// One stream of I/O.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// Its name, in the report.
+    pub name: String,
+    /// Jobs of one group are reported together.
+    pub group: u32,
+    /// The options as they were written, for the report.
+    pub options: BTreeMap<String, String>,
+    /// Which of the targets.
+    pub place: u32,
+    /// What it asks for.
+    pub ops: Ops,
+    /// In which order.
+    pub order: PerSide<Order>,
+    /// How often which part of the span is asked for, where the order is random.
+    pub distribution: Distribution,
+    /// Bytes of an I/O.
+    pub sizes: PerSide<Sizes>,
+    /// Offsets are multiples of it, counted from the beginning of the span.
+    pub align_bytes: u64,
+    /// What is asked for on the target.
+    pub span: Range<u64>,
+    /// In random order each block is asked for once before any is asked for again; where all I/Os have one size.
+    pub each_once: bool,
+    /// It ends when so many bytes were asked for; `None`: as many as the span has.
+    pub bytes: Option<u64>,
+    /// ... so many times over.
+    pub loops: u64,
+    /// Or after so many I/Os.
+    pub ios: Option<u64>,
+    /// Or after so long, from when it begins to count.
+    pub runtime_ns: Option<u64>,
+    /// It goes on until then, however often it has to begin again.
+    pub time_based: bool,
+    /// It begins so much after the run does.
+    pub start_delay_ns: u64,
+    /// It runs so long before it counts.
+    pub ramp_ns: u64,
+    /// I/Os in flight at most.
+    pub depth: u32,
+    /// When I/Os are meant to begin; `None` as soon as there is room.
+    pub rate: PerSide<Option<Rate>>,
+    /// Whether they come at random instants, as independent users do, instead of at even distances.
+    pub poisson: bool,
+    /// A pause that the user of the data makes.
+    pub think: Option<Think>,
+    /// A flush after so many writes.
+    pub flush_every_writes: Option<u64>,
+    /// A flush at the end.
+    pub end_flush: bool,
+    /// Writes are durable when they are answered.
+    pub fua: bool,
+    /// What is written.
+    pub content: Content,
+    /// What was written is read afterwards, and held against what it should be.
+    pub verify: bool,
+    /// Its randomness.
+    pub seed: u64,
+}
+
+/// What a job asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ops {
+    /// Reads, so many of a hundred; the others are writes.
+    ReadWrite {
+        /// Of a hundred.
+        read_percent: u32,
+    },
+    /// Discards.
+    Discard,
+    /// Each block is discarded, then written.
+    DiscardWrite,
+}
+
+/// In which order a job asks.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Order {
+    /// How many of a hundred are at a random place; the others follow the one before. 0 is sequential, 100 random.
+    pub random_percent: u32,
+    /// Sequential I/O goes on so much behind the end of the one before (or, below zero, before it).
+    pub step_bytes: i64,
+}
+
+impl Order {
+    /// One after the other.
+    pub const SEQUENTIAL: Order = Order { random_percent: 0, step_bytes: 0 };
+    /// Anywhere.
+    pub const RANDOM: Order = Order { random_percent: 100, step_bytes: 0 };
+}
+
+/// How often which part of the span is asked for.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Distribution {
+    /// All alike.
+    Uniform,
+    /// The n-th most frequent block in proportion to n to the power of minus theta; they lie scattered.
+    Zipf {
+        /// How uneven: above 0.
+        theta: f64,
+    },
+    /// A share of `1 - h` of the I/Os goes to a share of `h` of the blocks, and so on within these; scattered.
+    Pareto {
+        /// Above 0, below 1.
+        h: f64,
+    },
+    /// Around the middle of the span.
+    Normal {
+        /// The standard deviation, in percent of the span.
+        deviation_percent: f64,
+    },
+    /// Zones, one behind the other: shares of the I/Os, and of the span; both add up to 1.
+    Zoned(Vec<(f64, f64)>),
+}
+
+/// Sizes of I/Os.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Sizes {
+    /// Each of these as often as its weight says; at least one, weights above 0.
+    Split(Vec<(u64, u32)>),
+    /// Any multiple of the least, up to the most.
+    Range {
+        /// The least.
+        from: u64,
+        /// The most.
+        to: u64,
+    },
+}
+
+impl Sizes {
+    /// All of one size.
+    pub fn one(bytes: u64) -> Sizes {
+        Sizes::Split(vec![(bytes, 1)])
+    }
+
+    /// The largest.
+    pub fn most(&self) -> u64 {
+        match self {
+            Sizes::Split(sizes) => sizes.iter().map(|size| size.0).max().unwrap_or(0),
+            Sizes::Range { to, .. } => *to,
+        }
+    }
+
+    /// The smallest.
+    pub fn least(&self) -> u64 {
+        match self {
+            Sizes::Split(sizes) => sizes.iter().map(|size| size.0).min().unwrap_or(0),
+            Sizes::Range { from, .. } => *from,
+        }
+    }
+}
+
+/// So much in a second.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Rate {
+    /// I/Os.
+    Ios(f64),
+    /// Bytes.
+    Bytes(f64),
+}
+
+/// A pause.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Think {
+    /// How long, counted from when all before it have ended.
+    pub ns: u64,
+    /// After so many I/Os each.
+    pub every_ios: u64,
+}
+
+/// What is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// Random bytes, the same again and again.
+    Random,
+    /// New random bytes in each I/O.
+    Fresh,
+    /// Zeros.
+    Zeros,
+}
+
+impl Job {
+    /// Random reads of 4 KiB at depth 1, once over a span.
+    pub fn new(name: &str, span: Range<u64>) -> Job {
+        Job {
+            name: name.to_owned(),
+            group: 0,
+            options: BTreeMap::new(),
+            place: 0,
+            ops: Ops::ReadWrite { read_percent: 100 },
+            order: [Order::RANDOM; 3],
+            distribution: Distribution::Uniform,
+            sizes: std::array::from_fn(|_| Sizes::one(4096)),
+            align_bytes: 4096,
+            span,
+            each_once: true,
+            bytes: None,
+            loops: 1,
+            ios: None,
+            runtime_ns: None,
+            time_based: false,
+            start_delay_ns: 0,
+            ramp_ns: 0,
+            depth: 1,
+            rate: [None; 3],
+            poisson: false,
+            think: None,
+            flush_every_writes: None,
+            end_flush: false,
+            fua: false,
+            content: Content::Random,
+            verify: false,
+            seed: 1,
+        }
+    }
+
+    /// Bytes that it asks for, if neither time nor a number of I/Os ends it before.
+    pub fn bytes_in_all(&self) -> u64 {
+        let span = self.span.end - self.span.start;
+        self.bytes.unwrap_or(span).saturating_mul(self.loops).max(1)
+    }
+
+    /// The share of it that is done, after so long and so much.
+    pub fn share(&self, at_ns: u64, ios: u64, bytes: u64) -> f64 {
+        let all_ns = self.runtime_ns.map(|ns| self.start_delay_ns + self.ramp_ns + ns);
+        let time = all_ns.map(|all| at_ns as f64 / all.max(1) as f64);
+        let bytes = (!self.time_based).then(|| bytes as f64 / self.bytes_in_all() as f64);
+        let ios = self.ios.map(|all| ios as f64 / all.max(1) as f64);
+        [time, bytes, ios].into_iter().flatten().fold(0.0, f64::max).min(1.0)
+    }
+
+    /// The sides that it uses.
+    pub fn sides(&self) -> impl Iterator<Item = usize> + '_ {
+        let uses = |side: usize| match self.ops {
+            Ops::ReadWrite { read_percent } => match side {
+                side::READ => read_percent > 0,
+                side::WRITE => read_percent < 100,
+                _ => false,
+            },
+            Ops::Discard => side == side::DISCARD,
+            Ops::DiscardWrite => side != side::READ,
+        };
+        (0..3).filter(move |&side| uses(side))
+    }
+
+    /// Whether it changes what is on the target.
+    pub fn destroys(&self) -> bool {
+        self.sides().any(|side| side != side::READ)
+    }
+
+    /// The largest I/O, bytes.
+    pub fn most_bytes(&self) -> u64 {
+        let verified = if self.verify { self.sizes[side::WRITE].most() } else { 0 };
+        self.sides().map(|side| self.sizes[side].most()).max().unwrap_or(0).max(verified)
+    }
+}

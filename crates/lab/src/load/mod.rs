@@ -1,0 +1,12 @@
+//! The load: what a job asks for next, and what comes of it.
+
+mod meter;
+mod pick;
+mod run;
+mod source;
+mod stamp;
+
+pub use meter::Meter;
+pub use run::{Going, LoadTarget, MAX_BUFFER_BYTES, MAX_IN_FLIGHT, RunError, SlotSpec, Watch, run};
+pub use source::JobSource;
+pub use stamp::is_stamped;

@@ -1,0 +1,178 @@
+//! Runs jobs side by side on a target.
+
+use super::{JobSource, Meter};
+use crate::job::{Content, Job};
+use crate::record::JobRun;
+use bimetal_models::load::{self, Fault, Io, Sample, Stream, Target, Until, Witness};
+use bimetal_models::rng::Rng;
+
+/// How often a run is looked at.
+const LOOK_NS: u64 = 250_000_000;
+/// I/Os in flight at most, of all jobs together: what the ring under the targets can hold.
+pub const MAX_IN_FLIGHT: u32 = 4096;
+/// Memory for what is in flight, at most.
+pub const MAX_BUFFER_BYTES: u64 = 1 << 30;
+
+/// Why a run cannot begin, or go on.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The jobs together want more I/Os in flight.
+    #[error("{0} I/Os in flight are more than {MAX_IN_FLIGHT}: lower iodepth or numjobs")]
+    Depth(u64),
+    /// They want more memory for what is in flight.
+    #[error(
+        "I/Os in flight would take {0} bytes of memory, more than {MAX_BUFFER_BYTES}: lower iodepth, numjobs or bs"
+    )]
+    Memory(u64),
+    /// The target cannot.
+    #[error("{0}")]
+    Target(String),
+}
+
+/// What a target is told about a slot before a run.
+#[derive(Clone, Copy, Debug)]
+pub struct SlotSpec {
+    /// Its I/Os have so many bytes at most.
+    pub bytes: u64,
+    /// Its buffer begins with random bytes.
+    pub random: bool,
+    /// Seed of these.
+    pub seed: u64,
+}
+
+/// A target of the lab.
+pub trait LoadTarget: Target {
+    /// Makes room for what will be in flight.
+    ///
+    /// # Errors
+    /// When there is none.
+    fn prepare(&mut self, slots: &[SlotSpec]) -> Result<(), RunError>;
+
+    /// Bytes that the fast tier has served, and all bytes, since it was opened; where it tells.
+    fn tiers(&mut self) -> Option<(u64, u64)> {
+        None
+    }
+}
+
+/// How far a run has come.
+#[derive(Clone, Debug)]
+pub struct Going {
+    /// Since it began.
+    pub at_ns: u64,
+    /// The share of it that is done.
+    pub share: f64,
+    /// What each job has done: reads and writes, and their bytes.
+    pub done: Vec<[(u64, u64); 2]>,
+}
+
+/// Who wants to know how it goes: on `false` it ends.
+pub type Watch<'w> = &'w mut dyn FnMut(&Going) -> bool;
+
+struct Look<'r, 'w> {
+    jobs: &'r [Job],
+    meters: Vec<Meter>,
+    began_ns: u64,
+    /// What the tiers had served by the last look, and what they have since each.
+    served: Option<(u64, u64)>,
+    tiers: Vec<(u64, u64, u64)>,
+    stopped: bool,
+    watch: Watch<'w>,
+}
+
+impl<T: LoadTarget> Witness<T> for Look<'_, '_> {
+    #[inline]
+    fn begun(&mut self, stream: usize, now_ns: u64, late_ns: Option<u64>) {
+        self.meters[stream].begun(now_ns, late_ns);
+    }
+
+    #[inline]
+    fn ended(&mut self, io: &Io) {
+        self.meters[io.stream].ended(io, text);
+    }
+
+    fn sample(&mut self, target: &mut T, sample: Sample) -> bool {
+        let now = self.began_ns + sample.at_ns;
+        if let Some((fast, all)) = target.tiers()
+            && let Some((fast_before, all_before)) = self.served.replace((fast, all))
+        {
+            self.tiers.push((now, fast - fast_before, all - all_before));
+        }
+        let done: Vec<_> = self.meters.iter().map(Meter::so_far).collect();
+        let share =
+            self.jobs.iter().zip(&done).map(|(job, [reads, writes])| {
+                job.share(sample.at_ns, reads.0 + writes.0, reads.1 + writes.1)
+            });
+        let going = Going { at_ns: sample.at_ns, share: share.fold(1.0, f64::min), done };
+        if !(self.watch)(&going) && !self.stopped {
+            self.stopped = true;
+            self.meters.iter_mut().for_each(|meter| meter.stop(now));
+        }
+        !self.stopped
+    }
+}
+
+/// Runs jobs side by side until all have ended, or the watch has it end; `names` are those of the target's places.
+/// What came of each, with times since `run_began_ns` on the target's clock.
+///
+/// # Errors
+/// When the target has no room for what will be in flight.
+pub fn run<T: LoadTarget>(
+    target: &mut T,
+    jobs: &[Job],
+    names: &[String],
+    run_began_ns: u64,
+    interval_ns: u64,
+    watch: Watch<'_>,
+) -> Result<Vec<JobRun>, RunError> {
+    target.prepare(&slots(jobs)?)?;
+    let began_ns = target.now_ns();
+    let mut sources: Vec<JobSource> = jobs.iter().map(JobSource::new).collect();
+    let streams = sources.iter_mut().zip(jobs).map(|(source, job)| Stream {
+        source,
+        depth: job.depth,
+        place: job.place,
+        payload: job.verify || job.content == Content::Fresh,
+    });
+    let meters = jobs.iter().map(|job| Meter::new(job, began_ns, interval_ns)).collect();
+    let served = target.tiers();
+    let mut look = Look { jobs, meters, began_ns, served, tiers: Vec::new(), stopped: false, watch };
+    // Each job draws its own random numbers.
+    let mut rng = Rng::new(0, 0);
+    load::run(target, streams.collect(), Until::Dry, LOOK_NS, &mut rng, &mut look);
+    let tiers = look.tiers;
+    let ended = look.meters.into_iter().zip(jobs).enumerate().map(|(n, (meter, job))| {
+        let name = names.get(job.place as usize).map_or("", String::as_str);
+        let tiers: &[_] = if n == 0 { &tiers } else { &[] };
+        let mut ran = meter.finish(job, name, tiers);
+        ran.began_ns += began_ns - run_began_ns;
+        ran
+    });
+    Ok(ended.collect())
+}
+
+fn slots(jobs: &[Job]) -> Result<Vec<SlotSpec>, RunError> {
+    let depth: u64 = jobs.iter().map(|job| u64::from(job.depth)).sum();
+    if depth > u64::from(MAX_IN_FLIGHT) {
+        return Err(RunError::Depth(depth));
+    }
+    let bytes = jobs.iter().map(|job| u64::from(job.depth).saturating_mul(job.most_bytes()));
+    let bytes = bytes.fold(0, u64::saturating_add);
+    if bytes > MAX_BUFFER_BYTES {
+        return Err(RunError::Memory(bytes));
+    }
+    let slots = jobs.iter().flat_map(|job| {
+        let random = job.content != Content::Zeros;
+        let slot = SlotSpec { bytes: job.most_bytes(), random, seed: job.seed };
+        std::iter::repeat_n(slot, job.depth as usize)
+    });
+    Ok(slots.collect())
+}
+
+/// A fault in words.
+fn text(fault: Fault) -> String {
+    match fault {
+        Fault::Failed(failure) => format!("the model says: {failure:?}").to_lowercase(),
+        Fault::Errno(errno) => std::io::Error::from_raw_os_error(errno).to_string(),
+        Fault::Short(_) => "only a part was done".to_owned(),
+    }
+}

@@ -1,0 +1,68 @@
+//! What is written, such that it can be told when it is read again.
+//!
+//! A stamped I/O carries, at the head of each [`STAMP_BYTES`] of it, who wrote it where: a block that is stale,
+//! misplaced, torn or zeroed is told from what should be there.
+
+use bimetal_models::rng::mix;
+
+/// A head stands at each multiple of so many bytes of an I/O; the sector of most devices.
+pub(super) const STAMP_BYTES: usize = 512;
+/// Magic, seed, offset, number.
+const HEAD_BYTES: usize = 32;
+/// "bimetal\0", little-endian.
+const MAGIC: u64 = 0x006c_6174_656d_6962;
+
+/// Stamps what a job of this seed writes at an offset as its n-th I/O. What follows a head depends on all three.
+pub(super) fn fill(bytes: &mut [u8], seed: u64, offset: u64, number: u64) {
+    for (part, at) in bytes.chunks_mut(STAMP_BYTES).zip((offset..).step_by(STAMP_BYTES)) {
+        let mut word = mix(seed ^ mix(at ^ mix(number)));
+        let head = [MAGIC, seed, at, number];
+        for (n, eight) in part.chunks_mut(8).enumerate() {
+            let value = match head.get(n) {
+                Some(&value) => value,
+                None => {
+                    word =
+                        word.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                    word
+                }
+            };
+            eight.copy_from_slice(&value.to_le_bytes()[..eight.len()]);
+        }
+    }
+}
+
+/// Whether these bytes are what the job wrote there as its n-th I/O.
+pub(super) fn is_filled(bytes: &[u8], seed: u64, offset: u64, number: u64) -> bool {
+    let mut expected = [0; STAMP_BYTES];
+    bytes.chunks(STAMP_BYTES).zip((offset..).step_by(STAMP_BYTES)).all(|(part, at)| {
+        let expected = &mut expected[..part.len()];
+        fill(expected, seed, at, number);
+        part == expected
+    })
+}
+
+/// Whether these bytes were stamped by some job: the lab's own files are told from others' by it.
+pub fn is_stamped(bytes: &[u8]) -> bool {
+    bytes.len() >= HEAD_BYTES && bytes[..8] == MAGIC.to_le_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_is_seen() {
+        let mut bytes = vec![0; 4096 + 100];
+        fill(&mut bytes, 1, 8192, 5);
+        assert!(is_filled(&bytes, 1, 8192, 5) && is_stamped(&bytes));
+        assert!(is_filled(&bytes[512..1024], 1, 8704, 5));
+        for (seed, offset, number) in [(2, 8192, 5), (1, 8704, 5), (1, 8192, 6)] {
+            assert!(!is_filled(&bytes, seed, offset, number));
+        }
+        for at in [0, 40, 511, 512, 4095, 4195] {
+            bytes[at] ^= 1;
+            assert!(!is_filled(&bytes, 1, 8192, 5), "byte {at}");
+            bytes[at] ^= 1;
+        }
+    }
+}

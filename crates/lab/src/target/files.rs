@@ -1,0 +1,245 @@
+//! Files and block devices, through io_uring: one ring for all of a run.
+
+use crate::load::{LoadTarget, MAX_IN_FLIGHT, RunError, SlotSpec};
+use bimetal_driver::{Completion, Memory, Ring};
+use bimetal_engine::arena::Buf;
+use bimetal_models::load::{Ended, Fault, Target};
+use bimetal_models::rng::Rng;
+use bimetal_models::{Command, Kind};
+use rustix::fs::{FileType, Mode, OFlags, open};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// What direct I/O of any device at hand is aligned to.
+const ALIGN_BYTES: u64 = 4096;
+
+/// How a file is opened.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OpenHow {
+    /// Past the page cache.
+    pub direct: bool,
+    /// For writing, too.
+    pub write: bool,
+    /// Flushes are `fdatasync`, not `fsync`.
+    pub data_only: bool,
+}
+
+/// A file or block device that is open.
+pub struct OpenFile {
+    fd: OwnedFd,
+    is_block_device: bool,
+    size_bytes: u64,
+}
+
+/// Why a file cannot be measured.
+#[derive(Debug, thiserror::Error)]
+pub enum FileError {
+    /// The system says no.
+    #[error("cannot {what} {path}: {error}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        error: io::Error,
+    },
+    /// Its file system cannot.
+    #[error("{0} cannot be opened past the page cache: its file system does not do direct I/O; set direct=0")]
+    Direct(PathBuf),
+    /// Neither file nor block device.
+    #[error("{0} is neither a file nor a block device")]
+    Kind(PathBuf),
+}
+
+impl OpenFile {
+    /// Opens what is there.
+    ///
+    /// # Errors
+    /// When it cannot be opened so.
+    pub fn open(path: &Path, how: OpenHow) -> Result<OpenFile, FileError> {
+        let mut flags = OFlags::CLOEXEC | if how.write { OFlags::RDWR } else { OFlags::RDONLY };
+        if how.direct {
+            flags |= OFlags::DIRECT;
+        }
+        let fd = open(path, flags, Mode::empty()).map_err(|errno| match errno {
+            rustix::io::Errno::INVAL if how.direct => FileError::Direct(path.into()),
+            errno => FileError::System { what: "open", path: path.into(), error: errno.into() },
+        })?;
+        let examine = |error: io::Error| FileError::System { what: "examine", path: path.into(), error };
+        let stat = rustix::fs::fstat(&fd).map_err(|errno| examine(errno.into()))?;
+        let is_block_device = match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => false,
+            FileType::BlockDevice => true,
+            _ => return Err(FileError::Kind(path.into())),
+        };
+        // The end of a block device is where seeking ends.
+        let mut file = File::from(fd);
+        let size_bytes = io::Seek::seek(&mut file, io::SeekFrom::End(0)).map_err(examine)?;
+        Ok(OpenFile { fd: file.into(), is_block_device, size_bytes })
+    }
+
+    /// Whether it is a block device.
+    pub fn is_block_device(&self) -> bool {
+        self.is_block_device
+    }
+
+    /// Bytes that it has.
+    pub fn size_bytes(&self) -> u64 {
+        self.size_bytes
+    }
+}
+
+/// Files under load.
+pub struct Files {
+    ring: Ring,
+    files: Vec<OpenFile>,
+    /// The buffers of the slots, and where each lies.
+    memory: Memory,
+    bufs: Vec<Buf>,
+    lens: Vec<u32>,
+    began: Instant,
+    /// Taken since the last wait: to be handed over.
+    taken: Vec<u32>,
+    handed_ns: Vec<u64>,
+    in_flight: usize,
+    done: Vec<Completion>,
+}
+
+impl Files {
+    /// All files of a run; jobs name them by their places.
+    ///
+    /// # Errors
+    /// When the kernel has no ring for us.
+    pub fn new(files: Vec<OpenFile>) -> Result<Files, RunError> {
+        let memory = map(ALIGN_BYTES)?;
+        let ring = ring(&memory)?;
+        Ok(Files {
+            ring,
+            files,
+            memory,
+            bufs: Vec::new(),
+            lens: Vec::new(),
+            began: Instant::now(),
+            taken: Vec::with_capacity(MAX_IN_FLIGHT as usize),
+            handed_ns: Vec::new(),
+            in_flight: 0,
+            done: Vec::new(),
+        })
+    }
+
+    /// The files.
+    pub fn files(&self) -> &[OpenFile] {
+        &self.files
+    }
+
+    fn is_done(&self, slot: u32, result: i32) -> Option<Fault> {
+        match result {
+            negative if negative < 0 => Some(Fault::Errno(-negative)),
+            bytes if (bytes as u32) < self.lens[slot as usize] => Some(Fault::Short(bytes as u32)),
+            _ => None,
+        }
+    }
+}
+
+fn map(bytes: u64) -> Result<Memory, RunError> {
+    Memory::new(bytes as usize).map_err(|error| RunError::Target(format!("no memory for I/O: {error}")))
+}
+
+fn ring(memory: &Memory) -> Result<Ring, RunError> {
+    Ring::new(memory.region()).map_err(|error| RunError::Target(format!("cannot set up io_uring: {error}")))
+}
+
+impl Target for Files {
+    fn now_ns(&mut self) -> u64 {
+        self.began.elapsed().as_nanos() as u64
+    }
+
+    fn submit(&mut self, slot: u32, place: u32, command: Command) {
+        let file = &self.files[place as usize];
+        let fd = file.fd.as_raw_fd();
+        let buf = Buf { len: command.len as u32, ..self.bufs[slot as usize] };
+        let tag = u64::from(slot);
+        self.lens[slot as usize] = match command.kind {
+            Kind::Read | Kind::Write { .. } => command.len as u32,
+            Kind::Flush | Kind::Discard => 0,
+        };
+        match command.kind {
+            Kind::Read => self.ring.read(fd, command.offset, buf, tag),
+            Kind::Write { fua } => self.ring.write(fd, command.offset, &[buf], fua, tag),
+            Kind::Flush => self.ring.flush(fd, tag),
+            Kind::Discard if file.is_block_device => {
+                self.ring.discard(fd, command.offset, command.len, tag);
+            }
+            Kind::Discard => self.ring.punch(fd, command.offset, command.len, tag),
+        }
+        self.taken.push(slot);
+        self.in_flight += 1;
+    }
+
+    fn wait(&mut self, until: Option<u64>, ended: &mut Vec<Ended>) -> u64 {
+        if self.in_flight == 0 {
+            let now = self.now_ns();
+            std::thread::sleep(Duration::from_nanos(until.unwrap_or(now).saturating_sub(now)));
+            return self.now_ns();
+        }
+        if !self.taken.is_empty() {
+            self.ring
+                .submit_and_wait(Some(Duration::ZERO), 1, true)
+                .expect("a ring that was set up takes I/O");
+            let now = self.now_ns();
+            self.taken.drain(..).for_each(|slot| self.handed_ns[slot as usize] = now);
+        }
+        self.ring.completions(&mut self.done);
+        if self.done.is_empty() {
+            let now = self.now_ns();
+            let timeout = until.map(|until| Duration::from_nanos(until.saturating_sub(now)));
+            self.ring.submit_and_wait(timeout, 1, true).expect("a ring that was set up takes I/O");
+            self.ring.completions(&mut self.done);
+        }
+        let now = self.now_ns();
+        self.in_flight -= self.done.len();
+        let done = std::mem::take(&mut self.done);
+        ended.extend(done.iter().map(|&Completion { tag, result }| Ended {
+            slot: tag as u32,
+            handed_ns: Some(self.handed_ns[tag as usize]),
+            at_ns: now,
+            fault: self.is_done(tag as u32, result),
+        }));
+        self.done = done;
+        self.done.clear();
+        now
+    }
+
+    fn payload(&mut self, slot: u32, len: u64) -> Option<&mut [u8]> {
+        Some(self.memory.bytes_mut(Buf { len: len as u32, ..self.bufs[slot as usize] }))
+    }
+}
+
+impl LoadTarget for Files {
+    fn prepare(&mut self, slots: &[SlotSpec]) -> Result<(), RunError> {
+        let bytes: u64 = slots.iter().map(|slot| slot.bytes.next_multiple_of(ALIGN_BYTES)).sum();
+        self.memory = map(bytes.max(ALIGN_BYTES))?;
+        // The ring knows its memory since it was made.
+        self.ring = ring(&self.memory)?;
+        self.bufs.clear();
+        let mut start = 0;
+        for slot in slots {
+            let buf = Buf { start, len: slot.bytes as u32 };
+            self.bufs.push(buf);
+            start += slot.bytes.next_multiple_of(ALIGN_BYTES);
+            if slot.random {
+                let mut rng = Rng::new(slot.seed, start);
+                for eight in self.memory.bytes_mut(buf).chunks_mut(8) {
+                    eight.copy_from_slice(&rng.next_u64().to_le_bytes()[..eight.len()]);
+                }
+            }
+        }
+        self.lens = vec![0; slots.len()];
+        self.handed_ns = vec![0; slots.len()];
+        Ok(())
+    }
+}
