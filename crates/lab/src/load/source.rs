@@ -38,6 +38,8 @@ pub struct JobSource {
     /// What was written, in its order: to be read again.
     written: Vec<(u64, u64, u64)>,
     asked: u64,
+    /// Something was not done: nothing more is asked for.
+    failed: bool,
 }
 
 /// The reading of what was written.
@@ -69,6 +71,7 @@ impl JobSource {
             verifying: None,
             written: Vec::new(),
             asked: 0,
+            failed: false,
             job: job.clone(),
         }
     }
@@ -244,6 +247,9 @@ impl JobSource {
 
 impl Source for JobSource {
     fn next(&mut self, now: u64, _: &mut Rng) -> Next {
+        if self.failed {
+            return Next::End;
+        }
         if let Some(command) = self.first.pop_front() {
             return self.ask(None, command);
         }
@@ -277,8 +283,9 @@ impl Source for JobSource {
         self.ask(at, command)
     }
 
-    fn ended(&mut self, _number: u64, _now: u64) {
+    fn ended(&mut self, _number: u64, _now: u64, done: bool) {
         self.in_flight -= 1;
+        self.failed |= !done;
     }
 
     fn fill(&mut self, number: u64, command: &Command, bytes: &mut [u8]) {

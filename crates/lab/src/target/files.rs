@@ -1,10 +1,9 @@
 //! Files and block devices, through io_uring: one ring for all of a run.
 
 use crate::load::{LoadTarget, MAX_IN_FLIGHT, RunError, SlotSpec};
-use bimetal_driver::{Completion, Memory, Ring};
-use bimetal_engine::arena::Buf;
+use crate::target::buffers::Buffers;
+use bimetal_driver::{Completion, Ring};
 use bimetal_models::load::{Ended, Fault, Target};
-use bimetal_models::rng::Rng;
 use bimetal_models::{Command, Kind};
 use rustix::fs::{FileType, Mode, OFlags, open};
 use std::fs::File;
@@ -12,9 +11,6 @@ use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-
-/// What direct I/O of any device at hand is aligned to.
-const ALIGN_BYTES: u64 = 4096;
 
 /// How a file is opened.
 #[derive(Clone, Copy, Debug, Default)]
@@ -97,9 +93,7 @@ impl OpenFile {
 pub struct Files {
     ring: Ring,
     files: Vec<OpenFile>,
-    /// The buffers of the slots, and where each lies.
-    memory: Memory,
-    bufs: Vec<Buf>,
+    buffers: Buffers,
     lens: Vec<u32>,
     began: Instant,
     /// Taken since the last wait: to be handed over.
@@ -115,13 +109,11 @@ impl Files {
     /// # Errors
     /// When the kernel has no ring for us.
     pub fn new(files: Vec<OpenFile>) -> Result<Files, RunError> {
-        let memory = map(ALIGN_BYTES)?;
-        let ring = ring(&memory)?;
+        let buffers = Buffers::new(&[])?;
         Ok(Files {
-            ring,
+            ring: buffers.ring()?,
             files,
-            memory,
-            bufs: Vec::new(),
+            buffers,
             lens: Vec::new(),
             began: Instant::now(),
             taken: Vec::with_capacity(MAX_IN_FLIGHT as usize),
@@ -145,14 +137,6 @@ impl Files {
     }
 }
 
-fn map(bytes: u64) -> Result<Memory, RunError> {
-    Memory::new(bytes as usize).map_err(|error| RunError::Target(format!("no memory for I/O: {error}")))
-}
-
-fn ring(memory: &Memory) -> Result<Ring, RunError> {
-    Ring::new(memory.region()).map_err(|error| RunError::Target(format!("cannot set up io_uring: {error}")))
-}
-
 impl Target for Files {
     fn now_ns(&mut self) -> u64 {
         self.began.elapsed().as_nanos() as u64
@@ -161,12 +145,13 @@ impl Target for Files {
     fn submit(&mut self, slot: u32, place: u32, command: Command) {
         let file = &self.files[place as usize];
         let fd = file.fd.as_raw_fd();
-        let buf = Buf { len: command.len as u32, ..self.bufs[slot as usize] };
         let tag = u64::from(slot);
-        self.lens[slot as usize] = match command.kind {
+        let len = match command.kind {
             Kind::Read | Kind::Write { .. } => command.len as u32,
             Kind::Flush | Kind::Discard => 0,
         };
+        self.lens[slot as usize] = len;
+        let buf = self.buffers.buf(slot, len);
         match command.kind {
             Kind::Read => self.ring.read(fd, command.offset, buf, tag),
             Kind::Write { fua } => self.ring.write(fd, command.offset, &[buf], fua, tag),
@@ -215,29 +200,15 @@ impl Target for Files {
     }
 
     fn payload(&mut self, slot: u32, len: u64) -> Option<&mut [u8]> {
-        Some(self.memory.bytes_mut(Buf { len: len as u32, ..self.bufs[slot as usize] }))
+        Some(self.buffers.bytes_mut(slot, len as u32))
     }
 }
 
 impl LoadTarget for Files {
     fn prepare(&mut self, slots: &[SlotSpec]) -> Result<(), RunError> {
-        let bytes: u64 = slots.iter().map(|slot| slot.bytes.next_multiple_of(ALIGN_BYTES)).sum();
-        self.memory = map(bytes.max(ALIGN_BYTES))?;
-        // The ring knows its memory since it was made.
-        self.ring = ring(&self.memory)?;
-        self.bufs.clear();
-        let mut start = 0;
-        for slot in slots {
-            let buf = Buf { start, len: slot.bytes as u32 };
-            self.bufs.push(buf);
-            start += slot.bytes.next_multiple_of(ALIGN_BYTES);
-            if slot.random {
-                let mut rng = Rng::new(slot.seed, start);
-                for eight in self.memory.bytes_mut(buf).chunks_mut(8) {
-                    eight.copy_from_slice(&rng.next_u64().to_le_bytes()[..eight.len()]);
-                }
-            }
-        }
+        self.buffers = Buffers::new(slots)?;
+        // A ring knows its memory since it was made.
+        self.ring = self.buffers.ring()?;
         self.lens = vec![0; slots.len()];
         self.handed_ns = vec![0; slots.len()];
         Ok(())

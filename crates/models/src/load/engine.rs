@@ -273,7 +273,8 @@ impl<'s> Run<'s> {
         {
             mismatched = !lane.stream.source.check(number, &command, bytes);
         }
-        lane.stream.source.ended(number, end.at_ns.saturating_sub(self.began_ns));
+        let since = end.at_ns.saturating_sub(self.began_ns);
+        lane.stream.source.ended(number, since, end.fault.is_none());
         witness.ended(&Io {
             stream: index,
             command,

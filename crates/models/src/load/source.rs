@@ -63,8 +63,8 @@ pub trait Source {
     /// The next command; `now` is nanoseconds since the run began. It is not asked again after an end.
     fn next(&mut self, now: u64, rng: &mut Rng) -> Next;
 
-    /// One of its commands has ended: by its number, the first is 0.
-    fn ended(&mut self, _number: u64, _now: u64) {}
+    /// One of its commands has ended: by its number, the first is 0; and whether it was done.
+    fn ended(&mut self, _number: u64, _now: u64, _done: bool) {}
 
     /// Fills what is going to be written, where streams have payload.
     fn fill(&mut self, _number: u64, _command: &Command, _bytes: &mut [u8]) {}
