@@ -42,6 +42,13 @@ impl Rng {
         result
     }
 
+    /// Random bytes.
+    pub fn fill(&mut self, bytes: &mut [u8]) {
+        for eight in bytes.chunks_mut(8) {
+            eight.copy_from_slice(&self.next_u64().to_le_bytes()[..eight.len()]);
+        }
+    }
+
     /// A number below `n` (zero when `n` is zero).
     pub fn below(&mut self, n: u64) -> u64 {
         ((u128::from(self.next_u64()) * u128::from(n)) >> 64) as u64

@@ -54,6 +54,16 @@ pub trait LoadTarget: Target {
     }
 }
 
+impl<T: LoadTarget + ?Sized> LoadTarget for Box<T> {
+    fn prepare(&mut self, slots: &[SlotSpec]) -> Result<(), RunError> {
+        (**self).prepare(slots)
+    }
+
+    fn tiers(&mut self) -> Option<(u64, u64)> {
+        (**self).tiers()
+    }
+}
+
 /// How far a run has come.
 #[derive(Clone, Debug)]
 pub struct Going {

@@ -291,11 +291,7 @@ impl Source for JobSource {
     fn fill(&mut self, number: u64, command: &Command, bytes: &mut [u8]) {
         match self.job.content {
             _ if self.job.verify => stamp::fill(bytes, self.job.seed, command.offset, number),
-            Content::Fresh => {
-                for eight in bytes.chunks_mut(8) {
-                    eight.copy_from_slice(&self.rng.next_u64().to_le_bytes()[..eight.len()]);
-                }
-            }
+            Content::Fresh => self.rng.fill(bytes),
             Content::Random | Content::Zeros => {}
         }
     }

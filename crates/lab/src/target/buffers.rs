@@ -26,10 +26,7 @@ impl Buffers {
             bufs.push(buf);
             start += slot.bytes.next_multiple_of(ALIGN_BYTES);
             if slot.random {
-                let mut rng = Rng::new(slot.seed, start);
-                for eight in memory.bytes_mut(buf).chunks_mut(8) {
-                    eight.copy_from_slice(&rng.next_u64().to_le_bytes()[..eight.len()]);
-                }
+                Rng::new(slot.seed, start).fill(memory.bytes_mut(buf));
             }
         }
         Ok(Buffers { memory, bufs })

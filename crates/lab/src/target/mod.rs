@@ -2,10 +2,15 @@
 
 mod buffers;
 mod files;
+mod name;
 mod nbd;
 mod null;
 mod simulated;
+mod volume;
 
 pub use files::{FileError, Files, OpenFile, OpenHow};
+pub use name::{NameError, TargetName};
 pub use nbd::{MAX_CONNECTIONS, Nbd, NbdAddress, NbdError};
 pub use null::Null;
+pub use simulated::Simulated;
+pub use volume::Volume;

@@ -1,11 +1,101 @@
 //! A modelled device, or a whole volume on modelled devices, in virtual time.
 
 use crate::load::{LoadTarget, RunError, SlotSpec};
-use bimetal_models::Model;
-use bimetal_models::load::Bench;
+use bimetal_engine::units::Nanos;
+use bimetal_models::load::{Bench, Ended, Target};
+use bimetal_models::{Command, Done, Model, Usage};
+use bimetal_sim::scenario;
 
-impl<M: Model> LoadTarget for Bench<M> {
+/// What is simulated.
+enum Simulation {
+    Device(Box<dyn Model>),
+    Loaded(Box<scenario::Target>),
+}
+
+impl Simulation {
+    fn model(&self) -> &dyn Model {
+        match self {
+            Simulation::Device(device) => device.as_ref(),
+            Simulation::Loaded(target) => target.as_ref(),
+        }
+    }
+
+    fn model_mut(&mut self) -> &mut dyn Model {
+        match self {
+            Simulation::Device(device) => device.as_mut(),
+            Simulation::Loaded(target) => target.as_mut(),
+        }
+    }
+}
+
+impl Model for Simulation {
+    fn size_bytes(&self) -> u64 {
+        self.model().size_bytes()
+    }
+
+    fn submit(&mut self, now: Nanos, tag: u64, command: Command) {
+        self.model_mut().submit(now, tag, command);
+    }
+
+    fn deadline(&self) -> Option<Nanos> {
+        self.model().deadline()
+    }
+
+    fn advance(&mut self, now: Nanos, done: &mut Vec<Done>) {
+        self.model_mut().advance(now, done);
+    }
+
+    fn usage(&self) -> Usage {
+        self.model().usage()
+    }
+}
+
+/// A simulated target.
+pub struct Simulated {
+    bench: Bench<Simulation>,
+}
+
+impl Simulated {
+    /// A device.
+    pub fn device(device: Box<dyn Model>) -> Simulated {
+        Simulated { bench: Bench::new(Simulation::Device(device), 0) }
+    }
+
+    /// What a scenario loads, before its first phase.
+    pub fn scenario(target: scenario::Target) -> Simulated {
+        let now = target.now();
+        Simulated { bench: Bench::since(Simulation::Loaded(Box::new(target)), now, 0) }
+    }
+
+    /// Bytes that it holds.
+    pub fn size_bytes(&self) -> u64 {
+        self.bench.model.size_bytes()
+    }
+}
+
+impl Target for Simulated {
+    fn now_ns(&mut self) -> u64 {
+        self.bench.now_ns()
+    }
+
+    fn submit(&mut self, slot: u32, place: u32, command: Command) {
+        self.bench.submit(slot, place, command);
+    }
+
+    fn wait(&mut self, until: Option<u64>, ended: &mut Vec<Ended>) -> u64 {
+        self.bench.wait(until, ended)
+    }
+}
+
+impl LoadTarget for Simulated {
     fn prepare(&mut self, _slots: &[SlotSpec]) -> Result<(), RunError> {
         Ok(())
+    }
+
+    fn tiers(&mut self) -> Option<(u64, u64)> {
+        match &self.bench.model {
+            Simulation::Device(_) => None,
+            Simulation::Loaded(target) => target.served_bytes(),
+        }
     }
 }

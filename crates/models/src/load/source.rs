@@ -133,9 +133,7 @@ impl TryRng for Words<'_> {
     }
 
     fn try_fill_bytes(&mut self, bytes: &mut [u8]) -> Result<(), Infallible> {
-        for chunk in bytes.chunks_mut(8) {
-            chunk.copy_from_slice(&self.0.next_u64().to_le_bytes()[..chunk.len()]);
-        }
+        self.0.fill(bytes);
         Ok(())
     }
 }

@@ -44,3 +44,21 @@ pub trait Target {
         None
     }
 }
+
+impl<T: Target + ?Sized> Target for Box<T> {
+    fn now_ns(&mut self) -> u64 {
+        (**self).now_ns()
+    }
+
+    fn submit(&mut self, slot: u32, place: u32, command: Command) {
+        (**self).submit(slot, place, command);
+    }
+
+    fn wait(&mut self, until: Option<u64>, ended: &mut Vec<Ended>) -> u64 {
+        (**self).wait(until, ended)
+    }
+
+    fn payload(&mut self, slot: u32, len: u64) -> Option<&mut [u8]> {
+        (**self).payload(slot, len)
+    }
+}

@@ -48,6 +48,7 @@ pub use run::{Progress, run};
 pub use summary::{MOST_TIMES, Summary, Worst, summaries};
 pub use survey::MAX_GRAINS;
 pub use table::{FORESIGHTS, Row, TableProgress, needed, rows};
+pub use target::Target;
 
 pub use crate::peers::Policy;
 use bimetal_models::Model;

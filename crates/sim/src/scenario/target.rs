@@ -13,7 +13,7 @@ use bimetal_models::rng::mix;
 use bimetal_models::{Command, Done, Model, Usage};
 
 /// What is loaded.
-pub(super) struct Target {
+pub struct Target {
     kind: Kind,
     /// How a volume of ours is opened.
     tuning: Tuning,
@@ -68,7 +68,22 @@ impl Target {
         Ok(Target { kind, tuning })
     }
 
-    pub(super) fn now(&self) -> Nanos {
+    /// What a scenario loads, before its first phase; one whose sizes are no shares of a trace.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub fn fresh(scenario: &Scenario) -> Result<Target, ScenarioError> {
+        Target::new(scenario, Whole { target_bytes: 0, trace_bytes: 0 })
+    }
+
+    /// Bytes that a volume's fast tier has served, and all; none of a device.
+    pub fn served_bytes(&self) -> Option<(u64, u64)> {
+        let counts = self.counts();
+        (!matches!(self.kind, Kind::Device(..))).then_some((counts.fast_bytes, counts.all_bytes))
+    }
+
+    /// Its virtual time.
+    pub fn now(&self) -> Nanos {
         match &self.kind {
             Kind::Volume(volume) => volume.now(),
             Kind::Peer(_) | Kind::Device(..) => Nanos(0),

@@ -1,0 +1,162 @@
+//! How a target is named.
+
+use super::nbd::NbdAddress;
+use std::path::PathBuf;
+
+/// The longest name of a target, bytes: two paths.
+const MAX_NAME_BYTES: usize = 8192;
+/// The port that NBD servers listen on where a URI gives none.
+const NBD_PORT: u16 = 10809;
+
+/// What is to be measured, by its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TargetName {
+    /// A file or a block device.
+    Path(PathBuf),
+    /// An export of an NBD server.
+    Nbd {
+        /// Where it listens.
+        address: NbdAddress,
+        /// The export's name; empty is the server's default.
+        export: String,
+    },
+    /// A Bimetal volume that nobody serves, opened in this process.
+    Volume(String),
+    /// A modelled device in virtual time.
+    Model {
+        /// Its model.
+        name: String,
+        /// Its size as it was written, if it is not the model's own.
+        size: Option<String>,
+    },
+    /// What a scenario file describes, in virtual time.
+    Scenario(PathBuf),
+    /// Nothing.
+    Null,
+}
+
+/// Why a text names no target: in a sentence.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{text:?} names no target: {why}")]
+pub struct NameError {
+    text: String,
+    why: String,
+}
+
+impl TargetName {
+    /// Reads `PATH`, `nbd://HOST[:PORT]/EXPORT`, `nbd+unix:///EXPORT?socket=PATH`, `volume:NAME`,
+    /// `model:NAME[?size=SIZE]`, `scenario:FILE` or `null:`.
+    ///
+    /// # Errors
+    /// When it is none of these.
+    pub fn parse(text: &str) -> Result<TargetName, NameError> {
+        let wrong = |why: &str| NameError { text: text.chars().take(200).collect(), why: why.to_owned() };
+        if text.is_empty() || text.len() > MAX_NAME_BYTES || text.contains('\0') {
+            return Err(wrong("a name has from 1 to 8192 bytes, none of them zero"));
+        }
+        if text == "null:" {
+            return Ok(TargetName::Null);
+        }
+        if let Some(rest) = text.strip_prefix("nbd+unix://") {
+            let (export, query) = rest.split_once('?').unwrap_or((rest, ""));
+            let socket = query.split('&').find_map(|pair| pair.strip_prefix("socket="));
+            let socket = socket.ok_or_else(|| wrong("nbd+unix:///EXPORT?socket=PATH names the socket"))?;
+            let (Some(path), Some(export)) = (decoded(socket), decoded(export.trim_start_matches('/')))
+            else {
+                return Err(wrong("a % is followed by two hexadecimal digits, and what comes out is UTF-8"));
+            };
+            return Ok(TargetName::Nbd { address: NbdAddress::Unix(path.into()), export });
+        }
+        if let Some(rest) = text.strip_prefix("nbd://") {
+            let (host, export) = rest.split_once('/').unwrap_or((rest, ""));
+            if host.is_empty() {
+                return Err(wrong("nbd://HOST:PORT/EXPORT names a host"));
+            }
+            let has_port = host.rsplit_once(':').is_some_and(|(before, port)| {
+                port.parse::<u16>().is_ok() && (!before.contains(':') || before.ends_with(']'))
+            });
+            let address = if has_port { host.to_owned() } else { format!("{host}:{NBD_PORT}") };
+            let export = decoded(export).ok_or_else(|| wrong("the export's name is not well escaped"))?;
+            return Ok(TargetName::Nbd { address: NbdAddress::Tcp(address), export });
+        }
+        if let Some(name) = text.strip_prefix("volume:") {
+            return match name {
+                "" => Err(wrong("volume:NAME names a volume")),
+                name => Ok(TargetName::Volume(name.to_owned())),
+            };
+        }
+        if let Some(file) = text.strip_prefix("scenario:") {
+            return match file {
+                "" => Err(wrong("scenario:FILE names a scenario")),
+                file => Ok(TargetName::Scenario(file.into())),
+            };
+        }
+        if let Some(rest) = text.strip_prefix("model:") {
+            let (name, query) = rest.split_once('?').unwrap_or((rest, ""));
+            let size = match query.strip_prefix("size=") {
+                Some(size) => Some(size.to_owned()),
+                None if query.is_empty() => None,
+                None => return Err(wrong("model:NAME?size=SIZE has a size and nothing else")),
+            };
+            return Ok(TargetName::Model { name: name.to_owned(), size });
+        }
+        Ok(TargetName::Path(text.into()))
+    }
+}
+
+/// A part of a URI as it was before it was escaped.
+fn decoded(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&first, behind)) = rest.split_first() {
+        rest = behind;
+        if first != b'%' {
+            bytes.push(first);
+            continue;
+        }
+        let digits = std::str::from_utf8(rest.get(..2)?).ok()?;
+        bytes.push(u8::from_str_radix(digits, 16).ok()?);
+        rest = &rest[2..];
+    }
+    String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names() {
+        let unix = |path: &str, export: &str| TargetName::Nbd {
+            address: NbdAddress::Unix(path.into()),
+            export: export.to_owned(),
+        };
+        let tcp = |address: &str, export: &str| TargetName::Nbd {
+            address: NbdAddress::Tcp(address.to_owned()),
+            export: export.to_owned(),
+        };
+        for (text, expected) in [
+            ("/dev/sdb", TargetName::Path("/dev/sdb".into())),
+            ("nbd+unix:///?socket=/a%20b/c.sock", unix("/a b/c.sock", "")),
+            ("nbd+unix:///my%20films?socket=/x", unix("/x", "my films")),
+            ("nbd://localhost", tcp("localhost:10809", "")),
+            ("nbd://[::1]:10810/x", tcp("[::1]:10810", "x")),
+            ("nbd://[::1]/x", tcp("[::1]:10809", "x")),
+            ("volume:films", TargetName::Volume("films".into())),
+            (
+                "model:disk-1tb-2012?size=1G",
+                TargetName::Model { name: "disk-1tb-2012".into(), size: Some("1G".into()) },
+            ),
+            ("scenario:a.toml", TargetName::Scenario("a.toml".into())),
+            ("null:", TargetName::Null),
+        ] {
+            assert_eq!(TargetName::parse(text), Ok(expected), "{text}");
+        }
+        for text in
+            ["", "nbd+unix:///x", "nbd:///x", "volume:", "model:x?speed=2", "nbd+unix:///%x?socket=/a"]
+        {
+            let error = TargetName::parse(text).expect_err(text).to_string();
+            assert!(!error.contains('\n'), "{error}");
+        }
+    }
+}
