@@ -3,7 +3,11 @@
 //! A workload is described, run against a target, and leaves one raw [`record`]; every face (fio's text and JSON, the
 //! HTML report, comparisons) is printed from such a record, then or later.
 
+pub mod environment;
 pub mod job;
+pub mod layout;
 pub mod load;
 pub mod record;
+pub mod session;
+pub mod survey;
 pub mod target;

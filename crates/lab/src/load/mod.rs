@@ -9,4 +9,4 @@ mod stamp;
 pub use meter::Meter;
 pub use run::{Going, LoadTarget, MAX_BUFFER_BYTES, MAX_IN_FLIGHT, RunError, SlotSpec, Watch, run};
 pub use source::JobSource;
-pub use stamp::is_stamped;
+pub use stamp::{is_stamped, stamped};

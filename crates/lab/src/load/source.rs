@@ -289,10 +289,8 @@ impl Source for JobSource {
     }
 
     fn fill(&mut self, number: u64, command: &Command, bytes: &mut [u8]) {
-        match self.job.content {
-            _ if self.job.verify => stamp::fill(bytes, self.job.seed, command.offset, number),
-            Content::Fresh => self.rng.fill(bytes),
-            Content::Random | Content::Zeros => {}
+        if self.job.verify || self.job.content == Content::Fresh {
+            stamp::fill(bytes, self.job.seed, command.offset, number);
         }
     }
 

@@ -41,6 +41,11 @@ pub(super) fn is_filled(bytes: &[u8], seed: u64, offset: u64, number: u64) -> bo
     })
 }
 
+/// Bytes for what is written without being verified: they are told to be the lab's all the same.
+pub fn stamped(bytes: &mut [u8], seed: u64, offset: u64) {
+    fill(bytes, seed, offset, u64::MAX);
+}
+
 /// Whether these bytes were stamped by some job: the lab's own files are told from others' by it.
 pub fn is_stamped(bytes: &[u8]) -> bool {
     bytes.len() >= HEAD_BYTES && bytes[..8] == MAGIC.to_le_bytes()

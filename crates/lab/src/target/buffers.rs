@@ -1,10 +1,9 @@
 //! The payload of what is in flight: a buffer for each slot, known to the ring.
 
-use crate::load::{RunError, SlotSpec};
+use crate::load::{RunError, SlotSpec, stamped};
 use bimetal_driver::ring::{ARENA, Mem};
 use bimetal_driver::{Memory, Ring};
 use bimetal_engine::arena::Buf;
-use bimetal_models::rng::Rng;
 
 /// What direct I/O of any device at hand is aligned to.
 const ALIGN_BYTES: u64 = 4096;
@@ -26,7 +25,7 @@ impl Buffers {
             bufs.push(buf);
             start += slot.bytes.next_multiple_of(ALIGN_BYTES);
             if slot.random {
-                Rng::new(slot.seed, start).fill(memory.bytes_mut(buf));
+                stamped(memory.bytes_mut(buf), slot.seed, start);
             }
         }
         Ok(Buffers { memory, bufs })

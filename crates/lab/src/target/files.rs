@@ -61,6 +61,12 @@ impl OpenFile {
         if how.direct {
             flags |= OFlags::DIRECT;
         }
+        let is_device = rustix::fs::stat(path)
+            .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::BlockDevice);
+        if how.write && is_device {
+            // Refuses what is mounted, or part of another device.
+            flags |= OFlags::EXCL;
+        }
         let fd = open(path, flags, Mode::empty()).map_err(|errno| match errno {
             rustix::io::Errno::INVAL if how.direct => FileError::Direct(path.into()),
             errno => FileError::System { what: "open", path: path.into(), error: errno.into() },

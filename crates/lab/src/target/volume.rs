@@ -1,13 +1,12 @@
 //! A Bimetal volume in this process: the engine and its devices, without a server between.
 
-use crate::load::{LoadTarget, RunError, SlotSpec};
+use crate::load::{LoadTarget, RunError, SlotSpec, stamped};
 use bimetal_driver::{Driver, RealArena};
 use bimetal_engine::Engine;
 use bimetal_engine::action::{Machine as _, Request, RequestError, RequestId, RequestKind};
 use bimetal_engine::arena::{Arena as _, Buf, Pool};
 use bimetal_engine::units::{BLOCK_BYTES, Nanos};
 use bimetal_models::load::{Ended, Fault, Target};
-use bimetal_models::rng::Rng;
 use bimetal_models::{Command, Kind};
 use rustix::io::Errno;
 use std::collections::VecDeque;
@@ -169,7 +168,7 @@ impl LoadTarget for Volume<'_> {
         for (n, slot) in slots.iter().enumerate() {
             let mut bytes = vec![0; slot.bytes as usize];
             if slot.random {
-                Rng::new(slot.seed, n as u64).fill(&mut bytes);
+                stamped(&mut bytes, slot.seed, n as u64);
             }
             self.payload.push(bytes);
         }

@@ -1,0 +1,48 @@
+//! Files that jobs need, made before they run.
+
+use crate::load::stamped;
+use crate::target::FileError;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::path::Path;
+
+/// What is written at a time.
+const WRITE_BYTES: usize = 1 << 20;
+
+/// Makes a file of at least so many bytes, written in full from where it ended, so that reads of it are reads of
+/// data. Whether anything had to be done; `progress` is told bytes, and says on `false` to stop.
+///
+/// # Errors
+/// When it cannot be made or written; what is there stays.
+pub fn lay_out(
+    path: &Path,
+    bytes: u64,
+    progress: &mut dyn FnMut(u64, u64) -> bool,
+) -> Result<bool, FileError> {
+    let wrong = |what| move |error: io::Error| FileError::System { what, path: path.into(), error };
+    let options = OpenOptions::new().read(true).write(true).create(true).mode(0o600).clone();
+    let mut file = options.open(path).map_err(wrong("open"))?;
+    let there = file.metadata().map_err(wrong("examine"))?;
+    if !there.is_file() || there.len() >= bytes {
+        return Ok(false);
+    }
+    fill(&mut file, there.len(), bytes, progress).map_err(wrong("write"))?;
+    Ok(true)
+}
+
+fn fill(file: &mut File, from: u64, to: u64, progress: &mut dyn FnMut(u64, u64) -> bool) -> io::Result<()> {
+    let mut at = from;
+    let mut buffer = vec![0; WRITE_BYTES];
+    while at < to {
+        let len = (to - at).min(WRITE_BYTES as u64) as usize;
+        stamped(&mut buffer[..len], 0, at);
+        file.write_all_at(&buffer[..len], at)?;
+        at += len as u64;
+        if !progress(at - from, to - from) {
+            return Err(io::Error::new(io::ErrorKind::Interrupted, "it was interrupted"));
+        }
+    }
+    file.flush()?;
+    file.sync_all()
+}

@@ -1,0 +1,86 @@
+//! A whole run: jobs in phases, one phase after the other, on one target.
+
+use crate::job::Job;
+use crate::load::{self, Going, LoadTarget, RunError};
+use crate::record::{Environment, FORMAT, Run, VERSION};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Seconds of which the first reports of a run are; longer where it lasts longer.
+const INTERVAL_NS: u64 = 1_000_000_000;
+/// A run in virtual time, or of a moment, is looked at more closely than by the second.
+const SHORT_INTERVAL_NS: u64 = 100_000_000;
+/// A run that is known to be shorter than this is a short one.
+const SHORT_NS: u64 = 30_000_000_000;
+
+/// What a run is called, and where it runs.
+pub struct Session {
+    /// In a line.
+    pub title: String,
+    /// The machine and the targets; those by the names that [`Session::places`] has.
+    pub environment: Environment,
+    /// The names of the target's places.
+    pub places: Vec<String>,
+    /// Where its randomness came from.
+    pub seed: u64,
+    /// Whether the target's clock is a simulation's.
+    pub virtual_time: bool,
+    /// What else is to be said.
+    pub notes: Vec<String>,
+}
+
+/// How far a session has come.
+pub struct Progress<'p> {
+    /// The phase that is going on; the first is 0.
+    pub phase: usize,
+    /// Phases in all.
+    pub phases: usize,
+    /// Its jobs.
+    pub jobs: &'p [Job],
+    /// What they have done.
+    pub going: &'p Going,
+}
+
+/// Runs the phases; `watch` is told how it goes four times a second, and ends the run with `false`.
+///
+/// # Errors
+/// When a phase cannot begin.
+pub fn run<T: LoadTarget>(
+    target: &mut T,
+    session: Session,
+    phases: &[Vec<Job>],
+    watch: &mut dyn FnMut(&Progress<'_>) -> bool,
+) -> Result<Run, RunError> {
+    let began_unix_ms =
+        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
+    let began_ns = target.now_ns();
+    let (mut ran, mut interrupted) = (Vec::new(), false);
+    for (phase, jobs) in phases.iter().enumerate() {
+        let mut watch = |going: &Going| {
+            let go_on = watch(&Progress { phase, phases: phases.len(), jobs, going });
+            interrupted |= !go_on;
+            go_on
+        };
+        ran.extend(load::run(target, jobs, &session.places, began_ns, interval_ns(jobs), &mut watch)?);
+        if interrupted {
+            break;
+        }
+    }
+    Ok(Run {
+        format: FORMAT.to_owned(),
+        version: VERSION,
+        title: session.title,
+        began_unix_ms,
+        seed: session.seed,
+        virtual_time: session.virtual_time,
+        interrupted,
+        environment: session.environment,
+        jobs: ran,
+        notes: session.notes,
+    })
+}
+
+/// How long intervals are to begin with.
+fn interval_ns(jobs: &[Job]) -> u64 {
+    let lasts = jobs.iter().map(|job| job.runtime_ns.unwrap_or(u64::MAX)).max().unwrap_or(u64::MAX);
+    if lasts <= SHORT_NS { SHORT_INTERVAL_NS } else { INTERVAL_NS }
+}

@@ -1,0 +1,304 @@
+//! Jobs on targets: what is asked for, what is counted, and what is seen when a target lies.
+
+use bimetal_lab::job::{Content, Distribution, Job, Ops, Order, Rate, Sizes, Think, side};
+use bimetal_lab::load::{self, Going, LoadTarget, RunError, SlotSpec};
+use bimetal_lab::record::JobRun;
+use bimetal_lab::survey::{Found, survey};
+use bimetal_lab::target::{Files, Null, OpenFile, OpenHow, Simulated};
+use bimetal_models::constant::{Constant, ConstantParams};
+use bimetal_models::load::{Ended, Target};
+use bimetal_models::{Command, Kind};
+use std::collections::BTreeMap;
+
+const MIB: u64 = 1 << 20;
+const MS: u64 = 1_000_000;
+const SECOND: u64 = 1_000 * MS;
+
+/// Writes down what is asked for.
+#[derive(Default)]
+struct Noted {
+    null: Null,
+    asked: Vec<Command>,
+}
+
+impl Target for Noted {
+    fn now_ns(&mut self) -> u64 {
+        self.null.now_ns()
+    }
+
+    fn submit(&mut self, slot: u32, place: u32, command: Command) {
+        self.asked.push(command);
+        self.null.submit(slot, place, command);
+    }
+
+    fn wait(&mut self, until: Option<u64>, ended: &mut Vec<Ended>) -> u64 {
+        self.null.wait(until, ended)
+    }
+}
+
+impl LoadTarget for Noted {
+    fn prepare(&mut self, _: &[SlotSpec]) -> Result<(), RunError> {
+        Ok(())
+    }
+}
+
+fn run<T: LoadTarget>(target: &mut T, job: Job) -> JobRun {
+    let names = ["target".to_owned()];
+    let began = target.now_ns();
+    let mut ran =
+        load::run(target, &[job], &names, began, SECOND, &mut |_: &Going| true).expect("there is room");
+    ran.remove(0)
+}
+
+fn asked(job: Job) -> Vec<Command> {
+    let mut target = Noted::default();
+    run(&mut target, job);
+    target.asked
+}
+
+/// A device that takes 10 ms, in virtual time.
+fn slow(units: u32) -> Simulated {
+    let params = ConstantParams { size_bytes: 1 << 30, latency_ns: 10 * MS, ns_per_kib: 0, units };
+    Simulated::device(Box::new(Constant::new(params)))
+}
+
+fn ios(count: u64, mut job: Job) -> Job {
+    (job.ios, job.time_based) = (Some(count), true);
+    job
+}
+
+#[test]
+fn random_order_meets_each_block_once_in_each_pass() {
+    let job = Job { loops: 3, depth: 4, ..Job::new("each", 8192..8192 + MIB) };
+    let mut counts: BTreeMap<u64, u32> = BTreeMap::new();
+    for command in asked(job) {
+        assert_eq!((command.kind, command.len, command.offset % 4096), (Kind::Read, 4096, 0));
+        *counts.entry(command.offset).or_default() += 1;
+    }
+    assert_eq!((counts.len(), counts.values().min(), counts.values().max()), (256, Some(&3), Some(&3)));
+    assert_eq!((counts.keys().min(), counts.keys().max()), (Some(&8192), Some(&(8192 + MIB - 4096))));
+}
+
+#[test]
+fn sequential_order_wraps_and_steps() {
+    let job = Job { order: [Order::SEQUENTIAL; 3], loops: 2, ..Job::new("sequential", 0..16384) };
+    let offsets: Vec<u64> = asked(job).iter().map(|command| command.offset).collect();
+    assert_eq!(offsets, [0, 4096, 8192, 12288, 0, 4096, 8192, 12288]);
+    let strided = Order { random_percent: 0, step_bytes: 4096 };
+    let job = ios(4, Job { order: [strided; 3], ..Job::new("strided", 0..16384) });
+    let offsets: Vec<u64> = asked(job).iter().map(|command| command.offset).collect();
+    assert_eq!(offsets, [0, 8192, 0, 8192]);
+    let backwards = Order { random_percent: 0, step_bytes: -8192 };
+    let job = ios(5, Job { order: [backwards; 3], ..Job::new("backwards", 0..16384) });
+    let offsets: Vec<u64> = asked(job).iter().map(|command| command.offset).collect();
+    assert_eq!(offsets, [0, 12288, 8192, 4096, 0]);
+}
+
+#[test]
+fn mixes_and_sizes_are_what_was_asked_for() {
+    let mut job = ios(20_000, Job::new("mixed", 0..64 * MIB));
+    job.ops = Ops::ReadWrite { read_percent: 70 };
+    job.sizes[side::READ] = Sizes::Split(vec![(4096, 60), (65536, 40)]);
+    job.sizes[side::WRITE] = Sizes::Range { from: 4096, to: 16384 };
+    job.distribution = Distribution::Zoned(vec![(0.9, 0.1), (0.1, 0.9)]);
+    let asked = asked(job);
+    let (reads, writes): (Vec<&Command>, Vec<&Command>) =
+        asked.iter().partition(|command| command.kind == Kind::Read);
+    assert!((13_700..14_300).contains(&reads.len()), "{}", reads.len());
+    let large = reads.iter().filter(|command| command.len == 65536).count() as f64 / reads.len() as f64;
+    assert!((0.38..0.42).contains(&large), "{large}");
+    let sizes: std::collections::BTreeSet<u64> = writes.iter().map(|command| command.len).collect();
+    assert_eq!(sizes.into_iter().collect::<Vec<_>>(), [4096, 8192, 12288, 16384]);
+    let hot = asked.iter().filter(|command| command.offset < 64 * MIB / 10).count() as f64 / 20_000.0;
+    assert!((0.88..0.92).contains(&hot), "{hot}");
+}
+
+#[test]
+fn flushes_and_discards_come_where_they_were_asked_for() {
+    let mut job = ios(4, Job::new("flushed", 0..MIB));
+    (job.ops, job.flush_every_writes, job.end_flush) = (Ops::ReadWrite { read_percent: 0 }, Some(2), true);
+    let kinds: Vec<bool> = asked(job).iter().map(|command| command.kind == Kind::Flush).collect();
+    assert_eq!(kinds, [false, false, true, false, false, true, true]);
+    let mut job = ios(2, Job::new("trimmed", 0..MIB));
+    job.ops = Ops::DiscardWrite;
+    let commands = asked(job);
+    assert_eq!(commands.len(), 4);
+    for pair in commands.chunks(2) {
+        assert_eq!((pair[0].kind, pair[1].kind), (Kind::Discard, Kind::Write { fua: false }));
+        assert_eq!(pair[0].offset, pair[1].offset);
+    }
+}
+
+/// A device that can do 100 a second is asked for 200: each waits longer than the one before, wherever it waits.
+#[test]
+fn a_stall_cannot_hide_from_a_rate() {
+    let mut job = Job { depth: 2, ..Job::new("rated", 0..64 * MIB) };
+    (job.runtime_ns, job.time_based, job.rate[side::READ]) = (Some(SECOND), true, Some(Rate::Ios(200.0)));
+    let ran = run(&mut slow(1), job.clone());
+    assert!((100..=102).contains(&ran.read.ios), "{}", ran.read.ios);
+    assert!(ran.read.response.max_ns > 480 * MS, "{} ns", ran.read.response.max_ns);
+    assert!(ran.read.service.max_ns <= 20 * MS, "{} ns", ran.read.service.max_ns);
+    assert!(ran.late.count > 90 && ran.late.max_ns > 450 * MS, "{:?}", ran.late);
+    // One that can do 2000 keeps up.
+    let ran = run(&mut slow(20), job);
+    assert!((199..=200).contains(&ran.read.ios), "{}", ran.read.ios);
+    assert_eq!((ran.read.response.max_ns, ran.late.count), (10 * MS, 0));
+}
+
+#[test]
+fn poisson_arrivals_keep_their_rate_but_not_their_distances() {
+    let mut job = Job { depth: 64, poisson: true, ..Job::new("poisson", 0..64 * MIB) };
+    (job.runtime_ns, job.time_based, job.rate[side::READ]) =
+        (Some(100 * SECOND), true, Some(Rate::Ios(50.0)));
+    let ran = run(&mut slow(64), job);
+    assert!((4_800..5_200).contains(&ran.read.ios), "{}", ran.read.ios);
+    let at_once: u64 = ran.depths_ns.iter().filter(|depth| depth.0 >= 2).map(|depth| depth.1).sum();
+    assert!(at_once > SECOND, "{at_once} ns");
+}
+
+#[test]
+fn pauses_delays_and_ramps() {
+    let mut job = ios(10, Job::new("thinks", 0..MIB));
+    job.think = Some(Think { ns: 90 * MS, every_ios: 1 });
+    let ran = run(&mut slow(1), job);
+    assert_eq!((ran.read.ios, ran.elapsed_ns, ran.read.response.max_ns), (10, 910 * MS, 10 * MS));
+    let mut job = Job::new("ramps", 0..MIB);
+    (job.start_delay_ns, job.ramp_ns, job.runtime_ns) = (100 * MS, 200 * MS, Some(300 * MS));
+    job.time_based = true;
+    let ran = run(&mut slow(1), job);
+    assert_eq!((ran.began_ns, ran.elapsed_ns), (300 * MS, 300 * MS));
+    assert!((30..=31).contains(&ran.read.ios), "{}", ran.read.ios);
+}
+
+#[test]
+fn the_same_seed_asks_for_the_same() {
+    let job = |seed| {
+        let mut job = ios(1000, Job { depth: 8, seed, ..Job::new("seeded", 0..64 * MIB) });
+        (job.ops, job.distribution) =
+            (Ops::ReadWrite { read_percent: 50 }, Distribution::Zipf { theta: 1.1 });
+        job
+    };
+    assert_eq!(asked(job(5)), asked(job(5)));
+    assert_ne!(asked(job(5)), asked(job(6)));
+}
+
+#[test]
+fn it_ends_when_it_is_told_to() {
+    let mut job = Job::new("endless", 0..MIB);
+    (job.runtime_ns, job.time_based) = (Some(3600 * SECOND), true);
+    let names = ["target".to_owned()];
+    let mut looks = 0;
+    let mut watch = |_: &Going| {
+        looks += 1;
+        looks < 8
+    };
+    let ran =
+        load::run(&mut slow(1), &[job], &names, 0, SECOND, &mut watch).expect("there is room").remove(0);
+    assert!((195..=201).contains(&ran.read.ios), "{}", ran.read.ios);
+    assert_eq!(ran.elapsed_ns, 2 * SECOND);
+}
+
+#[test]
+fn too_much_in_flight_is_refused() {
+    let refused = |job: Job| {
+        let names = ["target".to_owned()];
+        load::run(&mut Null::default(), &[job], &names, 0, SECOND, &mut |_: &Going| true)
+            .expect_err("too much")
+    };
+    let job = Job { depth: 1_000_000, ..Job::new("deep", 0..MIB) };
+    assert!(matches!(refused(job), RunError::Depth(1_000_000)));
+    let job = Job {
+        depth: 1024,
+        sizes: std::array::from_fn(|_| Sizes::one(16 * MIB)),
+        ..Job::new("wide", 0..64 * MIB)
+    };
+    assert!(matches!(refused(job), RunError::Memory(_)));
+}
+
+/// Reads of some offset come back with a bit turned.
+struct Lying {
+    files: Files,
+    from: u64,
+    slots: BTreeMap<u32, Command>,
+}
+
+impl Target for Lying {
+    fn now_ns(&mut self) -> u64 {
+        self.files.now_ns()
+    }
+
+    fn submit(&mut self, slot: u32, place: u32, command: Command) {
+        self.slots.insert(slot, command);
+        self.files.submit(slot, place, command);
+    }
+
+    fn wait(&mut self, until: Option<u64>, ended: &mut Vec<Ended>) -> u64 {
+        let now = self.files.wait(until, ended);
+        for end in ended.iter() {
+            let command = self.slots[&end.slot];
+            if command.kind == Kind::Read && command.offset == self.from {
+                self.files.payload(end.slot, command.len).expect("files have payload")[1000] ^= 4;
+            }
+        }
+        now
+    }
+
+    fn payload(&mut self, slot: u32, len: u64) -> Option<&mut [u8]> {
+        self.files.payload(slot, len)
+    }
+}
+
+impl LoadTarget for Lying {
+    fn prepare(&mut self, slots: &[SlotSpec]) -> Result<(), RunError> {
+        self.files.prepare(slots)
+    }
+}
+
+fn file(dir: &tempfile::TempDir, bytes: u64) -> Files {
+    let path = dir.path().join("file");
+    std::fs::File::create(&path).and_then(|file| file.set_len(bytes)).expect("a file");
+    let how = OpenHow { write: true, ..OpenHow::default() };
+    Files::new(vec![OpenFile::open(&path, how).expect("it opens")]).expect("a ring")
+}
+
+#[test]
+fn what_is_written_is_verified() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut job = Job { depth: 8, verify: true, each_once: false, ..Job::new("verified", 0..MIB) };
+    (job.ops, job.bytes) = (Ops::ReadWrite { read_percent: 0 }, Some(2 * MIB));
+    job.sizes[side::WRITE] = Sizes::Range { from: 4096, to: 16384 };
+    let ran = run(&mut file(&dir, MIB), job.clone());
+    assert!(ran.read.ios > 50, "{}", ran.read.ios);
+    assert_eq!((ran.read.mismatched, ran.read.failed, ran.write.failed), (0, 0, 0));
+    let from =
+        asked(job.clone()).iter().rev().find(|command| command.kind == Kind::Read).expect("a read").offset;
+    let mut lying = Lying { files: file(&dir, MIB), from, slots: BTreeMap::new() };
+    assert_eq!(run(&mut lying, job).read.mismatched, 1);
+}
+
+#[test]
+fn errors_end_a_job_and_are_counted() {
+    let dir = tempfile::tempdir().expect("a folder");
+    // Reads behind the end of the file are short.
+    let ran =
+        run(&mut file(&dir, MIB), Job { order: [Order::SEQUENTIAL; 3], ..Job::new("short", 0..2 * MIB) });
+    assert_eq!((ran.read.ios, ran.read.failed), (256, 1));
+    assert_eq!(ran.errors.into_iter().collect::<Vec<_>>(), [("only a part was done".to_owned(), 1)]);
+}
+
+#[test]
+fn data_of_others_is_found_and_the_labs_own_is_not() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut files = file(&dir, 8 * MIB);
+    assert_eq!(survey(&mut files, 0, 8 * MIB).expect("room"), Found::Nothing);
+    let mut job = Job { content: Content::Random, ..Job::new("fill", 0..8 * MIB) };
+    job.ops = Ops::ReadWrite { read_percent: 0 };
+    assert_eq!(run(&mut files, job).write.bytes, 8 * MIB);
+    assert_eq!(survey(&mut files, 0, 8 * MIB).expect("room"), Found::Nothing);
+    let path = dir.path().join("file");
+    let mut bytes = std::fs::read(&path).expect("it is there");
+    bytes[0x438] = 0x53;
+    bytes[512..1024].fill(7);
+    std::fs::write(&path, bytes).expect("it is written");
+    assert_eq!(survey(&mut files, 0, 8 * MIB).expect("room"), Found::Data { offset: 0 });
+}
