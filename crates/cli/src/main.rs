@@ -8,6 +8,7 @@ mod destroy;
 mod find;
 mod inspect;
 mod kill;
+mod lab;
 mod list;
 mod logs;
 mod memory;

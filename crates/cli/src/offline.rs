@@ -5,7 +5,7 @@ use crate::progress::Progress;
 use crate::volume::{self, Volume};
 use crate::{Outcome, say, say_json, size};
 use anyhow::Context as _;
-use bimetal_driver::{Driver, RealArena, run_task};
+use bimetal_driver::{Driver, PoolSizes, RealArena, run_task};
 use bimetal_engine::Engine;
 use bimetal_engine::options::{CheckReport, OpenError};
 use bimetal_serve::StatusDoc;
@@ -41,7 +41,25 @@ pub(crate) fn with_closed<R>(
     quiet: bool,
     work: impl FnOnce(&mut Driver, &mut Engine<RealArena>) -> anyhow::Result<R>,
 ) -> anyhow::Result<R> {
-    let (mut driver, arena) = volume.driver()?;
+    with_driver(volume, volume.driver()?, quiet, work)
+}
+
+/// The same, with devices that take as long as they would if it were served.
+pub(crate) fn with_open<R>(
+    volume: &Volume,
+    quiet: bool,
+    work: impl FnOnce(&mut Driver, &mut Engine<RealArena>) -> anyhow::Result<R>,
+) -> anyhow::Result<R> {
+    let driver = volume::driver(volume.open_devices()?, PoolSizes::default())?;
+    with_driver(volume, driver, quiet, work)
+}
+
+fn with_driver<R>(
+    volume: &Volume,
+    (mut driver, arena): (Driver, RealArena),
+    quiet: bool,
+    work: impl FnOnce(&mut Driver, &mut Engine<RealArena>) -> anyhow::Result<R>,
+) -> anyhow::Result<R> {
     let task = bimetal_engine::open(arena, driver.device_infos(), volume.open_options());
     let mut progress = Progress::new(format!("opening {}", volume.name().0), quiet);
     let mut engine = run_task(&mut driver, task, |bytes| progress.bytes(bytes))??;

@@ -1,7 +1,7 @@
 //! SIGINT and SIGTERM as something to read, so that the one thread need not be interrupted anywhere.
 
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 /// Lets SIGHUP pass: a server outlives the terminal it was started from, and has no configuration to read again.
 pub fn ignore_hangup() {
@@ -58,8 +58,24 @@ impl StopSignals {
         let _ = rustix::io::read(&self.fd, &mut info);
     }
 
+    /// Lets the next signal do what signals do, again.
+    pub fn release(self) -> io::Result<()> {
+        let set = stop_signals();
+        // SAFETY: `set` is initialised; null is allowed for what is not wanted.
+        match unsafe { libc::pthread_sigmask(libc::SIG_UNBLOCK, &set, std::ptr::null_mut()) } {
+            0 => Ok(()),
+            error => Err(io::Error::from_raw_os_error(error)),
+        }
+    }
+
     /// To be watched with [`crate::Ring::poll_in`].
     pub fn raw_fd(&self) -> RawFd {
         self.fd.as_raw_fd()
+    }
+}
+
+impl AsFd for StopSignals {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
     }
 }

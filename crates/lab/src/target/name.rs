@@ -1,6 +1,7 @@
 //! How a target is named.
 
 use super::nbd::NbdAddress;
+use std::fmt;
 use std::path::PathBuf;
 
 /// The longest name of a target, bytes: two paths.
@@ -101,6 +102,23 @@ impl TargetName {
             return Ok(TargetName::Model { name: name.to_owned(), size });
         }
         Ok(TargetName::Path(text.into()))
+    }
+}
+
+impl fmt::Display for TargetName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TargetName::Path(path) => write!(f, "{}", path.display()),
+            TargetName::Nbd { address, export } if export.is_empty() => {
+                write!(f, "the NBD export at {address}")
+            }
+            TargetName::Nbd { address, export } => write!(f, "the NBD export {export} at {address}"),
+            TargetName::Volume(name) => write!(f, "volume:{name}"),
+            TargetName::Model { name, size: Some(size) } => write!(f, "model:{name}?size={size}"),
+            TargetName::Model { name, size: None } => write!(f, "model:{name}"),
+            TargetName::Scenario(file) => write!(f, "scenario:{}", file.display()),
+            TargetName::Null => write!(f, "null:"),
+        }
     }
 }
 

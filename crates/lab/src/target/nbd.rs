@@ -13,6 +13,7 @@ use bimetal_nbd::{
     SIMPLE_REPLY_BYTES, TransmissionFlags, encode_request, parse_simple_reply,
 };
 use std::collections::VecDeque;
+use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::os::fd::{AsRawFd as _, OwnedFd};
@@ -40,6 +41,15 @@ pub enum NbdAddress {
     Unix(PathBuf),
     /// `HOST:PORT`.
     Tcp(String),
+}
+
+impl fmt::Display for NbdAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NbdAddress::Unix(path) => write!(f, "{}", path.display()),
+            NbdAddress::Tcp(address) => f.write_str(address),
+        }
+    }
 }
 
 /// Why a server cannot be measured.

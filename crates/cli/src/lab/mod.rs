@@ -1,0 +1,4 @@
+//! `bimetal lab`
+
+mod stop;
+mod target;

@@ -1,0 +1,181 @@
+//! Opens what is to be measured.
+
+use crate::progress::Progress;
+use crate::text_file;
+use crate::volume::{self, Volume as VolumeFile};
+use crate::{offline, size};
+use anyhow::{Context as _, bail, ensure};
+use bimetal_lab::environment::describe;
+use bimetal_lab::layout::lay_out;
+use bimetal_lab::load::LoadTarget;
+use bimetal_lab::record::TargetFacts;
+use bimetal_lab::survey::{Found, survey};
+use bimetal_lab::target::{Files, Nbd, Null, OpenFile, OpenHow, Simulated, TargetName, Volume};
+use bimetal_models::spec;
+use bimetal_sim::scenario::{self, MAX_FILE_BYTES, Scenario};
+use std::path::Path;
+
+/// What `null:` says its size is.
+const NULL_BYTES: u64 = 1 << 40;
+
+/// A target, and how it is to be opened.
+pub(crate) struct Wanted {
+    /// Its name.
+    pub(crate) name: TargetName,
+    /// How, if it is a file or block device.
+    pub(crate) how: OpenHow,
+    /// A file that is missing, or shorter, is made so long first.
+    pub(crate) lay_out_bytes: Option<u64>,
+}
+
+/// How targets are to be opened.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Opening {
+    /// Connections to an NBD server.
+    pub(crate) connections: u32,
+    /// Overwrites what is there.
+    pub(crate) destroy: bool,
+    /// A program reads along.
+    pub(crate) quiet: bool,
+    /// For simulated devices.
+    pub(crate) seed: u64,
+}
+
+/// Targets that are open; places are in the order in which they were wanted.
+pub(crate) struct Open<'t> {
+    pub(crate) target: Box<dyn LoadTarget + 't>,
+    pub(crate) facts: Vec<TargetFacts>,
+    pub(crate) virtual_time: bool,
+}
+
+/// Opens targets, does something with them, and closes them. Where they are to be written and hold something that is
+/// not the lab's, that is refused, unless it was asked for.
+pub(crate) fn with<R>(
+    wanted: &[Wanted],
+    opening: Opening,
+    work: impl FnOnce(Open<'_>) -> anyhow::Result<R>,
+) -> anyhow::Result<R> {
+    let Some(first) = wanted.first() else { bail!("there is no target to measure") };
+    if wanted.iter().all(|wanted| matches!(wanted.name, TargetName::Path(_))) {
+        return work(guard(files(wanted, opening)?, wanted, opening)?);
+    }
+    ensure!(
+        wanted.iter().all(|wanted| wanted.name == first.name),
+        "files can be measured together, but {:?} only alone",
+        first.name
+    );
+    let open = match &first.name {
+        TargetName::Path(_) => bail!("files can be measured together, but not with other targets"),
+        TargetName::Volume(name) => return with_volume(name, wanted, opening, work),
+        TargetName::Null => open(Box::new(Null::default()), "null", NULL_BYTES, false),
+        TargetName::Nbd { address, export } => {
+            let nbd = Nbd::connect(address, export, opening.connections)
+                .with_context(|| format!("NBD server at {address}"))?;
+            ensure!(
+                !(nbd.is_read_only() && first.how.write),
+                "the export at {address} is read-only, and the job writes"
+            );
+            let bytes = nbd.size_bytes();
+            open(Box::new(nbd), "nbd", bytes, false)
+        }
+        TargetName::Model { name, size } => {
+            let spec = spec::named(name)?;
+            let spec = match size {
+                Some(text) => spec.resized(size::parse(text).map_err(anyhow::Error::msg)?),
+                None => spec,
+            };
+            let device = Simulated::device(spec.build(opening.seed)?);
+            let bytes = device.size_bytes();
+            open(Box::new(device), "simulated", bytes, true)
+        }
+        TargetName::Scenario(file) => {
+            let target = simulated(file)?;
+            let bytes = target.size_bytes();
+            open(Box::new(target), "simulated", bytes, true)
+        }
+    };
+    let facts = open.facts[0].clone();
+    work(guard(Open { facts: vec![facts; wanted.len()], ..open }, wanted, opening)?)
+}
+
+fn open<'t>(target: Box<dyn LoadTarget + 't>, kind: &str, size_bytes: u64, virtual_time: bool) -> Open<'t> {
+    let facts = TargetFacts { kind: kind.to_owned(), size_bytes, ..TargetFacts::default() };
+    Open { target, facts: vec![facts], virtual_time }
+}
+
+fn files(wanted: &[Wanted], opening: Opening) -> anyhow::Result<Open<'static>> {
+    let (mut opened, mut facts) = (Vec::new(), Vec::new());
+    for Wanted { name, how, lay_out_bytes } in wanted {
+        let TargetName::Path(path) = name else { continue };
+        if let Some(bytes) = lay_out_bytes {
+            make(path, *bytes, opening.quiet)?;
+        }
+        let file = OpenFile::open(path, *how)?;
+        facts.push(describe(path, file.is_block_device(), file.size_bytes()));
+        opened.push(file);
+    }
+    Ok(Open { target: Box::new(Files::new(opened)?), facts, virtual_time: false })
+}
+
+fn make(path: &Path, bytes: u64, quiet: bool) -> anyhow::Result<()> {
+    if std::fs::metadata(path).is_ok_and(|there| !there.is_file()) {
+        return Ok(());
+    }
+    let mut progress = Progress::new(format!("laying out {}", path.display()), quiet);
+    lay_out(path, bytes, &mut |done, all| {
+        progress.at(&format!("{} of {}", size::show(done), size::show(all)));
+        true
+    })?;
+    Ok(())
+}
+
+fn simulated(file: &Path) -> anyhow::Result<Simulated> {
+    let name = || file.display().to_string();
+    let text = text_file::read(file, MAX_FILE_BYTES)?;
+    let scenarios = Scenario::parse_all(&text).with_context(name)?;
+    let [scenario] = scenarios.as_slice() else {
+        bail!("{}: a target is one volume or device, and this file has axes", name());
+    };
+    Ok(Simulated::scenario(scenario::Target::fresh(scenario).with_context(name)?))
+}
+
+fn with_volume<R>(
+    name: &str,
+    wanted: &[Wanted],
+    opening: Opening,
+    work: impl FnOnce(Open<'_>) -> anyhow::Result<R>,
+) -> anyhow::Result<R> {
+    let file = VolumeFile::load(&volume::locate(name)?)?;
+    offline::with_open(&file, opening.quiet, |driver, engine| {
+        let bytes = engine.size_bytes();
+        let mut open = open(Box::new(Volume::new(driver, engine)), "volume", bytes, false);
+        open.facts = vec![open.facts[0].clone(); wanted.len()];
+        work(guard(open, wanted, opening)?)
+    })
+}
+
+/// Refuses to write over what is not the lab's.
+fn guard<'t>(mut open: Open<'t>, wanted: &[Wanted], opening: Opening) -> anyhow::Result<Open<'t>> {
+    if opening.destroy {
+        return Ok(open);
+    }
+    for (place, (wanted, facts)) in wanted.iter().zip(&open.facts).enumerate() {
+        if !wanted.how.write {
+            continue;
+        }
+        match survey(&mut open.target, place as u32, facts.size_bytes)? {
+            Found::Nothing => {}
+            Found::Data { offset } => bail!(
+                "{} holds data that the lab did not write (at byte {offset}), and this run would overwrite it; \
+                 --destroy-data does it all the same",
+                wanted.name
+            ),
+            Found::Unreadable { offset } => bail!(
+                "{} cannot be read at byte {offset}, so it is not known whether it holds data; --destroy-data \
+                 writes to it all the same",
+                wanted.name
+            ),
+        }
+    }
+    Ok(open)
+}
