@@ -73,11 +73,12 @@ pub(crate) enum Command {
     Completions(CompletionsArgs),
     /// Write the manual pages into a directory
     Man(ManArgs),
-    /// Look at traces of block I/O, and convert them
+    /// Record traces of block I/O, look at them, and convert them
     #[command(after_help = "\
 Examples:
   bimetal trace stat disk.blktrace.*
-  bimetal trace convert disk.blktrace.* -o disk.trace")]
+  bimetal trace convert disk.blktrace.* -o disk.trace
+  bimetal trace record main -o main.trace --seconds 600")]
     Trace {
         #[command(subcommand)]
         command: TraceCommand,
@@ -99,6 +100,8 @@ pub(crate) enum TraceCommand {
     Stat(TraceStatArgs),
     /// Write a trace in another format
     Convert(TraceConvertArgs),
+    /// Record the requests of a volume that is served
+    Record(TraceRecordArgs),
 }
 
 /// The tests.
@@ -510,6 +513,7 @@ pub(crate) struct TraceStatArgs {
 Examples:
   bimetal trace convert disk.blktrace.* -o disk.trace
   bimetal trace convert web_0.csv.gz -o web_0.iolog --to iolog3
+  bimetal trace convert main.trace -o main.parquet --to parquet
 
 What is written appears under its name only when it is complete. Lines that make no sense are left out, and counted.
 A trace without times has all times of an iolog at zero. Exit code 1 when a file could not be read to its end; what
@@ -521,7 +525,7 @@ pub(crate) struct TraceConvertArgs {
     /// The file to write
     #[arg(short, long, value_name = "OUT")]
     pub(crate) output: PathBuf,
-    /// Its format: bimetal is compact and checksummed, iolog3 is for fio's --read_iolog
+    /// Its format: bimetal is compact and checksummed, iolog3 is for fio's --read_iolog, parquet for DuckDB and pandas
     #[arg(long, value_name = "FORMAT", default_value = "bimetal")]
     pub(crate) to: TraceFormat,
     /// Replace the file if it is there
@@ -529,11 +533,44 @@ pub(crate) struct TraceConvertArgs {
     pub(crate) force: bool,
 }
 
+/// `bimetal trace record`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  bimetal trace record main -o main.trace                     until Ctrl-C, or until the server ends
+  bimetal trace record main -o main.trace --seconds 600 --requests 1000000
+
+Each read, write, flush, discard and write of zeros that a client asks for is written in Bimetal's own format, in the
+order in which they began: when, where, how much, whether FUA, and how long it took, from when the engine got it until
+its reply was ready. One recorder at a time. The server waits for nobody: what a slow recorder cannot take is left out,
+counted, and the count is in the file. What came is written every second, so a recorder that is killed leaves a trace
+that is cut off. Exit code 1 when the server vanished; what it told until then is written.")]
+pub(crate) struct TraceRecordArgs {
+    /// The volume: a name, or a path ending in .toml
+    pub(crate) volume: String,
+    /// The file to write
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: PathBuf,
+    /// Stop after so many seconds
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    pub(crate) seconds: Option<u64>,
+    /// Stop after so many requests
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) requests: Option<u64>,
+    /// Replace the file if it is there
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Print one JSON document on standard output and nothing else there
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
 /// Formats that are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum TraceFormat {
     Iolog3,
     Bimetal,
+    Parquet,
 }
 
 /// `bimetal sim torture`

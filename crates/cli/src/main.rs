@@ -16,6 +16,7 @@ mod offline;
 mod paths;
 mod pins;
 mod progress;
+mod record;
 mod scenario;
 mod serve;
 mod shell;
@@ -63,6 +64,7 @@ fn main() -> ExitCode {
         Command::Man(args) => shell::man(&args),
         Command::Trace { command: TraceCommand::Stat(args) } => trace::stat(&args),
         Command::Trace { command: TraceCommand::Convert(args) } => trace::convert(&args),
+        Command::Trace { command: TraceCommand::Record(args) } => record::run(&args),
         Command::Sim { command: SimCommand::Torture(args) } => torture::run(&args),
         Command::Sim { command: SimCommand::Kill(args) } => kill::run(&args),
         Command::Sim { command: SimCommand::Calibrate(args) } => calibrate::run(&args),

@@ -4,7 +4,9 @@ use crate::args::{TraceConvertArgs, TraceFormat, TraceStatArgs};
 use crate::progress::Progress;
 use crate::{Outcome, complain, say, say_json, size};
 use anyhow::{Context as _, bail};
-use bimetal_trace::{Iolog3Writer, Malformed, OwnWriter, Percentiles, RecordWriter, Stat, Summary, Trace};
+use bimetal_trace::{
+    Iolog3Writer, Malformed, OwnWriter, ParquetWriter, Percentiles, RecordWriter, Stat, Summary, Trace,
+};
 use std::io::BufWriter;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -51,6 +53,7 @@ pub(crate) fn convert(args: &TraceConvertArgs) -> anyhow::Result<Outcome> {
     let mut writer: Box<dyn RecordWriter> = match args.to {
         TraceFormat::Iolog3 => Box::new(Iolog3Writer::new(buffer).with_context(cannot)?),
         TraceFormat::Bimetal => Box::new(OwnWriter::new(buffer).with_context(cannot)?),
+        TraceFormat::Parquet => Box::new(ParquetWriter::new(buffer).with_context(cannot)?),
     };
     let (records, malformed) = copy(&mut trace, writer.as_mut()).with_context(cannot)?;
     must_hold(records, &malformed, &args.files[0])?;
@@ -81,6 +84,7 @@ fn copy(trace: &mut Trace, writer: &mut dyn RecordWriter) -> std::io::Result<(u6
             progress.bytes(trace.bytes_read());
         }
     }
+    writer.lost(trace.lost());
     Ok((records, malformed))
 }
 
@@ -120,7 +124,11 @@ fn describe(summary: &Summary) {
         0 => String::new(),
         count => format!(", {count} malformed"),
     };
-    row("records", format!("{}{}{malformed}", summary.records, twins(summary.twins)));
+    let lost = match summary.lost {
+        0 => String::new(),
+        count => format!(", {count} lost when it was recorded"),
+    };
+    row("records", format!("{}{}{malformed}{lost}", summary.records, twins(summary.twins)));
     for (what, count, share, bytes, footprint) in [
         ("reads", summary.reads, summary.read_share, summary.read_bytes, summary.read_footprint_bytes),
         (
@@ -135,12 +143,16 @@ fn describe(summary: &Summary) {
         row(what, format!("{count} ({}), {bytes} in {footprint}", percent(share)));
     }
     row("flushes, discards", format!("{}, {}", summary.flushes, summary.discards));
+    if summary.fua_writes + summary.zero_writes > 0 {
+        row("of the writes", format!("{} FUA, {} of zeros", summary.fua_writes, summary.zero_writes));
+    }
     let about = if summary.footprint_exact { "" } else { "about " };
     let (footprint, end) = (size::show(summary.footprint_bytes), size::show(summary.end_bytes));
     row("footprint", format!("{about}{footprint} of {end} on {} devices", summary.devices));
     row("sequential", percent(summary.sequential_share));
     row("aligned to 4 KiB", percent(summary.aligned_share));
     describe_times(summary);
+    describe_reuse(summary);
     say("up to               reads      writes");
     for class in &summary.sizes {
         say(&format!("{:>9} {:>15} {:>11}", size::show(class.up_to_bytes), class.reads, class.writes));
@@ -164,5 +176,39 @@ fn describe_times(summary: &Summary) {
             let tail = format!("90 % {p90_us:.1}, 99 % {p99_us:.1}, most {max_us:.1}");
             row(what, format!("mean {mean_us:.1} us, median {p50_us:.1}, {tail}"));
         }
+    }
+}
+
+/// What is in flight, what is used again, and how much is used at a time.
+fn describe_reuse(summary: &Summary) {
+    let row = |what: &str, value: String| say(&format!("{what:<18} {value}"));
+    let percent = |share: f64| format!("{:.1} %", share * 100.0);
+    if let Some(depth) = &summary.queue_depth {
+        let found =
+            format!("median {}, 90 % {}, 99 % {}, most {}", depth.p50, depth.p90, depth.p99, depth.max);
+        row("queue depth", format!("mean {:.2} over time; as found by requests {found}", depth.mean));
+    }
+    if let Some(reuse) = &summary.reuse {
+        let held: Vec<String> = [0.01, 0.1, 0.5]
+            .into_iter()
+            .filter_map(|part| {
+                let size = summary.footprint_bytes as f64 * part;
+                let caches = reuse.caches.iter().rev();
+                let point = caches.clone().find(|point| point.cache_bytes as f64 <= size)?;
+                Some(format!("{} by {}", percent(point.hit_share), size::show(point.cache_bytes)))
+            })
+            .collect();
+        let held = if held.is_empty() { String::new() } else { format!("; held {}", held.join(", ")) };
+        row("used again", format!("{} of blocks touched{held}", percent(reuse.reused_share)));
+    }
+    let Some(working) = &summary.working_set else { return };
+    let mut sizes: Vec<u64> = working.windows.iter().map(|window| window.working_set_bytes).collect();
+    sizes.sort_unstable();
+    if let (Some(median), Some(most)) = (sizes.get(sizes.len() / 2), sizes.last()) {
+        let each = match (working.window_seconds, working.window_requests) {
+            (Some(seconds), _) => format!("{seconds} s"),
+            (None, requests) => format!("{} requests", requests.unwrap_or_default()),
+        };
+        row("working set", format!("median {}, most {} in {each}", size::show(*median), size::show(*most)));
     }
 }

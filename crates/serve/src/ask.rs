@@ -54,6 +54,8 @@ pub enum Question {
         /// The byte.
         offset: u64,
     },
+    /// Tell of every request from now on. Only a server can.
+    Record {},
 }
 
 /// What is answered.
@@ -64,8 +66,19 @@ pub enum Answer {
     Pins(PinsDoc),
     /// One chunk.
     Why(Box<WhyDoc>),
+    /// The recording begins: what follows on the stream are its requests.
+    Recording(RecordingDoc),
     /// One sentence that says why not.
     Refused(String),
+}
+
+/// What is being recorded.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecordingDoc {
+    /// The volume's name.
+    pub volume: String,
+    /// Size that clients see.
+    pub size_bytes: u64,
 }
 
 /// One range of pins.
@@ -148,6 +161,9 @@ pub fn ask(volume: &str, engine: &mut impl Served, now: Nanos, question: Questio
         Question::Pin { offset, length, tier } => engine.begin_pin(now, offset, length, Some(tier.into())),
         Question::Unpin { offset, length } => engine.begin_pin(now, offset, length, None),
         Question::Pins {} => return Taken::Answered(pins(volume, engine)),
+        Question::Record {} => {
+            return Taken::Answered(refused(volume, "nobody serves it, so there is nothing to record"));
+        }
         Question::Why { offset } => {
             return Taken::Answered(match engine.why(now, offset) {
                 Some(why) => Answer::Why(Box::new(WhyDoc::new(volume, &why, &engine.status(), now))),

@@ -15,7 +15,7 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 const MAX_CALLS: u32 = 40;
 const BETWEEN_CALLS: Duration = Duration::from_millis(50);
 /// Longest document taken.
-const MAX_DOCUMENT_BYTES: u64 = 1 << 20;
+pub(crate) const MAX_DOCUMENT_BYTES: u64 = 1 << 20;
 
 /// Asks the server behind a control socket for the volume's status; `None` when there is none.
 pub fn live_status(socket: &Path) -> io::Result<Option<StatusDoc>> {
@@ -55,8 +55,9 @@ fn talk(socket: &Path, said: &[u8]) -> io::Result<Option<String>> {
     Err(io::Error::other("too many ask it at once"))
 }
 
-fn call(socket: &Path, said: &[u8]) -> io::Result<Option<String>> {
-    let mut stream = match UnixStream::connect(socket) {
+/// Goes to a server, who has so long to answer; `None` when there is none.
+pub(crate) fn enter(socket: &Path) -> io::Result<Option<UnixStream>> {
+    let stream = match UnixStream::connect(socket) {
         Ok(stream) => stream,
         Err(error) => match error.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => return Ok(None),
@@ -64,6 +65,11 @@ fn call(socket: &Path, said: &[u8]) -> io::Result<Option<String>> {
         },
     };
     stream.set_read_timeout(Some(ANSWER_WITHIN))?;
+    Ok(Some(stream))
+}
+
+fn call(socket: &Path, said: &[u8]) -> io::Result<Option<String>> {
+    let Some(mut stream) = enter(socket)? else { return Ok(None) };
     // A server that ends the stream at once is asked no more, but may have answered.
     let _ = stream.write_all(said).and_then(|()| stream.shutdown(Shutdown::Write));
     let mut text = String::new();

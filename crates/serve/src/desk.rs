@@ -1,7 +1,8 @@
 //! Who comes to the control socket. A visitor that says nothing, or closes its side, gets the volume's status; one that
-//! sends a line of JSON gets an answer to that question (`ask.rs`). Then the stream ends.
+//! sends a line of JSON gets an answer to that question (`ask.rs`). Then the stream ends, but for a visitor who records
+//! (`record.rs`).
 
-use crate::ask::{self, Answer, Question, Taken};
+use crate::ask::{self, Answer, Question, RecordingDoc, Taken};
 use crate::served::Served;
 use crate::server::{Server, tag};
 use rustix::io::Errno;
@@ -66,6 +67,16 @@ impl Desk {
         self.see_off(place);
     }
 
+    /// Another hold on a visitor's socket.
+    pub(crate) fn socket(&self, place: usize) -> Option<OwnedFd> {
+        self.visitors[place].as_ref()?.fd.try_clone().ok()
+    }
+
+    /// Sends a visitor away who has been told all.
+    pub(crate) fn dismiss(&mut self, place: usize) {
+        self.tell(place, None::<&Answer>);
+    }
+
     fn see_off(&mut self, place: usize) {
         if self.visitors[place].as_ref().is_some_and(|visitor| visitor.answered && !visitor.watched) {
             self.visitors[place] = None;
@@ -102,6 +113,11 @@ impl<V: Served> Server<V> {
     pub(crate) fn hear_visitor(&mut self, place: usize) {
         let Some(visitor) = &mut self.desk.visitors[place] else { return };
         visitor.watched = false;
+        if visitor.heard_out && self.records(place) {
+            // He has said enough, or is gone.
+            return self.end_recording();
+        }
+        let Some(visitor) = &mut self.desk.visitors[place] else { return };
         if visitor.heard_out {
             return self.desk.see_off(place);
         }
@@ -136,7 +152,21 @@ impl<V: Served> Server<V> {
         }
     }
 
+    /// A visitor wants to hear of every request from now on, until his side of the stream ends.
+    fn let_record(&mut self, place: usize) {
+        let doc = RecordingDoc { volume: self.volume.0.clone(), size_bytes: self.engine.size_bytes() };
+        let mut greeting = serde_json::to_vec(&Answer::Recording(doc)).unwrap_or_default();
+        greeting.push(b'\n');
+        match self.begin_recording(place, &greeting) {
+            Ok(()) => self.watch_visitor(place),
+            Err(why) => self.desk.tell(place, Some(&Answer::Refused(why))),
+        }
+    }
+
     fn deal_with(&mut self, place: usize, question: Question) {
+        if question == (Question::Record {}) {
+            return self.let_record(place);
+        }
         let now = self.now();
         match ask::ask(&self.volume.0, &mut self.engine, now, question) {
             Taken::Answered(answer) => self.desk.tell(place, Some(&answer)),

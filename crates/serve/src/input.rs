@@ -216,10 +216,10 @@ impl<V: Served> Server<V> {
 
     fn hand_over(&mut self, conn: &mut Connection, request: Request, kind: RequestKind, buf: Option<Buf>) {
         let read = buf.filter(|_| kind == RequestKind::Read).map(|buf| payload_of(buf, &request));
-        let id = self.requests.insert(Pending { conn: conn.id, request, buf, read });
+        let now = self.now();
+        let id = self.requests.insert(Pending { conn: conn.id, request, buf, read, began: now });
         conn.requests += 1;
         let (offset, len) = (request.offset, u64::from(request.length));
-        let now = self.now();
         self.engine.on_request(now, EngineRequest { id, kind, offset, len, buf });
     }
 }

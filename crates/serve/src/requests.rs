@@ -2,6 +2,7 @@
 
 use bimetal_engine::action::{MAX_REQUESTS, RequestId};
 use bimetal_engine::arena::Buf;
+use bimetal_engine::units::Nanos;
 use bimetal_nbd::Request;
 
 /// Names a connection, also after it is gone: a place and how often it was taken.
@@ -21,6 +22,8 @@ pub(crate) struct Pending {
     pub(crate) buf: Option<Buf>,
     /// For reads: the payload in the cover.
     pub(crate) read: Option<Buf>,
+    /// When the engine got it.
+    pub(crate) began: Nanos,
 }
 
 /// The table. Its size is the engine's own bound.
@@ -34,6 +37,10 @@ impl Requests {
     pub(crate) fn new() -> Self {
         let places = MAX_REQUESTS as u32;
         Requests { entries: vec![(0, None); MAX_REQUESTS], free: (0..places).rev().collect() }
+    }
+
+    pub(crate) fn in_flight(&self) -> impl Iterator<Item = &Pending> {
+        self.entries.iter().filter_map(|(_, pending)| pending.as_ref())
     }
 
     pub(crate) fn has_room(&self) -> bool {

@@ -7,6 +7,7 @@ use crate::door::Door;
 use crate::events::EventLimit;
 use crate::house::Tenant;
 use crate::listen::{ListenError, Listener};
+use crate::record::Recorder;
 use crate::requests::{ConnId, Requests};
 use crate::served::Served;
 use crate::status::{StatusDoc, VolumeName};
@@ -131,6 +132,8 @@ pub struct Server<V> {
     /// An accept is in flight there.
     pub(crate) control_accepting: bool,
     pub(crate) desk: Desk,
+    /// Somebody wants to know of every request.
+    pub(crate) recorder: Option<Recorder>,
     events: EventLimit,
     /// It was said that the volume is read-only.
     said_read_only: bool,
@@ -170,6 +173,7 @@ impl<V: Served> Server<V> {
             control: Listener::unix(&control)?,
             control_accepting: false,
             desk: Desk::default(),
+            recorder: None,
             export,
             tenant,
             door,
@@ -244,7 +248,8 @@ impl<V: Served> Server<V> {
     fn rest(&mut self) -> Option<Duration> {
         let waiting = !self.blocked.is_empty() || self.tenant.is_crowded();
         let looking = waiting || self.accept_at.is_some() || self.stopping || self.events.is_waiting();
-        let own = [looking.then_some(TICK), self.desk.due_in(), self.tenant.beat()];
+        let recorder = self.look_after_recorder();
+        let own = [looking.then_some(TICK), self.desk.due_in(), recorder, self.tenant.beat()];
         let mut limit = own.into_iter().flatten().min();
         if let Some(door) = &mut self.door {
             let next = match self.tenant.all_beat() {
@@ -326,10 +331,13 @@ impl<V: Served> Server<V> {
             return false;
         }
         let since = *self.stopped_at.get_or_insert_with(Instant::now);
-        let pending =
+        self.end_recording();
+        self.look_after_recorder();
+        let mut pending =
             self.conns.iter().flatten().any(|conn| {
                 !conn.dead && (conn.sending.is_some() || !conn.out.is_empty() || conn.requests > 0)
             });
+        pending |= self.recorder_waits();
         !pending || since.elapsed() > FAREWELL
     }
 
@@ -370,6 +378,9 @@ impl<V: Served> Server<V> {
     /// Turns an answer of the engine into a reply to be sent, or drops it with its client.
     fn answer(&mut self, id: RequestId, result: Result<(), RequestError>) {
         let Some(pending) = self.requests.remove(id) else { return };
+        if let Some(recorder) = &mut self.recorder {
+            recorder.answered(&pending, self.driver.clock.now());
+        }
         let place = pending.conn.place;
         let conn = self.conns[place].as_mut().filter(|conn| conn.id == pending.conn && !conn.dead);
         match conn {

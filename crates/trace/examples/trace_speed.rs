@@ -2,7 +2,7 @@
 //! in memory: `cargo run --release -p bimetal-trace --example trace_speed [FILE...]`.
 
 use bimetal_engine::units::Nanos;
-use bimetal_trace::{Iolog3Writer, Op, OwnWriter, Record, RecordWriter, Trace};
+use bimetal_trace::{Iolog3Writer, Marks, Op, OwnWriter, Record, RecordWriter, Trace};
 use std::io::{Cursor, Read};
 use std::sync::{Arc, Mutex};
 
@@ -46,6 +46,7 @@ fn sample() -> impl Iterator<Item = Record> {
             bytes: 4096 << (number % 4),
             device: 0,
             response: None,
+            marks: Marks::default(),
         }
     })
 }

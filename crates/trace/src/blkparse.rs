@@ -97,7 +97,10 @@ fn request<'a>(fields: &mut impl Iterator<Item = &'a [u8]>) -> Result<Option<Req
         _ if flags.contains(&b'R') => Op::Read,
         _ => return Ok(None),
     };
-    Request::units(op, number(first)?, count, SECTOR).map(Some)
+    // An F before the operation is a flush that comes first, one behind it FUA.
+    let behind = flags.iter().skip_while(|&&flag| flag != b'W').any(|&flag| flag == b'F');
+    let request = Request::units(op, number(first)?, count, SECTOR)?;
+    Ok(Some(request.durable(op == Op::Write && behind)))
 }
 
 /// `RWBS sector + sectors <- (major,minor) sector`

@@ -19,6 +19,7 @@ const FLUSH: u32 = 1 << 2;
 const PASS_THROUGH: u32 = 1 << 9;
 const NOTIFY: u32 = 1 << 10;
 const DISCARD: u32 = 1 << 13;
+const FUA: u32 = 1 << 15;
 
 const QUEUE: u32 = 1;
 const ISSUE: u32 = 7;
@@ -113,7 +114,8 @@ impl<'a> Head<'a> {
             _ => Op::Read,
         };
         let offset = self.sector().checked_mul(SECTOR).ok_or("it begins beyond any device")?;
-        Request::new(op, offset, bytes).map(|request| Some(request.on(self.device())))
+        let durable = op == Op::Write && category & FUA != 0;
+        Request::new(op, offset, bytes).map(|request| Some(request.on(self.device()).durable(durable)))
     }
 
     /// What the payload says of where it came from.

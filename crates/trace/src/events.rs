@@ -2,7 +2,7 @@
 
 use crate::fields::{Bad, beyond};
 use crate::input::{Input, Line};
-use crate::{Op, Place};
+use crate::{Marks, Op, Place};
 use std::io;
 
 /// The longest read or write that is believed; what is longer is taken for damage.
@@ -16,13 +16,21 @@ pub(crate) struct Request {
     pub(crate) bytes: u64,
     pub(crate) device: u32,
     pub(crate) response: Option<u64>,
+    pub(crate) marks: Marks,
 }
 
 impl Request {
     /// A request on a range, if there can be one.
     pub(crate) fn new(op: Op, offset: u64, bytes: u64) -> Result<Request, Bad> {
         if op == Op::Flush {
-            return Ok(Request { op, offset: 0, bytes: 0, device: 0, response: None });
+            return Ok(Request {
+                op,
+                offset: 0,
+                bytes: 0,
+                device: 0,
+                response: None,
+                marks: Marks::default(),
+            });
         }
         if bytes == 0 {
             return Err("a length of zero");
@@ -34,7 +42,7 @@ impl Request {
             Some(end) if end <= i64::MAX as u64 => {}
             _ => return Err("it ends beyond any device"),
         }
-        Ok(Request { op, offset, bytes, device: 0, response: None })
+        Ok(Request { op, offset, bytes, device: 0, response: None, marks: Marks::default() })
     }
 
     /// The same in units of so many bytes.
@@ -44,6 +52,11 @@ impl Request {
 
     pub(crate) fn on(self, device: u32) -> Request {
         Request { device, ..self }
+    }
+
+    /// The same, to be durable before it is answered, or not.
+    pub(crate) fn durable(self, fua: bool) -> Request {
+        Request { marks: Marks { fua, ..self.marks }, ..self }
     }
 
     pub(crate) fn at(self, time: u64) -> Item {
@@ -87,6 +100,11 @@ pub(crate) enum Step {
 /// Reads one format. An error ends the file.
 pub(crate) trait Parser: Send {
     fn step(&mut self, input: &mut Input) -> io::Result<Step>;
+
+    /// Requests that whoever recorded the trace had to leave out, as far as has been read.
+    fn lost(&self) -> u64 {
+        0
+    }
 }
 
 /// Understands one line of a format of lines.

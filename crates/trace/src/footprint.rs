@@ -8,7 +8,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 /// let go, whichever their hash says, and each of those left stands for two; then a quarter, and so on.
 pub const MAX_REGIONS: usize = 1 << 20;
 const REGION_BYTES: u64 = 1 << 20;
-const BLOCK: u64 = BLOCK_BYTES as u64;
+pub(crate) const BLOCK: u64 = BLOCK_BYTES as u64;
 const BLOCKS: u64 = REGION_BYTES / BLOCK;
 const WORDS: usize = (BLOCKS / 64) as usize;
 
@@ -59,6 +59,12 @@ fn mix(value: u64) -> u64 {
     let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     value ^ (value >> 31)
+}
+
+/// What a block of a device is known by where it need not be known for sure: blocks below 2^44 of one device have
+/// hashes of their own, and so it is with hardly an exception in one trace.
+pub(crate) fn key_hash(device: u32, block: u64) -> u64 {
+    mix((block ^ u64::from(device) << 44).wrapping_add(0x9e37_79b9_7f4a_7c15))
 }
 
 impl Footprint {

@@ -10,6 +10,8 @@ mod blktrace;
 mod columns;
 mod csv;
 mod decompress;
+pub mod depend;
+mod depth;
 mod detect;
 mod events;
 mod fields;
@@ -17,17 +19,27 @@ mod footprint;
 mod input;
 mod iolog;
 mod own;
+#[cfg(feature = "parquet")]
+mod parquet;
 mod reader;
+mod reuse;
+mod slots;
 mod stat;
 mod twins;
+mod workset;
 mod write;
 
+pub use depth::{DepthFound, DepthOverTime, MAX_DEPTH, MAX_DEPTH_SLOTS};
 pub use detect::Format;
 pub use footprint::MAX_REGIONS;
 pub use input::MAX_LINE_BYTES;
 pub use own::OwnWriter;
+#[cfg(feature = "parquet")]
+pub use parquet::ParquetWriter;
 pub use reader::{MAX_FILES, OpenError, Trace};
-pub use stat::{Malformed, Percentiles, SizeClass, Stat, Summary};
+pub use reuse::{CachePoint, ReuseSummary};
+pub use stat::{Malformed, Percentiles, QueueDepth, SizeClass, Stat, Summary};
+pub use workset::{Window, WorkingSet};
 pub use write::{Iolog3Writer, RecordWriter};
 
 use bimetal_engine::units::Nanos;
@@ -47,6 +59,15 @@ pub enum Op {
     Discard,
 }
 
+/// What a request asks for beside its operation, where the trace says so.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Marks {
+    /// It is to be durable before it is answered.
+    pub fua: bool,
+    /// A write of zeros that came without its bytes (NBD's WRITE_ZEROES).
+    pub zeroes: bool,
+}
+
 /// One request of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
@@ -63,6 +84,8 @@ pub struct Record {
     pub device: u32,
     /// How long it took, where the trace says so.
     pub response: Option<Nanos>,
+    /// What else it asks for.
+    pub marks: Marks,
 }
 
 /// Where in a file something is.

@@ -4,18 +4,19 @@ use crate::events::{Item, Parser, Request, Step, What};
 use crate::fields::Bad;
 use crate::input::Input;
 use crate::write::RecordWriter;
-use crate::{Op, Record};
+use crate::{Marks, Op, Record};
 use crc32c::crc32c;
 use std::io::{self, Write};
 
 const MAGIC: &[u8; 8] = b"BMTLtrce";
-const VERSION: u16 = 1;
+/// Marks, and a count of what was lost, came with version 2.
+const VERSION: u16 = 2;
 const HEADER_BYTES: usize = 32;
 const BLOCK_HEAD_BYTES: usize = 24;
 /// The longest payload of a block.
 const MAX_PAYLOAD: usize = 32 << 10;
-/// The longest record: a tag and five numbers.
-const MAX_RECORD_BYTES: usize = 1 + 5 * 10;
+/// The longest record: a tag, marks and five numbers.
+const MAX_RECORD_BYTES: usize = 2 + 5 * 10;
 
 /// Bits of a record's tag, above its operation.
 const HAS_TIME: u8 = 1 << 2;
@@ -24,7 +25,10 @@ const OTHER_DEVICE: u8 = 1 << 4;
 const OTHER_BYTES: u8 = 1 << 5;
 const ELSEWHERE: u8 = 1 << 6;
 const OP_BITS: u8 = 3;
-const UNUSED: u8 = 1 << 7;
+const HAS_MARKS: u8 = 1 << 7;
+/// Bits of the byte of marks behind such a tag.
+const FUA: u8 = 1 << 0;
+const ZEROES: u8 = 1 << 1;
 
 /// What the record before left behind; at the start of a block all is zero, so that each can be read alone.
 #[derive(Clone, Copy, Default)]
@@ -81,6 +85,7 @@ pub struct OwnWriter<W: Write> {
     payload: Vec<u8>,
     in_block: u32,
     records: u64,
+    lost: u64,
     last: Last,
 }
 
@@ -97,7 +102,19 @@ impl<W: Write> OwnWriter<W> {
         header[8..12].copy_from_slice(&crc.to_le_bytes());
         out.write_all(&header)?;
         let payload = Vec::with_capacity(MAX_PAYLOAD);
-        Ok(OwnWriter { out, payload, in_block: 0, records: 0, last: Last::default() })
+        Ok(OwnWriter { out, payload, in_block: 0, records: 0, lost: 0, last: Last::default() })
+    }
+
+    /// Hands all complete blocks down, and a block that is not full as it is: what was recorded until now is then read
+    /// even if nothing more comes.
+    ///
+    /// # Errors
+    /// Those of the writer.
+    pub fn checkpoint(&mut self) -> io::Result<()> {
+        if self.in_block > 0 {
+            self.end_block()?;
+        }
+        self.out.flush()
     }
 
     fn end_block(&mut self) -> io::Result<()> {
@@ -131,6 +148,11 @@ impl<W: Write> RecordWriter for OwnWriter<W> {
             Op::Flush => 2,
             Op::Discard => 3,
         };
+        if record.marks != Marks::default() {
+            tag |= HAS_MARKS;
+            let Marks { fua, zeroes } = record.marks;
+            out.push(u8::from(fua) * FUA | u8::from(zeroes) * ZEROES);
+        }
         if let Some(time) = record.time {
             tag |= HAS_TIME;
             put(out, zigzag(time.0, last.time));
@@ -163,9 +185,16 @@ impl<W: Write> RecordWriter for OwnWriter<W> {
         Ok(())
     }
 
+    fn lost(&mut self, requests: u64) {
+        self.lost = requests;
+    }
+
     fn finish(mut self: Box<Self>) -> io::Result<()> {
         if self.in_block > 0 {
             self.end_block()?;
+        }
+        if self.lost > 0 {
+            put(&mut self.payload, self.lost);
         }
         self.end_block()?;
         self.out.flush()
@@ -184,6 +213,7 @@ pub(crate) struct Own {
     begun: bool,
     ended: bool,
     next_record: u64,
+    lost: u64,
     last: Last,
 }
 
@@ -193,6 +223,10 @@ pub(crate) fn begins(ahead: &[u8]) -> bool {
 }
 
 impl Parser for Own {
+    fn lost(&self) -> u64 {
+        self.lost
+    }
+
     fn step(&mut self, input: &mut Input) -> io::Result<Step> {
         if !self.begun {
             self.begun = true;
@@ -235,6 +269,11 @@ fn header(input: &mut Input) -> io::Result<Result<(), Bad>> {
     Ok(Ok(()))
 }
 
+/// Only a write can be one of zeros.
+fn zeroes_elsewhere(marks: Marks, op: Op) -> bool {
+    marks.zeroes && op != Op::Write
+}
+
 fn record(bytes: &mut &[u8], last: &mut Last) -> Result<Item, Bad> {
     let (&tag, rest) = bytes.split_first().ok_or("a block ends within a record")?;
     *bytes = rest;
@@ -244,8 +283,14 @@ fn record(bytes: &mut &[u8], last: &mut Last) -> Result<Item, Bad> {
         2 => Op::Flush,
         _ => Op::Discard,
     };
-    if tag & UNUSED != 0 {
-        return Err("a tag that is not known");
+    let mut marks = Marks::default();
+    if tag & HAS_MARKS != 0 {
+        let (&bits, rest) = bytes.split_first().ok_or("a block ends within a record")?;
+        *bytes = rest;
+        marks = Marks { fua: bits & FUA != 0, zeroes: bits & ZEROES != 0 };
+        if bits & !(FUA | ZEROES) != 0 || zeroes_elsewhere(marks, op) {
+            return Err("a mark that is not known");
+        }
     }
     let mut time = None;
     if tag & HAS_TIME != 0 {
@@ -262,7 +307,7 @@ fn record(bytes: &mut &[u8], last: &mut Last) -> Result<Item, Bad> {
     if tag & OTHER_BYTES != 0 {
         last.bytes = get(bytes)?;
     }
-    let mut request = Request::new(op, offset, last.bytes)?.on(last.device);
+    let mut request = Request { marks, ..Request::new(op, offset, last.bytes)?.on(last.device) };
     if op != Op::Flush {
         last.end = offset + last.bytes;
     }
@@ -307,6 +352,12 @@ impl Own {
         (self.at, self.last, self.ended) = (0, Last::default(), records == 0);
         self.left = if sound { records } else { 0 };
         self.next_record = first.saturating_add(u64::from(records));
+        if self.ended && sound && length > 0 {
+            match get(&mut self.payload.as_slice()) {
+                Ok(lost) => self.lost = lost,
+                Err(why) => return Ok(Step::Bad(place, why)),
+            }
+        }
         if let crate::Place::Byte(byte) = place {
             self.place = byte;
         }

@@ -171,6 +171,11 @@ impl Trace {
         self.out_of_order
     }
 
+    /// Requests that whoever recorded the trace had to leave out: known when all is read.
+    pub fn lost(&self) -> u64 {
+        self.streams.iter().map(|stream| stream.parser.lost()).fold(0, u64::saturating_add)
+    }
+
     /// The next item in the order of time.
     fn next_item(&mut self) -> Option<Result<Item, LineError>> {
         loop {
@@ -258,6 +263,7 @@ impl Iterator for Trace {
                 bytes: request.bytes,
                 device: request.device,
                 response: request.response.map(Nanos),
+                marks: request.marks,
             }));
         }
     }

@@ -1,8 +1,11 @@
 //! What is in a trace: everything that can be told without knowing how it was queued.
 
+use crate::depth::{DepthFound, DepthOverTime, MAX_DEPTH};
 use crate::footprint::Footprint;
+use crate::reuse::{Reuse, ReuseSummary};
+use crate::workset::{WorkingSet, Worksets};
 use crate::{Format, LineError, Op, Record, Trace, Why};
-use bimetal_engine::units::BLOCK_BYTES;
+use bimetal_engine::units::{BLOCK_BYTES, Nanos};
 use hdrhistogram::Histogram;
 use serde::Serialize;
 use std::collections::HashMap;
@@ -62,6 +65,25 @@ pub struct SizeClass {
     pub writes: u64,
 }
 
+/// How many requests were in flight at once.
+#[derive(Debug, Serialize)]
+pub struct QueueDepth {
+    /// Over all of the time, also that in which nothing was.
+    pub mean: f64,
+    /// As half of the requests found it when they began, themselves included.
+    pub p50: u64,
+    /// As nine in ten found it, or less.
+    pub p90: u64,
+    /// As 99 in a hundred found it, or less.
+    pub p99: u64,
+    /// The deepest.
+    pub max: u64,
+    /// How long the stretches of `over_time` are.
+    pub slot_seconds: f64,
+    /// The mean depth of each stretch.
+    pub over_time: Vec<f64>,
+}
+
 /// What is in a trace. Shares are of reads and writes together; a footprint counts blocks of 4 KiB.
 #[derive(Debug, Serialize)]
 #[allow(missing_docs)]
@@ -71,6 +93,8 @@ pub struct Summary {
     pub malformed: Malformed,
     /// Requests logged again on a device below, and dropped.
     pub twins: u64,
+    /// Requests that whoever recorded the trace had to leave out.
+    pub lost: u64,
     pub devices: u64,
     pub reads: u64,
     pub writes: u64,
@@ -81,6 +105,10 @@ pub struct Summary {
     pub read_bytes: u64,
     pub written_bytes: u64,
     pub discarded_bytes: u64,
+    /// Writes that were to be durable before they were answered.
+    pub fua_writes: u64,
+    /// Writes of zeros that came without their bytes.
+    pub zero_writes: u64,
     pub footprint_bytes: u64,
     pub read_footprint_bytes: u64,
     pub written_footprint_bytes: u64,
@@ -101,6 +129,12 @@ pub struct Summary {
     /// Reads and writes whose both ends are multiples of 4 KiB.
     pub aligned_share: f64,
     pub sizes: Vec<SizeClass>,
+    /// From the response times of those that have one; none where none has.
+    pub queue_depth: Option<QueueDepth>,
+    /// None without reads and writes.
+    pub reuse: Option<ReuseSummary>,
+    /// None without records.
+    pub working_set: Option<WorkingSet>,
 }
 
 /// Takes records and sums them up, in bounded memory.
@@ -116,6 +150,48 @@ pub struct Stat {
     sizes: [SizeClass; CLASSES],
     times: Times,
     responses: Spread,
+    fua_writes: u64,
+    zero_writes: u64,
+    depth: Depth,
+    reuse: Reuse,
+    worksets: Worksets,
+}
+
+/// How deep the queue was.
+#[derive(Default)]
+struct Depth {
+    over_time: DepthOverTime,
+    found: DepthFound,
+    spread: Option<Histogram<u64>>,
+    max: u64,
+}
+
+impl Depth {
+    fn add(&mut self, begin: Nanos, response: Nanos) {
+        self.over_time.add(begin, response);
+        let found = self.found.begin(begin, response) as u64;
+        self.max = self.max.max(found);
+        if self.spread.is_none() {
+            self.spread = Histogram::new_with_bounds(1, MAX_DEPTH as u64, 3).ok();
+        }
+        if let Some(spread) = &mut self.spread {
+            spread.saturating_record(found);
+        }
+    }
+
+    fn summary(self) -> Option<QueueDepth> {
+        let (spread, mean) = (self.spread?, self.over_time.mean()?);
+        let at = |quantile| spread.value_at_quantile(quantile).min(self.max);
+        Some(QueueDepth {
+            mean,
+            p50: at(0.5),
+            p90: at(0.9),
+            p99: at(0.99),
+            max: self.max,
+            slot_seconds: self.over_time.slot().0 as f64 / 1e9,
+            over_time: self.over_time.depths().collect(),
+        })
+    }
 }
 
 /// How records follow one another.
@@ -197,6 +273,11 @@ impl Default for Stat {
             }),
             times: Times::default(),
             responses: Spread::default(),
+            fua_writes: 0,
+            zero_writes: 0,
+            depth: Depth::default(),
+            reuse: Reuse::default(),
+            worksets: Worksets::default(),
         }
     }
 }
@@ -234,7 +315,13 @@ impl Stat {
         }
         if let Some(response) = record.response {
             self.responses.add(response.0);
+            if let Some(time) = record.time {
+                self.depth.add(time, response);
+            }
         }
+        self.fua_writes += u64::from(record.marks.fua && record.op == Op::Write);
+        self.zero_writes += u64::from(record.marks.zeroes);
+        self.worksets.add(record);
         if matches!(record.op, Op::Read | Op::Write) {
             self.transfer(record);
         }
@@ -243,6 +330,7 @@ impl Stat {
     fn transfer(&mut self, record: &Record) {
         let (end, write) = (record.offset + record.bytes, record.op == Op::Write);
         self.footprint.touch(record.device, record.offset, record.bytes, write);
+        self.reuse.touch(record.device, record.offset, record.bytes);
         self.end_bytes = self.end_bytes.max(end);
         let block = u64::from(BLOCK_BYTES);
         self.aligned += u64::from(record.offset.is_multiple_of(block) && end.is_multiple_of(block));
@@ -268,6 +356,7 @@ impl Stat {
             records,
             malformed: self.malformed,
             twins: trace.twins(),
+            lost: trace.lost(),
             devices: self.ends.len() as u64,
             reads,
             writes,
@@ -278,6 +367,8 @@ impl Stat {
             read_bytes: self.bytes[0],
             written_bytes: self.bytes[1],
             discarded_bytes: self.bytes[3],
+            fua_writes: self.fua_writes,
+            zero_writes: self.zero_writes,
             footprint_bytes: touched.all,
             read_footprint_bytes: touched.read,
             written_footprint_bytes: touched.written,
@@ -292,6 +383,9 @@ impl Stat {
             sequential_share: share(self.sequential, transfers),
             aligned_share: share(self.aligned, transfers),
             sizes: self.sizes.into_iter().filter(|class| class.reads + class.writes > 0).collect(),
+            queue_depth: self.depth.summary(),
+            reuse: self.reuse.summary(touched.all),
+            working_set: self.worksets.summary(),
         }
     }
 }

@@ -15,6 +15,9 @@ pub trait RecordWriter {
     /// Those of the writer below.
     fn record(&mut self, record: &Record) -> io::Result<()>;
 
+    /// Whoever recorded the trace had to leave out so many requests; a format that cannot say so does not.
+    fn lost(&mut self, _requests: u64) {}
+
     /// Writes what is missing at the end.
     ///
     /// # Errors

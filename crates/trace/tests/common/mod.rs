@@ -2,7 +2,9 @@
 #![allow(dead_code)]
 
 use bimetal_engine::units::Nanos;
-use bimetal_trace::{Format, Iolog3Writer, LineError, Op, OpenError, OwnWriter, Record, RecordWriter, Trace};
+use bimetal_trace::{
+    Format, Iolog3Writer, LineError, Marks, Op, OpenError, OwnWriter, Record, RecordWriter, Trace,
+};
 use std::io::{Cursor, Read, Write};
 use std::sync::{Arc, Mutex};
 
@@ -29,7 +31,7 @@ pub fn all(trace: Trace) -> (Vec<Record>, Vec<LineError>) {
 
 /// A record without response on device 0.
 pub fn record(ns: u64, op: Op, offset: u64, bytes: u64) -> Record {
-    Record { time: Some(Nanos(ns)), op, offset, bytes, device: 0, response: None }
+    Record { time: Some(Nanos(ns)), op, offset, bytes, device: 0, response: None, marks: Marks::default() }
 }
 
 /// A request and nothing else.
@@ -114,6 +116,8 @@ pub fn mixture() -> Vec<Record> {
         if number % 3 == 0 {
             record.response = Some(Nanos(number * 11));
         }
+        record.marks.fua = number % 10 == 1;
+        record.marks.zeroes = number % 15 == 2;
         records.push(record);
     }
     records[4999].offset = 0;
@@ -269,7 +273,12 @@ pub fn samples() -> Vec<(Format, Vec<u8>, Vec<Record>)> {
         // Devices are numbered in the order in which they are met; responses have no place there.
         records
             .into_iter()
-            .map(|record| Record { device: record.device / 77, response: None, ..record })
+            .map(|record| Record {
+                device: record.device / 77,
+                response: None,
+                marks: Marks::default(),
+                ..record
+            })
             .collect()
     };
     vec![
