@@ -61,6 +61,8 @@ pub struct Job {
     pub rate: PerSide<Option<Rate>>,
     /// Whether they come at random instants, as independent users do, instead of at even distances.
     pub poisson: bool,
+    /// I/Os are meant to begin at certain times: lateness counts. So it does where there is a rate.
+    pub is_paced: bool,
     /// A pause that the user of the data makes.
     pub think: Option<Think>,
     /// A flush after so many writes.
@@ -222,6 +224,7 @@ impl Job {
             depth: 1,
             rate: [None; 3],
             poisson: false,
+            is_paced: false,
             think: None,
             flush_every_writes: None,
             end_flush: false,

@@ -8,6 +8,7 @@ pub mod job;
 pub mod layout;
 pub mod load;
 pub mod record;
+pub mod replay;
 pub mod session;
 pub mod survey;
 pub mod target;

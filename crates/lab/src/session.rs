@@ -2,11 +2,11 @@
 
 use crate::job::Job;
 use crate::load::{self, Going, LoadTarget, RunError};
-use crate::record::{Environment, FORMAT, Run, VERSION};
+use crate::record::{Environment, FORMAT, JobRun, Run, VERSION};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Seconds of which the first reports of a run are; longer where it lasts longer.
-const INTERVAL_NS: u64 = 1_000_000_000;
+pub(crate) const INTERVAL_NS: u64 = 1_000_000_000;
 /// A run in virtual time, or of a moment, is looked at more closely than by the second.
 const SHORT_INTERVAL_NS: u64 = 100_000_000;
 /// A run that is known to be shorter than this is a short one.
@@ -50,8 +50,7 @@ pub fn run<T: LoadTarget>(
     phases: &[Vec<Job>],
     watch: &mut dyn FnMut(&Progress<'_>) -> bool,
 ) -> Result<Run, RunError> {
-    let began_unix_ms =
-        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
+    let began_unix_ms = now_unix_ms();
     let began_ns = target.now_ns();
     let (mut ran, mut interrupted) = (Vec::new(), false);
     for (phase, jobs) in phases.iter().enumerate() {
@@ -65,7 +64,12 @@ pub fn run<T: LoadTarget>(
             break;
         }
     }
-    Ok(Run {
+    Ok(finish(session, began_unix_ms, interrupted, ran))
+}
+
+/// The record of a session.
+pub(crate) fn finish(session: Session, began_unix_ms: u64, interrupted: bool, jobs: Vec<JobRun>) -> Run {
+    Run {
         format: FORMAT.to_owned(),
         version: VERSION,
         title: session.title,
@@ -74,9 +78,14 @@ pub fn run<T: LoadTarget>(
         virtual_time: session.virtual_time,
         interrupted,
         environment: session.environment,
-        jobs: ran,
+        jobs,
         notes: session.notes,
-    })
+    }
+}
+
+/// The wall clock, milliseconds since 1970.
+pub(crate) fn now_unix_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }
 
 /// How long intervals are to begin with.

@@ -143,7 +143,7 @@ impl Meter {
             counts_from_ns,
             last_ns: counts_from_ns,
             span: job.span.clone(),
-            paced: job.rate.iter().any(Option::is_some),
+            paced: job.is_paced || job.rate.iter().any(Option::is_some),
             tallies: Default::default(),
             late: Late::default(),
             errors: BTreeMap::new(),

@@ -7,6 +7,8 @@ mod source;
 mod stamp;
 
 pub use meter::Meter;
-pub use run::{Going, LoadTarget, MAX_BUFFER_BYTES, MAX_IN_FLIGHT, RunError, SlotSpec, Watch, run};
+pub use run::{
+    Going, LoadTarget, MAX_BUFFER_BYTES, MAX_IN_FLIGHT, RunError, SlotSpec, Watch, run, run_sources,
+};
 pub use source::JobSource;
 pub use stamp::{is_stamped, stamped};

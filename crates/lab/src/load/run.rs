@@ -3,7 +3,7 @@
 use super::{JobSource, Meter};
 use crate::job::{Content, Job};
 use crate::record::JobRun;
-use bimetal_models::load::{self, Fault, Io, Sample, Stream, Target, Until, Witness};
+use bimetal_models::load::{self, Fault, Io, Sample, Source, Stream, Target, Until, Witness};
 use bimetal_models::rng::Rng;
 
 /// How often a run is looked at.
@@ -134,10 +134,26 @@ pub fn run<T: LoadTarget>(
     interval_ns: u64,
     watch: Watch<'_>,
 ) -> Result<Vec<JobRun>, RunError> {
+    let mut sources: Vec<JobSource> = jobs.iter().map(JobSource::new).collect();
+    let sources = sources.iter_mut().map(|source| source as &mut dyn Source).collect();
+    run_sources(target, jobs, sources, names, (run_began_ns, interval_ns), watch)
+}
+
+/// The same with other sources than the jobs' own: these describe how much is in flight, and what counts.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_sources<T: LoadTarget>(
+    target: &mut T,
+    jobs: &[Job],
+    sources: Vec<&mut dyn Source>,
+    names: &[String],
+    (run_began_ns, interval_ns): (u64, u64),
+    watch: Watch<'_>,
+) -> Result<Vec<JobRun>, RunError> {
     target.prepare(&slots(jobs)?)?;
     let began_ns = target.now_ns();
-    let mut sources: Vec<JobSource> = jobs.iter().map(JobSource::new).collect();
-    let streams = sources.iter_mut().zip(jobs).map(|(source, job)| Stream {
+    let streams = sources.into_iter().zip(jobs).map(|(source, job)| Stream {
         source,
         depth: job.depth,
         place: job.place,

@@ -102,6 +102,8 @@ struct Lane<'s> {
     free: Vec<u32>,
     /// What waits for its time, or for a slot.
     next: Option<Ask>,
+    /// When the source wants to be asked again.
+    later: Option<u64>,
     /// How many were begun.
     begun: u64,
     /// How many are in flight.
@@ -179,7 +181,7 @@ impl<'s> Run<'s> {
             let first = slots;
             slots += stream.depth;
             let free = (first..slots).rev().collect();
-            Lane { stream, free, next: None, begun: 0, in_flight: 0, over: false }
+            Lane { stream, free, next: None, later: None, begun: 0, in_flight: 0, over: false }
         };
         let lanes = streams.into_iter().map(lane).collect();
         Run { began_ns, lanes, slots: vec![nothing; slots as usize], in_flight: 0 }
@@ -188,7 +190,7 @@ impl<'s> Run<'s> {
     /// Nothing more is asked for.
     fn stop(&mut self) {
         for lane in &mut self.lanes {
-            (lane.next, lane.over) = (None, true);
+            (lane.next, lane.later, lane.over) = (None, None, true);
         }
     }
 
@@ -196,7 +198,8 @@ impl<'s> Run<'s> {
     #[inline]
     fn arrival(&self, last: u64) -> Option<u64> {
         let due = |lane: &Lane<'_>| {
-            let at = lane.next.filter(|_| !lane.free.is_empty())?.at?;
+            let next = lane.next.and_then(|ask| ask.at).or(lane.later);
+            let at = next.filter(|_| !lane.free.is_empty())?;
             Some(self.began_ns.saturating_add(at))
         };
         self.lanes.iter().filter_map(due).min().filter(|&at| at < last)
@@ -213,6 +216,7 @@ impl<'s> Run<'s> {
         witness: &mut W,
     ) {
         let lane = &mut self.lanes[index];
+        lane.later = None;
         while let (Some(&slot), false) = (lane.free.last(), lane.over) {
             let ask = match lane.next.take() {
                 Some(ask) => ask,
@@ -220,6 +224,10 @@ impl<'s> Run<'s> {
                     Next::Ask(ask) => ask,
                     Next::Hold => {
                         assert!(lane.in_flight > 0, "a source holds back while nothing of it is in flight");
+                        return;
+                    }
+                    Next::Later(at) => {
+                        lane.later = Some(at);
                         return;
                     }
                     Next::End => {

@@ -54,6 +54,8 @@ pub enum Next {
     Ask(Ask),
     /// Nothing until another one of its commands has ended: only while one is in flight.
     Hold,
+    /// Nothing until this time, nanoseconds since the run began, or until another one of its commands has ended.
+    Later(u64),
     /// No more.
     End,
 }

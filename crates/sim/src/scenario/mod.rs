@@ -23,6 +23,7 @@
 //! ```
 
 mod claim;
+mod dependent;
 mod extent;
 mod figures;
 mod files;
@@ -38,15 +39,17 @@ mod table;
 mod target;
 
 pub use claim::{Against, ClaimSpec, ExpectSpec, Rival, SummarySpec};
+pub use dependent::Dependent;
 pub use extent::{Extent, Size, Whole};
 pub use matrix::{Combination, MAX_AXES};
 pub use phase::{FilesSpec, LoadSpec, Map, Mode, Order, PhaseSpec, Reopen, ReplaySpec};
+pub use replay::Replay;
 pub use report::{
     Device, Expectation, FastWritten, Late, Load, Phase, Replayed, Report, Responses, Wakes, WrittenBy,
 };
 pub use run::{Progress, run};
 pub use summary::{MOST_TIMES, Summary, Worst, summaries};
-pub use survey::MAX_GRAINS;
+pub use survey::{MAX_GRAINS, Survey};
 pub use table::{FORESIGHTS, Row, TableProgress, needed, rows};
 pub use target::Target;
 

@@ -113,11 +113,11 @@ pub struct FilesSpec {
 pub struct ReplaySpec {
     /// When requests are submitted.
     pub mode: Mode,
-    /// Requests in flight: closed, always so many (1); timed, at most so many (1024), and what comes meanwhile waits.
+    /// Requests in flight: closed, always so many (1); else at most so many (1024), and what comes meanwhile waits.
     pub depth: Option<u32>,
-    /// Timed: so many times as fast as recorded (1).
+    /// Not closed: so many times as fast as recorded (1).
     pub speed: Option<f64>,
-    /// Timed: of a longer recorded gap between two requests, only so much is kept.
+    /// Not closed: of a longer recorded gap between two requests, only so much is kept.
     pub idle_at_most_seconds: Option<f64>,
     /// Where on the target the trace's addresses lie.
     #[serde(default)]
@@ -135,6 +135,9 @@ pub enum Mode {
     Timed,
     /// As soon as another has ended.
     Closed,
+    /// As soon as what it waited for when it was recorded has ended, and as long after that as then: inferred from the
+    /// recorded times and responses. A faster target is asked for more.
+    Dependent,
 }
 
 /// Where on a target the addresses of a trace lie.
@@ -266,7 +269,7 @@ impl FilesSpec {
 impl ReplaySpec {
     /// Requests in flight.
     pub fn depth(&self) -> u32 {
-        self.depth.unwrap_or(if self.mode == Mode::Timed { OPEN_DEPTH } else { 1 })
+        self.depth.unwrap_or(if self.mode == Mode::Closed { 1 } else { OPEN_DEPTH })
     }
 
     fn check(&self) -> Result<(), String> {

@@ -1,5 +1,6 @@
 //! The requests of a trace, as a stream of commands.
 
+use super::dependent::Dependent;
 use super::report::Replayed;
 use super::survey::Survey;
 use super::{MAX_BLOCK_BYTES, Map, Mode, ReplaySpec, ScenarioError, Whole};
@@ -10,7 +11,7 @@ use bimetal_models::{Command, Kind};
 use bimetal_trace::{Op, Record, Trace};
 
 /// When requests are meant to be submitted.
-struct Pace {
+pub(super) struct Pace {
     speed: f64,
     most_gap_ns: u64,
     /// The latest time in the trace so far.
@@ -20,18 +21,33 @@ struct Pace {
 }
 
 impl Pace {
+    fn new(spec: &ReplaySpec) -> Pace {
+        Pace {
+            speed: spec.speed.unwrap_or(1.0),
+            most_gap_ns: spec.idle_at_most_seconds.map_or(u64::MAX, |seconds| (seconds * 1e9) as u64),
+            recorded: 0,
+            at: 0,
+        }
+    }
+
     /// When a request of this time is meant to be. One that was recorded late comes right behind its predecessor.
-    fn at(&mut self, recorded: Option<u64>) -> u64 {
+    pub(super) fn at(&mut self, recorded: Option<u64>) -> u64 {
         let gap = recorded.unwrap_or(0).saturating_sub(self.recorded);
         self.recorded += gap;
-        let gap = gap.min(self.most_gap_ns);
-        self.at += if self.speed == 1.0 { gap } else { (gap as f64 / self.speed) as u64 };
+        self.at += self.gap(gap);
         self.at
+    }
+
+    /// What a recorded gap becomes.
+    pub(super) fn gap(&self, recorded: u64) -> u64 {
+        let gap = recorded.min(self.most_gap_ns);
+        if self.speed == 1.0 { gap } else { (gap as f64 / self.speed) as u64 }
     }
 }
 
 /// What is left of a request.
-struct Rest {
+#[derive(Clone, Copy)]
+pub(super) struct Rest {
     at: Option<u64>,
     kind: Kind,
     /// On the target, from the map's beginning on.
@@ -41,7 +57,7 @@ struct Rest {
 }
 
 /// A replay of a trace that is going on.
-pub(super) struct Replay<'s> {
+pub struct Replay<'s> {
     trace: Trace,
     survey: &'s Survey,
     map: Map,
@@ -55,11 +71,10 @@ pub(super) struct Replay<'s> {
 
 impl<'s> Replay<'s> {
     /// From the beginning of the trace.
-    pub(super) fn new(
-        spec: &ReplaySpec,
-        survey: &'s Survey,
-        whole: Whole,
-    ) -> Result<Replay<'s>, ScenarioError> {
+    ///
+    /// # Errors
+    /// When what it touches does not fit on the target, or it cannot be replayed so.
+    pub fn new(spec: &ReplaySpec, survey: &'s Survey, whole: Whole) -> Result<Replay<'s>, ScenarioError> {
         let block = u64::from(BLOCK_BYTES);
         let from = spec.from.of(whole) / block * block;
         let room = whole.target_bytes.saturating_sub(from) / block * block;
@@ -70,26 +85,37 @@ impl<'s> Replay<'s> {
                 survey.bytes()
             )));
         }
-        let pace = match spec.mode {
-            Mode::Closed => None,
-            Mode::Timed if !survey.timed => {
-                return Err(ScenarioError::Sense(
-                    "the trace has no times; replay it with mode = \"closed\"".into(),
-                ));
-            }
-            Mode::Timed => Some(Pace {
-                speed: spec.speed.unwrap_or(1.0),
-                most_gap_ns: spec.idle_at_most_seconds.map_or(u64::MAX, |seconds| (seconds * 1e9) as u64),
-                recorded: 0,
-                at: 0,
-            }),
-        };
+        if spec.mode != Mode::Closed && !survey.timed {
+            return Err(ScenarioError::Sense(
+                "the trace has no times; replay it with mode = \"closed\"".into(),
+            ));
+        }
+        let pace = (spec.mode == Mode::Timed).then(|| Pace::new(spec));
         let trace = survey.open()?;
         Ok(Replay { trace, survey, map: spec.map, from, room, pace, rest: None, counts: Replayed::default() })
     }
 
+    /// The same, with each request after what it depended on when it was recorded.
+    ///
+    /// # Errors
+    /// As [`Replay::new`], and when the trace does not say how long requests took.
+    pub fn dependent(
+        spec: &ReplaySpec,
+        survey: &'s Survey,
+        whole: Whole,
+    ) -> Result<Dependent<'s>, ScenarioError> {
+        if !survey.answered {
+            return Err(ScenarioError::Sense(
+                "the trace does not say how long requests took, so it is not known what waited for what; replay it \
+                 with mode = \"timed\" or \"closed\""
+                    .into(),
+            ));
+        }
+        Ok(Dependent::new(Replay::new(spec, survey, whole)?, Pace::new(spec)))
+    }
+
     /// What has become of the records so far.
-    pub(super) fn counts(&self) -> Replayed {
+    pub fn counts(&self) -> Replayed {
         self.counts
     }
 
@@ -105,7 +131,7 @@ impl<'s> Replay<'s> {
         let at = self.pace.as_mut().map(|pace| pace.at(record.time.map(|time| time.0)));
         let kind = match record.op {
             Op::Read => Kind::Read,
-            Op::Write => Kind::Write { fua: false },
+            Op::Write => Kind::Write { fua: record.marks.fua },
             Op::Discard => Kind::Discard,
             Op::Flush => return Some(Rest { at, kind: Kind::Flush, offset: 0, len: 0, first: true }),
         };
@@ -125,53 +151,56 @@ impl<'s> Replay<'s> {
         Some(Rest { at, kind, offset, len, first: true })
     }
 
-    /// The next request of the trace.
-    fn next_request(&mut self) -> Option<Rest> {
+    /// The next record of the trace, and what is to be asked for; nothing where all of it is left out.
+    pub(super) fn next_record(&mut self) -> Option<(Record, Option<Rest>)> {
         while self.counts.records < self.survey.records {
             match self.trace.next()? {
                 Ok(record) => {
                     self.counts.records += 1;
-                    match self.request(&record) {
-                        Some(request) => return Some(request),
-                        None => self.counts.left_out += 1,
-                    }
+                    let request = self.request(&record);
+                    self.counts.left_out += u64::from(request.is_none());
+                    return Some((record, request));
                 }
                 Err(_) => self.counts.malformed += 1,
             }
         }
         None
     }
+
+    /// The next command: a request, or a part of one.
+    fn next_ask(&mut self) -> Option<Ask> {
+        let request = match self.rest.take() {
+            Some(rest) => rest,
+            None => loop {
+                if let (_, Some(request)) = self.next_record()? {
+                    break request;
+                }
+            },
+        };
+        let (command, rest) = self.part(request);
+        self.rest = rest;
+        Some(Ask { at: request.at, command })
+    }
+
+    /// As much of a request as one command can ask for, and what is left of it.
+    pub(super) fn part(&mut self, request: Rest) -> (Command, Option<Rest>) {
+        let Rest { kind, offset, .. } = request;
+        let transfer = matches!(kind, Kind::Read | Kind::Write { .. });
+        let most = if transfer { MAX_BLOCK_BYTES } else { u64::MAX };
+        let len = request.len.min(most).min(self.room - offset);
+        let rest = (len < request.len).then(|| {
+            self.counts.split += u64::from(request.first);
+            let next = offset + len;
+            let offset = if next == self.room { 0 } else { next };
+            Rest { offset, len: request.len - len, first: false, ..request }
+        });
+        let offset = if kind == Kind::Flush { 0 } else { self.from + offset };
+        (Command { kind, offset, len }, rest)
+    }
 }
 
 impl Source for Replay<'_> {
     fn next(&mut self, _now: u64, _: &mut Rng) -> Next {
         self.next_ask().map_or(Next::End, Next::Ask)
-    }
-}
-
-impl Replay<'_> {
-    /// The next command: a request, or a part of one.
-    fn next_ask(&mut self) -> Option<Ask> {
-        let mut rest = match self.rest.take() {
-            Some(rest) => rest,
-            None => self.next_request()?,
-        };
-        let Rest { at, kind, offset, .. } = rest;
-        let transfer = matches!(kind, Kind::Read | Kind::Write { .. });
-        let most = if transfer { MAX_BLOCK_BYTES } else { u64::MAX };
-        let len = rest.len.min(most).min(self.room - offset);
-        if len < rest.len {
-            self.counts.split += u64::from(rest.first);
-            let next = offset + len;
-            rest = Rest {
-                offset: if next == self.room { 0 } else { next },
-                len: rest.len - len,
-                first: false,
-                ..rest
-            };
-            self.rest = Some(rest);
-        }
-        let offset = if kind == Kind::Flush { 0 } else { self.from + offset };
-        Some(Ask { at, command: Command { kind, offset, len } })
     }
 }

@@ -7,7 +7,7 @@ use super::report::{MAX_POINTS, Phase, Report};
 use super::series::Samples;
 use super::survey::Survey;
 use super::target::{Counts, Target};
-use super::{FilesSpec, LoadSpec, PhaseSpec, ReplaySpec, Scenario, ScenarioError, VolumeSpec, Whole};
+use super::{FilesSpec, LoadSpec, Mode, PhaseSpec, ReplaySpec, Scenario, ScenarioError, VolumeSpec, Whole};
 use bimetal_engine::units::BLOCK_BYTES;
 use bimetal_models::load::{Bench, Job, Looped, Paced, Sample, Source, Stream, Until};
 use bimetal_models::rng::mix;
@@ -207,19 +207,25 @@ impl Act<'_> {
     }
 
     fn replay(&mut self, spec: &ReplaySpec, survey: &Survey) -> Result<(), ScenarioError> {
-        let mut replay = Replay::new(spec, survey, self.whole).map_err(|error| match error {
-            ScenarioError::Sense(what) => {
-                ScenarioError::Sense(format!("phase {:?}: {what}", self.phase.name))
-            }
+        let name = self.phase.name.clone();
+        let in_phase = |error| match error {
+            ScenarioError::Sense(what) => ScenarioError::Sense(format!("phase {name:?}: {what}")),
             other => other,
-        })?;
+        };
         if let Some(share) = self.in_sight {
             let touched = Replay::new(spec, survey, self.whole)?.touched();
             self.bench.model.foresee(&touched, share);
         }
-        let stream = Stream::new(&mut replay, spec.depth());
-        self.run(vec![stream], End::AllCommands(survey.records), spec.mode == super::Mode::Timed);
-        self.phase.replay = Some(replay.counts());
+        let end = End::AllCommands(survey.records());
+        self.phase.replay = Some(if spec.mode == Mode::Dependent {
+            let mut replay = Replay::dependent(spec, survey, self.whole).map_err(in_phase)?;
+            self.run(vec![Stream::new(&mut replay, spec.depth())], end, true);
+            replay.replay().counts()
+        } else {
+            let mut replay = Replay::new(spec, survey, self.whole).map_err(in_phase)?;
+            self.run(vec![Stream::new(&mut replay, spec.depth())], end, spec.mode == Mode::Timed);
+            replay.counts()
+        });
         Ok(())
     }
 

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 pub const MAX_GRAINS: usize = 1 << 22;
 
 /// A trace that was read once.
-pub(super) struct Survey {
+pub struct Survey {
     files: Vec<PathBuf>,
     grain: u64,
     /// Device and number of each grain that is read or written, in order: where it stands is where it is mapped to.
@@ -19,18 +19,29 @@ pub(super) struct Survey {
     pub(super) records: u64,
     /// The records have times.
     pub(super) timed: bool,
+    /// Some of them have responses.
+    pub(super) answered: bool,
+    /// The time of the last, and the responses of all, nanoseconds.
+    lasts_ns: u64,
+    busy_ns: u128,
+    /// The longest read or write.
+    longest: u64,
 }
 
 impl Survey {
     /// Reads a trace whose relative paths begin at this folder.
-    pub(super) fn read(spec: &TraceSpec, folder: &Path) -> Result<Survey, ScenarioError> {
+    ///
+    /// # Errors
+    /// When it cannot be read, or touches nothing or too much.
+    pub fn read(spec: &TraceSpec, folder: &Path) -> Result<Survey, ScenarioError> {
         let wrong = |what: String| Err(ScenarioError::Sense(what));
         let files = spec.files.iter().map(|file| locate(file, folder));
         let files = files.collect::<Result<Vec<_>, _>>().map_err(ScenarioError::Sense)?;
         let name = spec.files.join(", ");
         let (grain, most) = (spec.grain.0, spec.first.unwrap_or(u64::MAX));
         let mut touched = HashSet::new();
-        let (mut records, mut timed) = (0, true);
+        let (mut records, mut timed, mut answered) = (0, true, false);
+        let (mut lasts_ns, mut busy_ns, mut longest) = (0, 0, 0);
         let mut malformed = None;
         for found in Trace::open(&files)? {
             let record = match found {
@@ -42,7 +53,11 @@ impl Survey {
                 }
             };
             timed &= record.time.is_some();
+            answered |= record.response.is_some();
+            lasts_ns = record.time.map_or(lasts_ns, |time| lasts_ns.max(time.0));
+            busy_ns += u128::from(record.response.map_or(0, |response| response.0));
             if matches!(record.op, Op::Read | Op::Write) {
+                longest = longest.max(record.bytes);
                 let last = (record.offset + record.bytes - 1) / grain;
                 touched.extend((record.offset / grain..=last).map(|number| (record.device, number)));
                 if touched.len() > MAX_GRAINS {
@@ -63,7 +78,7 @@ impl Survey {
         }
         let mut grains: Vec<(u32, u64)> = touched.into_iter().collect();
         grains.sort_unstable();
-        Ok(Survey { files, grain, grains, records, timed })
+        Ok(Survey { files, grain, grains, records, timed, answered, lasts_ns, busy_ns, longest })
     }
 
     /// The trace from its beginning.
@@ -71,8 +86,33 @@ impl Survey {
         Ok(Trace::open(&self.files)?)
     }
 
+    /// Records that are replayed.
+    pub fn records(&self) -> u64 {
+        self.records
+    }
+
+    /// Whether all of them have times.
+    pub fn timed(&self) -> bool {
+        self.timed
+    }
+
+    /// The time of the last record.
+    pub fn lasts_ns(&self) -> u64 {
+        self.lasts_ns
+    }
+
+    /// Requests that were in flight on average when it was recorded, where the trace tells.
+    pub fn mean_depth(&self) -> Option<f64> {
+        (self.answered && self.lasts_ns > 0).then(|| self.busy_ns as f64 / self.lasts_ns as f64)
+    }
+
+    /// Bytes of the longest read or write.
+    pub fn longest_bytes(&self) -> u64 {
+        self.longest
+    }
+
     /// Bytes that the trace touches, in whole grains.
-    pub(super) fn bytes(&self) -> u64 {
+    pub fn bytes(&self) -> u64 {
         self.grains.len() as u64 * self.grain
     }
 
@@ -123,7 +163,17 @@ mod tests {
     #[test]
     fn what_is_touched_lies_together_and_in_order() {
         let grains = vec![(0, 5), (0, 6), (0, 9), (1, 0)];
-        let survey = Survey { files: Vec::new(), grain: 4096, grains, records: 4, timed: true };
+        let survey = Survey {
+            files: Vec::new(),
+            grain: 4096,
+            grains,
+            records: 4,
+            timed: true,
+            answered: false,
+            lasts_ns: 0,
+            busy_ns: 0,
+            longest: 4096,
+        };
         assert_eq!(survey.bytes(), 4 * 4096);
         assert_eq!(survey.place(0, 5 * 4096 + 100, 4096), Some((100, 4096)));
         assert_eq!(survey.place(0, 9 * 4096, 4096), Some((2 * 4096, 4096)));
