@@ -10,5 +10,6 @@ pub mod load;
 pub mod record;
 pub mod replay;
 pub mod session;
+pub mod stats;
 pub mod survey;
 pub mod target;

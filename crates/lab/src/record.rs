@@ -3,6 +3,7 @@
 //! Times are nanoseconds, sizes bytes, unless a name says otherwise. Histograms are lists of pairs, so that any script
 //! can read them and two runs can be added up.
 
+use crate::stats::Steadiness;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -104,6 +105,9 @@ pub struct JobRun {
     /// Why I/Os failed, and how many: the error's text, and a count.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub errors: BTreeMap<String, u64>,
+    /// Whether it became steady, where that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub steady: Option<Steadiness>,
 }
 
 /// Reads, writes, discards or flushes of a job.
@@ -136,7 +140,7 @@ pub struct Latency {
     pub max_ns: u64,
     /// The mean, exactly.
     pub mean_ns: f64,
-    /// The standard deviation, exactly.
+    /// The standard deviation of the sample (divided by n - 1; 0 of a single one), exactly.
     pub stddev_ns: f64,
     /// Pairs of a time (the highest that is counted there: no more than 0.1 % above any of them) and how many, ascending.
     pub bins: Vec<(u64, u64)>,
@@ -180,6 +184,9 @@ pub struct IntervalSide {
     pub bytes: u64,
     /// The longest response.
     pub max_ns: u64,
+    /// All responses together, for their mean; 0 in records made before it was kept.
+    #[serde(default)]
+    pub total_ns: u64,
     /// Coarse responses, for a heat map: pairs of k and how many took from 2^(k/2) to below 2^((k+1)/2) ns.
     pub heat: Vec<(u8, u64)>,
     /// Where, for a map of addresses: pairs of a part of [`JobRun::span`] (0 to 127, equal parts) and how many.
