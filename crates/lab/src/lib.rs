@@ -9,6 +9,7 @@ pub mod layout;
 pub mod load;
 pub mod record;
 pub mod replay;
+pub mod report;
 pub mod session;
 pub mod stats;
 pub mod survey;

@@ -1,0 +1,325 @@
+//! What the page's script draws, bounded in size however large the runs are.
+
+use super::Named;
+use super::page::{MAX_HEAT_MAPS, MAX_PLOTTED_JOBS};
+use super::series::{Cells, Line, Slots, cells, digits, each, moving};
+use super::summary::{QUANTILES, kinds};
+use super::units::name;
+use crate::record::{Interval, IntervalSide, JobRun, Latency, Side};
+use crate::stats::{quantile, quantiles};
+use serde::Serialize;
+
+/// Parts of the time for all lines of a plot together, each of two points.
+const PARTS: usize = 8_000;
+/// And of a line.
+const LINE_PARTS: (usize, usize) = (150, 600);
+/// Columns of a heat map.
+const COLUMNS: usize = 300;
+/// Points of the plot of latency against rate.
+const MAX_LOADS: usize = 600;
+/// Points of percentiles by factor of ten.
+const BY_NINE: u32 = 20;
+
+/// A window of a moving mean; the first is an interval.
+#[derive(Serialize)]
+struct Window {
+    label: String,
+    /// The default.
+    chosen: bool,
+}
+
+/// Reads or writes of a job of a run: what a line is drawn for.
+#[derive(Serialize)]
+struct Series {
+    label: String,
+    run: usize,
+}
+
+#[derive(Serialize)]
+struct Load {
+    label: String,
+    run: usize,
+    kind: &'static str,
+    depth: u32,
+    iops: f64,
+    /// Mean, and the quantiles of the table.
+    response: [Option<f64>; 4],
+}
+
+#[derive(Serialize)]
+struct HeatMap {
+    label: String,
+    read: Cells,
+    write: Cells,
+}
+
+#[derive(Serialize)]
+struct Places {
+    label: String,
+    span: (u64, u64),
+    read: Cells,
+    write: Cells,
+}
+
+#[derive(Serialize)]
+struct Depths {
+    label: String,
+    run: usize,
+    /// A depth, and the share of the time.
+    shares: Vec<(u32, f64)>,
+}
+
+/// All that is drawn.
+#[derive(Serialize)]
+pub(super) struct Data {
+    /// When the last job ended, seconds.
+    end: f64,
+    runs: Vec<String>,
+    series: Vec<Series>,
+    windows: Vec<Window>,
+    /// Bytes per second, by window.
+    bandwidth: Vec<Vec<Line>>,
+    /// I/Os per second, by window.
+    iops: Vec<Vec<Line>>,
+    /// Share of the bytes that the fast tier served, by window; its series count in [`Data::jobs`].
+    fast: Vec<Vec<Line>>,
+    /// The jobs that are drawn.
+    jobs: Vec<Series>,
+    /// The longest response of each interval.
+    longest: Vec<Line>,
+    heat: Vec<HeatMap>,
+    places: Vec<Places>,
+    /// Nines, and nanoseconds: of the response, the service, and the time to hand over.
+    percentiles: [Vec<Line>; 3],
+    loads: Vec<Load>,
+    depths: Vec<Depths>,
+}
+
+/// A job that is drawn.
+struct Drawn<'a> {
+    run: usize,
+    label: String,
+    job: &'a JobRun,
+}
+
+/// The jobs that are drawn: of each run the first, then of each the second.
+fn drawn(runs: &[Named]) -> Vec<Drawn<'_>> {
+    let most = runs.iter().map(|named| named.run.jobs.len()).max().unwrap_or(0).min(MAX_PLOTTED_JOBS);
+    let mut out: Vec<Drawn<'_>> = (0..most)
+        .flat_map(|at| runs.iter().enumerate().map(move |(run, named)| (run, named, at)))
+        .filter_map(|(run, named, at)| {
+            let job = named.run.jobs.get(at)?;
+            let label = if runs.len() > 1 {
+                format!("{}: {}", name(&named.name), name(&job.name))
+            } else {
+                name(&job.name)
+            };
+            Some(Drawn { run, label, job })
+        })
+        .take(MAX_PLOTTED_JOBS)
+        .collect();
+    // Jobs of one name are told apart by their number.
+    for at in 1..out.len() {
+        let (before, after) = out.split_at_mut(at);
+        let twin = |other: &&Drawn<'_>| other.run == after[0].run && other.job.name == after[0].job.name;
+        let twins = before.iter().filter(twin).count();
+        if twins > 0 {
+            after[0].label = format!("{} ({})", after[0].label, twins + 1);
+        }
+    }
+    out
+}
+
+type SideOf = fn(&Interval) -> &IntervalSide;
+const READ: SideOf = |interval| &interval.read;
+const WRITE: SideOf = |interval| &interval.write;
+
+/// A line of which the series is set afterwards.
+fn lines<'a, T>(items: impl Iterator<Item = (usize, &'a T)>, line: impl Fn(&T) -> Line) -> Vec<Line>
+where
+    T: 'a,
+{
+    items.map(|(series, item)| Line { series, ..line(item) }).filter(|line| !line.x.is_empty()).collect()
+}
+
+/// The job's side that a series stands for.
+struct Source<'a> {
+    job: &'a JobRun,
+    side: &'a Side,
+    of: Option<SideOf>,
+}
+
+/// What there is to draw of the runs.
+pub(super) fn data(runs: &[Named]) -> Data {
+    let drawn = drawn(runs);
+    let mut series = Vec::new();
+    let mut sources = Vec::new();
+    for Drawn { run, label, job } in &drawn {
+        for (kind, side) in kinds(job) {
+            series.push(Series { label: format!("{label} {kind}"), run: *run });
+            let of = match kind {
+                "read" => Some(READ),
+                "write" => Some(WRITE),
+                _ => None,
+            };
+            sources.push(Source { job, side, of });
+        }
+    }
+    let jobs: Vec<&JobRun> = drawn.iter().map(|drawn| drawn.job).collect();
+    let windows = windows(&jobs);
+    let parts = (PARTS / sources.len().max(1)).clamp(LINE_PARTS.0, LINE_PARTS.1);
+    let rates = |figure: fn(&IntervalSide) -> u64| -> Vec<Vec<Line>> {
+        let rate = |sum: [u64; 2], seconds: f64| Some(sum[0] as f64 / seconds);
+        windows
+            .iter()
+            .map(|(ns, _)| {
+                lines(sources.iter().enumerate(), |source| match source.of {
+                    Some(of) => {
+                        moving(source.job, window(source.job, *ns), parts, |i| [figure(of(i)), 0], rate)
+                    }
+                    None => Line::default(),
+                })
+            })
+            .collect()
+    };
+    Data {
+        end: jobs.iter().filter_map(|job| Slots::of(job)).map(|slots| slots.end_s()).fold(0.0, f64::max),
+        runs: runs.iter().map(|named| name(&named.name)).collect(),
+        bandwidth: rates(|side| side.bytes),
+        iops: rates(|side| side.ios),
+        fast: windows.iter().map(|(ns, _)| fast(&jobs, *ns, parts)).collect(),
+        longest: longest(&sources, parts),
+        heat: heat(&drawn),
+        places: places(&drawn),
+        percentiles: percentiles(&sources),
+        loads: loads(runs),
+        depths: depths(&drawn),
+        jobs: drawn.iter().map(|d| Series { label: d.label.clone(), run: d.run }).collect(),
+        windows: windows.into_iter().map(|(_, window)| window).collect(),
+        series,
+    }
+}
+
+fn window(job: &JobRun, ns: u64) -> u64 {
+    Slots::of(job).map_or(1, |slots| slots.in_window(ns))
+}
+
+/// Each interval, and those of a second, ten and a minute that some job has at least two of, each of several intervals.
+/// The default is the first of which a plot has no more than five hundred.
+fn windows(jobs: &[&JobRun]) -> Vec<(u64, Window)> {
+    let recorded: Vec<&&JobRun> = jobs.iter().filter(|job| !job.intervals.is_empty()).collect();
+    let Some(shortest) = recorded.iter().map(|job| job.interval_ns).min() else { return Vec::new() };
+    let longest = recorded.iter().map(|job| job.elapsed_ns).max().unwrap_or(0);
+    let interval =
+        Window { label: format!("each interval ({})", super::units::time(shortest as f64)), chosen: false };
+    let mut out = vec![(0, interval)];
+    for (seconds, label) in [(1, "1 s"), (10, "10 s"), (60, "1 min")] {
+        let ns = seconds * 1_000_000_000;
+        if shortest < ns && ns <= longest / 2 {
+            out.push((ns, Window { label: label.into(), chosen: false }));
+        }
+    }
+    let fine = out.iter().position(|(ns, _)| longest / (*ns).max(shortest).max(1) <= 500);
+    let last = out.len() - 1;
+    out[fine.unwrap_or(last)].1.chosen = true;
+    out
+}
+
+fn fast(jobs: &[&JobRun], ns: u64, parts: usize) -> Vec<Line> {
+    let share = |sum: [u64; 2], _| (sum[1] > 0).then(|| sum[0] as f64 / sum[1] as f64 * 100.0);
+    let tiers = |interval: &Interval| interval.tiers.map_or([0, 0], |(fast, all)| [fast, all]);
+    lines(jobs.iter().enumerate(), |job| moving(job, window(job, ns), parts, tiers, share))
+}
+
+fn longest(sources: &[Source<'_>], parts: usize) -> Vec<Line> {
+    lines(sources.iter().enumerate(), |source| match source.of {
+        Some(of) => each(source.job, parts, |interval| {
+            let side = of(interval);
+            (side.ios > 0 && side.max_ns > 0).then_some(side.max_ns as f64)
+        }),
+        None => Line::default(),
+    })
+}
+
+fn heat(drawn: &[Drawn<'_>]) -> Vec<HeatMap> {
+    let side = |job, of| cells(job, COLUMNS, of, |side| &side.heat);
+    drawn
+        .iter()
+        .map(|d| HeatMap { label: d.label.clone(), read: side(d.job, READ), write: side(d.job, WRITE) })
+        .filter(|map| !(map.read.cells.is_empty() && map.write.cells.is_empty()))
+        .take(MAX_HEAT_MAPS)
+        .collect()
+}
+
+fn places(drawn: &[Drawn<'_>]) -> Vec<Places> {
+    let side = |job, of| cells(job, COLUMNS, of, |side| &side.places);
+    drawn
+        .iter()
+        .map(|d| Places {
+            label: d.label.clone(),
+            span: d.job.span,
+            read: side(d.job, READ),
+            write: side(d.job, WRITE),
+        })
+        .filter(|map| !(map.read.cells.is_empty() && map.write.cells.is_empty()))
+        .take(MAX_HEAT_MAPS)
+        .collect()
+}
+
+fn percentiles(sources: &[Source<'_>]) -> [Vec<Line>; 3] {
+    let of = |latency: fn(&Side) -> &Latency| lines(sources.iter().enumerate(), |s| nines(latency(s.side)));
+    [of(|side| &side.response), of(|side| &side.service), of(|side| &side.submit)]
+}
+
+/// The times of 0, 90 %, 99 %, ... and between; at as many nines as the count has digits stands the longest.
+fn nines(latency: &Latency) -> Line {
+    if latency.bins.is_empty() || latency.max_ns == 0 {
+        return Line::default();
+    }
+    let end = (latency.count as f64).log10();
+    let x: Vec<f64> =
+        (0..).map(|step| f64::from(step) / f64::from(BY_NINE)).take_while(|x| *x < end).collect();
+    let qs: Vec<f64> = x.iter().map(|x| 1.0 - 10f64.powf(-x)).collect();
+    let mut line = Line::default();
+    for (x, ns) in x.into_iter().zip(quantiles(latency, &qs)) {
+        line.x.push(x);
+        line.y.push(digits(ns.unwrap_or(0).max(1) as f64, 5));
+    }
+    line.x.push(digits(end, 6));
+    line.y.push(digits(latency.max_ns as f64, 5));
+    line
+}
+
+fn loads(runs: &[Named]) -> Vec<Load> {
+    let each =
+        runs.iter().enumerate().flat_map(|(run, named)| named.run.jobs.iter().map(move |job| (run, job)));
+    let sides = each.flat_map(|(run, job)| kinds(job).map(move |(kind, side)| (run, job, kind, side)));
+    sides
+        .filter(|(_, job, _, side)| job.elapsed_ns > 0 && side.ios > 0 && side.response.count > 0)
+        .map(|(run, job, kind, side)| {
+            let [half, p99, p999] = QUANTILES.map(|q| quantile(&side.response, q).map(|ns| ns as f64));
+            Load {
+                label: name(&job.name),
+                run,
+                kind,
+                depth: job.depth,
+                iops: digits(side.ios as f64 * 1e9 / job.elapsed_ns as f64, 6),
+                response: [Some(digits(side.response.mean_ns, 6)), half, p99, p999],
+            }
+        })
+        .take(MAX_LOADS)
+        .collect()
+}
+
+fn depths(drawn: &[Drawn<'_>]) -> Vec<Depths> {
+    let shares = |job: &JobRun| {
+        let all: u64 = job.depths_ns.iter().map(|pair| pair.1).sum();
+        let share = |ns| digits(ns as f64 / all.max(1) as f64 * 100.0, 5);
+        job.depths_ns.iter().filter(|pair| pair.1 > 0).map(|pair| (pair.0, share(pair.1))).collect()
+    };
+    drawn
+        .iter()
+        .map(|d| Depths { label: d.label.clone(), run: d.run, shares: shares(d.job) })
+        .filter(|depths| !depths.shares.is_empty())
+        .collect()
+}

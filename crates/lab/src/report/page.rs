@@ -1,0 +1,376 @@
+//! One HTML page that needs nothing else: tables written here, plots drawn by `assets/report.js` with uPlot.
+//!
+//! Names and notes in a record are anybody's. In the tables they are escaped; to the script they come as JSON in which
+//! `<`, `>` and `&` are escaped, too, so that no text can end the element that holds it, and the script puts them into
+//! the page as text only. A content security policy forbids the page every request.
+
+use super::Named;
+use super::data::data;
+use super::summary::{Ratios, Row, ratios, rows};
+use super::units::{bytes, count, moment, name, percent, rate, three, time, times};
+use crate::record::{Environment, JobRun, Run};
+use std::fmt::Write;
+
+/// Runs beside each other on a page.
+pub const MAX_RUNS: usize = 8;
+/// Jobs that are drawn; the tables have more.
+pub const MAX_PLOTTED_JOBS: usize = 16;
+/// Rows of a table, some four for each job.
+pub const MAX_TABLE_ROWS: usize = 1000;
+/// Jobs with a heat map and a map of addresses.
+pub(super) const MAX_HEAT_MAPS: usize = 8;
+/// Lines of details, of a target or a job.
+const MAX_DETAILS: usize = 100;
+
+const UPLOT: &str = include_str!("../../assets/uplot/uPlot.iife.min.js");
+const UPLOT_STYLE: &str = include_str!("../../assets/uplot/uPlot.min.css");
+const UPLOT_LICENCE: &str = include_str!("../../assets/uplot/LICENSE");
+const SCRIPT: &str = include_str!("../../assets/report.js");
+const STYLE: &str = include_str!("../../assets/report.css");
+
+/// The page of one run, or of several side by side: the first is what the others are compared with.
+pub fn html(runs: &[Named]) -> String {
+    let shown = &runs[..runs.len().min(MAX_RUNS)];
+    let rows = rows(shown, MAX_TABLE_ROWS);
+    let title = match shown {
+        [] => "No run".to_string(),
+        [one] => name(&one.run.title),
+        several => several.iter().map(|named| name(&named.name)).collect::<Vec<_>>().join(" · "),
+    };
+    let mut page = Page(String::with_capacity(1 << 20));
+    page.head(&title);
+    page.raw("<main>\n");
+    page.limits(runs, shown);
+    page.environment(shown);
+    page.summary(shown, &rows);
+    page.ratios(shown, &ratios(&rows));
+    page.findings(shown);
+    page.raw(
+        "<noscript><p class=\"note\">The plots need JavaScript.</p></noscript>\n<div id=\"plots\"></div>\n",
+    );
+    page.details(shown);
+    page.raw("</main>\n");
+    page.foot();
+    page.raw("<script type=\"application/json\" id=\"data\">");
+    page.raw(&in_script(&serde_json::to_string(&data(shown)).unwrap_or_else(|_| "null".into())));
+    let _ = write!(page.0, "</script>\n<script>\n/*\n{UPLOT_LICENCE}\n*/\n{UPLOT}</script>\n");
+    let _ = write!(page.0, "<script>\n{SCRIPT}</script>\n</body>\n</html>\n");
+    page.0
+}
+
+/// JSON as it may stand in a script element: nothing in it ends the element, or begins a comment there.
+fn in_script(json: &str) -> String {
+    let mut out = String::with_capacity(json.len());
+    for c in json.chars() {
+        match c {
+            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => {
+                let _ = write!(out, "\\u{:04x}", u32::from(c));
+            }
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// HTML under way. Writing to a string cannot fail, so what `write!` returns is dropped.
+struct Page(String);
+
+impl Page {
+    fn raw(&mut self, html: &str) {
+        self.0.push_str(html);
+    }
+
+    fn text(&mut self, text: &str) {
+        for c in text.chars() {
+            match c {
+                '&' => self.raw("&amp;"),
+                '<' => self.raw("&lt;"),
+                '>' => self.raw("&gt;"),
+                '"' => self.raw("&quot;"),
+                '\'' => self.raw("&#39;"),
+                c => self.0.push(c),
+            }
+        }
+    }
+
+    /// `<tag>text</tag>`; the tag may have attributes.
+    fn element(&mut self, tag: &str, text: &str) {
+        let _ = write!(self.0, "<{tag}>");
+        self.text(text);
+        let _ = write!(self.0, "</{}>", tag.split(' ').next().unwrap_or(tag));
+    }
+
+    fn head(&mut self, title: &str) {
+        self.raw("<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n");
+        self.raw("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n");
+        self.raw("<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; ");
+        self.raw("style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:\">\n");
+        self.element("title", title);
+        let _ = write!(self.0, "\n<style>\n{UPLOT_STYLE}\n{STYLE}</style>\n</head>\n<body>\n<header>\n");
+        self.element("h1", title);
+        self.raw("\n<button type=\"button\" id=\"theme\">Dark</button>\n</header>\n");
+    }
+
+    /// What was left out, if anything was.
+    fn limits(&mut self, all: &[Named], shown: &[Named]) {
+        if all.len() > shown.len() {
+            self.element("p class=\"note\"", &format!("The first {MAX_RUNS} of {} runs.", all.len()));
+        }
+        let jobs: usize = shown.iter().map(|named| named.run.jobs.len()).sum();
+        if jobs > MAX_PLOTTED_JOBS {
+            let text =
+                format!("Plots show {MAX_PLOTTED_JOBS} of the {jobs} jobs, heat maps {MAX_HEAT_MAPS}.");
+            self.element("p class=\"note\"", &text);
+        }
+        let in_table = MAX_TABLE_ROWS / 4 / shown.len().max(1);
+        if shown.iter().any(|named| named.run.jobs.len() > in_table) {
+            self.element("p class=\"note\"", &format!("Tables show the first {in_table} jobs of a run."));
+        }
+    }
+
+    /// A row for each fact, a column for each run.
+    fn environment(&mut self, runs: &[Named]) {
+        self.raw("<section>\n<h2>Environment</h2>\n<div class=\"wide\"><table class=\"facts\">\n");
+        if runs.len() > 1 {
+            self.raw("<tr><th></th>");
+            runs.iter().for_each(|named| self.element("th", &name(&named.name)));
+            self.raw("</tr>\n");
+        }
+        for (label, of) in FACTS {
+            let values: Vec<String> = runs.iter().map(|named| of(&named.run)).collect();
+            if values.iter().all(String::is_empty) {
+                continue;
+            }
+            self.raw("<tr>");
+            self.element("th", label);
+            values.iter().for_each(|value| self.element("td", value));
+            self.raw("</tr>\n");
+        }
+        self.raw("</table></div>\n</section>\n");
+    }
+
+    fn summary(&mut self, runs: &[Named], rows: &[Row<'_>]) {
+        self.raw("<section>\n<h2>Summary</h2>\n<div class=\"wide\"><table class=\"figures\">\n<thead><tr>");
+        if runs.len() > 1 {
+            self.raw("<th rowspan=\"2\" class=\"name\">Run</th>");
+        }
+        self.raw(
+            "<th rowspan=\"2\" class=\"name\">Job</th><th rowspan=\"2\"></th><th rowspan=\"2\">IOPS</th>",
+        );
+        self.raw("<th rowspan=\"2\">MB/s</th><th colspan=\"5\" class=\"group\">Service time</th>");
+        self.raw("<th colspan=\"5\" class=\"group\">Response</th>");
+        self.raw("<th rowspan=\"2\" class=\"group\">Errors</th><th colspan=\"2\" class=\"group\">Late</th></tr>\n<tr>");
+        for _ in 0..2 {
+            self.raw("<th class=\"group\">mean</th><th>p50</th><th>p99</th><th>p99.9</th><th>max</th>");
+        }
+        self.raw("<th class=\"group\">share</th><th>worst</th></tr></thead>\n<tbody>\n");
+        rows.iter().for_each(|row| self.row(runs, row));
+        self.raw("</tbody></table></div>\n<p class=\"note\">MB/s are 10⁶ bytes. Service time runs from the hand-over ");
+        self.raw("of an I/O to the target until it is done; response from when it was meant to begin. Late is what ");
+        self.raw("was begun after its time, where it had one.</p>\n</section>\n");
+    }
+
+    fn names(&mut self, runs: &[Named], row: &Row<'_>) {
+        self.raw("<tr>");
+        if runs.len() > 1 {
+            self.element(
+                "td class=\"name\"",
+                &runs.get(row.run).map_or(String::new(), |run| name(&run.name)),
+            );
+        }
+        self.element("td class=\"name\"", &name(&row.job.name));
+        self.element("td class=\"name\"", row.kind);
+    }
+
+    fn row(&mut self, runs: &[Named], row: &Row<'_>) {
+        self.names(runs, row);
+        self.element("td", &rate(row.iops));
+        self.element("td", &three(row.bytes_per_s / 1e6));
+        for times in [row.service, row.response] {
+            let columns = times.map_or([None; 5], |times| times.columns());
+            for (at, ns) in columns.into_iter().enumerate() {
+                self.element(if at == 0 { "td class=\"group\"" } else { "td" }, &ns.map_or("–".into(), time));
+            }
+        }
+        let failed = row.side.failed.saturating_add(row.side.mismatched);
+        self.element(
+            if failed > 0 { "td class=\"group bad\"" } else { "td class=\"group\"" },
+            &count(failed),
+        );
+        let late = &row.job.late;
+        let worst = if late.count > 0 { time(late.max_ns as f64) } else { "–".into() };
+        let share = if late.timed > 0 { percent(late.count, late.timed) } else { "–".into() };
+        self.element("td class=\"group\"", &share);
+        self.element("td", &worst);
+        self.raw("</tr>\n");
+    }
+
+    fn ratios(&mut self, runs: &[Named], all: &[Ratios<'_>]) {
+        let Some(first) = runs.first().filter(|_| !all.is_empty()) else { return };
+        self.raw("<section>\n");
+        self.element("h2", &format!("Compared with {}", name(&first.name)));
+        self.raw("<div class=\"wide\"><table class=\"figures\">\n<thead><tr><th rowspan=\"2\" class=\"name\">Run</th>");
+        self.raw(
+            "<th rowspan=\"2\" class=\"name\">Job</th><th rowspan=\"2\"></th><th rowspan=\"2\">IOPS</th>",
+        );
+        self.raw("<th rowspan=\"2\">MB/s</th><th colspan=\"5\" class=\"group\">Response</th></tr>\n<tr>");
+        self.raw("<th class=\"group\">mean</th><th>p50</th><th>p99</th><th>p99.9</th><th>max</th></tr></thead>\n<tbody>\n");
+        for Ratios { row, ratios } in all {
+            self.names(runs, row);
+            for (at, ratio) in ratios.iter().enumerate() {
+                // Rates are better higher, times lower.
+                let better = ratio.map(|ratio| if at < 2 { ratio } else { 1.0 / ratio });
+                let class = match better {
+                    Some(better) if better > 1.05 => "better",
+                    Some(better) if better < 1.0 / 1.05 => "worse",
+                    _ => "",
+                };
+                let group = if at == 2 { " group" } else { "" };
+                let text = ratio.map_or("–".into(), times);
+                self.element(&format!("td class=\"{class}{group}\""), &text);
+            }
+            self.raw("</tr>\n");
+        }
+        self.raw("</tbody></table></div>\n<p class=\"note\">▲ better and ▼ worse by more than 5 %. One run of each says ");
+        self.raw("nothing of chance; runs in alternation would.</p>\n</section>\n");
+    }
+
+    /// Notes, errors, and whether jobs were steady.
+    fn findings(&mut self, runs: &[Named]) {
+        let mut lines = Vec::new();
+        for named in runs {
+            let prefix = if runs.len() > 1 { format!("{}: ", name(&named.name)) } else { String::new() };
+            lines.extend(named.run.notes.iter().map(|note| format!("{prefix}{}", name(note))));
+            for job in &named.run.jobs {
+                let job_name = name(&job.name);
+                let errors = job.errors.iter();
+                lines.extend(
+                    errors.map(|(why, n)| format!("{prefix}{job_name}: {} × {}", count(*n), name(why))),
+                );
+                lines.extend(job.steady.iter().map(|steady| format!("{prefix}{job_name}: {steady}")));
+            }
+        }
+        if lines.is_empty() {
+            return;
+        }
+        self.raw("<section>\n<h2>Notes</h2>\n<ul>\n");
+        for line in lines.iter().take(MAX_DETAILS) {
+            self.element("li", line);
+        }
+        if lines.len() > MAX_DETAILS {
+            self.element("li", &format!("and {} more", lines.len() - MAX_DETAILS));
+        }
+        self.raw("</ul>\n</section>\n");
+    }
+
+    /// The jobs' options, folded.
+    fn details(&mut self, runs: &[Named]) {
+        self.raw("<section>\n<h2>Jobs</h2>\n");
+        for named in runs {
+            let jobs = MAX_DETAILS / runs.len().max(1);
+            named.run.jobs.iter().take(jobs).for_each(|job| self.job(named, job, runs.len() > 1));
+        }
+        self.raw("</section>\n");
+    }
+
+    fn job(&mut self, named: &Named, job: &JobRun, several: bool) {
+        let prefix = if several { format!("{}: ", name(&named.name)) } else { String::new() };
+        let head = format!(
+            "{prefix}{} on {}, depth {}, {}",
+            name(&job.name),
+            name(&job.target),
+            job.depth,
+            time(job.elapsed_ns as f64)
+        );
+        self.raw("<details><summary>");
+        self.text(&head);
+        self.raw("</summary><dl>");
+        let span = format!("{} to {}", bytes(job.span.0), bytes(job.span.1));
+        self.element("dt", "span");
+        self.element("dd", &span);
+        for (option, value) in job.options.iter().take(MAX_DETAILS) {
+            self.element("dt", &name(option));
+            self.element("dd", &name(value));
+        }
+        self.raw("</dl></details>\n");
+    }
+
+    fn foot(&mut self) {
+        self.raw("<footer><p class=\"note\">Lines over time keep the lowest and the highest value of each part of ");
+        self.raw("the time where there are more than fit, so that no peak is lost; moving means stand at the end of ");
+        self.raw(
+            "their window. Drawn with uPlot 1.6.32 (MIT licence, © Leon Sorokin), which is embedded.</p>",
+        );
+        self.raw("</footer>\n<pre id=\"drawn\" hidden></pre>\n");
+    }
+}
+
+type Fact = fn(&Run) -> String;
+
+/// What the environment's table says of a run; nothing where it is not known.
+const FACTS: [(&str, Fact); 10] = [
+    ("Title", |run| name(&run.title)),
+    ("Began", |run| moment(run.began_unix_ms)),
+    ("State", |run| if run.interrupted { "interrupted before its time".into() } else { String::new() }),
+    ("Clock", |run| if run.virtual_time { "simulated".into() } else { "real".into() }),
+    ("Seed", |run| run.seed.to_string()),
+    ("Program", |run| name(&run.environment.program)),
+    ("Kernel", |run| name(&run.environment.kernel)),
+    ("Processor", |run| processor(&run.environment)),
+    ("Memory", |run| {
+        if run.environment.memory_bytes > 0 { bytes(run.environment.memory_bytes) } else { String::new() }
+    }),
+    ("Targets", |run| targets(&run.environment)),
+];
+
+fn processor(environment: &Environment) -> String {
+    match (name(&environment.processor), environment.processors) {
+        (model, 0) => model,
+        (model, count) => format!("{count} × {model}"),
+    }
+}
+
+fn targets(environment: &Environment) -> String {
+    let target = |(called, facts): (&String, &crate::record::TargetFacts)| {
+        let details = facts
+            .details
+            .iter()
+            .take(MAX_DETAILS)
+            .map(|(key, value)| format!(", {} {}", name(key), name(value)));
+        format!(
+            "{}: {}, {}{}",
+            name(called),
+            name(&facts.kind),
+            bytes(facts.size_bytes),
+            details.collect::<String>()
+        )
+    };
+    environment.targets.iter().take(MAX_DETAILS).map(target).collect::<Vec<_>>().join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_cannot_end_its_element() {
+        let hostile = "</script><!--<script>\u{2028}\u{2029}&";
+        let json = serde_json::to_string(hostile).expect("writes");
+        let safe = in_script(&json);
+        assert!(!safe.contains(['<', '>', '&', '\u{2028}', '\u{2029}']), "{safe}");
+        assert_eq!(serde_json::from_str::<String>(&safe).expect("reads"), hostile);
+    }
+
+    /// Nothing that is embedded ends the element that it is in.
+    #[test]
+    fn assets_stay_in_their_elements() {
+        for script in [UPLOT, SCRIPT, UPLOT_LICENCE] {
+            let script = script.to_lowercase();
+            assert!(!script.contains("</script") && !script.contains("<!--"));
+        }
+        assert!(!UPLOT_LICENCE.contains("*/"));
+        for style in [UPLOT_STYLE, STYLE] {
+            assert!(!style.contains('<') && !style.contains("url(") && !style.contains("@import"));
+        }
+    }
+}
