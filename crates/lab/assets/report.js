@@ -4,8 +4,9 @@
 (function () {
   "use strict";
 
-  // What was drawn, for tests: series and points by plot, and every error. It ends up in #drawn.
-  const drawn = { plots: {}, errors: [] };
+  // What was drawn, for tests: series, points or cells by plot, and every error. It ends up in #drawn. With #check in
+  // the address it is also looked whether there is colour on each canvas.
+  const drawn = { plots: {}, zoom: null, errors: [] };
   const tell = () => { document.getElementById("drawn").textContent = JSON.stringify(drawn); };
   window.addEventListener("error", event => { drawn.errors.push(String(event.message)); tell(); });
   window.addEventListener("unhandledrejection", event => { drawn.errors.push(String(event.reason)); tell(); });
@@ -28,7 +29,7 @@
   };
 
   const view = { dark: false, zoom: null, window: Math.max(0, data.windows.findIndex(w => w.chosen)), hidden: new Set(),
-                 side: "both", latency: 0, load: 0 };
+                 side: "both", latency: 0, load: 0, print: false };
   let plots = [];
   const theme = () => (view.dark ? "dark" : "light");
   const css = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -77,17 +78,19 @@
   const logScale = () => ({ distr: 3, range: (u, low, high) => (low == null ? [1, 10] : uPlot.rangeLog(low, high, 10, false)) });
   const fromZero = () => ({ range: (u, low, high) => [0, high > 0 ? high * 1.06 : 1] });
   // Of a logarithmic axis the tens are labelled, and 2 and 5 where there are few tens.
-  const tens = (u, splits) => {
-    const few = splits.length < 22;
-    return splits.map(v => {
-      const digit = Math.round(v / 10 ** Math.floor(Math.log10(v) + 1e-9));
-      return digit === 1 || (few && (digit === 2 || digit === 5)) ? v : null;
-    });
+  const tens = (u, axis, low, high) => {
+    const out = [], few = Math.log10(high / low) < 2.5;
+    for (let ten = Math.floor(Math.log10(low)); ten <= Math.ceil(Math.log10(high)); ten++)
+      for (const digit of few ? [1, 2, 5] : [1]) {
+        const v = digit * 10 ** ten;
+        if (v >= low * 0.999 && v <= high * 1.001) out.push(v);
+      }
+    return out;
   };
 
   const zoomTo = range => {
-    view.zoom = range;
-    for (const plot of plots) if (plot.overTime) plot.u.setScale("x", range ? { min: range[0], max: range[1] } : { min: 0, max: data.end });
+    view.zoom = drawn.zoom = range;
+    for (const { u, home } of plots) if (home) u.setScale("x", { min: (range || home)[0], max: (range || home)[1] });
   };
   const timeCursor = () => ({
     sync: { key: "time", scales: ["x", null], filters: { pub: type => type === "mousemove" || type === "mouseleave" } },
@@ -99,18 +102,23 @@
     if (u.select.width < 4) return;
     zoomTo([u.posToVal(u.select.left, "x"), u.posToVal(u.select.left + u.select.width, "x")]);
     u.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+    tell();
   };
 
-  // A place for a plot: its heading, and a line for what is under the cursor.
+  // A place for a plot: its heading, and beside that what is under the cursor.
   const frame = (parent, id, title) => {
-    const hover = element("div", { className: "hover" });
+    const hover = element("span", { className: "hover" });
     const body = element("div");
-    const node = element("div", { className: "plot", id: "plot-" + id }, element("h3", { textContent: title }), body, hover);
+    const head = element("div", { className: "head" }, element("h3", { textContent: title }), hover);
+    const node = element("div", { className: "plot", id: "plot-" + id }, head, body);
     parent.append(node);
-    return { body, hover, width: () => Math.max(300, node.clientWidth) };
+    // A landscape A4 page has some 1030 pixels, and is not laid out when the plots are made for it.
+    const paper = parent.className === "pair" ? 500 : 1020;
+    return { body, hover, width: () => (view.print ? paper : Math.max(300, node.clientWidth)) };
   };
 
-  const add = (id, options, columns, where, overTime) => {
+  // A plot of time has a home: the range that it shows when it is not zoomed.
+  const add = (id, options, columns, where, home) => {
     const told = drawn.plots[id] = { series: 0, points: 0, inked: false };
     options.hooks = options.hooks || {};
     const before = options.hooks.draw || [];
@@ -123,8 +131,11 @@
       if (location.hash === "#check") told.inked = inked(u);
     });
     const u = new uPlot(Object.assign({ width: where.width(), height: 260, padding: [10, 16, 0, 0] }, options), columns, where.body);
-    plots.push({ u, where, overTime });
-    if (overTime && view.zoom) u.setScale("x", { min: view.zoom[0], max: view.zoom[1] });
+    plots.push({ u, where, home });
+    if (home) {
+      const [min, max] = view.zoom || home;
+      u.setScale("x", { min, max });
+    }
     return u;
   };
   // Whether anything but the ground and the grid is in the plot's area: a colour with a hue.
@@ -158,11 +169,10 @@
     if (!lines || !lines.length) return;
     add(id, {
       scales: { x: { time: false }, y: scale },
-      axes: [timeAxis(), left(label, value, scale.distr ? { filter: tens } : {})],
+      axes: [timeAxis(), left(label, value, scale.distr ? { splits: tens } : {})],
       series: [{ label: "time", value: (u, v) => clock(v) }].concat(lineSeries(lines, names, value)),
-      cursor: timeCursor(), hooks: { setSelect: [timeZoom], setSeries: [remember],
-        ready: [u => { if (!view.zoom) u.setScale("x", { min: 0, max: data.end }); }] },
-    }, joined(lines), frame(parent, id, title), true);
+      cursor: timeCursor(), hooks: { setSelect: [timeZoom], setSeries: [remember] },
+    }, joined(lines), frame(parent, id, title), [0, data.end]);
   };
 
   // Counts by column of time and class: what is chosen of reads and writes, added up.
@@ -185,6 +195,9 @@
     if (!cells.size) return;
     const classes = [...cells.keys()].map(key => key % 128);
     const low = Math.min(...classes), high = Math.max(...classes);
+    // Jobs that took turns would each fill a small part of their map.
+    const last = from + (1 + Math.max(...[...cells.keys()].map(key => Math.floor(key / 128)))) * column;
+    const home = last - from < data.end * 0.6 ? [from, last] : [0, data.end];
     const where = frame(parent, id, title);
     const paint = u => {
       const told = drawn.plots[id];
@@ -222,11 +235,11 @@
       height: 220, legend: { show: false }, scales: { x: { time: false }, y: Object.assign({}, scale, { range: () => range }) },
       axes: [timeAxis(), y], series: [{}, { paths: () => null, points: { show: false } }],
       cursor: Object.assign(timeCursor(), { points: { show: false } }),
-      hooks: { drawClear: [paint], setCursor: [hover], setSelect: [timeZoom] },
-    }, [[0, data.end], range], where, true);
+      hooks: { draw: [paint], setCursor: [hover], setSelect: [timeZoom] },
+    }, [[0, data.end], range], where, home);
   };
   const heat = (parent, map, index) => heatMap(parent, "heat-" + index, map.label, map, k => [2 ** (k / 2), 2 ** ((k + 1) / 2)],
-    { distr: 3 }, left("response", latency, { filter: tens, grid: { show: false } }), latency);
+    { distr: 3 }, left("response", latency, { splits: tens, grid: { show: false } }), latency);
   const places = (parent, map, index) => {
     const [begin, end] = map.span, part = (end - begin) / 128;
     if (part <= 0) return;
@@ -242,8 +255,8 @@
     const end = Math.max(...lines.map(line => line.x[line.x.length - 1]));
     add("percentiles", {
       height: 320, scales: { x: { time: false, range: (u, low, high) => [low, Math.max(high, low + 0.1)] }, y: logScale() },
-      axes: [bottom("share of the I/Os", nines, { splits: () => [0, 0.30103].concat(Array.from({ length: Math.floor(end) }, (_, i) => i + 1)) }),
-             left("latency", latency, { filter: tens })],
+      axes: [bottom("share of the I/Os", nines, { splits: () => [0.30103].concat(Array.from({ length: Math.floor(end) }, (_, i) => i + 1)) }),
+             left("latency", latency, { splits: tens })],
       series: [{ label: "share", value: (u, v) => (v == null ? "–" : nines(v)) }].concat(lineSeries(lines, data.series, latency)),
       hooks: { setSeries: [remember] },
     }, joined(lines), frame(parent, "percentiles", "Percentiles of latency, by nines; the last point is the longest"));
@@ -266,7 +279,9 @@
       sorted.forEach((load, i) => { load.x = i && load.iops <= sorted[i - 1].x ? sorted[i - 1].x * (1 + 1e-9) : load.iops; });
       return [sorted.map(load => load.x), sorted.map(load => load.response[view.load])];
     }));
+    let taken = [];
     const paint = u => names.forEach((key, index) => {
+      if (!index) taken = [];
       if (!u.series[index + 1].show) return;
       const group = [...groups.get(key)].sort((a, b) => a.depth - b.depth);
       const at = load => [u.valToPos(load.x, "x", true), u.valToPos(load.response[view.load], "y", true)];
@@ -275,24 +290,28 @@
       u.ctx.strokeStyle = u.ctx.fillStyle = colour;
       u.ctx.lineWidth = ratio;
       u.ctx.setLineDash((dashes[index % dashes.length] || []).map(d => d * ratio));
-      if (new Set(group.map(load => load.depth)).size > 1) {
+      if (new Set(group.map(load => load.depth)).size > 2) {
         u.ctx.beginPath();
         group.forEach((load, i) => u.ctx[i ? "lineTo" : "moveTo"](...at(load)));
         u.ctx.stroke();
       }
       u.ctx.fillStyle = css("--text");
       u.ctx.font = 11 * ratio + "px " + getComputedStyle(document.body).fontFamily;
-      if (points.length <= 40) for (const load of group) {
-        const [x, y] = at(load), right = x > u.bbox.left + u.bbox.width * 0.8;
-        u.ctx.textAlign = right ? "right" : "left";
-        u.ctx.fillText(load.label + ", depth " + load.depth, x + (right ? -7 : 7) * ratio, y - 6 * ratio);
+      for (const load of group) {
+        const [x, y] = at(load), text = load.label + ", depth " + load.depth, wide = u.ctx.measureText(text).width;
+        const right = x + wide + 12 * ratio > u.bbox.left + u.bbox.width;
+        const box = [x + (right ? -7 * ratio - wide : 7 * ratio), y - 17 * ratio, wide, 13 * ratio];
+        // Where labels would lie on each other, one is left out.
+        if (taken.some(t => box[0] < t[0] + t[2] && t[0] < box[0] + box[2] && box[1] < t[1] + t[3] && t[1] < box[1] + box[3])) continue;
+        taken.push(box);
+        u.ctx.fillText(text, box[0], y - 6 * ratio);
       }
       u.ctx.restore();
     });
     const grow = (u, low, high) => (low == null ? [1, 10] : [low / 1.3, high * 1.3]);
     add("loads", {
       height: 320, scales: { x: { time: false, range: (u, low, high) => [0, high * 1.08] }, y: { distr: 3, range: grow } },
-      axes: [bottom("IOPS", rate), left("response", latency, { filter: tens })],
+      axes: [bottom("IOPS", rate), left("response", latency, { splits: tens })],
       series: [{ label: "IOPS", value: (u, v) => rate(v) }].concat(names.map((label, index) => ({
         label, stroke: () => colours[theme()][index % 7], paths: () => null, value: (u, v) => (v == null ? "–" : latency(v)),
         points: { show: true, size: 9, fill: () => colours[theme()][index % 7] },
@@ -365,7 +384,7 @@
              { range: () => [0, 102] });
     const sides = choice("count", [["reads and writes", "both"], ["reads", "read"], ["writes", "write"]], "side");
     if (data.heat.length || data.places.length) node.append(element("div", { className: "bar loose" }, sides));
-    [[data.heat, heat, "Responses over time", "the darker, the more I/Os"], [data.places, places, "Addresses over time", ""]]
+    [[data.heat, heat, "Responses over time"], [data.places, places, "Addresses over time"]]
       .forEach(([maps, draw, title]) => {
         if (!maps.length) return;
         const shade = view.dark ? "the brighter" : "the darker";
@@ -421,7 +440,7 @@
   });
   // Paper is white.
   let wasDark = false;
-  window.addEventListener("beforeprint", () => { wasDark = view.dark; setTheme(false); });
-  window.addEventListener("afterprint", () => setTheme(wasDark));
+  window.addEventListener("beforeprint", () => { wasDark = view.dark; view.print = true; setTheme(false); });
+  window.addEventListener("afterprint", () => { view.print = false; setTheme(wasDark); });
   setTheme(location.hash.includes("dark") || system.matches);
 })();

@@ -313,7 +313,7 @@ fn loads(runs: &[Named]) -> Vec<Load> {
 
 fn depths(drawn: &[Drawn<'_>]) -> Vec<Depths> {
     let shares = |job: &JobRun| {
-        let all: u64 = job.depths_ns.iter().map(|pair| pair.1).sum();
+        let all = job.depths_ns.iter().fold(0u64, |sum, pair| sum.saturating_add(pair.1));
         let share = |ns| digits(ns as f64 / all.max(1) as f64 * 100.0, 5);
         job.depths_ns.iter().filter(|pair| pair.1 > 0).map(|pair| (pair.0, share(pair.1))).collect()
     };

@@ -199,7 +199,7 @@ pub(super) fn each(job: &JobRun, parts: usize, of: impl Fn(&Interval) -> Option<
     let mut thin = Thin::new(slots.count, parts);
     for interval in &job.intervals {
         if let Some(value) = of(interval) {
-            thin.add(interval.n..interval.n + 1, value);
+            thin.add(interval.n..interval.n.saturating_add(1), value);
         }
     }
     thin.line(0, &slots)
@@ -215,7 +215,7 @@ pub(super) fn cells(
     let Some(slots) = Slots::of(job) else { return Cells::default() };
     let columns = (columns as u64).min(slots.count);
     let mut counts = vec![0u64; columns as usize * CLASSES];
-    for interval in &job.intervals {
+    for interval in job.intervals.iter().filter(|interval| interval.n < slots.count) {
         let column = (u128::from(interval.n) * u128::from(columns) / u128::from(slots.count)) as usize;
         for &(class, count) in of(side(interval)) {
             if let Some(sum) = counts.get_mut(column * CLASSES + usize::from(class)) {

@@ -80,7 +80,16 @@ pub(super) fn rows(runs: &[Named], limit: usize) -> Vec<Row<'_>> {
             *nth += 1;
         }
     }
-    out
+    side_by_side(out)
+}
+
+/// Rows of one name together, in the order of the first run; what it does not have comes last.
+fn side_by_side(rows: Vec<Row<'_>>) -> Vec<Row<'_>> {
+    let place = |row: &Row<'_>| rows.iter().position(|first| first.matches(row)).unwrap_or(rows.len());
+    let placed: Vec<(usize, usize)> = rows.iter().map(|row| (place(row), row.run)).collect();
+    let mut order: Vec<usize> = (0..rows.len()).collect();
+    order.sort_by_key(|&at| placed[at]);
+    order.into_iter().map(|at| rows[at].clone()).collect()
 }
 
 fn row<'a>(run: usize, job: &'a JobRun, kind: &'static str, side: &'a Side, nth: usize) -> Row<'a> {
