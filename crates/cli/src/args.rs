@@ -1,5 +1,6 @@
 //! What can be said on the command line.
 
+use crate::lab::args::{LabCommand, ReplayArgs};
 use crate::logs::LogLevel;
 use crate::paths::{DeviceSpec, SlowModel};
 use crate::size;
@@ -83,6 +84,14 @@ Examples:
         #[command(subcommand)]
         command: TraceCommand,
     },
+    /// Measure storage, and show what was measured
+    #[command(after_help = "\
+Example:
+  bimetal lab report before.json after.json --html both.html")]
+    Lab {
+        #[command(subcommand)]
+        command: LabCommand,
+    },
     /// Put the engine and the server to the test
     #[command(after_help = "\
 Example:
@@ -100,6 +109,8 @@ pub(crate) enum TraceCommand {
     Stat(TraceStatArgs),
     /// Write a trace in another format
     Convert(TraceConvertArgs),
+    /// Do what a trace says on a file, a device, a server or a simulation, and measure it
+    Replay(ReplayArgs),
     /// Record the requests of a volume that is served
     Record(TraceRecordArgs),
 }

@@ -32,6 +32,7 @@ use args::{Cli, Command, SimCommand, TraceCommand};
 use bimetal_models::size;
 use clap::Parser as _;
 use clap::error::ErrorKind;
+use lab::args::LabCommand;
 use std::process::ExitCode;
 
 /// What a command that ran found.
@@ -65,6 +66,8 @@ fn main() -> ExitCode {
         Command::Trace { command: TraceCommand::Stat(args) } => trace::stat(&args),
         Command::Trace { command: TraceCommand::Convert(args) } => trace::convert(&args),
         Command::Trace { command: TraceCommand::Record(args) } => record::run(&args),
+        Command::Trace { command: TraceCommand::Replay(args) } => lab::replay::run(&args),
+        Command::Lab { command: LabCommand::Report(args) } => lab::report::run(&args),
         Command::Sim { command: SimCommand::Torture(args) } => torture::run(&args),
         Command::Sim { command: SimCommand::Kill(args) } => kill::run(&args),
         Command::Sim { command: SimCommand::Calibrate(args) } => calibrate::run(&args),

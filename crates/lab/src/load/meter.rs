@@ -47,7 +47,9 @@ impl Times {
             return Latency::default();
         }
         let mean = self.sum as f64 / count as f64;
-        let variance = (self.squares / count as f64 - mean * mean).max(0.0);
+        // Of the sample.
+        let degrees = count.saturating_sub(1).max(1) as f64;
+        let variance = (self.squares - mean * mean * count as f64).max(0.0) / degrees;
         let bins = self.histogram.iter_recorded();
         Latency {
             count,
@@ -87,13 +89,14 @@ struct Present {
     ios: u64,
     bytes: u64,
     max_ns: u64,
+    total_ns: u64,
     heat: [u32; HEATS],
     places: [u32; PLACES],
 }
 
 impl Present {
     fn new() -> Present {
-        Present { ios: 0, bytes: 0, max_ns: 0, heat: [0; HEATS], places: [0; PLACES] }
+        Present { ios: 0, bytes: 0, max_ns: 0, total_ns: 0, heat: [0; HEATS], places: [0; PLACES] }
     }
 
     fn take(&mut self) -> IntervalSide {
@@ -102,6 +105,7 @@ impl Present {
             ios: past.ios,
             bytes: past.bytes,
             max_ns: past.max_ns,
+            total_ns: past.total_ns,
             heat: sparse(&past.heat),
             places: sparse(&past.places),
         }
@@ -217,6 +221,7 @@ impl Meter {
         present.ios += 1;
         present.bytes += io.command.len;
         present.max_ns = present.max_ns.max(response_ns);
+        present.total_ns += response_ns;
         present.heat[heat(response_ns)] += 1;
         let span = (self.span.end - self.span.start).max(1);
         let at = io.command.offset.saturating_sub(self.span.start).min(span - 1);
@@ -291,6 +296,7 @@ impl Meter {
             interval_ns: self.interval_ns,
             span: (self.span.start, self.span.end),
             errors: self.errors,
+            steady: None,
         }
     }
 }
@@ -324,6 +330,7 @@ fn merge(side: &mut IntervalSide, other: IntervalSide) {
     side.ios += other.ios;
     side.bytes += other.bytes;
     side.max_ns = side.max_ns.max(other.max_ns);
+    side.total_ns += other.total_ns;
     for (counts, more) in [(&mut side.heat, other.heat), (&mut side.places, other.places)] {
         for (n, count) in more {
             match counts.binary_search_by_key(&n, |pair| pair.0) {
@@ -353,6 +360,7 @@ mod tests {
             ios: 2,
             bytes: 8192,
             max_ns: u64::from(n),
+            total_ns: 10,
             heat: vec![(n, 2)],
             places: vec![(3, 2)],
         };
@@ -363,6 +371,7 @@ mod tests {
             ios: 4,
             bytes: 16384,
             max_ns: 1,
+            total_ns: 20,
             heat: vec![(0, 2), (1, 2)],
             places: vec![(3, 4)],
         };

@@ -298,6 +298,11 @@ impl Scenario {
 }
 
 impl TraceSpec {
+    /// All records of these files, in pieces of the usual size.
+    pub fn new(files: Vec<String>) -> TraceSpec {
+        TraceSpec { files, first: None, grain: grain() }
+    }
+
     fn check(&self) -> Result<(), String> {
         let grain = self.grain.0;
         if !grain.is_power_of_two() || !(4 << 10..=1 << 30).contains(&grain) {

@@ -272,7 +272,8 @@ impl ReplaySpec {
         self.depth.unwrap_or(if self.mode == Mode::Closed { 1 } else { OPEN_DEPTH })
     }
 
-    fn check(&self) -> Result<(), String> {
+    /// Whether it makes sense; if not, why, in a sentence.
+    pub fn check(&self) -> Result<(), String> {
         check_depth(self.depth())?;
         if self.mode == Mode::Closed && (self.speed.is_some() || self.idle_at_most_seconds.is_some()) {
             return Err(

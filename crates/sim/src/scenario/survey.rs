@@ -26,6 +26,8 @@ pub struct Survey {
     busy_ns: u128,
     /// The longest read or write.
     longest: u64,
+    /// Something is written or discarded.
+    changes: bool,
 }
 
 impl Survey {
@@ -41,7 +43,7 @@ impl Survey {
         let (grain, most) = (spec.grain.0, spec.first.unwrap_or(u64::MAX));
         let mut touched = HashSet::new();
         let (mut records, mut timed, mut answered) = (0, true, false);
-        let (mut lasts_ns, mut busy_ns, mut longest) = (0, 0, 0);
+        let (mut lasts_ns, mut busy_ns, mut longest, mut changes) = (0, 0, 0, false);
         let mut malformed = None;
         for found in Trace::open(&files)? {
             let record = match found {
@@ -53,6 +55,7 @@ impl Survey {
                 }
             };
             timed &= record.time.is_some();
+            changes |= matches!(record.op, Op::Write | Op::Discard);
             answered |= record.response.is_some();
             lasts_ns = record.time.map_or(lasts_ns, |time| lasts_ns.max(time.0));
             busy_ns += u128::from(record.response.map_or(0, |response| response.0));
@@ -78,7 +81,7 @@ impl Survey {
         }
         let mut grains: Vec<(u32, u64)> = touched.into_iter().collect();
         grains.sort_unstable();
-        Ok(Survey { files, grain, grains, records, timed, answered, lasts_ns, busy_ns, longest })
+        Ok(Survey { files, grain, grains, records, timed, answered, lasts_ns, busy_ns, longest, changes })
     }
 
     /// The trace from its beginning.
@@ -104,6 +107,11 @@ impl Survey {
     /// Requests that were in flight on average when it was recorded, where the trace tells.
     pub fn mean_depth(&self) -> Option<f64> {
         (self.answered && self.lasts_ns > 0).then(|| self.busy_ns as f64 / self.lasts_ns as f64)
+    }
+
+    /// Whether it writes or discards anything.
+    pub fn changes(&self) -> bool {
+        self.changes
     }
 
     /// Bytes of the longest read or write.
@@ -173,6 +181,7 @@ mod tests {
             lasts_ns: 0,
             busy_ns: 0,
             longest: 4096,
+            changes: false,
         };
         assert_eq!(survey.bytes(), 4 * 4096);
         assert_eq!(survey.place(0, 5 * 4096 + 100, 4096), Some((100, 4096)));

@@ -1,0 +1,108 @@
+//! `bimetal trace replay`
+
+use super::args::ReplayArgs;
+use super::report::{keep, look_ahead};
+use super::stop::Stop;
+use super::target::{self, Opening, Wanted};
+use crate::progress::Progress;
+use crate::{Outcome, say, say_json};
+use anyhow::Context as _;
+use bimetal_lab::environment::environment;
+use bimetal_lab::record::Run;
+use bimetal_lab::replay::{self, Fidelity};
+use bimetal_lab::report::{self, Named};
+use bimetal_lab::session::Session;
+use bimetal_lab::target::OpenHow;
+use bimetal_sim::scenario::{Extent, ReplaySpec, Survey, TraceSpec};
+use serde::Serialize;
+use std::path::Path;
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Document<'d> {
+    fidelity: &'d Fidelity,
+    run: &'d Run,
+}
+
+pub(crate) fn run(args: &ReplayArgs) -> anyhow::Result<Outcome> {
+    look_ahead(&args.output)?;
+    let quiet = args.output.json;
+    let files = args.files.iter().map(|file| file.to_string_lossy().into_owned()).collect();
+    let spec = TraceSpec { first: args.first, ..TraceSpec::new(files) };
+    let how_read = Progress::new("reading the trace".to_owned(), quiet);
+    let survey = Survey::read(&spec, Path::new(""))?;
+    drop(how_read);
+    let how = ReplaySpec {
+        mode: args.mode.mode(),
+        depth: args.depth,
+        speed: args.speed,
+        idle_at_most_seconds: args.idle_at_most.map(|time| time.as_secs_f64()),
+        map: args.map.map(),
+        from: Extent::Bytes(args.from.unwrap_or(0)),
+    };
+    how.check().map_err(anyhow::Error::msg)?;
+    let open = OpenHow { direct: !args.buffered, write: survey.changes(), data_only: true };
+    let wanted = Wanted { name: args.target.clone(), how: open, lay_out_bytes: None };
+    let opening =
+        Opening { connections: args.opening.connections, destroy: args.opening.destroy_data, quiet, seed: 1 };
+    let (run, fidelity) = target::with(&[wanted], opening, |mut open| {
+        let mut session = Session {
+            title: title(args),
+            environment: environment(concat!("bimetal ", env!("CARGO_PKG_VERSION"))),
+            places: vec![args.target.to_string()],
+            seed: 1,
+            virtual_time: open.virtual_time,
+            notes: Vec::new(),
+        };
+        let size_bytes = open.facts[0].size_bytes;
+        session.environment.targets.insert(args.target.to_string(), open.facts[0].clone());
+        let mut stop = Stop::new()?;
+        let mut progress = Progress::new(session.title.clone(), quiet);
+        replay::run(&mut open.target, session, &survey, &how, size_bytes, &mut |share| {
+            progress.at(&format!("{:.0} %", share * 100.0));
+            !stop.is_asked_for()
+        })
+        .with_context(|| args.target.to_string())
+    })?;
+    keep(&args.output, &run)?;
+    if args.output.json {
+        say_json(&Document { fidelity: &fidelity, run: &run })?;
+    } else {
+        say(report::text(&[Named { name: run.title.clone(), run: run.clone() }]).trim_end());
+        say(&describe(&fidelity));
+    }
+    let failed = run.jobs.iter().any(|job| !job.errors.is_empty());
+    Ok(if failed { Outcome::Problem } else { Outcome::Good })
+}
+
+fn title(args: &ReplayArgs) -> String {
+    let first = args.files.first().and_then(|file| file.file_name()).unwrap_or_default();
+    format!("replay of {}", first.to_string_lossy())
+}
+
+fn describe(fidelity: &Fidelity) -> String {
+    let Fidelity { records, left_out, split, malformed, .. } = fidelity;
+    let mut text = format!(
+        "\n{} replay of {records} records ({left_out} left out, {split} split, {malformed} malformed)",
+        fidelity.mode
+    );
+    if let Some(recorded) = fidelity.recorded_seconds {
+        text += &format!("\n  it took {:.2} s; recorded over {recorded:.2} s", fidelity.seconds);
+    }
+    if fidelity.timed > 0 {
+        text += &format!(
+            "\n  begun late: {:.1} % of the requests; by {:.1} us on average of all, by {:.1} us at most",
+            fidelity.late_share * 100.0,
+            fidelity.late_mean_us,
+            fidelity.late_max_us
+        );
+    }
+    text += &format!("\n  in flight on average: {:.2}", fidelity.mean_depth);
+    if let Some(recorded) = fidelity.recorded_mean_depth {
+        text += &format!("; recorded {recorded:.2}");
+    }
+    if let Some(share) = fidelity.dependent_share {
+        text += &format!("\n  waited for another request: {:.1} %", share * 100.0);
+    }
+    text
+}

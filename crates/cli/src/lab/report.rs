@@ -1,0 +1,64 @@
+//! What becomes of a record: text, a page, a file.
+
+use super::args::{OutputArgs, ReportArgs};
+use crate::{Outcome, say};
+use anyhow::{Context as _, bail};
+use bimetal_lab::record::Run;
+use bimetal_lab::report::{self, Named};
+use std::fs::{File, OpenOptions};
+use std::io::{BufWriter, Write as _};
+use std::path::Path;
+
+/// `bimetal lab report`
+pub(crate) fn run(args: &ReportArgs) -> anyhow::Result<Outcome> {
+    let named = |path: &std::path::PathBuf| -> anyhow::Result<Named> {
+        let name = path.file_stem().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
+        Ok(Named { name, run: report::read(path)? })
+    };
+    let runs = args.files.iter().map(named).collect::<anyhow::Result<Vec<Named>>>()?;
+    match &args.html {
+        Some(path) => write(path, args.force, report::html(&runs).as_bytes())?,
+        None => say(report::text(&runs).trim_end()),
+    }
+    Ok(Outcome::Good)
+}
+
+/// Refuses, before a run, to write where something is that was not to be replaced.
+pub(crate) fn look_ahead(output: &OutputArgs) -> anyhow::Result<()> {
+    for path in [&output.record, &output.html].into_iter().flatten() {
+        if !output.force && path.exists() {
+            bail!("{} is there already; --force replaces it", path.display());
+        }
+    }
+    Ok(())
+}
+
+/// Keeps what a run recorded, as it was asked for.
+pub(crate) fn keep(output: &OutputArgs, run: &Run) -> anyhow::Result<()> {
+    if let Some(path) = &output.record {
+        write(path, output.force, &serde_json::to_vec(run)?)?;
+    }
+    if let Some(path) = &output.html {
+        let named = Named { name: run.title.clone(), run: run.clone() };
+        write(path, output.force, report::html(&[named]).as_bytes())?;
+    }
+    Ok(())
+}
+
+fn write(path: &Path, force: bool, bytes: &[u8]) -> anyhow::Result<()> {
+    let create = |path: &Path| -> std::io::Result<File> {
+        match force {
+            true => File::create(path),
+            false => OpenOptions::new().write(true).create_new(true).open(path),
+        }
+    };
+    let written = create(path).and_then(|file| {
+        let mut out = BufWriter::new(file);
+        out.write_all(bytes)?;
+        out.flush()
+    });
+    written.with_context(|| match !force && path.exists() {
+        true => format!("{} is there already; --force replaces it", path.display()),
+        false => format!("cannot write {}", path.display()),
+    })
+}
