@@ -151,7 +151,7 @@ pub struct Latency {
 pub struct Late {
     /// That had a time at all.
     pub timed: u64,
-    /// That were begun later than that.
+    /// That were begun later than that, by more than 0.1 ms.
     pub count: u64,
     /// All of their lateness.
     pub total_ns: u64,

@@ -3,6 +3,7 @@
 use bimetal_lab::job::{Content, Distribution, Job, Ops, Order, Rate, Sizes, Think, side};
 use bimetal_lab::load::{self, Going, LoadTarget, RunError, SlotSpec};
 use bimetal_lab::record::JobRun;
+use bimetal_lab::stats::quantile;
 use bimetal_lab::survey::{Found, survey};
 use bimetal_lab::target::{Files, Null, OpenFile, OpenHow, Simulated};
 use bimetal_models::constant::{Constant, ConstantParams};
@@ -143,6 +144,8 @@ fn a_stall_cannot_hide_from_a_rate() {
     let ran = run(&mut slow(20), job);
     assert!((199..=200).contains(&ran.read.ios), "{}", ran.read.ios);
     assert_eq!((ran.read.response.max_ns, ran.late.count), (10 * MS, 0));
+    let half = quantile(&ran.read.response, 0.5).expect("there are some");
+    assert!(half.abs_diff(10 * MS) <= MS / 100, "{half} ns");
 }
 
 #[test]

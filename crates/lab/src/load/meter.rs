@@ -13,6 +13,8 @@ const MAX_INTERVALS: usize = 4096;
 const PLACES: usize = 128;
 /// Halves of powers of two, for the heat map: up to 2^64 ns.
 const HEATS: usize = 128;
+/// An I/O that is begun later than this after its time is late: less is what a processor takes to look around.
+const LATE_NS: u64 = 100_000;
 /// Texts of errors that are told apart: more can only be a target gone mad.
 const MAX_ERRORS: usize = 64;
 
@@ -35,7 +37,8 @@ impl Times {
 
     #[inline]
     fn add(&mut self, ns: u64) {
-        self.histogram.saturating_record(ns);
+        // It grows, so that no value is too large for it.
+        self.histogram.record(ns).expect("a histogram that grows takes any value");
         (self.min, self.max) = (self.min.min(ns), self.max.max(ns));
         self.sum += u128::from(ns);
         self.squares += (ns as f64) * (ns as f64);
@@ -168,7 +171,7 @@ impl Meter {
         self.depth_changes(now_ns, 1);
         if let Some(late) = late_ns.filter(|_| self.paced && now_ns >= self.counts_from_ns) {
             self.late.timed += 1;
-            self.late.count += u64::from(late > 0);
+            self.late.count += u64::from(late > LATE_NS);
             self.late.total_ns += late;
             self.late.max_ns = self.late.max_ns.max(late);
         }
