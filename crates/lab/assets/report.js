@@ -130,7 +130,8 @@
       }
       if (location.hash === "#check") told.inked = inked(u);
     });
-    const u = new uPlot(Object.assign({ width: where.width(), height: 260, padding: [10, 16, 0, 0] }, options), columns, where.body);
+    const u = new uPlot(Object.assign({ width: where.width(), height: 260, padding: [10, 16, 0, 0],
+      legend: { markers: { dash: (u, i) => (u.series[i].dash && u.series[i].dash.length ? "dashed" : "solid") } } }, options), columns, where.body);
     plots.push({ u, where, home });
     if (home) {
       const [min, max] = view.zoom || home;
@@ -297,6 +298,8 @@
       }
       u.ctx.fillStyle = css("--text");
       u.ctx.font = 11 * ratio + "px " + getComputedStyle(document.body).fontFamily;
+      u.ctx.textAlign = "left";
+      u.ctx.textBaseline = "alphabetic";
       for (const load of group) {
         const [x, y] = at(load), text = load.label + ", depth " + load.depth, wide = u.ctx.measureText(text).width;
         const right = x + wide + 12 * ratio > u.bbox.left + u.bbox.width;
