@@ -17,10 +17,12 @@ struct Sample {
     keys: Option<&'static [&'static str]>,
     /// It runs until it is told to stop.
     serves: bool,
+    /// It succeeds only while the volume is served.
+    needs_server: bool,
 }
 
 const fn sample(command: &'static str, arguments: &'static [&'static str]) -> Sample {
-    Sample { command, arguments, keys: None, serves: false }
+    Sample { command, arguments, keys: None, serves: false, needs_server: false }
 }
 
 const STATUS: &[&str] = &[
@@ -173,9 +175,20 @@ const TRACE: &[&str] = &[
     "footprint_bytes",
     "duration_seconds",
     "inter_arrival.p50_us",
+    "lost",
+    "fua_writes",
+    "queue_depth.p99",
+    "queue_depth.over_time",
+    "reuse.reused_share",
+    "reuse.caches.0.hit_share",
+    "working_set.window_seconds",
+    "working_set.windows.0.working_set_bytes",
     "sequential_share",
     "sizes.0.up_to_bytes",
 ];
+
+const RECORD: &[&str] =
+    &["volume", "file", "records", "lost", "unanswered", "seconds", "file_bytes", "ended"];
 
 /// A short trace.
 const SMALL_TRACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/traces/small.csv");
@@ -196,6 +209,11 @@ const SAMPLES: &[Sample] = &[
     sample("man", &["%/man"]),
     Sample { keys: Some(TRACE), ..sample("trace stat", &[SMALL_TRACE]) },
     sample("trace convert", &[SMALL_TRACE, "-o", "%/small.trace"]),
+    Sample {
+        keys: Some(RECORD),
+        needs_server: true,
+        ..sample("trace record", &["@", "-o", "%/recorded.trace", "--seconds", "1"])
+    },
     Sample {
         keys: Some(&["seeds", "cycles", "violations", "faults", "seconds"]),
         ..sample("sim torture", &["--seeds", "2", "--seed", "1", "--threads", "1"])
@@ -386,6 +404,7 @@ fn what_cannot_be_understood_is_refused_in_one_sentence() {
     refuses(&mut trace(&["convert", SMALL_TRACE, "-o", ".", "--force"]), &["not a regular file"]);
     refuses(&mut trace(&["convert", SMALL_TRACE, "-o", "none/out"]), &["none"]);
     refuses(&mut trace(&["convert", SMALL_TRACE, "-o", "out", "--to", "tape"]), &["tape", "iolog3"]);
+    common::succeed(&mut trace(&["convert", SMALL_TRACE, "-o", "out.parquet", "--to", "parquet"]));
     common::succeed(&mut trace(&["convert", SMALL_TRACE, "-o", "words.csv", "--force"]));
     common::succeed(&mut trace(&["stat", "words.csv"]));
     refuses(bimetal(dir.path()).args(["check", "a b"]), &["\"a b\" is not a volume name"]);
@@ -479,10 +498,16 @@ fn devices_that_are_none_are_named() {
 
 #[test]
 fn json_is_one_document_with_the_keys_that_were_promised() {
-    let served = stopped();
+    let mut served = stopped();
     for sample in SAMPLES {
         let Some(keys) = sample.keys else { continue };
+        if sample.needs_server {
+            served.start();
+        }
         let output = common::succeed(sample.run(&served).arg("--json"));
+        if sample.needs_server {
+            served.stop();
+        }
         let document: Value = serde_json::from_slice(&output.stdout)
             .unwrap_or_else(|error| panic!("{}: {error}: {}", sample.command, text(&output.stdout)));
         for key in keys {

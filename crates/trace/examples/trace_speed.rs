@@ -2,7 +2,7 @@
 //! in memory: `cargo run --release -p bimetal-trace --example trace_speed [FILE...]`.
 
 use bimetal_engine::units::Nanos;
-use bimetal_trace::{Iolog3Writer, Marks, Op, OwnWriter, Record, RecordWriter, Trace};
+use bimetal_trace::{Iolog3Writer, Marks, Op, OwnWriter, Record, RecordWriter, Stat, Trace};
 use std::io::{Cursor, Read};
 use std::sync::{Arc, Mutex};
 
@@ -51,6 +51,21 @@ fn sample() -> impl Iterator<Item = Record> {
     })
 }
 
+fn vscsi1() -> Vec<u8> {
+    let mut out = Vec::new();
+    for (number, record) in sample().enumerate() {
+        let command: u16 = if record.op == Op::Read { 0x28 } else { 0x2a };
+        out.extend_from_slice(&(number as u32).to_le_bytes());
+        out.extend_from_slice(&(record.bytes as u32).to_le_bytes());
+        out.extend_from_slice(&1u32.to_le_bytes());
+        out.extend_from_slice(&command.to_le_bytes());
+        out.extend_from_slice(&0x0100u16.to_le_bytes());
+        out.extend_from_slice(&(record.offset / 512).to_le_bytes());
+        out.extend_from_slice(&(number as u64 * 12).to_le_bytes());
+    }
+    out
+}
+
 fn vscsi2() -> Vec<u8> {
     let mut out = Vec::new();
     for (number, record) in sample().enumerate() {
@@ -67,16 +82,19 @@ fn vscsi2() -> Vec<u8> {
     out
 }
 
-fn blktrace() -> Vec<u8> {
+/// So many events of each request: queued, and others that do not count (G, I, D, C).
+fn blktrace(events: &[u32]) -> Vec<u8> {
     let mut out = Vec::new();
-    for (number, record) in sample().enumerate() {
+    for ((number, record), event) in
+        sample().enumerate().flat_map(|record| events.iter().map(move |event| (record, *event)))
+    {
         let category: u32 = if record.op == Op::Read { 1 } else { 2 };
         out.extend_from_slice(&0x6561_7407u32.to_le_bytes());
         out.extend_from_slice(&(number as u32).to_le_bytes());
         out.extend_from_slice(&(number as u64 * 12_345).to_le_bytes());
         out.extend_from_slice(&(record.offset / 512).to_le_bytes());
         out.extend_from_slice(&(record.bytes as u32).to_le_bytes());
-        out.extend_from_slice(&(category << 16 | 1).to_le_bytes());
+        out.extend_from_slice(&(category << 16 | event).to_le_bytes());
         out.extend_from_slice(&[0; 16]);
     }
     out
@@ -91,6 +109,11 @@ fn oracle() -> Vec<u8> {
         out.extend_from_slice(&(-1i64).to_le_bytes());
     }
     out
+}
+
+fn csv(line: impl Fn(Record, u64) -> String) -> Vec<u8> {
+    let lines = sample().enumerate().map(|(number, record)| line(record, number as u64 * 12));
+    lines.collect::<String>().into_bytes()
 }
 
 /// A buffer that can be looked at while a writer has it.
@@ -117,16 +140,41 @@ fn written(make: impl FnOnce(Shared) -> Box<dyn RecordWriter>) -> Vec<u8> {
     shared.0.lock().expect("one thread").clone()
 }
 
+/// What `stat` takes beside reading.
+fn summing() {
+    let (mut stat, began) = (Stat::default(), processor_ns());
+    sample().for_each(|record| stat.add(&Ok(record)));
+    let pace = stat.records() as f64 / ((processor_ns() - began) as f64 / 1e9) / 1e6;
+    println!("{:<32} {:<18} {pace:>7.2} M records/s", "summing up, without reading", "");
+}
+
 fn main() {
     let files: Vec<String> = std::env::args().skip(1).collect();
     for file in &files {
         pace(file.rsplit('/').next().unwrap_or(file), std::fs::read(file).expect("a file"));
     }
     if files.is_empty() {
+        summing();
         pace("sample.bimetal", written(|out| Box::new(OwnWriter::new(out).expect("memory"))));
-        pace("sample.blktrace", blktrace());
+        pace("sample.blktrace", blktrace(&[1]));
+        pace("sample.blktrace, 5 events each", blktrace(&[1, 4, 12, 7, 8]));
+        pace("sample.vscsi1", vscsi1());
         pace("sample.vscsi2", vscsi2());
         pace("sample.oracleGeneral", oracle());
+        pace(
+            "sample.msr.csv",
+            csv(|record, us| {
+                let op = if record.op == Op::Read { "Read" } else { "Write" };
+                format!("{us},web,0,{op},{},{},100\n", record.offset, record.bytes)
+            }),
+        );
+        pace(
+            "sample.alibaba.csv",
+            csv(|record, us| {
+                let op = if record.op == Op::Read { 'R' } else { 'W' };
+                format!("7,{op},{},{},{us}\n", record.offset, record.bytes)
+            }),
+        );
         pace("sample.iolog3", written(|out| Box::new(Iolog3Writer::new(out).expect("memory"))));
     }
 }

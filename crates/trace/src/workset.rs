@@ -23,9 +23,9 @@ pub struct Window {
     pub read_bytes: u64,
     /// Bytes that they write.
     pub written_bytes: u64,
-    /// Bytes of blocks of 4 KiB that are read or written in it, each counted once: to within about 1 %.
+    /// Bytes of blocks of 4 KiB that are read or written in it, each counted once: to within one or two per cent.
     pub working_set_bytes: u64,
-    /// Bytes of blocks touched from the first record until its end: to within about 1 %.
+    /// Bytes of blocks touched from the first record until its end: likewise.
     pub footprint_bytes: u64,
 }
 

@@ -2,7 +2,8 @@
 
 mod common;
 
-use bimetal_trace::{Format, Op, OpenError, Place, Stat, Trace, Why};
+use bimetal_engine::units::Nanos;
+use bimetal_trace::{Format, Marks, Op, OpenError, OwnWriter, Place, Record, RecordWriter, Stat, Trace, Why};
 use common::*;
 
 #[test]
@@ -212,6 +213,95 @@ fn damage_of_the_own_format_is_named_and_costs_one_block() {
     newer[12] = 9;
     let (_, errors) = all(open(&newer).expect("the magic is right"));
     assert!(errors[0].to_string().ends_with("newer version of bimetal"), "{errors:?}");
+}
+
+#[test]
+fn files_of_version_1_are_read_as_ever() {
+    let plain: Vec<Record> =
+        mixture().into_iter().map(|record| Record { marks: Marks::default(), ..record }).collect();
+    // Without marks, and without anything lost, version 1 differs in nothing but its number.
+    let mut old = own(&plain);
+    old[12] = 1;
+    let crc = crc32c::crc32c(&old[12..32]);
+    old[8..12].copy_from_slice(&crc.to_le_bytes());
+    let (found, errors) = all(open(&old).expect("the header is sound"));
+    assert!(errors.is_empty(), "{errors:?}");
+    assert_eq!(found, plain);
+}
+
+#[test]
+fn what_was_lost_is_told_and_what_came_before_a_cut_is_read() {
+    let shared = Shared::default();
+    let mut writer = Box::new(OwnWriter::new(shared.clone()).expect("memory"));
+    let records = &mixture()[..10];
+    records.iter().for_each(|record| writer.record(record).expect("memory"));
+    writer.checkpoint().expect("memory");
+    let cut = shared.0.lock().expect("one thread").clone();
+    writer.lost(1 << 40);
+    writer.finish().expect("memory");
+    let mut trace = open(&shared.0.lock().expect("one thread")).expect("own");
+    assert_eq!(trace.by_ref().filter_map(Result::ok).collect::<Vec<_>>(), records);
+    assert_eq!(trace.lost(), 1 << 40);
+    let (found, errors) = all(open(&cut).expect("own"));
+    assert_eq!(found, records);
+    assert!(errors.len() == 1 && errors[0].to_string().ends_with("its end is missing"), "{errors:?}");
+}
+
+#[test]
+fn fua_is_read_where_it_is_told() {
+    let (disk, fua) = (8 << 20, 1 << 31);
+    let contents = [
+        blk(100, 8, 4096, WRITE | fua | QUEUED, disk, b""),
+        blk(200, 8, 4096, WRITE | FLUSH | QUEUED, disk, b""),
+    ];
+    let (records, _) = all(open(&contents.concat()).expect("blktrace"));
+    assert_eq!([true, false], [0, 1].map(|place: usize| records[place].marks.fua));
+    let text =
+        "8,0 0 1 0.1 9 Q WFS 8 + 8 [a]\n8,0 0 2 0.2 9 Q FWS 8 + 8 [a]\n8,0 0 3 0.3 9 Q FWF 8 + 8 [a]\n";
+    let (records, _) = all(open(text.as_bytes()).expect("blkparse"));
+    assert_eq!([true, false, true], [0, 1, 2].map(|place: usize| records[place].marks.fua));
+}
+
+/// Sums up records by way of the own format.
+fn summed(records: &[Record]) -> bimetal_trace::Summary {
+    let mut trace = open(&own(records)).expect("own");
+    let mut stat = Stat::default();
+    trace.by_ref().for_each(|found| stat.add(&found));
+    stat.summary(&trace)
+}
+
+#[test]
+fn depth_reuse_and_working_set_are_summed_up() {
+    // Four at a time for a second, then one at a time; sixteen blocks over and over, then each block once.
+    let millisecond = 1_000_000;
+    let deep = (0..4000u64)
+        .map(|number| record(number / 4 * millisecond, Op::Read, number % 16 * 4096, 4096).took(millisecond));
+    let flat = (0..1000u64).map(|number| {
+        record((1000 + number) * millisecond, Op::Write, (1000 + number) * 4096, 4096).took(millisecond)
+    });
+    let found = summed(&deep.chain(flat).collect::<Vec<_>>());
+    let depth = found.queue_depth.expect("responses");
+    assert!((depth.mean - 2.5).abs() < 1e-9, "{depth:?}");
+    assert_eq!((depth.max, depth.p99), (4, 4));
+    assert!((depth.over_time[10] - 4.0).abs() < 1e-9);
+    assert!((depth.over_time.last().expect("slots") - 1.0).abs() < 1e-9);
+    let reuse = found.reuse.expect("touches");
+    assert_eq!((reuse.block_touches, reuse.exact), (5000, true));
+    assert!((reuse.reused_share - 3984.0 / 5000.0).abs() < 1e-9);
+    let held = |bytes: u64| {
+        reuse.caches.iter().find(|point| point.cache_bytes == bytes).map(|point| point.hit_share)
+    };
+    assert_eq!((held(8 * 4096), held(16 * 4096)), (Some(0.0), Some(3984.0 / 5000.0)));
+    let working = found.working_set.expect("records");
+    let of = |window: usize| working.windows[window].working_set_bytes / 4096;
+    let last = working.windows.last().expect("windows").footprint_bytes / 4096;
+    assert_eq!(of(1), 16);
+    assert!(of(working.windows.len() - 2) > 16 && last.abs_diff(1016) < 30, "{last}");
+    assert_eq!((found.fua_writes, found.zero_writes, found.lost), (0, 0, 0));
+    let marked = summed(&mixture());
+    assert_eq!((marked.fua_writes, marked.zero_writes), (500, 333));
+    let silent = Record { time: Some(Nanos(0)), ..timeless(Op::Read, 0, 512) };
+    assert!(summed(&[silent]).queue_depth.is_none());
 }
 
 #[test]

@@ -4,6 +4,7 @@
 mod common;
 
 use bimetal_models::rng::Rng;
+use bimetal_trace::depend::Dependencies;
 use bimetal_trace::{Op, Stat, Trace};
 use common::*;
 
@@ -44,13 +45,16 @@ fn damage(contents: &mut Vec<u8>, rng: &mut Rng) {
 fn read(files: Vec<Vec<u8>>) -> usize {
     let files = files.iter().map(|contents| file("damaged", contents)).collect();
     let Ok(mut trace) = Trace::read(files) else { return 0 };
-    let mut stat = Stat::default();
+    let (mut stat, mut dependencies) = (Stat::default(), Dependencies::default());
     let mut items = 0;
     for found in trace.by_ref().take(MAX_ITEMS) {
         if let Ok(record) = &found {
             let end = record.offset.checked_add(record.bytes).expect("it fits");
             assert!(end <= i64::MAX as u64);
             assert_eq!(record.bytes == 0, record.op == Op::Flush);
+            assert!(record.op == Op::Write || !record.marks.zeroes);
+            let number = dependencies.tally().requests;
+            assert!(dependencies.next(record).after.is_none_or(|after| after < number));
         }
         stat.add(&found);
         items += 1;

@@ -5,6 +5,13 @@ use std::path::PathBuf;
 
 const MIB: u64 = 1 << 20;
 
+/// How many minutes some last, and how many GiB their device has at least.
+const LASTING: &[(&str, f64, f64)] = &[
+    ("linux-mysql.load.gz", 60.0, 30.0),
+    ("windows-mssql.load.gz", 51.0, 24.0),
+    ("cloudPhysicsIO.vscsi", 120.0, 31.0),
+];
+
 /// What is known of a trace: file names, format, requests, percent of reads, footprint in MiB.
 type Known = (&'static [&'static str], Format, u64, f64, Option<u64>);
 
@@ -56,6 +63,25 @@ fn real_traces_hold_what_is_known_of_them() {
         if let Some(mib) = footprint {
             let off = found.footprint_bytes.abs_diff(mib * MIB);
             assert!(found.footprint_exact && off <= MIB, "{name}: {} bytes", found.footprint_bytes);
+        }
+        if let Some((_, minutes, gib)) = LASTING.iter().find(|(of, ..)| *of == name) {
+            let lasts = found.duration_seconds.expect("times") / 60.0;
+            let end = found.end_bytes as f64 / (1u64 << 30) as f64;
+            assert!(
+                (lasts - minutes).abs() < 0.5 && (end - gib).abs() < 1.0,
+                "{name}: {lasts} min, {end} GiB"
+            );
+        }
+        let reuse = found.reuse.expect("all of them read or write");
+        let most = reuse.caches.last().map_or(0.0, |point| point.hit_share);
+        assert!((most - reuse.reused_share).abs() < 0.02, "{name}: {most}, {}", reuse.reused_share);
+        let touched =
+            found.working_set.and_then(|set| set.windows.last().map(|window| window.footprint_bytes));
+        let share = touched.expect("windows") as f64 / found.footprint_bytes as f64;
+        assert!((share - 1.0).abs() < 0.03, "{name}: {share}");
+        if name.starts_with("hdd-validation") {
+            let depth = found.queue_depth.expect("service times");
+            assert_eq!(depth.max, 1, "{name}: one request at a time");
         }
         // One line of it has an operation of its own, a read-ahead.
         let malformed = u64::from(name.starts_with("linux-mysql"));

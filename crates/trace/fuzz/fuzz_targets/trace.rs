@@ -1,6 +1,7 @@
 //! Traces of any format, compressed or not. The first byte says where to cut the rest into two files.
 #![no_main]
 
+use bimetal_trace::depend::Dependencies;
 use bimetal_trace::{Op, Stat, Trace};
 use libfuzzer_sys::fuzz_target;
 use std::io::{Cursor, Read};
@@ -15,11 +16,13 @@ fuzz_target!(|data: &[u8]| {
     let files = [second, first].into_iter().filter(|part| !part.is_empty());
     let files = files.map(|part| ("f".to_owned(), Box::new(Cursor::new(part.to_vec())) as Box<dyn Read + Send>));
     let Ok(mut trace) = Trace::read(files.collect()) else { return };
-    let mut stat = Stat::default();
+    let (mut stat, mut dependencies) = (Stat::default(), Dependencies::default());
     for found in trace.by_ref().take(MAX_ITEMS) {
         if let Ok(record) = &found {
             assert!(record.offset.checked_add(record.bytes).is_some_and(|end| end <= i64::MAX as u64));
             assert_eq!(record.bytes == 0, record.op == Op::Flush);
+            let number = dependencies.tally().requests;
+            assert!(dependencies.next(record).after.is_none_or(|after| after < number));
         }
         stat.add(&found);
     }
