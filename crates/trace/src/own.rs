@@ -151,7 +151,7 @@ impl<W: Write> RecordWriter for OwnWriter<W> {
         if record.marks != Marks::default() {
             tag |= HAS_MARKS;
             let Marks { fua, zeroes } = record.marks;
-            out.push(u8::from(fua) * FUA | u8::from(zeroes) * ZEROES);
+            out.push((u8::from(fua) * FUA) | (u8::from(zeroes) * ZEROES));
         }
         if let Some(time) = record.time {
             tag |= HAS_TIME;

@@ -299,7 +299,7 @@ fn depth_reuse_and_working_set_are_summed_up() {
     assert!(of(working.windows.len() - 2) > 16 && last.abs_diff(1016) < 30, "{last}");
     assert_eq!((found.fua_writes, found.zero_writes, found.lost), (0, 0, 0));
     let marked = summed(&mixture());
-    assert_eq!((marked.fua_writes, marked.zero_writes), (500, 333));
+    assert_eq!((marked.fua_writes, marked.zero_writes), (500, 334));
     let silent = Record { time: Some(Nanos(0)), ..timeless(Op::Read, 0, 512) };
     assert!(summed(&[silent]).queue_depth.is_none());
 }
