@@ -1,7 +1,9 @@
 //! The one description of a workload: fio's job files, the classic tests and the lab's own commands all become this.
 
+use crate::stats::FioRule;
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Reads, writes and discards, where something is given for each: in this order.
 pub type PerSide<T> = [T; 3];
@@ -31,12 +33,16 @@ pub struct Job {
     pub ops: Ops,
     /// In which order.
     pub order: PerSide<Order>,
+    /// So many I/Os follow each other from a random place before another one is drawn, or are all at that place.
+    pub run_ios: u32,
+    /// They are all at that place.
+    pub run_in_place: bool,
     /// How often which part of the span is asked for, where the order is random.
-    pub distribution: Distribution,
+    pub distribution: PerSide<Distribution>,
     /// Bytes of an I/O.
     pub sizes: PerSide<Sizes>,
     /// Offsets are multiples of it, counted from the beginning of the span.
-    pub align_bytes: u64,
+    pub align_bytes: PerSide<u64>,
     /// What is asked for on the target.
     pub span: Range<u64>,
     /// In random order each block is asked for once before any is asked for again; where all I/Os have one size.
@@ -73,8 +79,13 @@ pub struct Job {
     pub fua: bool,
     /// What is written.
     pub content: Content,
-    /// What was written is read afterwards, and held against what it should be.
+    /// What was written is read afterwards, and held against what it should be; a job that only reads finds what
+    /// another one has stamped.
     pub verify: bool,
+    /// Looks for the highest depth at which latencies keep to a limit.
+    pub depth_search: Option<DepthSearch>,
+    /// Ends when it has become steady.
+    pub until_steady: Option<UntilSteady>,
     /// Its randomness.
     pub seed: u64,
 }
@@ -189,7 +200,7 @@ pub struct Think {
 }
 
 /// What is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Content {
     /// Random bytes, the same again and again.
     Random,
@@ -197,6 +208,32 @@ pub enum Content {
     Fresh,
     /// Zeros.
     Zeros,
+    /// These bytes, over and over: at least one.
+    Pattern(Arc<[u8]>),
+}
+
+/// The search for a depth.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct DepthSearch {
+    /// Responses are to take no longer ...
+    pub target_ns: u64,
+    /// ... so many of a hundred ...
+    pub percentile: f64,
+    /// ... of those of a time of this length.
+    pub window_ns: u64,
+    /// The job goes on at that depth when it is found; else it ends.
+    pub goes_on: bool,
+}
+
+/// When a job has become steady.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct UntilSteady {
+    /// The rule.
+    pub rule: FioRule,
+    /// The length of its rounds.
+    pub interval_ns: u64,
+    /// It is not looked at before.
+    pub ramp_ns: u64,
 }
 
 impl Job {
@@ -209,9 +246,11 @@ impl Job {
             place: 0,
             ops: Ops::ReadWrite { read_percent: 100 },
             order: [Order::RANDOM; 3],
-            distribution: Distribution::Uniform,
+            run_ios: 1,
+            run_in_place: false,
+            distribution: std::array::from_fn(|_| Distribution::Uniform),
             sizes: std::array::from_fn(|_| Sizes::one(4096)),
-            align_bytes: 4096,
+            align_bytes: [4096; 3],
             span,
             each_once: true,
             bytes: None,
@@ -231,6 +270,8 @@ impl Job {
             fua: false,
             content: Content::Random,
             verify: false,
+            depth_search: None,
+            until_steady: None,
             seed: 1,
         }
     }

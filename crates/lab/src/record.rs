@@ -105,6 +105,9 @@ pub struct JobRun {
     /// Why I/Os failed, and how many: the error's text, and a count.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub errors: BTreeMap<String, u64>,
+    /// The highest depth whose latencies kept to a limit, where that was looked for and found.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub found_depth: Option<u32>,
     /// Whether it became steady, where that was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steady: Option<Steadiness>,

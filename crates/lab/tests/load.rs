@@ -1,9 +1,11 @@
 //! Jobs on targets: what is asked for, what is counted, and what is seen when a target lies.
 
-use bimetal_lab::job::{Content, Distribution, Job, Ops, Order, Rate, Sizes, Think, side};
+use bimetal_lab::job::{
+    Content, DepthSearch, Distribution, Job, Ops, Order, Rate, Sizes, Think, UntilSteady, side,
+};
 use bimetal_lab::load::{self, Going, LoadTarget, RunError, SlotSpec};
 use bimetal_lab::record::JobRun;
-use bimetal_lab::stats::quantile;
+use bimetal_lab::stats::{FioRule, quantile};
 use bimetal_lab::survey::{Found, survey};
 use bimetal_lab::target::{Files, Null, OpenFile, OpenHow, Simulated};
 use bimetal_models::constant::{Constant, ConstantParams};
@@ -101,7 +103,7 @@ fn mixes_and_sizes_are_what_was_asked_for() {
     job.ops = Ops::ReadWrite { read_percent: 70 };
     job.sizes[side::READ] = Sizes::Split(vec![(4096, 60), (65536, 40)]);
     job.sizes[side::WRITE] = Sizes::Range { from: 4096, to: 16384 };
-    job.distribution = Distribution::Zoned(vec![(0.9, 0.1), (0.1, 0.9)]);
+    job.distribution = std::array::from_fn(|_| Distribution::Zoned(vec![(0.9, 0.1), (0.1, 0.9)]));
     let asked = asked(job);
     let (reads, writes): (Vec<&Command>, Vec<&Command>) =
         asked.iter().partition(|command| command.kind == Kind::Read);
@@ -177,12 +179,54 @@ fn pauses_delays_and_ramps() {
 fn the_same_seed_asks_for_the_same() {
     let job = |seed| {
         let mut job = ios(1000, Job { depth: 8, seed, ..Job::new("seeded", 0..64 * MIB) });
-        (job.ops, job.distribution) =
-            (Ops::ReadWrite { read_percent: 50 }, Distribution::Zipf { theta: 1.1 });
+        job.ops = Ops::ReadWrite { read_percent: 50 };
+        job.distribution = std::array::from_fn(|_| Distribution::Zipf { theta: 1.1 });
         job
     };
     assert_eq!(asked(job(5)), asked(job(5)));
     assert_ne!(asked(job(5)), asked(job(6)));
+}
+
+#[test]
+fn runs_follow_a_random_place_or_stay_there() {
+    let places = |in_place| {
+        let mut job = ios(12, Job::new("runs", 0..MIB));
+        (job.run_ios, job.run_in_place) = (4, in_place);
+        let offsets: Vec<u64> = asked(job).iter().map(|command| command.offset / 4096).collect();
+        assert!(offsets[0] != offsets[4] && offsets[4] != offsets[8], "{offsets:?}");
+        offsets
+            .chunks(4)
+            .map(|run| run.iter().map(|offset| offset - run[0]).collect())
+            .collect::<Vec<Vec<u64>>>()
+    };
+    assert_eq!(places(false)[0], [0, 1, 2, 3]);
+    assert_eq!(places(true), [[0; 4]; 3]);
+}
+
+/// A device with eight units of 10 ms: beyond eight, I/Os wait for one another.
+#[test]
+fn the_depth_that_keeps_a_limit_is_found() {
+    let mut job = Job { depth: 64, ..Job::new("searches", 0..64 * MIB) };
+    (job.runtime_ns, job.time_based) = (Some(3600 * SECOND), true);
+    let search = DepthSearch { target_ns: 12 * MS, percentile: 95.0, window_ns: SECOND, goes_on: false };
+    job.depth_search = Some(search);
+    let ran = run(&mut slow(8), job.clone());
+    assert_eq!(ran.found_depth, Some(8));
+    assert!(ran.elapsed_ns < 20 * SECOND, "{}", ran.elapsed_ns);
+    // One that cannot be kept at all.
+    job.depth_search = Some(DepthSearch { target_ns: MS, ..search });
+    assert_eq!(run(&mut slow(8), job).found_depth, Some(0));
+}
+
+#[test]
+fn a_job_ends_when_it_is_steady() {
+    let mut job = Job { depth: 4, ..Job::new("steady", 0..64 * MIB) };
+    (job.runtime_ns, job.time_based) = (Some(3600 * SECOND), true);
+    let rule = FioRule::parse("iops:2%", 5).expect("a rule");
+    job.until_steady = Some(UntilSteady { rule, interval_ns: SECOND, ramp_ns: 2 * SECOND });
+    let ran = run(&mut slow(4), job);
+    assert_eq!(ran.elapsed_ns.div_ceil(SECOND), 8, "{} ns", ran.elapsed_ns);
+    assert!(ran.steady.is_some());
 }
 
 #[test]

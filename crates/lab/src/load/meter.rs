@@ -267,6 +267,17 @@ impl Meter {
         [0, 1].map(|kind| (self.tallies[kind].ios, self.tallies[kind].bytes))
     }
 
+    /// All responses of reads and writes so far, and how many.
+    pub fn responses(&self) -> (u128, u64) {
+        let times = self.tallies[..2].iter().filter_map(|tally| tally.times.as_ref().map(|times| &times[2]));
+        times.fold((0, 0), |(sum, count), times| (sum + times.sum, count + times.histogram.len()))
+    }
+
+    /// When it counts from, since the run began.
+    pub fn counts_from_ns(&self) -> u64 {
+        self.counts_from_ns - self.run_began_ns
+    }
+
     /// What came of it; `tiers`: bytes of the fast tier and of all, by the end of their interval since the job began
     /// to count, on its target's clock.
     pub fn finish(mut self, job: &Job, target: &str, tiers: &[(u64, u64, u64)]) -> JobRun {
@@ -300,6 +311,7 @@ impl Meter {
             span: (self.span.start, self.span.end),
             errors: self.errors,
             steady: None,
+            found_depth: None,
         }
     }
 }

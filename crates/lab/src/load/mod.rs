@@ -3,8 +3,10 @@
 mod meter;
 mod pick;
 mod run;
+mod search;
 mod source;
 mod stamp;
+mod steady;
 
 pub use meter::Meter;
 pub use run::{

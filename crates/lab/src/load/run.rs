@@ -1,10 +1,13 @@
 //! Runs jobs side by side on a target.
 
+use super::steady::SteadyWatch;
 use super::{JobSource, Meter};
 use crate::job::{Content, Job};
 use crate::record::JobRun;
 use bimetal_models::load::{self, Fault, Io, Sample, Source, Stream, Target, Until, Witness};
 use bimetal_models::rng::Rng;
+use std::cell::Cell;
+use std::rc::Rc;
 
 /// How often a run is looked at.
 const LOOK_NS: u64 = 250_000_000;
@@ -81,6 +84,8 @@ pub type Watch<'w> = &'w mut dyn FnMut(&Going) -> bool;
 struct Look<'r, 'w> {
     jobs: &'r [Job],
     meters: Vec<Meter>,
+    /// Of those that end when they are steady.
+    gates: Vec<Option<SteadyWatch>>,
     began_ns: u64,
     /// What the tiers had served by the last look, and what they have since each.
     served: Option<(u64, u64)>,
@@ -106,6 +111,11 @@ impl<T: LoadTarget> Witness<T> for Look<'_, '_> {
             && let Some((fast_before, all_before)) = self.served.replace((fast, all))
         {
             self.tiers.push((now, fast - fast_before, all - all_before));
+        }
+        for (gate, meter) in self.gates.iter_mut().zip(&self.meters) {
+            if let Some(gate) = gate {
+                gate.look(sample.at_ns, meter);
+            }
         }
         let done: Vec<_> = self.meters.iter().map(Meter::so_far).collect();
         let share =
@@ -135,8 +145,13 @@ pub fn run<T: LoadTarget>(
     watch: Watch<'_>,
 ) -> Result<Vec<JobRun>, RunError> {
     let mut sources: Vec<JobSource> = jobs.iter().map(JobSource::new).collect();
-    let sources = sources.iter_mut().map(|source| source as &mut dyn Source).collect();
-    run_sources(target, jobs, sources, names, (run_began_ns, interval_ns), watch)
+    let stops = sources.iter().map(JobSource::stop).collect();
+    let streams = sources.iter_mut().map(|source| source as &mut dyn Source).collect();
+    let mut ran = run_all(target, jobs, streams, stops, names, (run_began_ns, interval_ns), watch)?;
+    for (ran, source) in ran.iter_mut().zip(&sources) {
+        ran.found_depth = source.found_depth();
+    }
+    Ok(ran)
 }
 
 /// The same with other sources than the jobs' own: these describe how much is in flight, and what counts.
@@ -148,6 +163,18 @@ pub fn run_sources<T: LoadTarget>(
     jobs: &[Job],
     sources: Vec<&mut dyn Source>,
     names: &[String],
+    times: (u64, u64),
+    watch: Watch<'_>,
+) -> Result<Vec<JobRun>, RunError> {
+    run_all(target, jobs, sources, vec![Rc::default(); jobs.len()], names, times, watch)
+}
+
+fn run_all<T: LoadTarget>(
+    target: &mut T,
+    jobs: &[Job],
+    sources: Vec<&mut dyn Source>,
+    stops: Vec<Rc<Cell<bool>>>,
+    names: &[String],
     (run_began_ns, interval_ns): (u64, u64),
     watch: Watch<'_>,
 ) -> Result<Vec<JobRun>, RunError> {
@@ -157,15 +184,16 @@ pub fn run_sources<T: LoadTarget>(
         source,
         depth: job.depth,
         place: job.place,
-        payload: job.verify || job.content == Content::Fresh,
+        payload: job.verify || matches!(job.content, Content::Fresh | Content::Pattern(_)),
     });
     let meters = jobs.iter().map(|job| Meter::new(job, began_ns, interval_ns)).collect();
     let served = target.tiers();
-    let mut look = Look { jobs, meters, began_ns, served, tiers: Vec::new(), stopped: false, watch };
+    let gates = jobs.iter().zip(stops).map(|(job, stop)| SteadyWatch::new(job, stop)).collect();
+    let mut look = Look { jobs, gates, meters, began_ns, served, tiers: Vec::new(), stopped: false, watch };
     // Each job draws its own random numbers.
     let mut rng = Rng::new(0, 0);
     load::run(target, streams.collect(), Until::Dry, LOOK_NS, &mut rng, &mut look);
-    let tiers = look.tiers;
+    let (tiers, gates) = (look.tiers, look.gates);
     let ended = look.meters.into_iter().zip(jobs).enumerate().map(|(n, (meter, job))| {
         let name = names.get(job.place as usize).map_or("", String::as_str);
         let tiers: &[_] = if n == 0 { &tiers } else { &[] };
@@ -173,7 +201,11 @@ pub fn run_sources<T: LoadTarget>(
         ran.began_ns += began_ns - run_began_ns;
         ran
     });
-    Ok(ended.collect())
+    let mut ended: Vec<JobRun> = ended.collect();
+    for (ran, gate) in ended.iter_mut().zip(gates) {
+        ran.steady = gate.map(SteadyWatch::steadiness);
+    }
+    Ok(ended)
 }
 
 fn slots(jobs: &[Job]) -> Result<Vec<SlotSpec>, RunError> {

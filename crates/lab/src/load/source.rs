@@ -1,12 +1,15 @@
 //! What a job asks for next.
 
 use super::pick::{Pick, Shuffle, unit};
+use super::search::Search;
 use super::stamp;
 use crate::job::{Content, Distribution, Job, Ops, Rate, Sizes, side};
 use bimetal_models::load::{Ask, Next, Source};
 use bimetal_models::rng::{Rng, mix};
 use bimetal_models::{Command, Kind};
+use std::cell::Cell;
 use std::collections::VecDeque;
+use std::rc::Rc;
 
 /// Writes that are remembered to be verified, 24 bytes each; a job that verifies goes no further.
 const MAX_VERIFIED: usize = 1 << 24;
@@ -15,13 +18,15 @@ const MAX_VERIFIED: usize = 1 << 24;
 pub struct JobSource {
     job: Job,
     rng: Rng,
-    blocks: u64,
-    pick: Pick,
-    shuffle: Shuffle,
+    blocks: [u64; 3],
+    pick: [Pick; 3],
+    shuffle: [Shuffle; 3],
     /// Where sequential I/O of each side goes on, from the beginning of the span.
     position: [u64; 3],
     /// How many random places were taken, for the order in which each is met once.
-    placed: u64,
+    placed: [u64; 3],
+    /// I/Os of each side that are still to come from its random place.
+    run: [u32; 3],
     /// I/Os and bytes that were asked for in this pass.
     ios: u64,
     bytes: u64,
@@ -40,6 +45,9 @@ pub struct JobSource {
     asked: u64,
     /// Something was not done: nothing more is asked for.
     failed: bool,
+    search: Option<Search>,
+    /// Whoever watches the job has it end.
+    stop: Rc<Cell<bool>>,
 }
 
 /// The reading of what was written.
@@ -52,14 +60,16 @@ struct Verify {
 impl JobSource {
     /// From the beginning.
     pub fn new(job: &Job) -> JobSource {
-        let blocks = ((job.span.end - job.span.start) / job.align_bytes).max(1);
+        let blocks = job.align_bytes.map(|align| ((job.span.end - job.span.start) / align).max(1));
+        let pick = |side: usize| Pick::new(&job.distribution[side], blocks[side], mix(job.seed));
         JobSource {
             rng: Rng::new(job.seed, 2),
             blocks,
-            pick: Pick::new(&job.distribution, blocks, mix(job.seed)),
-            shuffle: Shuffle::new(blocks, mix(job.seed ^ 1)),
+            pick: std::array::from_fn(pick),
+            shuffle: blocks.map(|blocks| Shuffle::new(blocks, mix(job.seed ^ 1))),
             position: [0; 3],
-            placed: 0,
+            placed: [0; 3],
+            run: [0; 3],
             ios: 0,
             bytes: 0,
             in_flight: 0,
@@ -72,8 +82,20 @@ impl JobSource {
             written: Vec::new(),
             asked: 0,
             failed: false,
+            search: job.depth_search.map(|search| Search::new(search, job.depth)),
+            stop: Rc::default(),
             job: job.clone(),
         }
+    }
+
+    /// On `true` it asks for nothing more.
+    pub fn stop(&self) -> Rc<Cell<bool>> {
+        self.stop.clone()
+    }
+
+    /// The depth that was looked for, as soon as it is found.
+    pub fn found_depth(&self) -> Option<u32> {
+        self.search.as_ref().and_then(Search::found)
     }
 
     fn is_over(&self, now: u64) -> bool {
@@ -125,36 +147,48 @@ impl JobSource {
     fn place(&mut self, side: usize, bytes: u64) -> u64 {
         let span = self.job.span.end - self.job.span.start;
         let order = self.job.order[side];
-        let random = match order.random_percent {
-            0 => false,
-            100 => true,
-            percent => self.rng.below(100) < u64::from(percent),
-        };
+        let in_run = self.run[side] > 0;
+        let random = !in_run
+            && match order.random_percent {
+                0 => false,
+                100 => true,
+                percent => self.rng.below(100) < u64::from(percent),
+            };
+        if in_run {
+            self.run[side] -= 1;
+        } else if random {
+            self.run[side] = self.job.run_ios - 1;
+        }
+        let align = self.job.align_bytes[side];
         let place = match random {
-            true => self.random_block() * self.job.align_bytes,
+            true => self.random_block(side) * align,
             false => self.position[side],
         };
         // What would reach over the end begins anew.
         let place = match place + bytes <= span {
             true => place,
-            false if random => (span - bytes) / self.job.align_bytes * self.job.align_bytes,
+            false if random => (span - bytes) / align * align,
             false => 0,
         };
+        if self.job.run_in_place && self.run[side] > 0 {
+            self.position[side] = place;
+            return place;
+        }
         let next = place as i64 + bytes as i64 + order.step_bytes;
         self.position[side] = u64::try_from(next).unwrap_or((span - bytes) / bytes * bytes);
         place
     }
 
-    fn random_block(&mut self) -> u64 {
-        if self.job.each_once && self.job.distribution == Distribution::Uniform {
+    fn random_block(&mut self, side: usize) -> u64 {
+        let blocks = self.blocks[side];
+        if self.job.each_once && self.job.distribution[side] == Distribution::Uniform {
             // Another order in each pass.
-            let pass = self.placed / self.blocks;
-            let block = self.shuffle.at(self.placed % self.blocks);
-            self.placed += 1;
-            return (block + mix(self.job.seed ^ pass.wrapping_mul(3)) % self.blocks * u64::from(pass > 0))
-                % self.blocks;
+            let (pass, nth) = (self.placed[side] / blocks, self.placed[side] % blocks);
+            let turn = if pass == 0 { 0 } else { mix(self.job.seed ^ pass.wrapping_mul(3)) % blocks };
+            self.placed[side] += 1;
+            return (self.shuffle[side].at(nth) + turn) % blocks;
         }
-        self.pick.draw(&mut self.rng)
+        self.pick[side].draw(&mut self.rng)
     }
 
     /// When the next I/O of a side is meant to begin, if the job has a rate.
@@ -191,7 +225,7 @@ impl JobSource {
     }
 
     /// What is put down of a command that is asked for.
-    fn ask(&mut self, at: Option<u64>, command: Command) -> Next {
+    fn ask(&mut self, now: u64, at: Option<u64>, command: Command) -> Next {
         self.in_flight += 1;
         self.thought = false;
         if let Kind::Write { .. } = command.kind {
@@ -203,20 +237,23 @@ impl JobSource {
                 self.first.push_back(Command { kind: Kind::Flush, offset: 0, len: 0 });
             }
         }
+        if let Some(search) = &mut self.search {
+            search.begun(self.asked, at.unwrap_or(now));
+        }
         self.asked += 1;
         Next::Ask(Ask { at, command })
     }
 
     /// After the last of what the job asks for: a flush, and the reading of what was written.
-    fn end(&mut self) -> Next {
+    fn end(&mut self, now: u64) -> Next {
         if self.job.end_flush && !self.ended {
             if self.in_flight > 0 {
                 return Next::Hold;
             }
             self.ended = true;
-            return self.ask(None, Command { kind: Kind::Flush, offset: 0, len: 0 });
+            return self.ask(now, None, Command { kind: Kind::Flush, offset: 0, len: 0 });
         }
-        if self.job.verify && self.verifying.is_none() {
+        if self.job.verify && self.job.destroys() && self.verifying.is_none() {
             if self.in_flight > 0 {
                 return Next::Hold;
             }
@@ -226,7 +263,7 @@ impl JobSource {
         let Some(verify) = &mut self.verifying else { return Next::End };
         let Some(&(offset, len, _)) = self.written.get(verify.next) else { return Next::End };
         verify.next += 1;
-        self.ask(None, Command { kind: Kind::Read, offset, len })
+        self.ask(now, None, Command { kind: Kind::Read, offset, len })
     }
 
     /// Of what was written over, wholly or in part, only the newest is known to be there.
@@ -250,11 +287,15 @@ impl Source for JobSource {
         if self.failed {
             return Next::End;
         }
-        if let Some(command) = self.first.pop_front() {
-            return self.ask(None, command);
+        if self.search.as_ref().is_some_and(|search| self.in_flight >= u64::from(search.depth())) {
+            return Next::Hold;
         }
-        if self.verifying.is_some() || self.is_over(now) {
-            return self.end();
+        if let Some(command) = self.first.pop_front() {
+            return self.ask(now, None, command);
+        }
+        let found = self.search.as_ref().is_some_and(Search::is_over);
+        if self.verifying.is_some() || self.stop.get() || found || self.is_over(now) {
+            return self.end(now);
         }
         let mut at = (self.ios == 0 && self.job.start_delay_ns > 0).then_some(self.job.start_delay_ns);
         if let Some(think) = self.job.think
@@ -276,26 +317,37 @@ impl Source for JobSource {
             // It would begin when the job is over.
             self.job.runtime_ns = Some(0);
             self.first.clear();
-            return self.end();
+            return self.end(now);
         }
         self.ios += 1;
         self.bytes += command.len;
-        self.ask(at, command)
+        self.ask(now, at, command)
     }
 
-    fn ended(&mut self, _number: u64, _now: u64, done: bool) {
+    fn ended(&mut self, number: u64, now: u64, done: bool) {
+        if let Some(search) = &mut self.search {
+            search.ended(number, now);
+        }
         self.in_flight -= 1;
         self.failed |= !done;
     }
 
     fn fill(&mut self, number: u64, command: &Command, bytes: &mut [u8]) {
-        if self.job.verify || self.job.content == Content::Fresh {
-            stamp::fill(bytes, self.job.seed, command.offset, number);
+        match &self.job.content {
+            Content::Pattern(pattern) if !self.job.verify => {
+                bytes.iter_mut().zip(pattern.iter().cycle()).for_each(|(byte, &with)| *byte = with);
+            }
+            content if self.job.verify || *content == Content::Fresh => {
+                stamp::fill(bytes, self.job.seed, command.offset, number);
+            }
+            _ => {}
         }
     }
 
     fn check(&mut self, number: u64, command: &Command, bytes: &[u8]) -> bool {
-        let Some(verify) = &self.verifying else { return true };
+        let Some(verify) = &self.verifying else {
+            return !self.job.verify || self.job.destroys() || stamp::is_whole(bytes, command.offset);
+        };
         let Some(nth) = number.checked_sub(verify.first_number) else { return true };
         let Some(&(offset, _, written)) = self.written.get(nth as usize) else { return true };
         offset == command.offset && stamp::is_filled(bytes, self.job.seed, offset, written)

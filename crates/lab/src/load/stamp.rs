@@ -41,6 +41,17 @@ pub(super) fn is_filled(bytes: &[u8], seed: u64, offset: u64, number: u64) -> bo
     })
 }
 
+/// Whether these bytes are what some job wrote there, each part of them as a whole.
+pub(super) fn is_whole(bytes: &[u8], offset: u64) -> bool {
+    let word = |part: &[u8], n: usize| {
+        part.get(8 * n..8 * n + 8).and_then(|word| word.try_into().ok()).map_or(0, u64::from_le_bytes)
+    };
+    bytes
+        .chunks(STAMP_BYTES)
+        .zip((offset..).step_by(STAMP_BYTES))
+        .all(|(part, at)| is_stamped(part) && is_filled(part, word(part, 1), at, word(part, 3)))
+}
+
 /// Bytes for what is written without being verified: they are told to be the lab's all the same.
 pub fn stamped(bytes: &mut [u8], seed: u64, offset: u64) {
     fill(bytes, seed, offset, u64::MAX);
@@ -61,12 +72,14 @@ mod tests {
         fill(&mut bytes, 1, 8192, 5);
         assert!(is_filled(&bytes, 1, 8192, 5) && is_stamped(&bytes));
         assert!(is_filled(&bytes[512..1024], 1, 8704, 5));
+        assert!(is_whole(&bytes, 8192) && !is_whole(&bytes, 4096));
         for (seed, offset, number) in [(2, 8192, 5), (1, 8704, 5), (1, 8192, 6)] {
             assert!(!is_filled(&bytes, seed, offset, number));
         }
         for at in [0, 40, 511, 512, 4095, 4195] {
             bytes[at] ^= 1;
             assert!(!is_filled(&bytes, 1, 8192, 5), "byte {at}");
+            assert!(!is_whole(&bytes, 8192), "byte {at}");
             bytes[at] ^= 1;
         }
     }
