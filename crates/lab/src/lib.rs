@@ -4,6 +4,7 @@
 //! HTML report, comparisons) is printed from such a record, then or later.
 
 pub mod environment;
+pub mod fio;
 pub mod job;
 pub mod layout;
 pub mod load;

@@ -1,0 +1,231 @@
+//! A job file as a whole: what each of its jobs is to do.
+
+use super::check;
+use super::error::{At, Error, Errors, MOST_TOLD, Problem};
+use super::ini::{self, Section, Surroundings, Written};
+use super::number::KbBase;
+use super::options::{EngineKind, JobOptions};
+use super::table::{Known, Treat, unknown};
+use super::value::Given;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// Notes of a file; one that has more to say has said enough.
+const MOST_NOTES: usize = 100;
+
+/// Options as they were written, by name; `1` for a name alone.
+pub type WrittenOptions = BTreeMap<Arc<str>, Arc<str>>;
+
+/// What a job file says.
+#[derive(Clone, Debug, PartialEq)]
+pub struct JobFile {
+    /// Its jobs, in their order; copies (`numjobs`) are not made yet.
+    pub jobs: Vec<JobSection>,
+    /// What changes nothing here, and what may surprise.
+    pub notes: Vec<String>,
+}
+
+/// A section with a job.
+#[derive(Clone, Debug, PartialEq)]
+pub struct JobSection {
+    /// The job's name.
+    pub name: String,
+    /// Where it begins.
+    pub at: At,
+    /// What it is to do.
+    pub options: JobOptions,
+    /// What the section says itself.
+    pub own: WrittenOptions,
+    /// What the global sections above it say.
+    pub globals: Arc<WrittenOptions>,
+}
+
+impl JobSection {
+    /// What was said last about an option, by the name that fio's manual lists first.
+    pub fn written(&self, name: &str) -> Option<&str> {
+        self.own.get(name).or_else(|| self.globals.get(name)).map(AsRef::as_ref)
+    }
+}
+
+/// What the text of a job file says.
+pub fn parse(name: &str, text: &[u8], around: &mut Surroundings<'_>) -> Result<JobFile, Errors> {
+    let ini = ini::read(name, text, around)?;
+    let mut maker = Maker { notes: Notes::default(), errors: Vec::new() };
+    for note in ini.notes {
+        maker.notes.add(note);
+    }
+    let jobs = maker.jobs(name, ini.sections);
+    if maker.errors.is_empty() {
+        Ok(JobFile { jobs, notes: maker.notes.all })
+    } else {
+        Err(Errors(maker.errors))
+    }
+}
+
+/// Notes, each of them once.
+#[derive(Default)]
+struct Notes {
+    all: Vec<String>,
+    known: BTreeSet<String>,
+}
+
+impl Notes {
+    fn add(&mut self, note: String) {
+        if self.all.len() < MOST_NOTES && self.known.insert(note.clone()) {
+            self.all.push(note);
+        }
+    }
+}
+
+struct Maker {
+    notes: Notes,
+    errors: Vec<Error>,
+}
+
+impl Maker {
+    fn jobs(&mut self, file: &str, sections: Vec<Section>) -> Vec<JobSection> {
+        let (mut defaults, mut base, mut jobs) = (JobOptions::default(), KbBase::default(), Vec::new());
+        let mut globals = Arc::new(WrittenOptions::new());
+        for section in sections {
+            if self.errors.len() >= MOST_TOLD {
+                break;
+            }
+            if section.global {
+                self.apply(&section, &mut defaults, &mut base, &[]);
+                Arc::make_mut(&mut globals).extend(written(&section));
+                continue;
+            }
+            let mut options = defaults.clone();
+            self.apply(&section, &mut options, &mut base.clone(), &defaults.filenames);
+            let own = written(&section);
+            let name = options.name.clone().unwrap_or(section.name);
+            let mut job = JobSection { name, at: section.at, options, own, globals: globals.clone() };
+            self.finish(&mut job);
+            jobs.push(job);
+        }
+        if jobs.is_empty() && self.errors.is_empty() {
+            let at = At { file: file.into(), line: 0 };
+            let problem = Problem::new("there is no job in it", "begin one with its name in brackets");
+            self.errors.push(problem.at(&at, "", ""));
+        }
+        self.errors.truncate(MOST_TOLD);
+        jobs
+    }
+
+    /// Reads the options of a section. What a number means comes first: fio reads `kb_base` before all others too.
+    fn apply(
+        &mut self,
+        section: &Section,
+        options: &mut JobOptions,
+        base: &mut KbBase,
+        inherited: &[String],
+    ) {
+        for option in &section.options {
+            if &*option.name == "kb_base" {
+                match option.value.as_deref() {
+                    Some("1000") => *base = KbBase::Standard,
+                    Some("1024") => *base = KbBase::Traditional,
+                    _ => {
+                        self.wrong(section, option, Problem::new("it is neither 1000 nor 1024", "write one"))
+                    }
+                }
+            }
+        }
+        let mut files = 0;
+        for option in &section.options {
+            if &*option.name == "filename" {
+                files += 1;
+                if files > 1 || !inherited.is_empty() {
+                    let problem = "fio would use these files and those that were named before";
+                    let cure = "name all in one place, with colons between them";
+                    self.wrong(section, option, Problem::new(problem, cure));
+                    continue;
+                }
+            }
+            if let Err(problem) = self.option(option, options, *base) {
+                self.wrong(section, option, problem);
+            }
+            if self.errors.len() >= MOST_TOLD {
+                return;
+            }
+        }
+    }
+
+    fn option(&mut self, option: &Written, options: &mut JobOptions, base: KbBase) -> Result<(), Problem> {
+        let known = Known::find(&option.name).ok_or_else(|| unknown(&option.name))?;
+        let value = option.value.as_deref();
+        let said = value.unwrap_or("1");
+        match &known.treat {
+            Treat::Set(set) => {
+                set(options, &mut Given { name: known.name, value, base })?;
+                self.surprise(option, base);
+            }
+            Treat::Nil { silent, .. } if silent.contains(&said) => {}
+            Treat::Nil { note, .. } => self.notes.add(format!("{}: {note}", option.name)),
+            Treat::Refuse { harmless, .. } if harmless.contains(&said) => {}
+            Treat::Refuse { why, cure, .. } => return Err(Problem::new(*why, *cure)),
+        }
+        Ok(())
+    }
+
+    /// Says so where a unit is not what it seems.
+    fn surprise(&mut self, option: &Written, base: KbBase) {
+        let value = option.value.as_deref().unwrap_or_default().to_ascii_lowercase();
+        let odd = |unit: &str| {
+            value.match_indices(unit).any(|(at, _)| at > 0 && value.as_bytes()[at - 1].is_ascii_digit())
+        };
+        let takes_sizes = [
+            "bs",
+            "blocksize",
+            "ba",
+            "blockalign",
+            "bsrange",
+            "size",
+            "io_size",
+            "offset",
+            "filesize",
+            "rate",
+        ];
+        if base == KbBase::Standard || !takes_sizes.contains(&&*option.name) {
+            return;
+        }
+        if let Some(unit) = ["kib", "mib", "gib", "tib", "pib"].into_iter().find(|unit| odd(unit)) {
+            let (name, plain) = (&option.name, &unit[..1]);
+            self.notes.add(format!(
+                "{name}: to fio a {unit} is a power of 1000 and {plain} of 1024, unless kb_base=1000"
+            ));
+        }
+    }
+
+    /// What the options of a job say together.
+    fn finish(&mut self, job: &mut JobSection) {
+        check::complete(job);
+        for (option, problem) in check::contradictions(job) {
+            self.errors.push(problem.at(&job.at, &job.name, option));
+        }
+        for note in check::notes(job) {
+            self.notes.add(note);
+        }
+        let engine = &job.options.engine_name;
+        if job.options.engine == EngineKind::Ring && engine != "io_uring" {
+            self.notes.add(format!("ioengine: {engine} is replaced by a ring of this program's own"));
+        }
+        if job.options.engine == EngineKind::Synchronous {
+            self.notes.add(format!(
+                "ioengine: {engine} is replaced by a ring of this program's own, one I/O at a time"
+            ));
+        }
+    }
+
+    fn wrong(&mut self, section: &Section, option: &Written, problem: Problem) {
+        self.errors.push(problem.at(&option.at, &section.name, &option.name));
+    }
+}
+
+/// A section's options by the name that the manual lists first.
+fn written(section: &Section) -> WrittenOptions {
+    let name =
+        |option: &Written| Known::find(&option.name).map_or(option.name.clone(), |known| known.name.into());
+    let value = |option: &Written| option.value.clone().unwrap_or_else(|| "1".into());
+    section.options.iter().map(|option| (name(option), value(option))).collect()
+}
