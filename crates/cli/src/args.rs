@@ -86,7 +86,8 @@ Examples:
     },
     /// Measure storage, and show what was measured
     #[command(after_help = "\
-Example:
+Examples:
+  bimetal lab fio random.fio --target scratch.img
   bimetal lab report before.json after.json --html both.html")]
     Lab {
         #[command(subcommand)]

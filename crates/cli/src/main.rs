@@ -67,6 +67,7 @@ fn main() -> ExitCode {
         Command::Trace { command: TraceCommand::Convert(args) } => trace::convert(&args),
         Command::Trace { command: TraceCommand::Record(args) } => record::run(&args),
         Command::Trace { command: TraceCommand::Replay(args) } => lab::replay::run(&args),
+        Command::Lab { command: LabCommand::Fio(args) } => lab::fio::run(&args),
         Command::Lab { command: LabCommand::Report(args) } => lab::report::run(&args),
         Command::Sim { command: SimCommand::Torture(args) } => torture::run(&args),
         Command::Sim { command: SimCommand::Kill(args) } => kill::run(&args),

@@ -10,7 +10,7 @@ use std::path::Path;
 /// What is written at a time.
 const WRITE_BYTES: usize = 1 << 20;
 
-/// Makes a file of at least so many bytes, written in full from where it ended, so that reads of it are reads of
+/// Makes a file of at least so many bytes; with `written`, in full from where it ended, so that reads of it are reads of
 /// data. Whether anything had to be done; `progress` is told bytes, and says on `false` to stop.
 ///
 /// # Errors
@@ -18,6 +18,7 @@ const WRITE_BYTES: usize = 1 << 20;
 pub fn lay_out(
     path: &Path,
     bytes: u64,
+    written: bool,
     progress: &mut dyn FnMut(u64, u64) -> bool,
 ) -> Result<bool, FileError> {
     let wrong = |what| move |error: io::Error| FileError::System { what, path: path.into(), error };
@@ -26,6 +27,10 @@ pub fn lay_out(
     let there = file.metadata().map_err(wrong("examine"))?;
     if !there.is_file() || there.len() >= bytes {
         return Ok(false);
+    }
+    if !written {
+        file.set_len(bytes).map_err(wrong("set the size of"))?;
+        return Ok(true);
     }
     fill(&mut file, there.len(), bytes, progress).map_err(wrong("write"))?;
     Ok(true)

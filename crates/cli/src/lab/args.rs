@@ -10,6 +10,8 @@ use std::time::Duration;
 /// What the lab can do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum LabCommand {
+    /// Run a job file of fio
+    Fio(FioArgs),
     /// Print what runs have recorded: a table, or a page with plots; several side by side
     Report(ReportArgs),
 }
@@ -42,6 +44,45 @@ pub(crate) struct OutputArgs {
     /// Replace files that are there already
     #[arg(long)]
     pub(crate) force: bool,
+}
+
+/// `bimetal lab fio`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  bimetal lab fio random.fio
+  bimetal lab fio random.fio --target scratch.img --json
+  bimetal lab fio random.fio --target nbd://localhost/films --html films.html
+  bimetal lab fio random.fio --target model:disk-1tb-2012
+  bimetal lab fio random.fio --target scratch.img --against /dev/sdb --rounds 6
+
+The job file is fio's; an option that is not done is named and refused. Without --target, jobs go to the files that it
+names. A target is a file or block device, nbd://HOST:PORT/EXPORT, nbd+unix:///EXPORT?socket=PATH, volume:NAME (a volume
+of Bimetal that nobody serves), model:NAME[?size=SIZE] (a modelled device in virtual time), scenario:FILE (what a
+scenario describes), or null: (nothing, which measures the lab). Ctrl-C ends the run with the report of what was done.
+
+With --against, the jobs are run on both targets in turn, --rounds times, and it is said how they compare, with an
+interval that chance leaves.")]
+pub(crate) struct FioArgs {
+    /// The job file
+    #[arg(value_name = "JOB.fio")]
+    pub(crate) file: PathBuf,
+    /// Where all of its jobs go, instead of where they say
+    #[arg(long, value_parser = TargetName::parse)]
+    pub(crate) target: Option<TargetName>,
+    /// Compare the target with this one
+    #[arg(long, value_name = "TARGET", requires = "target", value_parser = TargetName::parse)]
+    pub(crate) against: Option<TargetName>,
+    /// How often both are run; 95 % need 6
+    #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u32).range(2..=1000))]
+    pub(crate) rounds: u32,
+    /// Where the random choices of jobs with randrepeat=0 begin [default: random]
+    #[arg(long)]
+    pub(crate) seed: Option<u64>,
+    #[command(flatten)]
+    pub(crate) opening: TargetArgs,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
 }
 
 /// `bimetal lab report`

@@ -41,8 +41,8 @@ pub(crate) fn run(args: &ReplayArgs) -> anyhow::Result<Outcome> {
         from: Extent::Bytes(args.from.unwrap_or(0)),
     };
     how.check().map_err(anyhow::Error::msg)?;
-    let open = OpenHow { direct: !args.buffered, write: survey.changes(), data_only: true };
-    let wanted = Wanted { name: args.target.clone(), how: open, lay_out_bytes: None };
+    let open = OpenHow { direct: !args.buffered, write: survey.changes() };
+    let wanted = Wanted { name: args.target.clone(), how: open, lay_out_bytes: None, read: false };
     let opening =
         Opening { connections: args.opening.connections, destroy: args.opening.destroy_data, quiet, seed: 1 };
     let (run, fidelity) = target::with(&[wanted], opening, |mut open| {

@@ -26,6 +26,8 @@ pub(crate) struct Wanted {
     pub(crate) how: OpenHow,
     /// A file that is missing, or shorter, is made so long first.
     pub(crate) lay_out_bytes: Option<u64>,
+    /// And written in full, as it is going to be read.
+    pub(crate) read: bool,
 }
 
 /// How targets are to be opened.
@@ -105,10 +107,10 @@ fn open<'t>(target: Box<dyn LoadTarget + 't>, kind: &str, size_bytes: u64, virtu
 
 fn files(wanted: &[Wanted], opening: Opening) -> anyhow::Result<Open<'static>> {
     let (mut opened, mut facts) = (Vec::new(), Vec::new());
-    for Wanted { name, how, lay_out_bytes } in wanted {
+    for Wanted { name, how, lay_out_bytes, read } in wanted {
         let TargetName::Path(path) = name else { continue };
         if let Some(bytes) = lay_out_bytes {
-            make(path, *bytes, opening.quiet)?;
+            make(path, *bytes, *read, opening)?;
         }
         let file = OpenFile::open(path, *how)?;
         facts.push(describe(path, file.is_block_device(), file.size_bytes()));
@@ -117,12 +119,20 @@ fn files(wanted: &[Wanted], opening: Opening) -> anyhow::Result<Open<'static>> {
     Ok(Open { target: Box::new(Files::new(opened)?), facts, virtual_time: false })
 }
 
-fn make(path: &Path, bytes: u64, quiet: bool) -> anyhow::Result<()> {
-    if std::fs::metadata(path).is_ok_and(|there| !there.is_file()) {
-        return Ok(());
+fn make(path: &Path, bytes: u64, written: bool, opening: Opening) -> anyhow::Result<()> {
+    if let Ok(there) = std::fs::metadata(path) {
+        if !there.is_file() || there.len() >= bytes {
+            return Ok(());
+        }
+        ensure!(
+            there.len() == 0 || opening.destroy,
+            "{} has {} bytes, and {bytes} are needed; name another file, or let it grow with --destroy-data",
+            path.display(),
+            there.len()
+        );
     }
-    let mut progress = Progress::new(format!("laying out {}", path.display()), quiet);
-    lay_out(path, bytes, &mut |done, all| {
+    let mut progress = Progress::new(format!("laying out {}", path.display()), opening.quiet);
+    lay_out(path, bytes, written, &mut |done, all| {
         progress.at(&format!("{} of {}", size::show(done), size::show(all)));
         true
     })?;

@@ -19,8 +19,6 @@ pub struct OpenHow {
     pub direct: bool,
     /// For writing, too.
     pub write: bool,
-    /// Flushes are `fdatasync`, not `fsync`.
-    pub data_only: bool,
 }
 
 /// A file or block device that is open.
@@ -78,6 +76,10 @@ impl OpenFile {
             FileType::BlockDevice => true,
             _ => return Err(FileError::Kind(path.into())),
         };
+        if !how.direct {
+            // What the page cache holds of it is not to be measured; that it holds it is no failure.
+            let _ = rustix::fs::fadvise(&fd, 0, None, rustix::fs::Advice::DontNeed);
+        }
         // The end of a block device is where seeking ends.
         let mut file = File::from(fd);
         let size_bytes = io::Seek::seek(&mut file, io::SeekFrom::End(0)).map_err(examine)?;

@@ -1,0 +1,204 @@
+//! `bimetal lab fio`
+
+use super::args::FioArgs;
+use super::report::{keep, look_ahead};
+use super::stop::Stop;
+use super::target::{self, Opening, Wanted};
+use crate::create::random_seed;
+use crate::progress::Progress;
+use crate::{Outcome, complain, say};
+use anyhow::{Context as _, bail};
+use bimetal_lab::environment::environment;
+use bimetal_lab::fio::{self, JobFile, Plan};
+use bimetal_lab::record::Run;
+use bimetal_lab::report::findings_text;
+use bimetal_lab::session::{self, Session};
+use bimetal_lab::stats::{Bootstrap, findings};
+use bimetal_lab::target::{OpenHow, TargetName};
+use std::time::Instant;
+
+pub(crate) fn run(args: &FioArgs) -> anyhow::Result<Outcome> {
+    look_ahead(&args.output)?;
+    let file = fio::open(&args.file)?;
+    let seed = args.seed.map_or_else(random_seed, Ok)?;
+    let mut stop = Stop::new()?;
+    if let (Some(target), Some(against)) = (&args.target, &args.against) {
+        return compare(args, &file, seed, [target, against], &mut stop);
+    }
+    let busy = Busy::new();
+    let run = run_once(args, &file, seed, args.target.as_ref(), &mut stop, "")?;
+    keep(&args.output, &run)?;
+    let cpu = Some(busy.cpu());
+    match args.output.json {
+        true => say(&fio::json(&run, cpu, true)),
+        false => say(fio::text(&run, cpu).trim_end()),
+    }
+    Ok(outcome(&[run]))
+}
+
+fn outcome(runs: &[Run]) -> Outcome {
+    let side = |side: &bimetal_lab::record::Side| side.failed + side.mismatched > 0;
+    let failed = |job: &bimetal_lab::record::JobRun| {
+        !job.errors.is_empty() || [&job.read, &job.write, &job.discard, &job.flush].into_iter().any(side)
+    };
+    match runs.iter().flat_map(|run| &run.jobs).any(failed) {
+        true => Outcome::Problem,
+        false => Outcome::Good,
+    }
+}
+
+/// What this process has needed of a processor.
+struct Busy {
+    began: Instant,
+    before: [f64; 2],
+}
+
+impl Busy {
+    fn new() -> Busy {
+        Busy { began: Instant::now(), before: Busy::seconds() }
+    }
+
+    /// In the program and in the kernel, by the clock ticks that `/proc/self/stat` counts (proc(5): fields 14 and 15,
+    /// hundredths of a second on Linux).
+    fn seconds() -> [f64; 2] {
+        let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+        // The program's name, which may have anything in it, ends with the last parenthesis.
+        let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+        [11, 12].map(|n| fields.get(n).and_then(|ticks| ticks.parse::<f64>().ok()).unwrap_or(0.0) / 100.0)
+    }
+
+    fn cpu(&self) -> fio::Cpu {
+        let seconds = self.began.elapsed().as_secs_f64().max(1e-9);
+        let now = Busy::seconds();
+        let percent = |n: usize| (now[n] - self.before[n]) / seconds * 100.0;
+        fio::Cpu { user_percent: percent(0), system_percent: percent(1) }
+    }
+}
+
+/// Runs the job file on both targets in turn.
+fn compare(
+    args: &FioArgs,
+    file: &JobFile,
+    seed: u64,
+    targets: [&TargetName; 2],
+    stop: &mut Stop,
+) -> anyhow::Result<Outcome> {
+    if args.output.record.is_some() || args.output.html.is_some() || args.output.json {
+        bail!("--against prints how two targets compare; --json, --record and --html are for one run");
+    }
+    let mut ran: [Vec<Run>; 2] = Default::default();
+    for round in 0..args.rounds {
+        // Who goes first changes, so that what one leaves behind meets both alike.
+        let order = if round.is_multiple_of(2) { [0, 1] } else { [1, 0] };
+        for which in order {
+            let what = format!("round {} of {}, ", round + 1, args.rounds);
+            let run =
+                run_once(args, file, seed.wrapping_add(u64::from(round)), Some(targets[which]), stop, &what)?;
+            if run.interrupted {
+                bail!(
+                    "interrupted in round {} of {}; nothing can be said of fewer rounds than were asked for",
+                    round + 1,
+                    args.rounds
+                );
+            }
+            ran[which].push(run);
+        }
+    }
+    let [ours, theirs] = &ran;
+    let found = findings(theirs, ours, &Bootstrap::default());
+    say(findings_text(&found, &targets[1].to_string(), &targets[0].to_string()).trim_end());
+    Ok(outcome(&ran.concat()))
+}
+
+fn run_once(
+    args: &FioArgs,
+    file: &JobFile,
+    seed: u64,
+    redirect: Option<&TargetName>,
+    stop: &mut Stop,
+    what: &str,
+) -> anyhow::Result<Run> {
+    let plan = fio::plan(file, redirect)?;
+    let quiet = args.output.json;
+    if what.is_empty() && !quiet {
+        plan.notes.iter().for_each(|note| complain(&format!("bimetal: note: {note}")));
+    }
+    let wanted: Vec<Wanted> = plan
+        .targets
+        .iter()
+        .map(|needed| Wanted {
+            name: needed.name.clone(),
+            how: OpenHow { direct: needed.direct, write: needed.write },
+            lay_out_bytes: needed.at_least_bytes,
+            read: needed.read,
+        })
+        .collect();
+    let opening =
+        Opening { connections: args.opening.connections, destroy: args.opening.destroy_data, quiet, seed };
+    let name = args.file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let run = target::with(&wanted, opening, |open| {
+        on(&plan, open, seed, &name, stop, &format!("{what}{name}"), quiet)
+    })?;
+    for needed in plan.targets.iter().filter(|needed| needed.unlink) {
+        if let TargetName::Path(path) = &needed.name {
+            std::fs::remove_file(path).with_context(|| format!("cannot remove {}", path.display()))?;
+        }
+    }
+    Ok(run)
+}
+
+/// Runs a plan on targets that are open.
+fn on(
+    plan: &Plan<'_>,
+    mut open: target::Open<'_>,
+    seed: u64,
+    title: &str,
+    stop: &mut Stop,
+    what: &str,
+    quiet: bool,
+) -> anyhow::Result<Run> {
+    let sizes: Vec<u64> = open.facts.iter().map(|facts| facts.size_bytes).collect();
+    let phases = plan.phases(&sizes, seed)?;
+    let places: Vec<String> = plan.targets.iter().map(|needed| needed.name.to_string()).collect();
+    let mut environment = environment(concat!("bimetal ", env!("CARGO_PKG_VERSION")));
+    environment.targets.extend(places.iter().cloned().zip(open.facts.iter().cloned()));
+    let session = Session {
+        title: title.to_owned(),
+        environment,
+        places,
+        seed,
+        virtual_time: open.virtual_time,
+        notes: plan.notes.clone(),
+    };
+    let mut line = Progress::new(what.to_owned(), quiet);
+    let began = Instant::now();
+    let run = session::run(&mut open.target, session, &phases, &mut |now| {
+        line.at(&how_far(now, began));
+        !stop.is_asked_for()
+    })?;
+    Ok(run)
+}
+
+/// The share that is done, what is being done in a second, and how long it will go on.
+fn how_far(now: &session::Progress<'_>, began: Instant) -> String {
+    let done: u64 = now.going.done.iter().flatten().map(|side| side.0).sum();
+    let bytes: u64 = now.going.done.iter().flatten().map(|side| side.1).sum();
+    let seconds = (now.going.at_ns as f64 / 1e9).max(1e-9);
+    let share = now.going.share;
+    let mut text = String::new();
+    if now.phases > 1 {
+        text += &format!("phase {} of {}, ", now.phase + 1, now.phases);
+    }
+    text += &format!(
+        "{:.0} %, {:.0} IOPS, {:.1} MB/s",
+        share * 100.0,
+        done as f64 / seconds,
+        bytes as f64 / 1e6 / seconds
+    );
+    let whole = (now.phase as f64 + share) / now.phases as f64;
+    if whole > 0.01 {
+        let left = began.elapsed().as_secs_f64() * (1.0 - whole) / whole;
+        text += &format!(", about {left:.0} s left");
+    }
+    text
+}

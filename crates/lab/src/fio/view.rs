@@ -1,0 +1,372 @@
+//! What fio's reports show of a record: its jobs, or its groups as one, and the figures that fio works out.
+
+use super::file::WrittenOptions;
+use super::number::KbBase;
+use super::options::{JobOptions, PerSide};
+use super::table::{Known, Treat};
+use super::value::Given;
+use crate::record::{Interval, IntervalSide, JobRun, Latency, Run, Side};
+use crate::stats::{Steadiness, merged, merged_side};
+use std::collections::BTreeMap;
+
+const NANOS_PER_MILLI: u64 = 1_000_000;
+const NANOS_PER_SECOND: f64 = 1e9;
+
+/// The program's own name for its layout, where fio has its version: tools look for the key and show the text.
+pub(crate) fn version() -> String {
+    format!("fio-3.x compatible, bimetal-lab {}", env!("CARGO_PKG_VERSION"))
+}
+
+/// What the process needed of a processor while it ran the jobs. They share it: no job has a thread of its own, so it
+/// is said of each of them what is true of all together.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Cpu {
+    /// Of a processor, in the program, percent.
+    pub user_percent: f64,
+    /// In the kernel.
+    pub system_percent: f64,
+}
+
+/// A job, or a group of jobs that is reported as one.
+pub(crate) struct View<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) group: u32,
+    /// How many jobs it is.
+    pub(crate) jobs: usize,
+    /// As they were written.
+    pub(crate) written: &'a BTreeMap<String, String>,
+    /// What fio's options among them say.
+    pub(crate) options: JobOptions,
+    pub(crate) depth: u32,
+    pub(crate) began_ns: u64,
+    pub(crate) elapsed_ns: u64,
+    pub(crate) sides: PerSide<Side>,
+    pub(crate) flush: Side,
+    pub(crate) depths_ns: Vec<(u32, u64)>,
+    pub(crate) samples: PerSide<Samples>,
+    pub(crate) errors: BTreeMap<String, u64>,
+    pub(crate) steady: Option<&'a Steadiness>,
+}
+
+/// The jobs of a record; those of a group are one if its first asked for that with `group_reporting`.
+pub(crate) fn views(run: &Run) -> Vec<View<'_>> {
+    let mut views = Vec::new();
+    let mut together: BTreeMap<u32, Vec<&JobRun>> = BTreeMap::new();
+    for job in &run.jobs {
+        if job.options.get("group_reporting").is_some_and(|value| value != "0") {
+            together.entry(job.group).or_default().push(job);
+        }
+    }
+    for job in &run.jobs {
+        match together.get_mut(&job.group) {
+            Some(jobs) if jobs.iter().any(|one| std::ptr::eq(*one, job)) => {
+                views.extend(View::of(&std::mem::take(jobs)));
+            }
+            // A part of a group that was reported with its first.
+            Some(_) if job.options.get("group_reporting").is_some_and(|value| value != "0") => {}
+            _ => views.extend(View::of(&[job])),
+        }
+    }
+    views
+}
+
+impl<'a> View<'a> {
+    fn of(jobs: &[&'a JobRun]) -> Option<View<'a>> {
+        let (first, others) = jobs.split_first()?;
+        let mut sides =
+            PerSide { read: first.read.clone(), write: first.write.clone(), trim: first.discard.clone() };
+        let mut flush = first.flush.clone();
+        let mut errors = first.errors.clone();
+        let mut depths: BTreeMap<u32, u64> = first.depths_ns.iter().copied().collect();
+        for job in others {
+            sides.read = merged_side(&sides.read, &job.read);
+            sides.write = merged_side(&sides.write, &job.write);
+            sides.trim = merged_side(&sides.trim, &job.discard);
+            flush = merged_side(&flush, &job.flush);
+            for (depth, ns) in &job.depths_ns {
+                let sum = depths.entry(*depth).or_default();
+                *sum = sum.saturating_add(*ns);
+            }
+            for (error, count) in &job.errors {
+                let sum = errors.entry(error.clone()).or_default();
+                *sum = sum.saturating_add(*count);
+            }
+        }
+        let end = |job: &&JobRun| job.began_ns.saturating_add(job.elapsed_ns);
+        let began_ns = jobs.iter().map(|job| job.began_ns).min().unwrap_or(0);
+        let elapsed_ns = jobs.iter().map(end).max().unwrap_or(0) - began_ns;
+        Some(View {
+            name: &first.name,
+            group: first.group,
+            jobs: jobs.len(),
+            written: &first.options,
+            options: options_of(&first.options),
+            depth: first.depth,
+            began_ns,
+            elapsed_ns,
+            samples: PerSide {
+                read: Samples::of(jobs, began_ns, elapsed_ns, |interval| &interval.read),
+                write: Samples::of(jobs, began_ns, elapsed_ns, |interval| &interval.write),
+                trim: Samples::default(),
+            },
+            sides,
+            flush,
+            depths_ns: depths.into_iter().collect(),
+            errors,
+            steady: first.steady.as_ref(),
+        })
+    }
+
+    /// Whole milliseconds, as fio counts the time that it divides by; at least one.
+    pub(crate) fn runtime_ms(&self) -> u64 {
+        (self.elapsed_ns / NANOS_PER_MILLI).max(1)
+    }
+
+    /// Bytes per second.
+    pub(crate) fn bandwidth(&self, side: &Side) -> u64 {
+        let per_second = u128::from(side.bytes) * 1000 / u128::from(self.runtime_ms());
+        u64::try_from(per_second).unwrap_or(u64::MAX)
+    }
+
+    /// I/Os per second.
+    pub(crate) fn iops(&self, side: &Side) -> f64 {
+        side.ios as f64 * 1000.0 / self.runtime_ms() as f64
+    }
+
+    /// I/Os that were not done.
+    pub(crate) fn failed(&self) -> u64 {
+        let sides = self.sides.sides().into_iter().chain([&self.flush]);
+        sides.fold(0u64, |sum, side| sum.saturating_add(side.failed))
+    }
+
+    /// How long all I/Os took, together; flushes are none.
+    fn all(&self) -> Latency {
+        let both = merged(&self.sides.read.response, &self.sides.write.response);
+        merged(&both, &self.sides.trim.response)
+    }
+
+    /// What share of the time the queue was so deep, percent: 1, 2, 4, 8, 16, 32 and up to twice that less one; 64
+    /// and above. fio counts at each I/O, this is of the time in which anything was in flight.
+    pub(crate) fn depth_levels(&self) -> [f64; 7] {
+        let mut levels = [0.0; 7];
+        for (depth, ns) in self.depths_ns.iter().filter(|(depth, _)| *depth > 0) {
+            levels[depth.ilog2().min(6) as usize] += *ns as f64;
+        }
+        let all = levels.iter().sum::<f64>();
+        levels.map(|ns| if all > 0.0 { ns * 100.0 / all } else { 0.0 })
+    }
+
+    /// What share of the I/Os took how long.
+    pub(crate) fn spread(&self) -> Spread {
+        let mut spread = Spread::default();
+        let all = self.all();
+        let count = all.bins.iter().fold(0u64, |sum, bin| sum.saturating_add(bin.1)).max(1) as f64;
+        for (ns, ios) in &all.bins {
+            let share = *ios as f64 * 100.0 / count;
+            let (steps, time) = match ns {
+                0..1000 => (&mut spread.ns[..], *ns),
+                1000..1_000_000 => (&mut spread.us[..], ns / 1000),
+                _ => (&mut spread.ms[..], ns / NANOS_PER_MILLI),
+            };
+            let at = LIMITS.iter().position(|limit| time < *limit).unwrap_or(LIMITS.len());
+            steps[at.min(steps.len() - 1)] += share;
+        }
+        spread
+    }
+}
+
+/// Times below which fio counts I/Os together, in nanoseconds, then microseconds, then milliseconds.
+pub(crate) const LIMITS: [u64; 11] = [2, 4, 10, 20, 50, 100, 250, 500, 750, 1000, 2000];
+
+/// Percent of the I/Os below each of [`LIMITS`] and not below the one before.
+#[derive(Default)]
+pub(crate) struct Spread {
+    pub(crate) ns: [f64; 10],
+    pub(crate) us: [f64; 10],
+    /// The last is of two seconds and more.
+    pub(crate) ms: [f64; 12],
+}
+
+/// What a job's or a group's intervals were like.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Samples {
+    /// Intervals.
+    pub(crate) count: u64,
+    /// KiB per second.
+    pub(crate) bandwidth: Moments,
+    /// I/Os per second.
+    pub(crate) iops: Moments,
+}
+
+/// Of a series.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Moments {
+    pub(crate) min: f64,
+    pub(crate) max: f64,
+    pub(crate) mean: f64,
+    pub(crate) deviation: f64,
+}
+
+impl Samples {
+    /// Whole intervals only: the last, short one would look slow. Jobs whose intervals differ in length cannot be
+    /// added up, and have none.
+    fn of(
+        jobs: &[&JobRun],
+        began_ns: u64,
+        elapsed_ns: u64,
+        side: impl Fn(&Interval) -> &IntervalSide,
+    ) -> Samples {
+        let length_ns = jobs.first().map_or(0, |job| job.interval_ns);
+        if length_ns == 0 || jobs.iter().any(|job| job.interval_ns != length_ns) {
+            return Samples::default();
+        }
+        let count = elapsed_ns / length_ns;
+        let mut sums: BTreeMap<u64, (f64, f64)> = BTreeMap::new();
+        for job in jobs {
+            let ahead = (job.began_ns - began_ns) / length_ns;
+            for interval in &job.intervals {
+                let n = interval.n.saturating_add(ahead);
+                let side = side(interval);
+                if n < count && side.ios > 0 {
+                    let sum = sums.entry(n).or_default();
+                    sum.0 += side.bytes as f64;
+                    sum.1 += side.ios as f64;
+                }
+            }
+        }
+        let per_second = NANOS_PER_SECOND / length_ns as f64;
+        let of = |value: fn(&(f64, f64)) -> f64| Moments::of(count, sums.values().map(value), per_second);
+        if sums.is_empty() {
+            return Samples::default();
+        }
+        Samples { count, bandwidth: of(|sum| sum.0 / 1024.0), iops: of(|sum| sum.1) }
+    }
+}
+
+impl Moments {
+    /// Of so many values, all that are not given being 0, each times something.
+    fn of(count: u64, values: impl Iterator<Item = f64> + Clone, times: f64) -> Moments {
+        let values = values.map(move |value| value * times);
+        let given = values.clone().count() as u64;
+        let all = count.max(1) as f64;
+        let mean = values.clone().sum::<f64>() / all;
+        let squares = values.clone().map(|value| (value - mean).powi(2)).sum::<f64>()
+            + (count.saturating_sub(given)) as f64 * mean.powi(2);
+        let least = values.clone().fold(f64::INFINITY, f64::min);
+        Moments {
+            min: if given < count { 0.0 } else { least },
+            max: values.fold(0.0, f64::max),
+            mean,
+            deviation: if count > 1 { (squares / (all - 1.0)).sqrt() } else { 0.0 },
+        }
+    }
+}
+
+/// What fio's options say among those that a job was given; the others, and what is wrong with any, do not matter to a
+/// report.
+fn options_of(written: &BTreeMap<String, String>) -> JobOptions {
+    let mut options = JobOptions::default();
+    let base = if written.get("kb_base").is_some_and(|base| base == "1000") {
+        KbBase::Standard
+    } else {
+        KbBase::Traditional
+    };
+    for (name, value) in written {
+        if let Some(Known { name, treat: Treat::Set(set), .. }) = Known::find(name) {
+            let _ = set(&mut options, &mut Given { name, value: Some(value), base });
+        }
+    }
+    options
+}
+
+/// The options of a job for its record: all that were written, and those that tools look for in any case.
+pub(crate) fn options_for_record(
+    options: &JobOptions,
+    own: &WrittenOptions,
+    globals: &WrittenOptions,
+) -> BTreeMap<String, String> {
+    let text =
+        |(name, value): (&std::sync::Arc<str>, &std::sync::Arc<str>)| (name.to_string(), value.to_string());
+    let mut all: BTreeMap<String, String> = globals.iter().chain(own).map(text).collect();
+    for (name, value) in [
+        ("rw", "read".to_owned()),
+        ("bs", "4096".to_owned()),
+        ("ioengine", options.engine_name.clone()),
+        ("iodepth", options.depth.to_string()),
+        ("numjobs", options.jobs.to_string()),
+    ] {
+        all.entry(name.to_owned()).or_insert(value);
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job(name: &str, group: u32, reporting: bool) -> JobRun {
+        let options = [("group_reporting".to_owned(), "1".to_owned())];
+        JobRun {
+            name: name.into(),
+            group,
+            options: if reporting { options.into() } else { BTreeMap::new() },
+            elapsed_ns: 2_000_000_000,
+            interval_ns: 1_000_000_000,
+            read: Side { ios: 10, bytes: 40_960, ..Side::default() },
+            intervals: vec![Interval {
+                n: 1,
+                read: IntervalSide { ios: 10, bytes: 40_960, ..IntervalSide::default() },
+                ..Interval::default()
+            }],
+            depths_ns: vec![(0, 5), (1, 10), (2, 10), (64, 20)],
+            ..JobRun::default()
+        }
+    }
+
+    fn run(jobs: Vec<JobRun>) -> Run {
+        Run {
+            format: crate::record::FORMAT.into(),
+            version: 1,
+            title: String::new(),
+            began_unix_ms: 0,
+            seed: 0,
+            virtual_time: false,
+            interrupted: false,
+            environment: Default::default(),
+            jobs,
+            notes: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn groups_are_one_where_that_was_asked_for() {
+        let run = run(vec![job("a", 0, true), job("b", 1, false), job("c", 0, true), job("d", 1, false)]);
+        let found = views(&run).iter().map(|view| (view.name.to_owned(), view.jobs)).collect::<Vec<_>>();
+        assert_eq!(found, [("a".into(), 2), ("b".into(), 1), ("d".into(), 1)]);
+        let all = &views(&run)[0];
+        assert_eq!((all.sides.read.ios, all.runtime_ms(), all.iops(&all.sides.read)), (20, 2000, 10.0));
+        assert_eq!(all.depth_levels(), [25.0, 25.0, 0.0, 0.0, 0.0, 0.0, 50.0]);
+    }
+
+    #[test]
+    fn an_interval_without_io_is_a_sample_of_nothing() {
+        let run = run(vec![job("a", 0, false)]);
+        let samples = views(&run)[0].samples.read;
+        assert_eq!(samples.count, 2);
+        let iops = Moments { min: 0.0, max: 10.0, mean: 5.0, deviation: 50f64.sqrt() };
+        assert_eq!(samples.iops, iops);
+        assert_eq!(samples.bandwidth.max, 40.0);
+    }
+
+    #[test]
+    fn a_record_is_not_believed() {
+        let mut hostile = job("a", 0, true);
+        (hostile.began_ns, hostile.elapsed_ns, hostile.interval_ns) = (u64::MAX, u64::MAX, 1);
+        hostile.read.bytes = u64::MAX;
+        hostile.intervals[0].n = u64::MAX;
+        hostile.depths_ns = vec![(u32::MAX, u64::MAX), (u32::MAX, u64::MAX)];
+        let run = run(vec![hostile, job("b", 0, true)]);
+        let views = views(&run);
+        let _ = (views[0].bandwidth(&views[0].sides.read), views[0].depth_levels(), views[0].spread().ns);
+    }
+}
