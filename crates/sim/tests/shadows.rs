@@ -5,7 +5,9 @@ mod story;
 use bimetal_engine::action::RequestKind;
 use bimetal_engine::units::{FAST, Nanos, SLOW, Tier};
 use bimetal_sim::disk::CutStyle;
+use bimetal_sim::scenario::Scenario;
 use bimetal_sim::world::Death;
+use std::path::Path;
 use story::{BLOCK, CHUNK, Story};
 
 /// A chunk of the slow tier, by its place in the volume, of which all is 0x11; nothing else moves.
@@ -284,4 +286,47 @@ fn shadows_end_with_the_opening() {
         assert_eq!(slow_work(&mut s).0 - before.0, CHUNK);
         assert!(all(&s.read(chunk, CHUNK).expect("it is read"), 0x11));
     }
+}
+
+/// Two working sets that take turns by the day, each nearly as large as the fast tier, read a lot and written in one part.
+fn days() -> String {
+    let volume = r#"
+name = "days in turn"
+[volume]
+fast = { model = "ssd-128gb-2012", size = "1G" }
+slow = { model = "disk-1tb-2012", size = "8G" }
+[[phase]]
+name = "fill"
+load = [{ pattern = "sequential", block = "1M", depth = 2 }]
+for = "70%"
+"#;
+    let day = |(from, number): (&str, u32)| {
+        format!(
+            r#"
+[[phase]]
+name = "day {number}"
+load = [
+    {{ pattern = "random", read_percent = 100, block = "16K", rate_iops = 60, from = "{from}", span = "7%" }},
+    {{ pattern = "random", block = "16K", rate_iops = 3, from = "{from}", span = "1%" }},
+]
+seconds = 7200
+[[phase]]
+name = "night {number}"
+pause_seconds = 50000
+"#
+        )
+    };
+    volume.to_owned() + &[("30%", 1), ("50%", 2), ("30%", 3), ("50%", 4)].map(day).concat()
+}
+
+#[test]
+fn working_sets_that_take_turns_go_down_without_being_copied() {
+    let scenario = Scenario::parse(&days()).expect("a scenario");
+    let report = bimetal_sim::scenario::run(&scenario, Path::new("."), &mut |_, _| {}).expect("it runs");
+    let later: Vec<_> = report.phases.iter().filter(|phase| phase.name.starts_with("day")).skip(1).collect();
+    let [down, uncopied] = [
+        later.iter().map(|phase| phase.demoted_bytes).sum::<u64>(),
+        later.iter().map(|phase| phase.shadow_demoted_bytes).sum(),
+    ];
+    assert!(uncopied > down / 2, "{uncopied} of {down} bytes that went down");
 }
