@@ -133,6 +133,12 @@ fn describe(doc: &StatusDoc) -> String {
         "  since it was opened: {} chunks moved up, {} down, {} landed blocks brought home\n",
         doc.promoted_chunks, doc.demoted_chunks, doc.destaged_blocks
     );
+    if doc.shadowed_bytes > 0 || doc.shadow_demoted_chunks > 0 {
+        let (held, down) = (size::show(doc.shadowed_bytes), doc.shadow_demoted_chunks);
+        text += &format!(
+            "  shadows on the slow tier: {held}, and {down} chunks went down without being copied\n"
+        );
+    }
     if doc.copied_bytes > 0 {
         let (held, read) = (size::show(doc.copied_bytes), size::show(doc.copy_read_bytes));
         text += &format!("  copies of the slow tier: {held}, from which {read} was read\n");

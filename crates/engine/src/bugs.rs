@@ -63,6 +63,12 @@ pub enum Bug {
     CopyFreedUnderRead,
     /// The slot of a copy is used for something else while the copy is still being written.
     CopyFreedWhileWritten,
+    /// A write in place does not end the shadow of the home that it changes.
+    ShadowOutlivesWrite,
+    /// A merge does not end the shadow of the home that it changes.
+    ShadowOutlivesMerge,
+    /// A shadow is kept when its chunk has its home elsewhere.
+    ShadowOutlivesHome,
     /// The list of pins is not flushed before it is answered.
     PinsNotFlushed,
     /// Writes are not ordered by block locks.

@@ -262,7 +262,7 @@ impl<A: Arena> Engine<A> {
 
     /// A slot of a tier for a home.
     pub(crate) fn take_slot(&mut self, tier: Tier) -> Option<Slot> {
-        if tier == FAST { self.take_fast_slot() } else { self.slots[1].take() }
+        if tier == FAST { self.take_fast_slot() } else { self.take_slow_slot() }
     }
 
     /// A read needs an extent from the slow home of its chunk: it waits for a copy that is being made, or has one made.

@@ -24,6 +24,7 @@ use crate::piece::Piece;
 use crate::pins::Pins;
 use crate::policy::Policy;
 use crate::requests::{InRequest, MAX_PIECES};
+use crate::shadows::Shadows;
 use crate::shutdown::Shutdown;
 use crate::slab::Slab;
 use crate::slots::Slots;
@@ -136,6 +137,7 @@ pub struct Engine<A> {
     pub(crate) streams: [Streams; 2],
     pub(crate) sum_loads: SumLoads,
     pub(crate) copies: Copies,
+    pub(crate) shadows: Shadows,
     pub(crate) wear: Wear,
     pub(crate) checkpoint: Checkpoint,
     pub(crate) shutdown: Shutdown,

@@ -160,6 +160,7 @@ impl<A: Arena> Engine<A> {
         if !planted(Bug::CopyOutlivesHome) || record.home.is_none_or(|home| home.tier == FAST) {
             self.drop_copy(chunk);
         }
+        self.leave_shadow(old.filter(|old| record.home != Some(*old)));
         self.state.end_landed(chunk, record.ends);
         self.state.map.set(chunk, record.home, &record.valid);
         if let Some(home) = record.home {
@@ -180,6 +181,7 @@ impl<A: Arena> Engine<A> {
         }
         if let Some(home) = self.state.drop_empty_home(chunk) {
             self.drop_copy(chunk);
+            self.leave_shadow(Some(home));
             // Whatever emptied it may be in a group that is not even complete.
             let after = self.log.appended();
             self.free_slot(home, after, true);

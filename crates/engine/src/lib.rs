@@ -44,6 +44,7 @@ mod recovery;
 mod replay;
 mod requests;
 mod rest;
+mod shadows;
 mod shutdown;
 pub mod slab;
 mod slots;

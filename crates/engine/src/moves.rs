@@ -50,7 +50,7 @@ struct Item {
     to: Destination,
     from: Option<Home>,
     home: Option<Home>,
-    /// Blocks that are copied.
+    /// Blocks that are copied; none where the shadow of the old home becomes the new one.
     copy: BlockMask,
     /// Those of them that were not discarded since.
     have: BlockMask,
@@ -58,6 +58,7 @@ struct Item {
     /// Landed blocks that are lost, and where: said again before the record that ends what landed so far.
     lost: Vec<(Block, LogPos)>,
     ends: LogPos,
+    /// None where nothing is copied.
     buf: Option<Buf>,
     /// Whether that is the engine's spare one.
     spare: bool,
@@ -295,6 +296,15 @@ impl<A: Arena> Engine<A> {
         if copy.is_empty() {
             return false;
         }
+        match (item.to, item.from) {
+            (Destination::Merge, Some(home)) if !planted(Bug::ShadowOutlivesMerge) => self.end_shadow(home),
+            (Destination::Tier(SLOW), Some(home)) if item.whole => item.home = self.take_shadow(home),
+            _ => {}
+        }
+        if item.home.is_some() {
+            item.have = copy;
+            return true;
+        }
         item.buf = self.arena.alloc(Pool::Background, copy.count() * BLOCK_BYTES);
         if item.buf.is_none() && frees_zone {
             item.buf = self.spare.take();
@@ -374,7 +384,7 @@ impl<A: Arena> Engine<A> {
     fn plan_reads(&mut self, batch: u32) {
         let mut ios = Vec::new();
         for (i, item) in self.mover.batches[batch].items.iter().enumerate() {
-            let buf = item.buf.expect("a chunk in a batch has its buffer");
+            let Some(buf) = item.buf else { continue };
             // After a failure each landed block is read by itself, so that one bad sector does not
             // condemn its neighbours.
             let apart = item.landed.iter().any(|(_, z)| self.mover.unread.contains(z));
@@ -490,7 +500,7 @@ impl<A: Arena> Engine<A> {
         let items = &self.mover.batches[batch].items;
         for (i, item) in items.iter().enumerate().filter(|(_, item)| !item.failed) {
             let home = item.home.expect("a chunk in a batch has its destination");
-            let buf = item.buf.expect("a chunk in a batch has its buffer");
+            let Some(buf) = item.buf else { continue };
             let mut k = 0;
             for (first, count) in item.copy.runs() {
                 let offset = self.state.geo.block_at(home, first);
@@ -519,7 +529,7 @@ impl<A: Arena> Engine<A> {
     /// Compares what was read with its checksums. A landed block that stays unreadable is given up in the
     /// end, for it would hold the log's tail for ever.
     fn verify_item(&mut self, item: &mut Item) {
-        let buf = item.buf.expect("a chunk in a batch has its buffer");
+        let Some(buf) = item.buf else { return };
         let was_read = !item.failed;
         let mut wrong = item.failed;
         for (k, block) in item.copy.iter().enumerate() {
@@ -565,7 +575,8 @@ impl<A: Arena> Engine<A> {
         (b.flushes_left, b.flush_failed) = (1, false);
         for tier in [SLOW, FAST] {
             let b = &mut self.mover.batches[batch];
-            if b.items.iter().any(|i| i.home.is_some_and(|h| h.tier == tier))
+            // What becomes a home without being written was flushed when it was one before.
+            if b.items.iter().any(|i| i.home.is_some_and(|h| h.tier == tier) && !i.copy.is_empty())
                 && !planted(Bug::RecordBeforeData)
             {
                 b.flushes_left += 1;

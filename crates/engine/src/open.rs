@@ -23,6 +23,7 @@ use crate::plan::Planner;
 use crate::policy::HeatPolicy;
 use crate::recovery::{Reader, Recovered};
 use crate::replay::LogEnd;
+use crate::shadows::Shadows;
 use crate::shutdown::Shutdown;
 use crate::slots::Slots;
 use crate::state::State;
@@ -238,6 +239,7 @@ fn engine<A: Arena>(
         streams: [Streams::default(), Streams::default()],
         sum_loads: SumLoads::default(),
         copies: Copies::new(fast_slots),
+        shadows: Shadows::new(fast_slots),
         wear,
         checkpoint: Checkpoint::new(header, pages),
         shutdown: Shutdown::default(),

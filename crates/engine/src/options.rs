@@ -229,6 +229,10 @@ pub struct Status {
     pub checkpoints: u64,
     /// Client flushes answered since open.
     pub client_flushes: u64,
+    /// Bytes of the slow tier with shadows of chunks that were moved up, which give way to whatever needs their place.
+    pub shadowed_bytes: u64,
+    /// Chunks among those moved down that had one, so that nothing was copied.
+    pub shadow_demoted_chunks: u64,
     /// Bytes of chunks of the slow tier that have a clean copy on the fast one.
     pub copied_bytes: u64,
     /// Bytes of clients' reads that such copies served, since open.

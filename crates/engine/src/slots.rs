@@ -16,7 +16,7 @@ pub struct Slots {
     /// Chunk plus one by slot; kept for the fast tier, where victims are sought by slot.
     owner: Vec<u32>,
     closing: Option<Closing>,
-    /// Slots with copies, which whoever needs one may have.
+    /// Slots with copies or shadows, which whoever needs one may have.
     lent: u32,
 }
 
@@ -52,30 +52,31 @@ impl Slots {
         self.count
     }
 
-    /// Free slots; those with copies count as such.
+    /// Free slots; those with copies or shadows count as such.
     pub fn free(&self) -> u32 {
         self.free + self.lent
     }
 
-    /// Slots without so much as a copy.
+    /// Slots without so much as a copy or a shadow.
     pub fn unused(&self) -> u32 {
         self.free
     }
 
-    /// A slot that was taken, or a home that nothing needs any more, holds a copy of a chunk from here on.
+    /// A slot that was taken, or a home that nothing needs any more, holds a copy of a chunk, or its shadow, from here on.
     pub fn lend(&mut self, slot: Slot, chunk: Chunk) {
         assert!(self.is_used(slot), "a slot is taken before it is lent");
         self.set_owner(slot, Some(chunk));
         self.lent += 1;
     }
 
-    /// A slot with a copy is on its way to being free, once the reads in flight have ended.
+    /// A slot with a copy or a shadow is somebody's again: a home's, or on its way to being free once the reads in flight
+    /// have ended.
     pub fn reclaim(&mut self, slot: Slot) {
         self.lent -= 1;
         self.set_owner(slot, None);
     }
 
-    /// A slot with a copy is free. Nothing durable names it.
+    /// A slot with a copy or a shadow is free. Nothing durable names it.
     pub fn take_back(&mut self, slot: Slot) {
         assert!(
             !self.has_readers(slot) || planted(Bug::CopyFreedUnderRead),
@@ -94,7 +95,7 @@ impl Slots {
         fresh
     }
 
-    /// A free slot without a copy, the next one after the last taken: neighbours in time become neighbours on the device.
+    /// A free slot without a copy or a shadow, the next one after the last taken: neighbours in time become neighbours on the device.
     pub fn take(&mut self) -> Option<Slot> {
         if self.free == 0 {
             return None;

@@ -7,6 +7,7 @@ use crate::format::geometry::Geometry;
 use crate::options::{Status, TierStatus, Tuning};
 use crate::pages;
 use crate::policy;
+use crate::shadows;
 use crate::sums::RECENT_BYTES;
 use crate::units::*;
 use crate::why;
@@ -55,7 +56,11 @@ fn tables_bytes(geo: &Geometry) -> u64 {
     let landed = (zone_blocks * 4 / 3 + 1).next_power_of_two() * 4 + zone_blocks * 12;
     let (fast, slow) = (u64::from(geo.slots(FAST)), u64::from(geo.slots(SLOW)));
     let slots = (fast.div_ceil(64) + slow.div_ceil(64)) * 8 + fast * 4;
-    map + landed + slots + policy::ram_bytes(chunks) + pages::ram_bytes(geo.pages())
+    map + landed
+        + slots
+        + shadows::ram_bytes(fast)
+        + policy::ram_bytes(chunks)
+        + pages::ram_bytes(geo.pages())
 }
 
 impl<A: Arena> Engine<A> {
@@ -105,6 +110,8 @@ impl<A: Arena> Engine<A> {
             last_promotion: s.last_promotion,
             checkpoints: s.checkpoints,
             client_flushes: s.client_flushes,
+            shadowed_bytes: self.shadows.len() as u64 * chunk,
+            shadow_demoted_chunks: self.shadows.used,
             copied_bytes: self.copies.len() as u64 * chunk,
             copy_read_bytes: self.copies.read_bytes,
             wear: self.wear_status(),
@@ -122,6 +129,7 @@ impl<A: Arena> Engine<A> {
             + why::RAM_BYTES
             + self.checkpoint.ram_bytes()
             + self.copies.ram_bytes()
+            + self.shadows.ram_bytes()
     }
 }
 
@@ -133,6 +141,7 @@ mod tests {
     use crate::options::{CreateOptions, DeviceInfo};
     use crate::pages::Pages;
     use crate::policy::{HeatPolicy, Policy as _};
+    use crate::shadows::Shadows;
     use crate::slots::Slots;
 
     #[test]
@@ -151,6 +160,7 @@ mod tests {
                 + Landed::new(geo.most_zone_areas() * geo.area_blocks()).ram_bytes()
                 + Slots::new(geo.slots(FAST), true).ram_bytes()
                 + Slots::new(geo.slots(SLOW), false).ram_bytes()
+                + Shadows::new(geo.slots(FAST)).ram_bytes()
                 + policy.ram_bytes()
                 + Pages::new(geo.pages()).ram_bytes();
             assert_eq!(tables_bytes(&geo), made);

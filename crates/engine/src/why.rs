@@ -118,6 +118,8 @@ pub struct Why {
     pub landed_blocks: u32,
     /// It has a clean copy on the fast tier, which serves reads of it.
     pub copied: bool,
+    /// Where on the slow device it has a shadow, bytes: going down costs nothing until it is written.
+    pub shadow_offset: Option<u64>,
     /// It was written to this tier, and no record says so yet.
     pub pending: Option<Tier>,
     /// The mover is at work on it.
@@ -229,6 +231,9 @@ impl<A: Arena> Engine<A> {
             home_blocks: map.valid(chunk).count(),
             landed_blocks: self.state.landed_in(chunk).len() as u32,
             copied: self.copies.slot(chunk).is_some(),
+            shadow_offset: home
+                .and_then(|home| self.shadows.get(home))
+                .map(|slot| geo.slot_at(Home { tier: SLOW, slot })),
             pending: self.pending.get(chunk).map(|pending| pending.home.tier),
             moving: map.is_moving(chunk),
             pinned: self.pins.list().tier_of(chunk),

@@ -149,6 +149,9 @@ impl<A: Arena> Engine<A> {
         let (buf, first) = (p.buf.expect("a write has its buffer"), p.first);
         (p.left, p.home) = (1, Some(home));
         *self.home_writers.entry(p.chunk).or_insert(0) += 1;
+        if !planted(Bug::ShadowOutlivesWrite) {
+            self.end_shadow(home);
+        }
         let offset = self.state.geo.block_at(home, first);
         let token = self.tokens.issue(home.tier, Owner::Piece(piece), self.now);
         let bufs: BufList = SmallVec::from_elem(buf, 1);
@@ -231,7 +234,7 @@ impl<A: Arena> Engine<A> {
             self.want_fold(true);
             return self.land_piece(piece);
         }
-        match self.slots[1].take() {
+        match self.take_slow_slot() {
             Some(slot) => self.write_stream(piece, Home { tier: SLOW, slot }),
             None => self.land_piece(piece),
         }

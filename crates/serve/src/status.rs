@@ -121,6 +121,13 @@ pub struct StatusDoc {
     pub checkpoints: u64,
     /// Client flushes answered since the volume was opened.
     pub client_flushes: u64,
+    /// Bytes of the slow tier with shadows of chunks that were moved up: unchanged, these go down again without being
+    /// copied. They give way to whatever needs their place, and count as free.
+    #[serde(default)]
+    pub shadowed_bytes: u64,
+    /// Chunks among those moved down that had one.
+    #[serde(default)]
+    pub shadow_demoted_chunks: u64,
     /// Bytes of the slow tier that have a clean copy on the fast one, which gives way to whatever needs its place.
     pub copied_bytes: u64,
     /// Bytes read from such copies since the volume was opened.
@@ -186,6 +193,8 @@ impl StatusDoc {
             last_promotion_unix_s: status.last_promotion.map(bimetal_driver::Clock::unix_s),
             checkpoints: status.checkpoints,
             client_flushes: status.client_flushes,
+            shadowed_bytes: status.shadowed_bytes,
+            shadow_demoted_chunks: status.shadow_demoted_chunks,
             copied_bytes: status.copied_bytes,
             copy_read_bytes: status.copy_read_bytes,
             wear: WearDoc {

@@ -45,6 +45,9 @@ pub struct WhyDoc {
     pub landed_bytes: u64,
     /// Whether reads of it are served by a copy on the fast tier, which gives way to whatever needs its place.
     pub copied: bool,
+    /// Where on the slow device it has a shadow: it goes down without being copied until it is written; null where not.
+    #[serde(default)]
+    pub shadow_offset: Option<u64>,
     /// The tier to which it was written and not yet recorded, or null.
     pub pending: Option<String>,
     /// Whether the mover is at work on it.
@@ -89,6 +92,7 @@ impl WhyDoc {
             home_bytes: bytes(why.home_blocks),
             landed_bytes: bytes(why.landed_blocks),
             copied: why.copied,
+            shadow_offset: why.shadow_offset,
             pending: why.pending.map(name),
             moving: why.moving,
             pinned: why.pinned.map(name),
@@ -188,6 +192,12 @@ fn where_it_is(why: &Why, status: &Status) -> Vec<String> {
             "Reads of it are served by a copy on the fast tier, which gives way to whatever needs its place."
                 .into(),
         );
+    }
+    if let Some(at) = why.shadow_offset {
+        said.push(format!(
+            "The slow device still has what it holds, at byte {at}: until it is written, or that place is needed, it \
+             goes down without being copied."
+        ));
     }
     if let Some(tier) = why.pending {
         said.push(format!(
@@ -348,6 +358,7 @@ mod tests {
             home_blocks: 32,
             landed_blocks: 0,
             copied: false,
+            shadow_offset: None,
             pending: None,
             moving: false,
             pinned: None,

@@ -21,7 +21,8 @@ impl<A: Arena> Engine<A> {
             return None;
         }
         let slow = item.home.is_some_and(|h| h.tier == SLOW);
-        let summed = if slow { item.have } else { BlockMask::EMPTY };
+        // Of what was not copied they are known from when this slot was the home before.
+        let summed = if slow { item.have.and(item.copy) } else { BlockMask::EMPTY };
         let known = item.copy.iter().zip(&item.sums).filter(|(b, _)| summed.has(*b));
         let sums = known.map(|(_, s)| s.expect("what was copied has its checksum")).collect();
         Some(HomeRecord { chunk: item.chunk, home: item.home, ends: item.ends, valid, summed, sums })
@@ -137,7 +138,7 @@ impl<A: Arena> Engine<A> {
             && !self.copies.are_asked_for(self.now)
         {
             self.keep_copy(item.chunk, old.slot);
-        } else {
+        } else if !(stays && item.home.is_some_and(|home| self.keep_shadow(item.chunk, home, old))) {
             self.free_slot(old, after, false);
         }
     }
@@ -149,7 +150,10 @@ impl<A: Arena> Engine<A> {
                 self.stats.promoted += 1;
                 self.stats.last_promotion = Some(self.now);
             }
-            (Some(FAST), Some(SLOW)) => self.stats.demoted += 1,
+            (Some(FAST), Some(SLOW)) => {
+                self.stats.demoted += 1;
+                self.shadows.used += u64::from(item.copy.is_empty());
+            }
             _ => self.stats.destaged += u64::from(item.copy.count()),
         }
     }

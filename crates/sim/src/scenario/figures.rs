@@ -75,6 +75,7 @@ pub(super) fn settle(phase: &mut Phase, before: &Counts, after: &Counts) {
     phase.fast_share = (all > 0).then(|| (after.fast_bytes - before.fast_bytes) as f64 / all as f64);
     phase.promoted_bytes = after.promoted_bytes - before.promoted_bytes;
     phase.demoted_bytes = after.demoted_bytes - before.demoted_bytes;
+    phase.shadow_demoted_bytes = after.shadow_demoted_bytes - before.shadow_demoted_bytes;
     phase.destaged_bytes = after.destaged_bytes - before.destaged_bytes;
     phase.fast_written = fast_written(before, after, all);
     phase.wakeups = wakeups(&before.wakeups, &after.wakeups);

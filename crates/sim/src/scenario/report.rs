@@ -6,7 +6,7 @@ use serde::Serialize;
 type Metric = fn(&Phase) -> Option<f64>;
 
 /// All of them, by their names.
-pub(super) const METRICS: [(&str, Metric); 32] = [
+pub(super) const METRICS: [(&str, Metric); 33] = [
     ("seconds", |phase| Some(phase.seconds)),
     ("mb_per_s", |phase| Some(phase.mb_per_s)),
     ("worst_second_mb_per_s", |phase| phase.worst_second_mb_per_s),
@@ -29,6 +29,7 @@ pub(super) const METRICS: [(&str, Metric); 32] = [
     ("fast_share", |phase| phase.fast_share),
     ("promoted_bytes", |phase| Some(phase.promoted_bytes as f64)),
     ("demoted_bytes", |phase| Some(phase.demoted_bytes as f64)),
+    ("shadow_demoted_bytes", |phase| Some(phase.shadow_demoted_bytes as f64)),
     ("destaged_bytes", |phase| Some(phase.destaged_bytes as f64)),
     ("fast_written_bytes", |phase| Some(phase.fast_written?.bytes as f64)),
     ("fast_written_per_byte", |phase| phase.fast_written?.per_byte),
@@ -127,6 +128,8 @@ pub struct Phase {
     pub promoted_bytes: u64,
     /// Bytes of chunks that were moved down.
     pub demoted_bytes: u64,
+    /// Those of them that had a shadow there, so that nothing was copied; of a volume of ours alone.
+    pub shadow_demoted_bytes: u64,
     /// Bytes of landed blocks that were brought home.
     pub destaged_bytes: u64,
     /// What was written to the fast device; none where there is one device.

@@ -34,6 +34,7 @@ pub(super) struct Counts {
     pub(super) all_bytes: u64,
     pub(super) promoted_bytes: u64,
     pub(super) demoted_bytes: u64,
+    pub(super) shadow_demoted_bytes: u64,
     pub(super) destaged_bytes: u64,
     /// Of a volume of ours.
     pub(super) written_by: Option<WrittenBy>,
@@ -109,6 +110,7 @@ impl Target {
                     all_bytes: tally.all_bytes,
                     promoted_bytes: tally.promoted_bytes,
                     demoted_bytes: tally.demoted_bytes,
+                    shadow_demoted_bytes: 0,
                     destaged_bytes: tally.destaged_bytes,
                     written_by: None,
                     wakeups: Vec::new(),
@@ -124,6 +126,7 @@ impl Target {
                     all_bytes: status.tiers.iter().map(bytes).sum(),
                     promoted_bytes: status.promoted_chunks * chunk,
                     demoted_bytes: status.demoted_chunks * chunk,
+                    shadow_demoted_bytes: status.shadow_demoted_chunks * chunk,
                     destaged_bytes: status.destaged_blocks * u64::from(BLOCK_BYTES),
                     written_by: Some(WrittenBy {
                         log_bytes: status.log_written_bytes,

@@ -54,6 +54,7 @@ impl Stats {
         let done = [
             ("promoted-chunks", status.promoted_chunks),
             ("demoted-chunks", status.demoted_chunks),
+            ("shadow-demoted-chunks", status.shadow_demoted_chunks),
             ("destaged-blocks", status.destaged_blocks),
             ("checkpoints", status.checkpoints),
         ];

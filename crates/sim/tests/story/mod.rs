@@ -189,6 +189,11 @@ impl Story {
             || self.world.pump(engine).expect("a legal action") == Flow::Crash
     }
 
+    /// Takes over what was answered in steps that may end in a crash.
+    pub fn collect_answers(&mut self) {
+        self.answers.append(&mut self.world.replies);
+    }
+
     /// What became of the request, if it has been answered: what was read, if it was a read.
     pub fn take_answer(&mut self, asked: &Asked) -> Option<Result<Vec<u8>, RequestError>> {
         let place = self.answers.iter().position(|(id, _)| *id == asked.id)?;
