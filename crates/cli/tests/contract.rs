@@ -95,6 +95,38 @@ const CALIBRATE: &[&str] = &[
     "devices.0.error_percent",
 ];
 
+/// What tools read of fio's JSON.
+const FIO: &[&str] = &[
+    "fio version",
+    "timestamp",
+    "global options",
+    "jobs.0.jobname",
+    "jobs.0.job options.rw",
+    "jobs.0.job options.iodepth",
+    "jobs.0.read.io_bytes",
+    "jobs.0.read.bw",
+    "jobs.0.read.iops",
+    "jobs.0.read.runtime",
+    "jobs.0.read.total_ios",
+    "jobs.0.read.slat_ns.mean",
+    "jobs.0.read.clat_ns.stddev",
+    "jobs.0.read.lat_ns.max",
+    "jobs.0.write.iops",
+    "jobs.0.trim.iops",
+];
+
+const REPLAY: &[&str] = &[
+    "fidelity.mode",
+    "fidelity.records",
+    "fidelity.left_out",
+    "fidelity.seconds",
+    "fidelity.late_share",
+    "fidelity.mean_depth",
+    "run.format",
+    "run.environment.kernel",
+    "run.jobs.0.read.response.bins",
+];
+
 const RUN: &[&str] = &[
     "scenario",
     "seed",
@@ -218,6 +250,12 @@ const SAMPLES: &[Sample] = &[
         ..sample("trace record", &["@", "-o", "%/recorded.trace", "--seconds", "1"])
     },
     Sample {
+        keys: Some(REPLAY),
+        ..sample("trace replay", &[SMALL_TRACE, "--target", "model:ssd-128gb-2012", "--mode", "closed"])
+    },
+    Sample { keys: Some(FIO), ..sample("lab fio", &["%/job.fio", "--target", "null:"]) },
+    sample("lab report", &["%/run.json"]),
+    Sample {
         keys: Some(&["seeds", "cycles", "violations", "faults", "seconds"]),
         ..sample("sim torture", &["--seeds", "2", "--seed", "1", "--threads", "1"])
     },
@@ -255,11 +293,18 @@ impl Sample {
     }
 }
 
+/// A job that is soon done.
+const JOB: &str = "[job]\nrw=randread\nsize=1m\n";
+
 fn stopped() -> Served {
     let mut served = Served::new();
     served.connect().write(0, &common::pattern(1, 100_000));
     served.stop();
     std::fs::write(served.dir.path().join("scenario.toml"), SCENARIO).expect("write");
+    std::fs::write(served.dir.path().join("job.fio"), JOB).expect("write");
+    let mut run = bimetal(served.dir.path());
+    run.args(["lab", "fio", "job.fio", "--target", "null:", "--record", "run.json"]);
+    common::succeed(run.current_dir(served.dir.path()));
     std::fs::copy(SMALL_TRACE, served.dir.path().join("small.csv")).expect("copy");
     served
 }
