@@ -1,0 +1,149 @@
+# The lab: fio's job files on everything that can be measured, verification, and that nothing is destroyed unasked.
+. "$(dirname "$0")/lib.sh"
+need jq cmp
+cd "$work"
+
+lab() { "$BIMETAL" lab fio "$@"; }
+fail() { echo "not so: $*"; exit 1; }
+# refused WORD COMMAND...: exit code 2, one sentence with the word in it
+refused() {
+    local word=$1 code=0
+    shift
+    "$@" 2>&1 >out.txt | grep -v 'bimetal: note: ' >err.txt || true
+    "$@" >out.txt 2>/dev/null || code=$?
+    [[ $code == 2 && $(wc -l <err.txt) == 1 ]] && grep -q -- "$word" err.txt || { cat err.txt; fail "$* is refused ($code)"; }
+}
+# holds FILTER FILE: it is so in a document
+holds() { jq -e "$1" "$2" >/dev/null || { jq -c 'del(.. | .bins?)' "$2" | cut -c1-2000; fail "$1"; }; }
+
+# The job of a laptop's measurement, as it was published but for the name and size of the file and the time.
+cat >laptop.fio <<'END'
+[global]
+ioengine=posixaio
+direct=1
+bs=4k
+size=16m
+runtime=1
+time_based
+group_reporting
+filename=laptop.img
+[random]
+rw=randrw
+rwmixread=80
+iodepth=32
+numjobs=1
+END
+lab laptop.fio --json >laptop.json 2>/dev/null || { lab laptop.fio | tail -3; exit 77; }
+holds '.jobs | length == 1' laptop.json
+holds '.jobs[0] | (.read.total_ios / (.read.total_ios + .write.total_ios)) as $reads | $reads > 0.75 and $reads < 0.85' laptop.json
+holds '.jobs[0].read | .clat_ns.percentile["99.000000"] >= .clat_ns.percentile["50.000000"] and .lat_ns.mean >= .clat_ns.mean' laptop.json
+sed -i 's/bs=4k/bs=2k/; s/direct=1/direct=0/' laptop.fio
+lab laptop.fio --json 2>/dev/null >half.json
+holds '.jobs[0].write | .io_bytes == .total_ios * 2048' half.json
+lab laptop.fio >laptop.txt 2>/dev/null
+grep -q '^Run status group 0' laptop.txt || fail "the report is fio's"
+
+# Two runs of a simulated target are the same run.
+cat >simulated.fio <<'END'
+[j]
+rw=randread
+bs=4k
+size=1g
+runtime=20
+time_based
+iodepth=8
+ioengine=libaio
+END
+for n in 1 2; do
+    lab simulated.fio --seed 5 --target model:disk-1tb-2012 --record "sim$n.json" >/dev/null 2>&1
+    jq 'del(.began_unix_ms)' "sim$n.json" >"same$n"
+done
+cmp same1 same2
+holds '.virtual_time and .jobs[0].elapsed_ns >= 20000000000 and .jobs[0].read.ios > 1000' sim1.json
+printf '%s\n' 'name = "a volume"' '[volume]' 'fast = { model = "ssd-128gb-2012", size = "1G" }' \
+    'slow = { model = "disk-1tb-2012", size = "4G" }' '[[phase]]' 'name = "rest"' 'pause_seconds = 1' >volume.toml
+sed 's/randread/randwrite/' simulated.fio >writes.fio
+lab writes.fio --target scenario:volume.toml --record tiers.json >/dev/null 2>&1
+holds '[.jobs[0].intervals[].tiers // empty] | length > 5 and all(.[0] <= .[1])' tiers.json
+"$BIMETAL" lab report sim1.json sim2.json >both.txt
+grep -q '×' both.txt || fail "runs are laid side by side"
+head -c 1000 sim1.json >cut.json
+refused cut.json "$BIMETAL" lab report cut.json
+
+# A volume: served, and in this process.
+create 64M 256M
+start
+printf '[j]\nrw=randwrite\nbs=4k\nsize=16m\niodepth=16\nioengine=libaio\nverify=crc32c\n' >verify.fio
+lab verify.fio --target "$uri" --connections 2 --json 2>/dev/null >nbd.json
+holds '.jobs[0] | .error == 0 and .write.total_ios == 4096 and .read.total_ios == 4096' nbd.json
+# A server that goes away ends the run with an error.
+printf '[j]\nrw=randread\nbs=4k\nsize=16m\niodepth=16\nioengine=libaio\nruntime=60\ntime_based\n' >reads.fio
+code=0
+lab reads.fio --target "$uri" --json 2>/dev/null >gone.json &
+client=$!
+sleep 1
+crash
+wait "$client" || code=$?
+[[ $code == 1 ]] || fail "a run on a server that was killed ends with 1, not $code"
+holds '.jobs[0].error != 0 and .jobs[0].read.total_ios > 0' gone.json
+lab verify.fio --target volume:v.toml --json 2>/dev/null >volume.json
+holds '.jobs[0] | .error == 0 and .write.total_ios == 4096 and .read.total_ios == 4096' volume.json
+clean
+
+# Damage is found where it is.
+sed 's/randwrite/write/' verify.fio >write.fio
+refused 'no device' lab write.fio --target /dev/no-such-disk
+lab write.fio --target data.img --json >/dev/null 2>&1
+printf '[j]\nrw=read\nbs=4k\nsize=16m\nverify=crc32c\n' >check.fio
+lab check.fio --target data.img --json >/dev/null 2>&1
+printf 'x' | dd of=data.img bs=1 seek=5000000 conv=notrunc status=none
+code=0
+lab check.fio --target data.img --record damage.json >/dev/null 2>&1 || code=$?
+[[ $code == 1 ]] || fail "damage is exit code 1, not $code"
+holds '.jobs[0].read | .mismatched == 1 and .ios == 4096' damage.json
+
+# Nothing is destroyed unasked.
+seq 1 3000000 >others.img
+sum=$(sha256sum others.img)
+refused destroy-data lab write.fio --target others.img
+printf '[j]\nfilename=short.img\nrw=write\nsize=1m\n' >short.fio
+echo 'my letters' >short.img
+refused destroy-data lab short.fio
+[[ $(cat short.img) == 'my letters' && $(sha256sum others.img) == "$sum" ]] || fail "what is there stays"
+lab check.fio --target others.img >/dev/null 2>&1 && fail "others' data is not the lab's"
+[[ $(sha256sum others.img) == "$sum" ]] || fail "a read changes nothing"
+lab write.fio --target others.img --destroy-data >/dev/null 2>&1
+
+# What is not known is named.
+printf '[j]\nrw=read\nsize=1m\niodpeth=4\n' >typo.fio
+refused 'iodpeth.*iodepth' lab typo.fio --target null:
+printf '[j]\nrw=read\nsize=1m\nwrite_bw_log=x\n' >log.fio
+refused 'log.fio.*write_bw_log' lab log.fio --target null:
+
+# Ctrl-C ends a run with what was done.
+printf '[j]\nrw=read\nsize=16m\nruntime=60\ntime_based\nthinktime=1ms\n' >long.fio
+"$BIMETAL" lab fio long.fio --target data.img --json >stopped.json 2>/dev/null &
+client=$!
+sleep 1.5
+# A shell's background job ignores SIGINT; SIGTERM is the same to the lab.
+kill -TERM "$client"
+wait "$client" || fail "a run that was ended is no failure"
+holds '.jobs[0].read | .total_ios > 100 and .runtime < 30000' stopped.json
+
+# What was recorded of a volume is done again.
+start
+"$BIMETAL" trace record "$work/v.toml" -o "$work/seen.trace" --seconds 20 --requests 2000 >/dev/null 2>&1 &
+recorder=$!
+for ((i = 0; i < 200; i++)); do [[ -s seen.trace ]] && break; sleep 0.05; done
+printf '[j]\nrw=randrw\nbs=4k\nsize=16m\nnumber_ios=3000\niodepth=4\nioengine=libaio\n' >mixed.fio
+lab mixed.fio --target "$uri" --destroy-data >/dev/null 2>&1
+wait "$recorder" || fail "the recorder ends well"
+stop
+for mode in timed closed dependent; do
+    "$BIMETAL" trace replay seen.trace --target model:ssd-128gb-2012 --mode $mode --json >$mode.json
+    holds '.fidelity | .records >= 2000 and .left_out == 0 and .malformed == 0' $mode.json
+done
+holds '.fidelity.dependent_share > 0.5' dependent.json
+truncate -s 64M scratch.img
+"$BIMETAL" trace replay seen.trace --target scratch.img --buffered --json >file.json
+holds '.run.jobs[0] | .read.ios + .write.ios >= 2000' file.json
