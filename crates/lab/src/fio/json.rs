@@ -49,6 +49,8 @@ struct Report {
 #[derive(Serialize)]
 struct Job {
     jobname: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    desc: Option<String>,
     groupid: u32,
     error: u32,
     #[serde(skip_serializing_if = "is_0")]
@@ -163,6 +165,7 @@ impl Job {
         let [read, write, trim] = [0, 1, 2].map(|n| Direction::of(view, n, plus));
         Job {
             jobname: view.name.into(),
+            desc: view.options.description.clone(),
             groupid: view.group,
             error: if view.failed() > 0 { INPUT_OUTPUT_ERROR } else { 0 },
             total_err: view.failed(),

@@ -5,8 +5,8 @@
 
 use super::json::{aggregate_percent, is_idle, time_text};
 use super::options::PERCENTILES;
-use super::view::{Cpu, LIMITS, Samples, View, version, views};
-use crate::record::{Latency, Run, Side};
+use super::view::{Cpu, LIMITS, Samples, View, options_of, version, views};
+use crate::record::{JobRun, Latency, Run, Side};
 use crate::stats::quantiles;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -20,17 +20,16 @@ const LINE_COLUMNS: usize = 80;
 /// The record as fio would have printed it.
 pub fn text(run: &Run, cpu: Option<Cpu>) -> String {
     let mut out = String::new();
-    let views = views(run);
-    for view in &views {
-        header(&mut out, view);
-    }
+    headers(&mut out, run);
     line(&mut out, format_args!("{}", version()));
     for note in &run.notes {
         line(&mut out, format_args!("note: {note}"));
     }
-    let ended_ns = |view: &View<'_>| view.began_ns.saturating_add(view.elapsed_ns);
+    out.push('\n');
+    let views = views(run);
     for view in &views {
-        let ended_ms = run.began_unix_ms.saturating_add(ended_ns(view) / 1_000_000);
+        let ended_ns = view.began_ns.saturating_add(view.elapsed_ns);
+        let ended_ms = run.began_unix_ms.saturating_add(ended_ns / 1_000_000);
         job(&mut out, view, ended_ms / 1000, cpu);
     }
     groups(&mut out, &views);
@@ -42,14 +41,29 @@ fn line(out: &mut String, what: std::fmt::Arguments<'_>) {
     let _ = writeln!(out, "{what}");
 }
 
-/// The line that says what a job is to do, as far as its options say so.
-fn header(out: &mut String, view: &View<'_>) {
-    let _ = write!(out, "{}: (g={}):", view.name, view.group);
-    let option = |name: &str| view.written.get(name);
+/// A line for each job; copies of one have three dots between them.
+fn headers(out: &mut String, run: &Run) {
+    let mut before: Option<&JobRun> = None;
+    let mut copies = false;
+    for job in &run.jobs {
+        let same = before.is_some_and(|one| (&one.name, &one.options) == (&job.name, &job.options));
+        if !same {
+            header(out, job);
+        } else if !copies {
+            line(out, format_args!("..."));
+        }
+        (before, copies) = (Some(job), same);
+    }
+}
+
+/// What a job is to do, as far as its options say so.
+fn header(out: &mut String, job: &JobRun) {
+    let _ = write!(out, "{}: (g={}):", job.name, job.group);
+    let option = |name: &str| job.options.get(name);
     let mut parts = Vec::new();
     parts.extend(option("rw").map(|rw| format!("rw={rw}")));
     if ["bs", "bsrange", "bssplit"].into_iter().any(|name| option(name).is_some()) {
-        let sizes = view.options.block_sizes();
+        let sizes = options_of(&job.options).block_sizes();
         let size = |bytes| amount(bytes, DIGITS, Unit::Bytes, Base::Binary);
         let ranges = ["R", "W", "T"].into_iter().zip(sizes.sides()).map(|(side, sizes)| {
             format!("({side}) {}-{}", size(sizes.smallest_bytes()), size(sizes.largest_bytes()))
@@ -57,7 +71,7 @@ fn header(out: &mut String, view: &View<'_>) {
         parts.push(format!("bs={}", ranges.collect::<Vec<_>>().join(", ")));
     }
     parts.extend(option("ioengine").map(|engine| format!("ioengine={engine}")));
-    parts.push(format!("iodepth={}", view.depth));
+    parts.push(format!("iodepth={}", job.depth));
     line(out, format_args!(" {}", parts.join(", ")));
 }
 
@@ -67,7 +81,7 @@ fn job(out: &mut String, view: &View<'_>, ended: u64, cpu: Option<Cpu>) {
     line(
         out,
         format_args!(
-            "\n{}: (groupid={}, jobs={}): err= {error}: {}",
+            "{}: (groupid={}, jobs={}): err= {error}: {}",
             view.name,
             view.group,
             view.jobs,

@@ -264,7 +264,7 @@ impl Moments {
 
 /// What fio's options say among those that a job was given; the others, and what is wrong with any, do not matter to a
 /// report.
-fn options_of(written: &BTreeMap<String, String>) -> JobOptions {
+pub(crate) fn options_of(written: &BTreeMap<String, String>) -> JobOptions {
     let mut options = JobOptions::default();
     let base = if written.get("kb_base").is_some_and(|base| base == "1000") {
         KbBase::Standard
