@@ -132,7 +132,11 @@ fn make(path: &Path, bytes: u64, written: bool, opening: Opening) -> anyhow::Res
         );
     }
     // A slip of the fingers in a device's name would fill memory instead.
-    ensure!(path.exists() || !path.starts_with("/dev"), "there is no device {}; name one that is", path.display());
+    ensure!(
+        path.exists() || !path.starts_with("/dev"),
+        "there is no device {}; name one that is",
+        path.display()
+    );
     let mut progress = Progress::new(format!("laying out {}", path.display()), opening.quiet);
     lay_out(path, bytes, written, &mut |done, all| {
         progress.at(&format!("{} of {}", size::show(done), size::show(all)));
