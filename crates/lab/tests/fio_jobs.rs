@@ -82,6 +82,23 @@ fn what_is_written_is_what_is_asked_for() {
     );
 }
 
+/// As a real fio does with each.
+#[test]
+fn how_much_is_done() {
+    let job = only("[j]\nbs=64k\nsize=1000000\n");
+    assert_eq!((job.span, job.bytes), (0..983_040, None));
+    let job = only("[j]\nbs=64k\nsize=33%\n");
+    assert_eq!(job.span, 0..64 * MIB * 33 / 100 / 65536 * 65536);
+    let job = only("[j]\nbs=64k\nsize=1m\nio_size=2000000\n");
+    assert_eq!((job.span, job.bytes), (0..MIB, Some(2_000_000)));
+    let job = only("[j]\nbs=64k\nfilesize=2m\nsize=1m\noffset=512k\n");
+    assert_eq!((job.span, job.bytes), (MIB / 2..2 * MIB, Some(MIB)));
+    let job = only("[j]\nbs=64k\nfilesize=2m\nsize=4m\n");
+    assert_eq!((job.span, job.bytes), (0..2 * MIB, Some(2 * MIB)));
+    let job = only("[j]\nrw=randread\nsize=4m\nnumber_ios=10\nloops=2\n");
+    assert_eq!((job.ios, job.loops), (Some(20), 2));
+}
+
 #[test]
 fn copies_groups_and_walls() {
     let text = "[global]\nsize=8m\nrw=read\ngroup_reporting\n[a]\nnumjobs=3\noffset_increment=8m\n[b]\n[c]\nstonewall\n[d]\nnew_group\n";

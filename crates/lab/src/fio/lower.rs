@@ -244,8 +244,9 @@ fn lower(copy: &Copy<'_>, target_bytes: u64, seed: u64, n: u64) -> Result<Job> {
     job.distribution = distribution(section, span_bytes)?;
     let one_size = job.sides().all(|side| job.sizes[side].least() == job.sizes[side].most());
     job.each_once = !options.no_random_map && one_size && job.run_ios == 1;
-    let all = options.io_size.map(|size| part(size, span_bytes));
-    (job.bytes, job.loops, job.ios) = (all, u64::from(options.loops), options.number_ios);
+    (job.bytes, job.loops) = (bytes_in_all(options, span_bytes), u64::from(options.loops));
+    // fio counts them anew in each loop.
+    job.ios = options.number_ios.map(|ios| ios.saturating_mul(job.loops));
     (job.runtime_ns, job.time_based, job.ramp_ns) = (options.runtime_ns, options.time_based, options.ramp_ns);
     (job.depth, job.poisson) = (options.effective_depth(), options.arrivals == Arrivals::Poisson);
     job.rate = rates(section)?;
@@ -283,8 +284,10 @@ fn span(copy: &Copy<'_>, target_bytes: u64) -> Result<std::ops::Range<u64>> {
         percent => part(percent, target_bytes).next_multiple_of(align),
     };
     let start = offset.saturating_add(step.saturating_mul(u64::from(copy.number)));
-    let room = target_bytes.saturating_sub(start);
-    let bytes = match options.size {
+    // A file's own size goes before the target's, and before `size`, which is then only how much is done.
+    let end = options.file_bytes.map_or(target_bytes, |(bytes, _)| bytes.min(target_bytes));
+    let room = end.saturating_sub(start);
+    let bytes = match options.size.filter(|_| options.file_bytes.is_none()) {
         None => room,
         Some(Extent::Bytes(bytes)) => bytes,
         Some(percent) => part(percent, target_bytes).min(room),
@@ -294,7 +297,17 @@ fn span(copy: &Copy<'_>, target_bytes: u64) -> Result<std::ops::Range<u64>> {
             format!("{bytes} bytes from byte {start} on do not fit on its target, which has {target_bytes}");
         return wrong(section, what);
     }
-    Ok(start..start + bytes)
+    // What is left behind the last whole block is left alone, as fio leaves it.
+    let block = options.smallest_block_bytes().max(1);
+    let whole = if bytes >= block { bytes - bytes % block } else { bytes };
+    Ok(start..start + whole)
+}
+
+/// How many bytes a job asks for, if not as many as its span has.
+fn bytes_in_all(options: &JobOptions, span_bytes: u64) -> Option<u64> {
+    let of_size = options.size.filter(|_| options.file_bytes.is_some());
+    let of_size = of_size.map(|size| part(size, span_bytes).min(span_bytes));
+    options.io_size.map(|size| part(size, span_bytes)).or(of_size)
 }
 
 fn part(extent: Extent, of: u64) -> u64 {

@@ -6,6 +6,7 @@ pub mod file;
 pub mod ini;
 mod json;
 pub mod lower;
+mod not_read;
 pub mod number;
 pub mod open;
 pub mod options;
