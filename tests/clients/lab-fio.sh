@@ -67,6 +67,10 @@ lab writes.fio --target scenario:volume.toml --record tiers.json >/dev/null 2>&1
 holds '[.jobs[0].intervals[].tiers // empty] | length > 5 and all(.[0] <= .[1])' tiers.json
 "$BIMETAL" lab report sim1.json sim2.json >both.txt
 grep -q '×' both.txt || fail "runs are laid side by side"
+lab simulated.fio --target model:ssd-128gb-2012 --steady iops --round 2s --record steady.json >steady.txt 2>&1
+grep -q 'steady' steady.txt
+holds '.jobs[0].steady != null' steady.json
+lab writes.fio --target 'model:ssd-128gb-2012?size=1G' --precondition 2 >fresh.txt 2>&1
 head -c 1000 sim1.json >cut.json
 refused cut.json "$BIMETAL" lab report cut.json
 

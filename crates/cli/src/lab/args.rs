@@ -44,6 +44,24 @@ pub(crate) struct OutputArgs {
     /// Replace files that are there already
     #[arg(long)]
     pub(crate) force: bool,
+    /// Say when each job became steady, and whether it ceased to be so: of five rounds of this, none is further from
+    /// another than 20 % of their mean, and their trend is no more than 10 % (SNIA's rule)
+    #[arg(long, value_enum, value_name = "WHAT")]
+    pub(crate) steady: Option<SteadyOf>,
+    /// The length of a round, such as 60s
+    #[arg(long, value_name = "TIME", value_parser = time, default_value = "1s", requires = "steady")]
+    pub(crate) round: Duration,
+}
+
+/// What may be steady.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SteadyOf {
+    /// I/Os in a second
+    Iops,
+    /// Bytes in a second
+    Bw,
+    /// The mean response
+    Lat,
 }
 
 /// `bimetal lab fio`
@@ -76,6 +94,9 @@ pub(crate) struct FioArgs {
     /// How often both are run; 95 % need 6
     #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u32).range(2..=1000))]
     pub(crate) rounds: u32,
+    /// Write all of the target first, in order, so many times: SNIA's preconditioning has 2
+    #[arg(long, value_name = "TIMES", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=100))]
+    pub(crate) precondition: u32,
     /// Where the random choices of jobs with randrepeat=0 begin [default: random]
     #[arg(long)]
     pub(crate) seed: Option<u64>,

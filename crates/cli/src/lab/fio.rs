@@ -1,21 +1,28 @@
 //! `bimetal lab fio`
 
 use super::args::FioArgs;
-use super::report::{keep, look_ahead};
+use super::report::{judge, keep, look_ahead};
 use super::stop::Stop;
 use super::target::{self, Opening, Wanted};
 use crate::create::random_seed;
 use crate::progress::Progress;
 use crate::{Outcome, complain, say};
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, bail, ensure};
 use bimetal_lab::environment::environment;
 use bimetal_lab::fio::{self, JobFile, Plan};
+use bimetal_lab::job::{Job, Ops, Order, Sizes};
+use bimetal_lab::load::{self, Going};
 use bimetal_lab::record::Run;
 use bimetal_lab::report::findings_text;
 use bimetal_lab::session::{self, Session};
 use bimetal_lab::stats::{Bootstrap, findings};
 use bimetal_lab::target::{OpenHow, TargetName};
 use std::time::Instant;
+
+/// Of a write of preconditioning, as SNIA's Performance Test Specification has it; and how many are in flight.
+const PRECONDITION_BYTES: u64 = 128 << 10;
+const PRECONDITION_DEPTH: u32 = 16;
+const SECOND_NS: u64 = 1_000_000_000;
 
 pub(crate) fn run(args: &FioArgs) -> anyhow::Result<Outcome> {
     look_ahead(&args.output)?;
@@ -26,12 +33,16 @@ pub(crate) fn run(args: &FioArgs) -> anyhow::Result<Outcome> {
         return compare(args, &file, seed, [target, against], &mut stop);
     }
     let busy = Busy::new();
-    let run = run_once(args, &file, seed, args.target.as_ref(), &mut stop, "")?;
+    let mut run = run_once(args, &file, seed, args.target.as_ref(), &mut stop, "")?;
+    let steady = judge(&args.output, &mut run);
     keep(&args.output, &run)?;
     let cpu = Some(busy.cpu());
     match args.output.json {
         true => say(&fio::json(&run, cpu, true)),
-        false => say(fio::text(&run, cpu).trim_end()),
+        false => {
+            say(fio::text(&run, cpu).trim_end());
+            steady.iter().for_each(|line| say(line));
+        }
     }
     Ok(outcome(&[run]))
 }
@@ -136,7 +147,8 @@ fn run_once(
     let opening =
         Opening { connections: args.opening.connections, destroy: args.opening.destroy_data, quiet, seed };
     let name = args.file.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let run = target::with(&wanted, opening, |open| {
+    let run = target::with(&wanted, opening, |mut open| {
+        precondition(&plan, &mut open, args.precondition, stop, quiet)?;
         on(&plan, open, seed, &name, stop, &format!("{what}{name}"), quiet)
     })?;
     for needed in plan.targets.iter().filter(|needed| needed.unlink) {
@@ -145,6 +157,38 @@ fn run_once(
         }
     }
     Ok(run)
+}
+
+/// Writes all that will be written to, in order, so many times; none of it counts.
+fn precondition(
+    plan: &Plan<'_>,
+    open: &mut target::Open<'_>,
+    times: u32,
+    stop: &mut Stop,
+    quiet: bool,
+) -> anyhow::Result<()> {
+    for (place, needed) in plan.targets.iter().enumerate().filter(|(_, needed)| needed.write && times > 0) {
+        let bytes = open.facts[place].size_bytes / PRECONDITION_BYTES * PRECONDITION_BYTES;
+        let mut job = Job::new("preconditioning", 0..bytes);
+        (job.ops, job.order) = (Ops::ReadWrite { read_percent: 0 }, [Order::SEQUENTIAL; 3]);
+        job.sizes = std::array::from_fn(|_| Sizes::one(PRECONDITION_BYTES));
+        (job.place, job.loops, job.depth) = (place as u32, u64::from(times), PRECONDITION_DEPTH);
+        if bytes == 0 {
+            continue;
+        }
+        let mut line = Progress::new(format!("preconditioning {}", needed.name), quiet);
+        let mut go_on = true;
+        let ran = load::run(&mut open.target, &[job], &[], 0, SECOND_NS, &mut |going: &Going| {
+            line.at(&format!("{:.0} %", going.share * 100.0));
+            go_on = !stop.is_asked_for();
+            go_on
+        })?;
+        ensure!(go_on, "interrupted while {} was preconditioned; nothing was measured", needed.name);
+        if let Some((error, _)) = ran[0].errors.first_key_value() {
+            bail!("{} cannot be preconditioned: {error}", needed.name);
+        }
+    }
+    Ok(())
 }
 
 /// Runs a plan on targets that are open.

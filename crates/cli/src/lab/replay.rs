@@ -1,7 +1,7 @@
 //! `bimetal trace replay`
 
 use super::args::ReplayArgs;
-use super::report::{keep, look_ahead};
+use super::report::{judge, keep, look_ahead};
 use super::stop::Stop;
 use super::target::{self, Opening, Wanted};
 use crate::progress::Progress;
@@ -45,7 +45,7 @@ pub(crate) fn run(args: &ReplayArgs) -> anyhow::Result<Outcome> {
     let wanted = Wanted { name: args.target.clone(), how: open, lay_out_bytes: None, read: false };
     let opening =
         Opening { connections: args.opening.connections, destroy: args.opening.destroy_data, quiet, seed: 1 };
-    let (run, fidelity) = target::with(&[wanted], opening, |mut open| {
+    let (mut run, fidelity) = target::with(&[wanted], opening, |mut open| {
         let mut session = Session {
             title: title(args),
             environment: environment(concat!("bimetal ", env!("CARGO_PKG_VERSION"))),
@@ -64,12 +64,14 @@ pub(crate) fn run(args: &ReplayArgs) -> anyhow::Result<Outcome> {
         })
         .with_context(|| args.target.to_string())
     })?;
+    let steady = judge(&args.output, &mut run);
     keep(&args.output, &run)?;
     if args.output.json {
         say_json(&Document { fidelity: &fidelity, run: &run })?;
     } else {
         say(report::text(&[Named { name: run.title.clone(), run: run.clone() }]).trim_end());
         say(&describe(&fidelity));
+        steady.iter().for_each(|line| say(line));
     }
     let failed = run.jobs.iter().any(|job| !job.errors.is_empty());
     Ok(if failed { Outcome::Problem } else { Outcome::Good })

@@ -1,10 +1,11 @@
 //! What becomes of a record: text, a page, a file.
 
-use super::args::{OutputArgs, ReportArgs};
+use super::args::{OutputArgs, ReportArgs, SteadyOf};
 use crate::{Outcome, say};
 use anyhow::{Context as _, bail};
 use bimetal_lab::record::Run;
 use bimetal_lab::report::{self, Named};
+use bimetal_lab::stats::{Gate, Quantity, Rule, SniaRule, rounds};
 use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, Write as _};
 use std::path::Path;
@@ -31,6 +32,29 @@ pub(crate) fn look_ahead(output: &OutputArgs) -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Whether and when the jobs of a run became steady, if that was asked for: put down in the record, and said.
+pub(crate) fn judge(output: &OutputArgs, run: &mut Run) -> Vec<String> {
+    let Some(what) = output.steady else { return Vec::new() };
+    let quantity = match what {
+        SteadyOf::Iops => Quantity::Iops,
+        SteadyOf::Bw => Quantity::Bw,
+        SteadyOf::Lat => Quantity::Lat,
+    };
+    let round_ns = output.round.as_nanos() as u64;
+    let mut said = Vec::new();
+    for job in run.jobs.iter_mut().filter(|job| job.steady.is_none()) {
+        let per_round = round_ns.div_ceil(job.interval_ns.max(1)).max(1);
+        let mut gate = Gate::new(Rule::Snia(SniaRule::default()));
+        for value in rounds(job, quantity, per_round) {
+            gate.push(value);
+        }
+        let seconds = (per_round * job.interval_ns) as f64 / 1e9;
+        said.push(format!("{}: {} (rounds of {seconds} s)", job.name, gate.steadiness()));
+        job.steady = Some(gate.steadiness().clone());
+    }
+    said
 }
 
 /// Keeps what a run recorded, as it was asked for.
