@@ -212,6 +212,8 @@ fn what_changes_nothing_is_said() {
         ("bs=4kib", "a kib is a power of 1000"),
         ("rwmixread=80", "nothing is mixed"),
         ("log_avg_msec=100", "there are no logs"),
+        ("rw=write\nverify=crc32c\nverify_fatal=1", "verify_fatal: what differs is counted"),
+        ("invalidate=0", "invalidate: what the page cache holds"),
         ("size=4m${NOPE}", "NOPE is not in the environment"),
     ] {
         let text = format!("[a]\nfilename=/tmp/x\n{lines}\n");

@@ -256,6 +256,14 @@ pub(crate) fn notes(job: &JobSection) -> Vec<String> {
         options.distribution != Distribution::Uniform && options.random && !options.no_random_map,
         "random_distribution: blocks may be met twice, as fio has it too".into(),
     );
+    note(
+        options.verify.is_some() && options.verify_fatal,
+        "verify_fatal: what differs is counted, and the run goes on".into(),
+    );
+    note(
+        !options.invalidate && !options.direct,
+        "invalidate: what the page cache holds of a file is dropped before the run in any case".into(),
+    );
     note(twice, "norandommap: a block that was written twice is verified with what was written last".into());
     note(
         said("bs")
