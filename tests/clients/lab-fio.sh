@@ -43,6 +43,37 @@ holds '.jobs[0].write | .io_bytes == .total_ios * 2048' half.json
 lab laptop.fio >laptop.txt 2>/dev/null
 grep -q '^Run status group 0' laptop.txt || fail "the report is fio's"
 
+# What tools read of fio's JSON is there, and of the same job a real fio's has nothing that ours lacks unsaid.
+for key in '.["fio version"]' .time .timestamp '.jobs[0].jobname' '.jobs[0]["job options"].rw' '.jobs[0].read.iops' \
+    '.jobs[0].read.bw_bytes' '.jobs[0].read.runtime' '.jobs[0].read.io_bytes' '.jobs[0].read.lat_ns.mean' \
+    '.jobs[0].read.clat_ns.percentile["99.000000"]' '.jobs[0].latency_us' '.jobs[0].usr_cpu'; do
+    holds "$key != null" laptop.json
+done
+if command -v fio >/dev/null; then
+    keys() {
+        jq -r 'del(..|.bins?) | [paths | map(select(type == "string" and (test("^[0-9.<>=]+$") | not))) | join("/")]
+            | unique[]' "$1" | LC_ALL=C sort
+    }
+    sed 's/filename=.*/filename=theirs.img/; s/posixaio/libaio/' laptop.fio >theirs.fio
+    sed 's/filename=.*/filename=ours.img/' theirs.fio >ours.fio
+    fio theirs.fio --output-format=json >theirs.json 2>/dev/null
+    lab ours.fio --json >ours.json 2>/dev/null
+    # Of the whole machine, or not counted by job; options of [global] are in ours among each job's.
+    LC_ALL=C comm -23 <(keys theirs.json) <(keys ours.json) |
+        grep -v -E '^(disk_util|global options)|^jobs/(eta|ctx|majf|minf|iodepth_submit|iodepth_complete|[a-z]+/drop_ios)' \
+            >lacking || true
+    [[ ! -s lacking ]] || fail "ours has the keys $(tr '\n' ' ' <lacking)"
+fi
+
+# The depth that keeps a latency is looked for, found, and said; the same one in the record, the JSON and the text.
+printf '[c4]\nioengine=libaio\nrw=randread\nbs=4k\nsize=64g\niodepth=64\nlatency_target=60ms\nlatency_window=20s
+latency_percentile=90\n' >target.fio
+lab target.fio --target model:disk-1tb-2012 --record target.json --json >target.fio.json 2>/dev/null
+depth=$(jq '.jobs[0].found_depth' target.json)
+((depth > 1 && depth < 64)) || fail "a depth between 1 and 64 keeps 60 ms, not $depth"
+holds ".jobs[0].latency_depth == $depth" target.fio.json
+lab target.fio --target model:disk-1tb-2012 2>/dev/null | grep -q "percentile=90.00%, depth=$depth\$" || fail "it is said"
+
 # Two runs of a simulated target are the same run.
 cat >simulated.fio <<'END'
 [j]
@@ -105,6 +136,11 @@ code=0
 lab check.fio --target data.img --record damage.json >/dev/null 2>&1 || code=$?
 [[ $code == 1 ]] || fail "damage is exit code 1, not $code"
 holds '.jobs[0].read | .mismatched == 1 and .ios == 4096' damage.json
+holds '.jobs[0].errors | keys == ["not what was written: 4096 bytes at byte 4997120"]' damage.json
+code=0
+lab check.fio --target data.img --json >damage.fio.json 2>/dev/null || code=$?
+[[ $code == 1 ]] || fail "damage is exit code 1 with --json, too"
+holds '.jobs[0].error == 84 and .jobs[0].total_err == 1' damage.fio.json
 
 # Nothing is destroyed unasked.
 seq 1 3000000 >others.img
@@ -123,6 +159,47 @@ printf '[j]\nrw=read\nsize=1m\niodpeth=4\n' >typo.fio
 refused 'iodpeth.*iodepth' lab typo.fio --target null:
 printf '[j]\nrw=read\nsize=1m\nwrite_bw_log=x\n' >log.fio
 refused 'log.fio.*write_bw_log' lab log.fio --target null:
+
+printf '[j]\nrw=read\nsize=1m\nioengine=rdma\n' >engine.fio
+refused 'engine.fio:4.*rdma' lab engine.fio --target null:
+: >empty.fio
+refused empty.fio lab empty.fio --target null:
+
+# A job file in the large: an included one, the environment, sums, several [global]s, an order, and copies as one.
+printf '[global]\nbs=4k\nsize=8m\nioengine=libaio\niodepth=4\n' >common.inc
+cat >large.fio <<'END'
+include common.inc
+[first]
+rw=read
+number_ios=${HOW_MANY}
+[global]
+bs=(2*4)k
+group_reporting
+[second]
+stonewall
+rw=randread
+numjobs=3
+number_ios=100
+[third]
+stonewall
+rw=randread
+runtime=1
+time_based
+rate_iops=200
+thinktime=1ms
+ramp_time=200ms
+END
+HOW_MANY=77 lab large.fio --target null: --record large.json --json >large.fio.json 2>/dev/null
+holds '[.jobs[].name] == ["first", "second", "second", "second", "third"]' large.json
+holds '[.jobs[] | .began_ns] == ([.jobs[] | .began_ns] | sort)' large.json
+holds '.jobs[1].began_ns >= .jobs[0].began_ns + .jobs[0].elapsed_ns' large.json
+holds '.jobs[0].read | .ios == 77 and .bytes == 77 * 4096' large.json
+holds '.jobs[1:4] | map(.read.ios) == [100, 100, 100]' large.json
+holds '[.jobs[] | .jobname] == ["first", "second", "third"] and .jobs[1].read.total_ios == 300' large.fio.json
+holds '.jobs[1].read.io_bytes == 300 * 8192' large.fio.json
+# No more than the rate; a busy machine may do less.
+holds '.jobs[2].read.total_ios | . > 20 and . < 215' large.fio.json
+holds '.jobs[4].elapsed_ns >= 1000000000' large.json
 
 # Ctrl-C ends a run with what was done.
 printf '[j]\nrw=read\nsize=16m\nruntime=60\ntime_based\nthinktime=1ms\n' >long.fio
@@ -151,3 +228,25 @@ holds '.fidelity.dependent_share > 0.5' dependent.json
 truncate -s 64M scratch.img
 "$BIMETAL" trace replay seen.trace --target scratch.img --buffered --json >file.json
 holds '.run.jobs[0] | .read.ios + .write.ios >= 2000' file.json
+holds '.fidelity | .left_out == 0 and .seconds > 0 and .mean_depth > 0 and .late_share <= 1' file.json
+
+# And what a real fio asked for: as much of it, on a file, in all three modes.
+fio --enghelp 2>/dev/null | grep -qw nbd || { echo "without fio's nbd engine"; exit 0; }
+start
+"$BIMETAL" trace record "$work/v.toml" -o "$work/real.trace" --json >recorded.json 2>/dev/null &
+recorder=$!
+for ((i = 0; i < 200; i++)); do [[ -e real.trace ]] && break; sleep 0.05; done
+fio --name=real --ioengine=nbd --uri="$uri" --rw=randrw --bs=4k --size=32M --io_size=8M --iodepth=8 --rate_iops=2000,2000 \
+    --randseed=7 >fio.out
+kill -INT "$recorder"
+wait "$recorder" || fail "the recorder ends well"
+stop
+holds '.lost == 0' recorded.json
+records=$("$BIMETAL" trace stat real.trace --json | jq '.reads.count + .writes.count')
+((records == 2048)) || fail "fio's 2048 requests are in the trace, not $records"
+for mode in timed closed dependent; do
+    "$BIMETAL" trace replay real.trace --target scratch.img --mode $mode --buffered --json >$mode.json
+    holds ".fidelity | .records >= $records and .left_out == 0 and .malformed == 0 and .seconds > 0" $mode.json
+    holds ".run.jobs[0] | .read.ios + .write.ios == $records and .errors == {}" $mode.json
+done
+holds '.fidelity | .timed > 0 and .recorded_mean_depth > 0 and .seconds >= .recorded_seconds * 0.9' timed.json

@@ -14,7 +14,8 @@ const WRITE_BYTES: usize = 1 << 20;
 /// data. Whether anything had to be done; `progress` is told bytes, and says on `false` to stop.
 ///
 /// # Errors
-/// When it cannot be made or written; what is there stays.
+/// When it cannot be made or written, or was stopped: then the file is as long as it was, and one that was not there is
+/// removed.
 pub fn lay_out(
     path: &Path,
     bytes: u64,
@@ -22,6 +23,7 @@ pub fn lay_out(
     progress: &mut dyn FnMut(u64, u64) -> bool,
 ) -> Result<bool, FileError> {
     let wrong = |what| move |error: io::Error| FileError::System { what, path: path.into(), error };
+    let is_new = !path.exists();
     let options = OpenOptions::new().read(true).write(true).create(true).mode(0o600).clone();
     let mut file = options.open(path).map_err(wrong("open"))?;
     let there = file.metadata().map_err(wrong("examine"))?;
@@ -32,8 +34,15 @@ pub fn lay_out(
         file.set_len(bytes).map_err(wrong("set the size of"))?;
         return Ok(true);
     }
-    fill(&mut file, there.len(), bytes, progress).map_err(wrong("write"))?;
-    Ok(true)
+    match fill(&mut file, there.len(), bytes, progress) {
+        Ok(()) => Ok(true),
+        Err(error) => {
+            // A file that was begun only would be taken for somebody's by the next run. What the error was says more
+            // than that this fails, too.
+            let _ = if is_new { std::fs::remove_file(path) } else { file.set_len(there.len()) };
+            Err(wrong("write")(error))
+        }
+    }
 }
 
 fn fill(file: &mut File, from: u64, to: u64, progress: &mut dyn FnMut(u64, u64) -> bool) -> io::Result<()> {
@@ -45,7 +54,7 @@ fn fill(file: &mut File, from: u64, to: u64, progress: &mut dyn FnMut(u64, u64) 
         file.write_all_at(&buffer[..len], at)?;
         at += len as u64;
         if !progress(at - from, to - from) {
-            return Err(io::Error::new(io::ErrorKind::Interrupted, "it was interrupted"));
+            return Err(io::Error::new(io::ErrorKind::Interrupted, "interrupted"));
         }
     }
     file.flush()?;

@@ -34,7 +34,7 @@ pub enum Found {
 }
 
 struct Looks {
-    places: std::vec::IntoIter<u64>,
+    places: std::vec::IntoIter<(u64, u64)>,
     begun: Vec<u64>,
     found: Option<u64>,
     failed: Option<u64>,
@@ -45,9 +45,9 @@ impl Source for Looks {
         if self.found.is_some() || self.failed.is_some() {
             return Next::End;
         }
-        let Some(offset) = self.places.next() else { return Next::End };
+        let Some((offset, len)) = self.places.next() else { return Next::End };
         self.begun.push(offset);
-        Next::Ask(Ask { at: None, command: Command { kind: Kind::Read, offset, len: LOOK_BYTES } })
+        Next::Ask(Ask { at: None, command: Command { kind: Kind::Read, offset, len } })
     }
 
     fn ended(&mut self, number: u64, _now: u64, done: bool) {
@@ -71,7 +71,8 @@ impl<T> Witness<T> for Nobody {
     fn ended(&mut self, _io: &Io) {}
 }
 
-/// Looks at samples of one place of a target, of so many bytes.
+/// Looks at samples of one place of a target, of so many bytes. Reads are of multiples of `granule` bytes: what is left
+/// over at the end, a run that is bound by it cannot write either.
 ///
 /// # Errors
 /// When the target has no room for a few reads.
@@ -79,15 +80,18 @@ pub fn survey<T: LoadTarget + Target>(
     target: &mut T,
     place: u32,
     size_bytes: u64,
+    granule: u64,
 ) -> Result<Found, RunError> {
-    let blocks = size_bytes / LOOK_BYTES;
+    let size_bytes = size_bytes - size_bytes % granule.max(1);
+    let blocks = size_bytes.div_ceil(LOOK_BYTES);
     let ends = (END_BYTES / LOOK_BYTES).min(blocks);
     let mut places: Vec<u64> = (0..ends).chain(blocks - ends..blocks).collect();
     places.extend((0..PLACES).map(|n| (u128::from(blocks) * u128::from(n) / u128::from(PLACES)) as u64));
     places.retain(|&place| place < blocks);
     places.sort_unstable();
     places.dedup();
-    let places: Vec<u64> = places.into_iter().map(|place| place * LOOK_BYTES).collect();
+    let look = |number: u64| (number * LOOK_BYTES, LOOK_BYTES.min(size_bytes - number * LOOK_BYTES));
+    let places: Vec<(u64, u64)> = places.into_iter().map(look).collect();
     let slot = SlotSpec { bytes: LOOK_BYTES, random: false, seed: 0 };
     target.prepare(&vec![slot; DEPTH as usize])?;
     let mut looks = Looks { places: places.into_iter(), begun: Vec::new(), found: None, failed: None };

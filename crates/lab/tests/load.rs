@@ -3,6 +3,7 @@
 use bimetal_lab::job::{
     Content, DepthSearch, Distribution, Job, Ops, Order, Rate, Sizes, Think, UntilSteady, side,
 };
+use bimetal_lab::layout::lay_out;
 use bimetal_lab::load::{self, Going, LoadTarget, RunError, SlotSpec};
 use bimetal_lab::record::JobRun;
 use bimetal_lab::stats::{FioRule, quantile};
@@ -337,15 +338,62 @@ fn errors_end_a_job_and_are_counted() {
 fn data_of_others_is_found_and_the_labs_own_is_not() {
     let dir = tempfile::tempdir().expect("a folder");
     let mut files = file(&dir, 8 * MIB);
-    assert_eq!(survey(&mut files, 0, 8 * MIB).expect("room"), Found::Nothing);
+    assert_eq!(survey(&mut files, 0, 8 * MIB, 1).expect("room"), Found::Nothing);
     let mut job = Job { content: Content::Random, ..Job::new("fill", 0..8 * MIB) };
     job.ops = Ops::ReadWrite { read_percent: 0 };
     assert_eq!(run(&mut files, job).write.bytes, 8 * MIB);
-    assert_eq!(survey(&mut files, 0, 8 * MIB).expect("room"), Found::Nothing);
+    assert_eq!(survey(&mut files, 0, 8 * MIB, 1).expect("room"), Found::Nothing);
     let path = dir.path().join("file");
     let mut bytes = std::fs::read(&path).expect("it is there");
     bytes[0x438] = 0x53;
     bytes[512..1024].fill(7);
     std::fs::write(&path, bytes).expect("it is written");
-    assert_eq!(survey(&mut files, 0, 8 * MIB).expect("room"), Found::Data { offset: 0 });
+    assert_eq!(survey(&mut files, 0, 8 * MIB, 1).expect("room"), Found::Data { offset: 0 });
+}
+
+#[test]
+fn data_of_others_is_found_in_the_last_bytes_of_a_file() {
+    for (len, at) in [(3, 0), (511, 510), (2000, 1999), (4096 + 14, 4096 + 13), (MIB + 513, MIB + 512)] {
+        let dir = tempfile::tempdir().expect("a folder");
+        let mut files = file(&dir, len);
+        let path = dir.path().join("file");
+        let found = |files: &mut Files| survey(files, 0, len, 1).expect("room");
+        assert_eq!(found(&mut files), Found::Nothing, "zeros, {len} bytes");
+        std::fs::write(&path, []).expect("it is emptied");
+        lay_out(&path, len, true, &mut |_, _| true).expect("it is laid out");
+        assert_eq!(found(&mut files), Found::Nothing, "the lab's own, {len} bytes");
+        let mut bytes = vec![0; len as usize];
+        bytes[at as usize] = 7;
+        std::fs::write(&path, bytes).expect("it is written");
+        assert_eq!(found(&mut files), Found::Data { offset: at / 4096 * 4096 }, "{len} bytes");
+        // Past the page cache the last sector is out of reach, for the survey as for the run.
+        let whole =
+            if at < len / 512 * 512 { Found::Data { offset: at / 4096 * 4096 } } else { Found::Nothing };
+        assert_eq!(survey(&mut files, 0, len, 512).expect("room"), whole, "{len} bytes, in sectors");
+    }
+}
+
+#[test]
+fn a_layout_that_is_given_up_leaves_what_was_there() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (new, old) = (dir.path().join("new"), dir.path().join("old"));
+    let mut once = |done, all| {
+        assert!(done > 0 && done < all);
+        false
+    };
+    lay_out(&new, 8 * MIB, true, &mut once).expect_err("it is given up");
+    assert!(!new.exists());
+    std::fs::write(&old, "letters").expect("it is written");
+    lay_out(&old, 8 * MIB, true, &mut once).expect_err("it is given up");
+    assert_eq!(std::fs::read(&old).expect("it is there"), b"letters");
+}
+
+#[test]
+fn what_is_no_file_is_refused_at_once() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let fifo = dir.path().join("fifo");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, rustix::fs::Mode::RUSR).expect("a FIFO");
+    // Nobody writes to it: to open it would be to wait for ever.
+    let error = OpenFile::open(&fifo, OpenHow::default()).err().expect("it is refused");
+    assert!(error.to_string().contains("neither a file nor a block device"), "{error}");
 }

@@ -1,6 +1,6 @@
 //! `bimetal lab fio`
 
-use super::args::FioArgs;
+use super::args::{FioArgs, TargetArgs};
 use super::report::{judge, keep, look_ahead};
 use super::stop::Stop;
 use super::target::{self, Opening, Wanted};
@@ -25,17 +25,16 @@ const PRECONDITION_DEPTH: u32 = 16;
 const SECOND_NS: u64 = 1_000_000_000;
 
 pub(crate) fn run(args: &FioArgs) -> anyhow::Result<Outcome> {
-    look_ahead(&args.output)?;
+    look_ahead(&args.output, args.target.as_ref())?;
     let file = fio::open(&args.file)?;
     let seed = args.seed.map_or_else(random_seed, Ok)?;
-    let mut stop = Stop::new()?;
+    let stop = Stop::new();
     if let (Some(target), Some(against)) = (&args.target, &args.against) {
-        return compare(args, &file, seed, [target, against], &mut stop);
+        return compare(args, &file, seed, [target, against], &stop);
     }
     let busy = Busy::new();
-    let mut run = run_once(args, &file, seed, args.target.as_ref(), &mut stop, "")?;
+    let mut run = run_once(args, &file, seed, args.target.as_ref(), &stop, "")?;
     let steady = judge(&args.output, &mut run);
-    keep(&args.output, &run)?;
     let cpu = Some(busy.cpu());
     match args.output.json {
         true => say(&fio::json(&run, cpu, true)),
@@ -44,6 +43,8 @@ pub(crate) fn run(args: &FioArgs) -> anyhow::Result<Outcome> {
             steady.iter().for_each(|line| say(line));
         }
     }
+    // Behind what is printed: a file that cannot be written loses no run.
+    keep(&args.output, &run)?;
     Ok(outcome(&[run]))
 }
 
@@ -92,7 +93,7 @@ fn compare(
     file: &JobFile,
     seed: u64,
     targets: [&TargetName; 2],
-    stop: &mut Stop,
+    stop: &Stop,
 ) -> anyhow::Result<Outcome> {
     if args.output.record.is_some() || args.output.html.is_some() || args.output.json {
         bail!("--against prints how two targets compare; --json, --record and --html are for one run");
@@ -126,7 +127,7 @@ fn run_once(
     file: &JobFile,
     seed: u64,
     redirect: Option<&TargetName>,
-    stop: &mut Stop,
+    stop: &Stop,
     what: &str,
 ) -> anyhow::Result<Run> {
     let plan = fio::plan(file, redirect)?;
@@ -144,8 +145,8 @@ fn run_once(
             read: needed.read,
         })
         .collect();
-    let opening =
-        Opening { connections: args.opening.connections, destroy: args.opening.destroy_data, quiet, seed };
+    let TargetArgs { connections, destroy_data: destroy } = args.opening;
+    let opening = Opening { connections, destroy, quiet, seed, stop };
     let name = args.file.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let run = target::with(&wanted, opening, |mut open| {
         precondition(&plan, &mut open, args.precondition, stop, quiet)?;
@@ -164,7 +165,7 @@ fn precondition(
     plan: &Plan<'_>,
     open: &mut target::Open<'_>,
     times: u32,
-    stop: &mut Stop,
+    stop: &Stop,
     quiet: bool,
 ) -> anyhow::Result<()> {
     for (place, needed) in plan.targets.iter().enumerate().filter(|(_, needed)| needed.write && times > 0) {
@@ -197,7 +198,7 @@ fn on(
     mut open: target::Open<'_>,
     seed: u64,
     title: &str,
-    stop: &mut Stop,
+    stop: &Stop,
     what: &str,
     quiet: bool,
 ) -> anyhow::Result<Run> {
@@ -214,6 +215,7 @@ fn on(
         virtual_time: open.virtual_time,
         notes: plan.notes.clone(),
     };
+    stop.listen()?;
     let mut line = Progress::new(what.to_owned(), quiet);
     let began = Instant::now();
     let run = session::run(&mut open.target, session, &phases, &mut |now| {

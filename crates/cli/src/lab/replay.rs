@@ -1,6 +1,6 @@
 //! `bimetal trace replay`
 
-use super::args::ReplayArgs;
+use super::args::{ReplayArgs, TargetArgs};
 use super::report::{judge, keep, look_ahead};
 use super::stop::Stop;
 use super::target::{self, Opening, Wanted};
@@ -25,7 +25,7 @@ struct Document<'d> {
 }
 
 pub(crate) fn run(args: &ReplayArgs) -> anyhow::Result<Outcome> {
-    look_ahead(&args.output)?;
+    look_ahead(&args.output, Some(&args.target))?;
     let quiet = args.output.json;
     let files = args.files.iter().map(|file| file.to_string_lossy().into_owned()).collect();
     let spec = TraceSpec { first: args.first, ..TraceSpec::new(files) };
@@ -43,8 +43,9 @@ pub(crate) fn run(args: &ReplayArgs) -> anyhow::Result<Outcome> {
     how.check().map_err(anyhow::Error::msg)?;
     let open = OpenHow { direct: !args.buffered, write: survey.changes() };
     let wanted = Wanted { name: args.target.clone(), how: open, lay_out_bytes: None, read: false };
-    let opening =
-        Opening { connections: args.opening.connections, destroy: args.opening.destroy_data, quiet, seed: 1 };
+    let stop = Stop::new();
+    let TargetArgs { connections, destroy_data: destroy } = args.opening;
+    let opening = Opening { connections, destroy, quiet, seed: 1, stop: &stop };
     let (mut run, fidelity) = target::with(&[wanted], opening, |mut open| {
         let mut session = Session {
             title: title(args),
@@ -56,7 +57,7 @@ pub(crate) fn run(args: &ReplayArgs) -> anyhow::Result<Outcome> {
         };
         let size_bytes = open.facts[0].size_bytes;
         session.environment.targets.insert(args.target.to_string(), open.facts[0].clone());
-        let mut stop = Stop::new()?;
+        stop.listen()?;
         let mut progress = Progress::new(session.title.clone(), quiet);
         replay::run(&mut open.target, session, &survey, &how, size_bytes, &mut |share| {
             progress.at(&format!("{:.0} %", share * 100.0));
@@ -65,7 +66,6 @@ pub(crate) fn run(args: &ReplayArgs) -> anyhow::Result<Outcome> {
         .with_context(|| args.target.to_string())
     })?;
     let steady = judge(&args.output, &mut run);
-    keep(&args.output, &run)?;
     if args.output.json {
         say_json(&Document { fidelity: &fidelity, run: &run })?;
     } else {
@@ -73,6 +73,8 @@ pub(crate) fn run(args: &ReplayArgs) -> anyhow::Result<Outcome> {
         say(&describe(&fidelity));
         steady.iter().for_each(|line| say(line));
     }
+    // Behind what is printed: a file that cannot be written loses no run.
+    keep(&args.output, &run)?;
     let failed = run.jobs.iter().any(|job| !job.errors.is_empty());
     Ok(if failed { Outcome::Problem } else { Outcome::Good })
 }

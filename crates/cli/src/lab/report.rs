@@ -6,6 +6,7 @@ use anyhow::{Context as _, bail};
 use bimetal_lab::record::Run;
 use bimetal_lab::report::{self, Named};
 use bimetal_lab::stats::{Gate, Quantity, Rule, SniaRule, rounds};
+use bimetal_lab::target::TargetName;
 use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, Write as _};
 use std::path::Path;
@@ -24,11 +25,31 @@ pub(crate) fn run(args: &ReportArgs) -> anyhow::Result<Outcome> {
     Ok(Outcome::Good)
 }
 
-/// Refuses, before a run, to write where something is that was not to be replaced.
-pub(crate) fn look_ahead(output: &OutputArgs) -> anyhow::Result<()> {
+/// Refuses, before a run, to write where something is that was not to be replaced, where nothing can be, or over what
+/// is measured.
+pub(crate) fn look_ahead(output: &OutputArgs, target: Option<&TargetName>) -> anyhow::Result<()> {
+    if output.record.is_some() && output.record == output.html {
+        bail!("--record and --html name the same file; give each its own");
+    }
     for path in [&output.record, &output.html].into_iter().flatten() {
         if !output.force && path.exists() {
             bail!("{} is there already; --force replaces it", path.display());
+        }
+        if path.is_dir() {
+            bail!("{} is a directory; name a file", path.display());
+        }
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
+            bail!(
+                "{} is not a directory; make it, or name another file than {}",
+                folder.display(),
+                path.display()
+            );
+        }
+        if let Some(TargetName::Path(target)) = target
+            && (target == path || is_same(target, path))
+        {
+            bail!("{} is what is to be measured; name another file for what comes of it", path.display());
         }
     }
     Ok(())
@@ -55,6 +76,14 @@ pub(crate) fn judge(output: &OutputArgs, run: &mut Run) -> Vec<String> {
         job.steady = Some(gate.steadiness().clone());
     }
     said
+}
+
+/// Whether both are there, and lead to the same file.
+fn is_same(one: &Path, other: &Path) -> bool {
+    match (one.canonicalize(), other.canonicalize()) {
+        (Ok(one), Ok(other)) => one == other,
+        _ => false,
+    }
 }
 
 /// Keeps what a run recorded, as it was asked for.

@@ -1,5 +1,6 @@
 //! Opens what is to be measured.
 
+use super::stop::Stop;
 use crate::progress::Progress;
 use crate::text_file;
 use crate::volume::{self, Volume as VolumeFile};
@@ -18,6 +19,9 @@ use std::path::Path;
 /// What `null:` says its size is.
 const NULL_BYTES: u64 = 1 << 40;
 
+/// What I/O past the page cache is done in.
+const SECTOR_BYTES: u64 = 512;
+
 /// A target, and how it is to be opened.
 pub(crate) struct Wanted {
     /// Its name.
@@ -31,8 +35,8 @@ pub(crate) struct Wanted {
 }
 
 /// How targets are to be opened.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Opening {
+#[derive(Clone, Copy)]
+pub(crate) struct Opening<'s> {
     /// Connections to an NBD server.
     pub(crate) connections: u32,
     /// Overwrites what is there.
@@ -41,6 +45,8 @@ pub(crate) struct Opening {
     pub(crate) quiet: bool,
     /// For simulated devices.
     pub(crate) seed: u64,
+    /// Whether the user has asked for the end.
+    pub(crate) stop: &'s Stop,
 }
 
 /// Targets that are open; places are in the order in which they were wanted.
@@ -54,7 +60,7 @@ pub(crate) struct Open<'t> {
 /// not the lab's, that is refused, unless it was asked for.
 pub(crate) fn with<R>(
     wanted: &[Wanted],
-    opening: Opening,
+    opening: Opening<'_>,
     work: impl FnOnce(Open<'_>) -> anyhow::Result<R>,
 ) -> anyhow::Result<R> {
     let Some(first) = wanted.first() else { bail!("there is no target to measure") };
@@ -86,7 +92,8 @@ pub(crate) fn with<R>(
                 Some(text) => spec.resized(size::parse(text).map_err(anyhow::Error::msg)?),
                 None => spec,
             };
-            let device = Simulated::device(spec.build(opening.seed)?);
+            let device = spec.build(opening.seed).with_context(|| first.name.to_string())?;
+            let device = Simulated::device(device);
             let bytes = device.size_bytes();
             open(Box::new(device), "simulated", bytes, true)
         }
@@ -105,7 +112,7 @@ fn open<'t>(target: Box<dyn LoadTarget + 't>, kind: &str, size_bytes: u64, virtu
     Open { target, facts: vec![facts], virtual_time }
 }
 
-fn files(wanted: &[Wanted], opening: Opening) -> anyhow::Result<Open<'static>> {
+fn files(wanted: &[Wanted], opening: Opening<'_>) -> anyhow::Result<Open<'static>> {
     let (mut opened, mut facts) = (Vec::new(), Vec::new());
     for Wanted { name, how, lay_out_bytes, read } in wanted {
         let TargetName::Path(path) = name else { continue };
@@ -119,7 +126,7 @@ fn files(wanted: &[Wanted], opening: Opening) -> anyhow::Result<Open<'static>> {
     Ok(Open { target: Box::new(Files::new(opened)?), facts, virtual_time: false })
 }
 
-fn make(path: &Path, bytes: u64, written: bool, opening: Opening) -> anyhow::Result<()> {
+fn make(path: &Path, bytes: u64, written: bool, opening: Opening<'_>) -> anyhow::Result<()> {
     if let Ok(there) = std::fs::metadata(path) {
         if !there.is_file() || there.len() >= bytes {
             return Ok(());
@@ -137,10 +144,11 @@ fn make(path: &Path, bytes: u64, written: bool, opening: Opening) -> anyhow::Res
         "there is no device {}; name one that is",
         path.display()
     );
+    opening.stop.listen()?;
     let mut progress = Progress::new(format!("laying out {}", path.display()), opening.quiet);
     lay_out(path, bytes, written, &mut |done, all| {
         progress.at(&format!("{} of {}", size::show(done), size::show(all)));
-        true
+        !opening.stop.is_asked_for()
     })?;
     Ok(())
 }
@@ -158,10 +166,12 @@ fn simulated(file: &Path) -> anyhow::Result<Simulated> {
 fn with_volume<R>(
     name: &str,
     wanted: &[Wanted],
-    opening: Opening,
+    opening: Opening<'_>,
     work: impl FnOnce(Open<'_>) -> anyhow::Result<R>,
 ) -> anyhow::Result<R> {
     let file = VolumeFile::load(&volume::locate(name)?)?;
+    // Before the engine has threads.
+    opening.stop.listen()?;
     offline::with_open(&file, opening.quiet, |driver, engine| {
         let bytes = engine.size_bytes();
         let mut open = open(Box::new(Volume::new(driver, engine)), "volume", bytes, false);
@@ -171,7 +181,7 @@ fn with_volume<R>(
 }
 
 /// Refuses to write over what is not the lab's.
-fn guard<'t>(mut open: Open<'t>, wanted: &[Wanted], opening: Opening) -> anyhow::Result<Open<'t>> {
+fn guard<'t>(mut open: Open<'t>, wanted: &[Wanted], opening: Opening<'_>) -> anyhow::Result<Open<'t>> {
     if opening.destroy {
         return Ok(open);
     }
@@ -179,7 +189,10 @@ fn guard<'t>(mut open: Open<'t>, wanted: &[Wanted], opening: Opening) -> anyhow:
         if !wanted.how.write {
             continue;
         }
-        match survey(&mut open.target, place as u32, facts.size_bytes)? {
+        // Past the page cache, only sectors can be read, and written.
+        let granule =
+            if wanted.how.direct && matches!(wanted.name, TargetName::Path(_)) { SECTOR_BYTES } else { 1 };
+        match survey(&mut open.target, place as u32, facts.size_bytes, granule)? {
             Found::Nothing => {}
             Found::Data { offset } => bail!(
                 "{} holds data that the lab did not write (at byte {offset}), and this run would overwrite it; \

@@ -13,9 +13,6 @@ use crate::stats::{Quantity, Rule, Steadiness, quantiles};
 use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
 
-/// EIO: a record has the texts of errors, and fio wants one number that is not 0.
-const INPUT_OUTPUT_ERROR: u32 = 5;
-
 /// The record as fio would have printed it; with `plus` all the bins of the histograms.
 pub fn json(run: &Run, cpu: Option<Cpu>, plus: bool) -> String {
     let jobs = views(run);
@@ -167,8 +164,8 @@ impl Job {
             jobname: view.name.into(),
             desc: view.options.description.clone(),
             groupid: view.group,
-            error: if view.failed() > 0 { INPUT_OUTPUT_ERROR } else { 0 },
-            total_err: view.failed(),
+            error: view.error(),
+            total_err: view.failed().saturating_add(view.mismatched()),
             elapsed: view.began_ns.saturating_add(view.elapsed_ns).div_ceil(1_000_000_000),
             options,
             read,
@@ -185,7 +182,7 @@ impl Job {
             latency_ns: below(&spread.ns),
             latency_us: below(&spread.us),
             latency_ms: below(&spread.ms),
-            latency_depth: view.depth,
+            latency_depth: view.found_depth.unwrap_or(view.depth),
             latency_target: view.options.latency_target_ns.unwrap_or(0) / 1000,
             latency_percentile: view.options.latency_percentile,
             latency_window: view.options.latency_window_ns / 1000,

@@ -76,8 +76,8 @@ fn header(out: &mut String, job: &JobRun) {
 }
 
 fn job(out: &mut String, view: &View<'_>, ended: u64, cpu: Option<Cpu>) {
-    let error = view.errors.keys().next().filter(|_| view.failed() > 0);
-    let error = error.map_or("0".to_owned(), |text| format!("5 ({text})"));
+    let error = view.errors.keys().next().filter(|_| view.error() > 0);
+    let error = error.map_or_else(|| view.error().to_string(), |text| format!("{} ({text})", view.error()));
     line(
         out,
         format_args!(
@@ -258,9 +258,10 @@ fn levels(out: &mut String, view: &View<'_>) {
     };
     let (total, short) = (counts(|side| side.ios), counts(|side| side.mismatched));
     line(out, format_args!("     issued rwts: total={total} short={short}"));
-    if view.failed() > 0 {
-        let first = view.errors.keys().next().map_or("", String::as_str);
-        line(out, format_args!("     errors    : total={}, first_error=5/<{first}>", view.failed()));
+    if view.error() > 0 {
+        let (first, code) = (view.errors.keys().next().map_or("", String::as_str), view.error());
+        let total = view.failed().saturating_add(view.mismatched());
+        line(out, format_args!("     errors    : total={total}, first_error={code}/<{first}>"));
     }
     let options = &view.options;
     line(
@@ -270,7 +271,7 @@ fn levels(out: &mut String, view: &View<'_>) {
             options.latency_target_ns.unwrap_or(0) / 1000,
             options.latency_window_ns / 1000,
             options.latency_percentile,
-            view.depth,
+            view.found_depth.unwrap_or(view.depth),
         ),
     );
 }

@@ -38,6 +38,8 @@ pub(crate) struct View<'a> {
     /// What fio's options among them say.
     pub(crate) options: JobOptions,
     pub(crate) depth: u32,
+    /// The highest that kept the latency asked for, where one was looked for.
+    pub(crate) found_depth: Option<u32>,
     pub(crate) began_ns: u64,
     pub(crate) elapsed_ns: u64,
     pub(crate) sides: PerSide<Side>,
@@ -102,6 +104,7 @@ impl<'a> View<'a> {
             written: &first.options,
             options: options_of(&first.options),
             depth: first.depth,
+            found_depth: jobs.iter().filter_map(|job| job.found_depth).max(),
             began_ns,
             elapsed_ns,
             samples: PerSide {
@@ -137,6 +140,24 @@ impl<'a> View<'a> {
     pub(crate) fn failed(&self) -> u64 {
         let sides = self.sides.sides().into_iter().chain([&self.flush]);
         sides.fold(0u64, |sum, side| sum.saturating_add(side.failed))
+    }
+
+    /// I/Os that were done, but read something else than was written.
+    pub(crate) fn mismatched(&self) -> u64 {
+        self.sides.sides().into_iter().fold(0u64, |sum, side| sum.saturating_add(side.mismatched))
+    }
+
+    /// The number that fio would have for what went wrong, 0 for nothing: a record has the texts of errors.
+    pub(crate) fn error(&self) -> u32 {
+        /// EIO.
+        const INPUT_OUTPUT: u32 = 5;
+        /// EILSEQ, which fio has for a block that is not what it should be.
+        const VERIFICATION: u32 = 84;
+        match (self.failed(), self.mismatched()) {
+            (0, 0) => 0,
+            (0, _) => VERIFICATION,
+            _ => INPUT_OUTPUT,
+        }
     }
 
     /// How long all I/Os took, together; flushes are none.

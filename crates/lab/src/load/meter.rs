@@ -203,6 +203,11 @@ impl Meter {
         tally.ios += 1;
         tally.bytes += io.command.len;
         tally.mismatched += u64::from(io.mismatched);
+        if io.mismatched && self.errors.len() < MAX_ERRORS {
+            let bimetal_models::Command { offset, len, .. } = io.command;
+            *self.errors.entry(format!("not what was written: {len} bytes at byte {offset}")).or_default() +=
+                1;
+        }
         let times = tally.times.get_or_insert_with(|| Box::new(std::array::from_fn(|_| Times::new())));
         let response = io.at_ns.saturating_sub(io.meant_ns.unwrap_or(io.begun_ns));
         times[0].add(io.handed_ns.saturating_sub(io.begun_ns));

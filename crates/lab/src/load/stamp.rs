@@ -7,8 +7,6 @@ use bimetal_models::rng::mix;
 
 /// A head stands at each multiple of so many bytes of an I/O; the sector of most devices.
 pub(super) const STAMP_BYTES: usize = 512;
-/// Magic, seed, offset, number.
-const HEAD_BYTES: usize = 32;
 /// "bimetal\0", little-endian.
 const MAGIC: u64 = 0x006c_6174_656d_6962;
 
@@ -57,9 +55,12 @@ pub fn stamped(bytes: &mut [u8], seed: u64, offset: u64) {
     fill(bytes, seed, offset, u64::MAX);
 }
 
-/// Whether these bytes were stamped by some job: the lab's own files are told from others' by it.
+/// Whether these bytes were stamped by some job: the lab's own files are told from others' by it. Of the last bytes of
+/// a file there may be fewer than a head has.
 pub fn is_stamped(bytes: &[u8]) -> bool {
-    bytes.len() >= HEAD_BYTES && bytes[..8] == MAGIC.to_le_bytes()
+    let magic = MAGIC.to_le_bytes();
+    let there = bytes.len().min(magic.len());
+    there > 0 && bytes[..there] == magic[..there]
 }
 
 #[cfg(test)]

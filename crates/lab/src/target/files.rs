@@ -45,7 +45,7 @@ pub enum FileError {
     #[error("{0} cannot be opened past the page cache: its file system does not do direct I/O; set direct=0")]
     Direct(PathBuf),
     /// Neither file nor block device.
-    #[error("{0} is neither a file nor a block device")]
+    #[error("{0} is neither a file nor a block device; name one that is")]
     Kind(PathBuf),
 }
 
@@ -59,9 +59,12 @@ impl OpenFile {
         if how.direct {
             flags |= OFlags::DIRECT;
         }
-        let is_device = rustix::fs::stat(path)
-            .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::BlockDevice);
-        if how.write && is_device {
+        let kind = rustix::fs::stat(path).map(|stat| FileType::from_raw_mode(stat.st_mode));
+        // Who opens a FIFO waits for somebody at its other end.
+        if kind.is_ok_and(|kind| !matches!(kind, FileType::RegularFile | FileType::BlockDevice)) {
+            return Err(FileError::Kind(path.into()));
+        }
+        if how.write && kind == Ok(FileType::BlockDevice) {
             // Refuses what is mounted, or part of another device.
             flags |= OFlags::EXCL;
         }

@@ -76,6 +76,10 @@ impl TargetName {
             let has_port = host.rsplit_once(':').is_some_and(|(before, port)| {
                 port.parse::<u16>().is_ok() && (!before.contains(':') || before.ends_with(']'))
             });
+            // A name has no colons, and an address that has them is in brackets.
+            if !has_port && host.contains(':') && !(host.starts_with('[') && host.ends_with(']')) {
+                return Err(wrong("a port is from 0 to 65535, and an IPv6 address stands in brackets"));
+            }
             let address = if has_port { host.to_owned() } else { format!("{host}:{NBD_PORT}") };
             let export = decoded(export).ok_or_else(|| wrong("the export's name is not well escaped"))?;
             return Ok(TargetName::Nbd { address: NbdAddress::Tcp(address), export });
@@ -170,9 +174,17 @@ mod tests {
         ] {
             assert_eq!(TargetName::parse(text), Ok(expected), "{text}");
         }
-        for text in
-            ["", "nbd+unix:///x", "nbd:///x", "volume:", "model:x?speed=2", "nbd+unix:///%x?socket=/a"]
-        {
+        for text in [
+            "",
+            "nbd+unix:///x",
+            "nbd:///x",
+            "nbd://h:99999/",
+            "nbd://h:x/",
+            "nbd://::1/",
+            "volume:",
+            "model:x?speed=2",
+            "nbd+unix:///%x?socket=/a",
+        ] {
             let error = TargetName::parse(text).expect_err(text).to_string();
             assert!(!error.contains('\n'), "{error}");
         }

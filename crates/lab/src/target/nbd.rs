@@ -56,16 +56,16 @@ impl fmt::Display for NbdAddress {
 #[derive(Debug, thiserror::Error)]
 pub enum NbdError {
     /// Nobody is there, or it went away.
-    #[error("cannot reach the server: {0}")]
+    #[error("cannot reach the server")]
     System(#[from] io::Error),
     /// It does not speak as it should, or refuses.
-    #[error("{0}")]
+    #[error(transparent)]
     Protocol(#[from] ClientError),
     /// It has said more than a handshake has.
     #[error("the server's handshake does not end")]
     Endless,
     /// There is no ring.
-    #[error("{0}")]
+    #[error(transparent)]
     Run(#[from] RunError),
 }
 
@@ -448,9 +448,16 @@ fn negotiate(socket: &mut dyn Stream, export: &str) -> Result<RemoteExport, NbdE
             return Err(NbdError::Endless);
         }
         let mut more = [0; 4096];
-        let read = socket.read(&mut more)?;
+        let read = socket.read(&mut more).map_err(|error| match error.kind() {
+            // What a socket's timeout is to the system.
+            io::ErrorKind::WouldBlock => {
+                let seconds = HANDSHAKE_PATIENCE.as_secs();
+                io::Error::other(format!("it has said nothing for {seconds} seconds"))
+            }
+            _ => error,
+        })?;
         if read == 0 {
-            return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+            return Err(io::Error::other("it ended the connection before anything was agreed").into());
         }
         input.extend_from_slice(&more[..read]);
     }
