@@ -145,7 +145,7 @@ kill -INT "$client"
 wait "$client" || { cat all.txt; fail "a run that was ended is no failure"; }
 holds '.jobs[0] | .error == 0 and .read.total_ios > 10 and .read.runtime < 30000' stopped.fio.json
 holds '.interrupted' stopped.json
-printf '[j]\nrw=read\nbs=1m\nsize=1t\n' >endless.fio
+printf '[j]\nrw=read\nbs=1m\nsize=8g\n' >endless.fio
 interruptible "$BIMETAL" lab fio endless.fio --target endless.img >out.txt 2>all.txt &
 client=$!
 for ((i = 0; i < 400; i++)); do [[ -s endless.img ]] && break; sleep 0.02; done

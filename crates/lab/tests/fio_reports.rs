@@ -120,6 +120,27 @@ fn errors_are_told() {
     assert!(said.contains("     errors    : total=3, first_error=5/<no space left>"), "{said}");
 }
 
+#[test]
+fn damage_is_told_as_fio_tells_it() {
+    let mut run = run();
+    run.jobs[2].read.mismatched = 2;
+    run.jobs[2].errors = BTreeMap::from([("not what was written".to_owned(), 2)]);
+    let report = parsed(&json(&run, None, false));
+    let [error, total] = ["error", "total_err"].map(|key| report["jobs"][1][key].as_u64());
+    assert_eq!((error, total, report["jobs"][0]["error"].as_u64()), (Some(84), Some(2), Some(0)));
+    let said = text(&run, None);
+    assert!(said.contains("b: (groupid=1, jobs=1): err= 84 (not what was written): "), "{said}");
+}
+
+#[test]
+fn the_depth_that_was_found_is_told() {
+    let mut run = run();
+    assert_eq!(parsed(&json(&run, None, false))["jobs"][1]["latency_depth"].as_u64(), Some(1));
+    (run.jobs[2].depth, run.jobs[2].found_depth) = (64, Some(5));
+    assert_eq!(parsed(&json(&run, None, false))["jobs"][1]["latency_depth"].as_u64(), Some(5));
+    assert!(text(&run, None).contains("percentile=100.00%, depth=5\n"));
+}
+
 /// A record is read from a file, and says what it likes.
 #[test]
 fn a_record_is_not_believed() {
