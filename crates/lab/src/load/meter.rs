@@ -287,6 +287,15 @@ impl Meter {
     /// to count, on its target's clock.
     pub fn finish(mut self, job: &Job, target: &str, tiers: &[(u64, u64, u64)]) -> JobRun {
         self.end_interval();
+        let ends_early = self.stopped
+            || !self.errors.is_empty()
+            || job.ios.is_some()
+            || job.depth_search.is_some()
+            || job.until_steady.is_some();
+        if let Some(runtime_ns) = job.runtime_ns.filter(|_| job.time_based && !ends_early) {
+            // Whatever a rate or a pause left at its end belongs to its time.
+            self.last_ns = self.last_ns.max(self.counts_from_ns + runtime_ns);
+        }
         for &(at_ns, fast, all) in tiers.iter().filter(|tier| tier.0 > self.counts_from_ns) {
             let n = (at_ns - 1 - self.counts_from_ns) / self.interval_ns;
             if let Ok(place) = self.intervals.binary_search_by_key(&n, |interval| interval.n) {
