@@ -240,6 +240,53 @@ impl HeatPolicy {
         if has_room { self.free_target.max(view.copies_wanted) } else { self.free_target }
     }
 
+    /// Moves after which so many fast slots are without a home, or nearer to that.
+    fn plan_towards(
+        &mut self,
+        target: u32,
+        now: Nanos,
+        view: &View<'_>,
+        budget: usize,
+        pace: Pace,
+    ) -> Vec<Move> {
+        let tick = self.tick(now);
+        let (free, slow_free) = (view.slots[0].free() as usize, view.slots[1].free() as usize);
+        let (half, target) = (budget.div_ceil(2), target as usize);
+        let room = slow_free.saturating_sub(1);
+        let rises = half.min(free).min(view.may_rise);
+        let short = target.saturating_sub(free);
+        let idle = pace == Pace::Idle;
+        let mut up = Vec::new();
+        if pace == Pace::Short {
+            up = self.rising_dense(view, tick, rises);
+        } else if short <= half {
+            up = self.rising(view, tick, rises);
+            if up.is_empty() && idle && self.wants_refill(view) {
+                up = self.refilling(view, rises);
+            }
+        }
+        // What rises into slots that are free beyond the target pushes nothing out.
+        let needed = (target + up.len()).saturating_sub(free).min(budget - up.len()).min(room);
+        let mut down = Vec::new();
+        // Copies push out only what nobody touches; while clients are busy, only where copies have proved worth it.
+        let for_copies = up.is_empty() && free >= self.free_target as usize;
+        let proved = view.copies_wanted > view.slots[0].count() / LEAST_SHARE;
+        let wanted = self.hot_regions > 0 || for_copies && proved;
+        if needed > 0 && (idle || !up.is_empty() || pace == Pace::Busy && wanted) {
+            down = self.coldest(view, tick, needed);
+            if for_copies {
+                down.retain(|(_, heat)| *heat == 0);
+            }
+        }
+        if let Some(least) = up.iter().map(|(_, heat)| *heat).min() {
+            down.retain(|(_, heat)| heat + MARGIN <= least);
+            // Everything looked at is as hot: the others may try again when they are touched again.
+            up.truncate((free + down.len()).saturating_sub(target).max(usize::from(!down.is_empty())));
+        }
+        let to = |tier| move |(chunk, _)| Move { chunk, to: Destination::Tier(tier) };
+        up.into_iter().map(to(FAST)).chain(down.into_iter().map(to(SLOW))).collect()
+    }
+
     fn wants_refill(&self, view: &View<'_>) -> bool {
         let slow = &view.slots[1];
         view.slots[0].free() > 2 * self.free_target && slow.free() < slow.count() / SLOW_FREE_SHARE
@@ -321,42 +368,13 @@ impl Policy for HeatPolicy {
     }
 
     fn plan(&mut self, now: Nanos, view: &View<'_>, budget: usize, pace: Pace) -> Vec<Move> {
-        let tick = self.tick(now);
-        let (free, slow_free) = (view.slots[0].free() as usize, view.slots[1].free() as usize);
-        let (half, target) = (budget.div_ceil(2), self.target(view) as usize);
-        let room = slow_free.saturating_sub(1);
-        let rises = half.min(free).min(view.may_rise);
-        let short = target.saturating_sub(free);
-        let idle = pace == Pace::Idle;
-        let mut up = Vec::new();
-        if pace == Pace::Short {
-            up = self.rising_dense(view, tick, rises);
-        } else if short <= half {
-            up = self.rising(view, tick, rises);
-            if up.is_empty() && idle && self.wants_refill(view) {
-                up = self.refilling(view, rises);
-            }
+        let target = self.target(view);
+        let moves = self.plan_towards(target, now, view, budget, pace);
+        // Where nothing cold is left to give way to copies, their wish does not keep down what is hot.
+        if moves.is_empty() && target > self.free_target && pace == Pace::Idle {
+            return self.plan_towards(self.free_target, now, view, budget, pace);
         }
-        // What rises into slots that are free beyond the target pushes nothing out.
-        let needed = (target + up.len()).saturating_sub(free).min(budget - up.len()).min(room);
-        let mut down = Vec::new();
-        // Copies push out only what nobody touches; while clients are busy, only where copies have proved worth it.
-        let for_copies = up.is_empty() && free >= self.free_target as usize;
-        let proved = view.copies_wanted > view.slots[0].count() / LEAST_SHARE;
-        let wanted = self.hot_regions > 0 || for_copies && proved;
-        if needed > 0 && (idle || !up.is_empty() || pace == Pace::Busy && wanted) {
-            down = self.coldest(view, tick, needed);
-            if for_copies {
-                down.retain(|(_, heat)| *heat == 0);
-            }
-        }
-        if let Some(least) = up.iter().map(|(_, heat)| *heat).min() {
-            down.retain(|(_, heat)| heat + MARGIN <= least);
-            // Everything looked at is as hot: the others may try again when they are touched again.
-            up.truncate((free + down.len()).saturating_sub(target).max(usize::from(!down.is_empty())));
-        }
-        let to = |tier| move |(chunk, _)| Move { chunk, to: Destination::Tier(tier) };
-        up.into_iter().map(to(FAST)).chain(down.into_iter().map(to(SLOW))).collect()
+        moves
     }
 
     fn victims(&mut self, now: Nanos, view: &View<'_>, most: usize) -> Vec<Chunk> {
@@ -502,5 +520,24 @@ mod tests {
             volume.policy.touch(touch, Nanos(20 * Nanos::SECOND));
         }
         assert_eq!(volume.plan_at(21, Pace::Idle), (vec![], 0));
+    }
+
+    /// Films had been read again and again while the SSD was full of files that had been read once: copies were worth
+    /// many more slots than were free, and only what nobody had touched gave way to them. When that was used up, the
+    /// volume was idle, what was hot did not rise for want of those slots, and the disk was put to rest.
+    #[test]
+    fn the_wish_of_copies_that_cannot_be_met_does_not_keep_down_what_is_hot() {
+        let mut volume = Volume::with_blank(1000);
+        volume.copies_wanted = volume.slots[0].count() / 2;
+        for chunk in (0..volume.on_fast).map(Chunk) {
+            let touch = Touch { chunk, write: false, stream: false, on_fast: true };
+            volume.policy.touch(touch, Nanos(5 * Nanos::SECOND));
+        }
+        (1..=3).for_each(|pass| volume.read(10 * pass, 40, false));
+        assert_eq!(volume.plan_at(31, Pace::Busy), (vec![], 0), "copies serve them meanwhile");
+        let (first, free) = (volume.on_fast, volume.slots[0].free());
+        let (up, down) = volume.plan_at(31, Pace::Idle);
+        assert_eq!(up, (first..first + free.min(8)).collect::<Vec<_>>());
+        assert_eq!(down, up.len(), "what was touched once makes room");
     }
 }
