@@ -32,7 +32,7 @@ impl<A: Arena> Engine<A> {
     /// whenever a part of it has to become free as a whole. For that, room for as large a part is left free, to be used
     /// while the other is emptied.
     pub(crate) fn clients_may_land(&self, drafted: u32) -> bool {
-        if self.zone_is_full() {
+        if self.zone_is_full() || self.zone_owes_slots() {
             return false;
         }
         // Nothing is being freed: there is nothing to keep pace with.
@@ -65,6 +65,12 @@ impl<A: Arena> Engine<A> {
         let free = self.state.zone.free_segments();
         let turn = free == FREEING_RESERVE || self.mover.planner.zone_is_held || self.state.landed.len() == 0;
         free > FREEING_RESERVE || self.moves_are_over() || turn && !self.mover.is_busy(true)
+    }
+
+    /// Whether what is pushed down may be recorded: that brings a segment only once all of a run is done, and must not use up
+    /// what merging needs for its record.
+    pub(crate) fn pushing_may_append(&self) -> bool {
+        self.state.zone.free_segments() > FREEING_RESERVE + 1
     }
 
     pub(crate) fn may_append(&self, job: &Job) -> bool {

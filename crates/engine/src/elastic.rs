@@ -1,8 +1,13 @@
 //! The landing zone grows while more lands than the slow device can take, and shrinks when it is quiet.
 //!
 //! It borrows areas of the fast device that hold slots: their chunks are pushed down in long runs, at the slow device's
-//! sequential speed, into what is held back there for that; landed blocks could be merged only one by one. So a burst
-//! of random writes may be as large as what is held back, and the size of the volume stays what it is.
+//! sequential speed, into what is held back there for that, or what nothing is in; landed blocks could be merged only one
+//! by one. So a burst of random writes may be as large as that, and the size of the volume stays what it is.
+//!
+//! What is held back is there whatever the volume holds. Areas borrowed beyond it are *on call*: each chunk that becomes
+//! used takes a slot, and they are half of what is left to such chunks at most. When more than that is used, the zone
+//! gives them back as its segments become free; and where it cannot do so soon enough, whoever lands waits for it, for a
+//! chunk that lands without a home and finds none later would hold the log's tail for ever.
 
 use crate::arena::Arena;
 use crate::engine::Engine;
@@ -23,9 +28,36 @@ const PAUSE_NS: u64 = Nanos::SECOND;
 /// Borrowed areas given back in one call, so that it stays short.
 const AREAS_PER_CALL: usize = 64;
 
+/// Experience beyond this counts half as much as what comes after, ns.
+const MEMORY_NS: u64 = 4 * Nanos::SECOND;
+
+/// What batches that free the zone have taken of late.
+#[derive(Default)]
+struct Cost {
+    took_ns: u64,
+    blocks: u64,
+}
+
+impl Cost {
+    fn another(&mut self, took_ns: u64, blocks: u64) {
+        if self.took_ns > MEMORY_NS {
+            (self.took_ns, self.blocks) = (self.took_ns / 2, self.blocks / 2);
+        }
+        (self.took_ns, self.blocks) = (self.took_ns + took_ns, self.blocks + blocks);
+    }
+
+    /// Whether a block costs at most one part in so many of what one of the other kind costs. What was never tried may.
+    fn is_part_of(&self, other: &Cost, share: u32) -> bool {
+        let (mine, others) = (u128::from(self.took_ns), u128::from(other.took_ns));
+        mine * u128::from(share) * u128::from(other.blocks) <= others * u128::from(self.blocks)
+    }
+}
+
 /// How far borrowing has come.
 #[derive(Default)]
 pub struct Borrowing {
+    merging: Cost,
+    pushing: Cost,
     /// The run that was looked at last.
     hand: u32,
     attempts: u32,
@@ -33,9 +65,74 @@ pub struct Borrowing {
     not_before: Nanos,
 }
 
+impl Borrowing {
+    /// A batch that was to free the zone has merged so many blocks, or pushed down slots for so many.
+    pub(crate) fn learn(&mut self, took_ns: u64, merged: u64, pushed: u64) {
+        if pushed > 0 {
+            self.pushing.another(took_ns, pushed);
+        } else if merged > 0 {
+            self.merging.another(took_ns, merged);
+        }
+    }
+}
+
 impl<A: Arena> Engine<A> {
     fn areas_per_run(&self) -> u32 {
         (RUN_BYTES / self.state.geo.area_bytes).min(self.state.zone.own_len() / 8).max(1)
+    }
+
+    /// Slots of areas that are on call.
+    fn slots_on_call(&self) -> u32 {
+        let geo = &self.state.geo;
+        self.state.zone.len().saturating_sub(geo.assured_zone_areas()) * geo.slots_per_area()
+    }
+
+    /// Free slots that no landed chunk will need.
+    fn slots_to_spare(&self) -> u32 {
+        (self.slots[0].free() + self.slots[1].free()).saturating_sub(self.state.map.homeless())
+    }
+
+    fn is_assured(&self, run: u32) -> bool {
+        self.state.zone.len() + run <= self.state.geo.assured_zone_areas()
+    }
+
+    fn pushing_is_worth_it(&self) -> bool {
+        let borrowing = &self.mover.planner.borrowing;
+        borrowing.pushing.is_part_of(&borrowing.merging, self.tuning.push_worth)
+    }
+
+    /// Whether the zone may have a further run without touching what is left to chunks that become used.
+    fn run_is_to_spare(&self, run: u32) -> bool {
+        let geo = &self.state.geo;
+        let on_call = (self.state.zone.len() + run).saturating_sub(geo.assured_zone_areas());
+        let slots = on_call * geo.slots_per_area();
+        on_call == 0
+            || self.slots_to_spare() > (slots + run * geo.slots_per_area()).max(2 * self.slots_at_stake())
+    }
+
+    /// Slots that may be taken before the zone is asked again whether it owes them: one by each piece in flight, and one by
+    /// each block of the two segments that the log must go through before it has left those that it is in.
+    fn slots_at_stake(&self) -> u32 {
+        self.pieces.len() as u32 + 2 * self.state.geo.area_blocks()
+    }
+
+    /// Whether more is on call than is left to chunks that become used: the zone is to give it back.
+    pub(crate) fn zone_gives_back(&self) -> bool {
+        let on_call = self.slots_on_call();
+        on_call > 0 && self.slots_to_spare() < on_call.max(2 * self.slots_at_stake())
+    }
+
+    /// Whether nothing more may land before areas that are on call have been given back. The log leaves the two that it is
+    /// in only when more lands.
+    pub(crate) fn zone_owes_slots(&self) -> bool {
+        let on_call = self.slots_on_call();
+        if on_call == 0 || self.slots_to_spare() > self.slots_at_stake() {
+            return false;
+        }
+        let zone = &self.state.zone;
+        let written = [self.log.place, zone.get(self.log.place).successor];
+        let held = written.into_iter().filter(|place| zone.is_borrowed(*place)).count() as u32;
+        zone.borrowed().count() as u32 > held
     }
 
     /// Whether more lands than can be merged, and there is something to be had.
@@ -43,6 +140,8 @@ impl<A: Arena> Engine<A> {
         let run = self.areas_per_run();
         let slots = run * self.state.geo.slots_per_area();
         !self.is_idle()
+            && self.run_is_to_spare(run)
+            && (self.is_assured(run) || self.pushing_is_worth_it())
             && !self.shutdown.began()
             && self.mover.barren_since.is_none()
             && self.zone_runs_short()
@@ -53,6 +152,9 @@ impl<A: Arena> Engine<A> {
 
     /// Begins to push down what is in the way of the zone's growth; false when there is nothing of the kind to do.
     pub(crate) fn push_down(&mut self, room: usize) -> bool {
+        if !self.pushing_may_append() {
+            return false;
+        }
         let range = match self.slots[0].closing() {
             Some(range) => range,
             None if self.zone_is_to_grow() => {
@@ -118,6 +220,24 @@ impl<A: Arena> Engine<A> {
         (there && may_leave).then(|| self.policy.heat(chunk, self.now))
     }
 
+    /// Borrows areas in which nothing is until the log's reserve is there. Free segments whose areas were borrowed when the volume was
+    /// last open are named by nothing, and slots again; were all others in the chain, not even the record could be appended
+    /// that frees them. There are as many such areas as there were segments then.
+    pub(crate) fn borrow_again(&mut self) {
+        let geo = &self.state.geo;
+        let mut areas = (0..geo.zone_first.0).map(|area| (Area(area), geo.slots_in(Area(area))));
+        while self.zone_is_full() && self.state.zone.may_borrow() > 0 {
+            let slots = &self.slots[0];
+            let Some((area, range)) = areas.find(|(_, range)| range.clone().all(|s| !slots.is_used(Slot(s))))
+            else {
+                return;
+            };
+            self.slots[0].close(range);
+            self.slots[0].take_closed().expect("nothing is in it");
+            self.state.zone.borrow(area);
+        }
+    }
+
     /// Takes over what was emptied; gives back what the zone does not need any more.
     pub(crate) fn pump_borrowing(&mut self) {
         if let Some(range) = self.slots[0].take_closed() {
@@ -127,17 +247,17 @@ impl<A: Arena> Engine<A> {
             }
             self.wanted.wake = true;
         }
-        if !self.is_idle() {
+        let gives_back = self.zone_gives_back();
+        if !self.is_idle() && !gives_back {
             return;
         }
         if !self.mover.is_busy(true) {
             self.slots[0].stop_closing();
         }
-        if !self.zone_may_shrink() {
-            return;
-        }
         for _ in 0..AREAS_PER_CALL {
-            let Some(area) = self.state.zone.give_back() else { return };
+            let now =
+                self.is_idle() && self.zone_may_shrink() || self.zone_gives_back() && !self.zone_is_full();
+            let Some(area) = now.then(|| self.state.zone.give_back()).flatten() else { return };
             self.slots[0].reopen(self.state.geo.slots_in(area));
             self.wanted.wake = true;
         }
@@ -147,5 +267,24 @@ impl<A: Arena> Engine<A> {
     pub(crate) fn zone_may_shrink(&self) -> bool {
         let zone = &self.state.zone;
         zone.len() > zone.own_len() && zone.chain.len() as u32 * 2 <= zone.own_len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pushing_down_is_worth_it_where_merging_costs_several_times_as_much() {
+        let mut borrowing = Borrowing::default();
+        let is_worth_it = |b: &Borrowing, share| b.pushing.is_part_of(&b.merging, share);
+        assert!(is_worth_it(&borrowing, 4), "nobody knows");
+        borrowing.learn(Nanos::SECOND, 1000, 0);
+        assert!(is_worth_it(&borrowing, 4), "nobody knows");
+        borrowing.learn(Nanos::SECOND, 0, 4000);
+        assert!(is_worth_it(&borrowing, 4) && !is_worth_it(&borrowing, 5));
+        // What was learned long ago counts little beside what was learned since.
+        (0..20).for_each(|_| borrowing.learn(Nanos::SECOND, 20_000, 0));
+        assert!(!is_worth_it(&borrowing, 1) && is_worth_it(&borrowing, 0));
     }
 }

@@ -251,7 +251,8 @@ impl<A: Arena> Engine<A> {
             // Nothing was written to it yet: leaving it would break the chain on the device.
             return false;
         }
-        let Some(next) = self.state.zone.take_free() else { return false };
+        let gives_back = self.zone_gives_back();
+        let Some(next) = self.state.zone.take_free(gives_back) else { return false };
         let old = self.log.place;
         let successor = self.state.zone.get(old).successor;
         let ordinal = self.state.zone.get(old).ordinal + 1;

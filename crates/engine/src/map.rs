@@ -24,6 +24,12 @@ pub struct Map {
     per_page: u32,
     dirty: Vec<u64>,
     dirty_pages: u32,
+    homeless: u32,
+}
+
+/// Of a chunk's word: blocks are landed, or may be, and there is no home to merge them into.
+fn is_homeless(word: u64) -> bool {
+    word & LANDED != 0 && word >> TIER_SHIFT & TIER_BITS == 0
 }
 
 impl Map {
@@ -38,6 +44,7 @@ impl Map {
             per_page: page::map_entries_per_page(mask_words),
             dirty: vec![0; (geo.map_pages as usize).div_ceil(64)],
             dirty_pages: 0,
+            homeless: 0,
         }
     }
 
@@ -65,9 +72,8 @@ impl Map {
 
     /// Records a home and the blocks it holds.
     pub fn set(&mut self, chunk: Chunk, home: Option<Home>, valid: &BlockMask) {
-        let word = &mut self.words[chunk.0 as usize];
         let packed = home.map_or(0, |h| u64::from(h.slot.0) | (u64::from(h.tier.0) + 1) << TIER_SHIFT);
-        *word = *word & !(SLOT_BITS | TIER_BITS << TIER_SHIFT) | packed;
+        self.change(chunk, |word| word & !(SLOT_BITS | TIER_BITS << TIER_SHIFT) | packed);
         let at = chunk.0 as usize * self.mask_words;
         for i in 0..self.mask_words {
             self.valid[at + i] = valid.word(i);
@@ -154,8 +160,19 @@ impl Map {
     }
 
     fn mark(&mut self, chunk: Chunk, bit: u64, on: bool) {
+        self.change(chunk, |word| if on { word | bit } else { word & !bit });
+    }
+
+    fn change(&mut self, chunk: Chunk, change: impl FnOnce(u64) -> u64) {
         let word = &mut self.words[chunk.0 as usize];
-        *word = if on { *word | bit } else { *word & !bit };
+        let before = is_homeless(*word);
+        *word = change(*word);
+        self.homeless = self.homeless + u32::from(is_homeless(*word)) - u32::from(before);
+    }
+
+    /// Chunks of which something may be landed and which have no home: each of them will need a slot.
+    pub fn homeless(&self) -> u32 {
+        self.homeless
     }
 
     /// Whether some block of the chunk may be landed.

@@ -210,7 +210,7 @@ fn engine<A: Arena>(
     });
     let events = events.chain(pin_faults).collect();
     let mut arena = reader.io.take_arena();
-    Engine {
+    let mut engine = Engine {
         spare: arena.alloc(Pool::Background, state.geo.chunk_bytes),
         arena,
         now,
@@ -256,5 +256,7 @@ fn engine<A: Arena>(
         granted: Vec::new(),
         index_bufs: Vec::new(),
         home_writers: HomeWriters::default(),
-    }
+    };
+    engine.borrow_again();
+    engine
 }

@@ -91,6 +91,10 @@ pub struct Tuning {
     /// What has landed waits at most this long for the slow device to be in use for something else, ns; 0: not at all.
     /// An hour makes 24 wake-ups a day: in five years fewer than the 50,000 starts and stops that disks are made for.
     pub rest_at_most_ns: u64,
+    /// The landing zone grows beyond what is held back for it where a block that is pushed down costs the slow device at
+    /// most one part in this many of the time of one that is merged; 0: whatever it costs. What is pushed down has to come
+    /// up again, and is missed meanwhile.
+    pub push_worth: u32,
 }
 
 impl Default for Tuning {
@@ -112,6 +116,7 @@ impl Default for Tuning {
             wear_bytes_per_day: None,
             rest_after_ns: 20 * Nanos::SECOND,
             rest_at_most_ns: 3600 * Nanos::SECOND,
+            push_worth: 4,
         }
     }
 }

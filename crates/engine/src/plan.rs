@@ -165,7 +165,10 @@ impl<A: Arena> Engine<A> {
     }
 
     fn destage_is_due(&self) -> bool {
-        self.log_is_starved() || self.zone_is_half_full() || self.is_idle() && !self.slow_is_left_alone()
+        self.log_is_starved()
+            || self.zone_is_half_full()
+            || self.zone_gives_back()
+            || self.is_idle() && !self.slow_is_left_alone()
     }
 
     /// Whether this landed block, which cannot be moved because it is lost, must be said again at the head

@@ -47,7 +47,8 @@ impl<A: Arena> Engine<A> {
     /// Sees whether the slow device is in use, or has to be.
     pub(crate) fn mind_rest(&mut self) {
         let used = self.tokens.used_by_clients(SLOW);
-        if self.zone_is_half_full() || self.log_is_starved() || self.pins.are_astray() {
+        let wanted = self.zone_is_half_full() || self.zone_gives_back() || self.log_is_starved();
+        if wanted || self.pins.are_astray() {
             self.rouse_slow();
         } else if used > self.mover.planner.rest.roused {
             self.mover.planner.rest.rouse(used);

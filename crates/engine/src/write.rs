@@ -103,6 +103,7 @@ impl<A: Arena> Engine<A> {
         let home = pending.or(self.state.map.home(chunk));
         match home {
             _ if moving => self.land_piece(piece),
+            None if self.zone_owes_slots() => self.land_piece(piece),
             Some(home) if home.tier == FAST && !landed => {
                 if pending.is_none() && self.state.map.all_valid(chunk, first, count) {
                     self.write_in_place(piece, home);

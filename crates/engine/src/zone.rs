@@ -257,9 +257,17 @@ impl Zone {
         free + self.emptied_blocks
     }
 
-    /// Takes a free segment to be named as a successor.
-    pub fn take_free(&mut self) -> Option<Place> {
-        self.free.pop_front()
+    /// Takes a free segment to be named as a successor; one of the zone's own, if there is one, where borrowed ones are to
+    /// be given back.
+    pub fn take_free(&mut self, gives_back: bool) -> Option<Place> {
+        let own = self.own_len();
+        let at = self.free.iter().position(|place| !gives_back || place.0 < own).unwrap_or(0);
+        self.free.remove(at)
+    }
+
+    /// Whether a segment's area is borrowed.
+    pub fn is_borrowed(&self, place: Place) -> bool {
+        place.0 >= self.own_len()
     }
 
     /// Gives back a segment that was named as a successor by a segment that never began.

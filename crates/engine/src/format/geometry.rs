@@ -24,6 +24,9 @@ const FAST_SLOTS_HELD: u32 = 2;
 const SLOW_SHARE_HELD: u32 = 100;
 /// Slots of those held back that the landing zone never borrows: moves need them.
 const SLOTS_KEPT: u32 = 2;
+/// The landing zone borrows at most so many times its own areas: each landed block takes up to 24 bytes of RAM, 0.2 GB for
+/// the 32 GiB that a zone of 4 GiB grows to.
+const MOST_GROWTH: u32 = 7;
 /// Slow slots held back at least.
 const SLOW_SLOTS_HELD_MIN: u32 = 2;
 
@@ -115,13 +118,16 @@ impl Geometry {
     pub fn zone_areas(&self) -> u32 {
         self.areas - self.zone_first.0
     }
-    /// Areas of the landing zone at most, those that it borrows from the slots included: as many as there are slots
-    /// beyond the volume's size, so that each chunk finds a slot whatever is borrowed; up to four times the zone.
+    /// Areas of the landing zone at most, those that it borrows from the slots included.
     pub fn most_zone_areas(&self) -> u32 {
+        self.zone_areas() + self.zone_areas().saturating_mul(MOST_GROWTH).min(self.zone_first.0 / 2)
+    }
+    /// Areas that the landing zone may have whatever the volume holds: it borrows no more than there are slots beyond the
+    /// volume's size, so that each chunk finds one.
+    pub fn assured_zone_areas(&self) -> u32 {
         let slots = self.slots(FAST) + self.slow_slots;
         let spare = slots.saturating_sub(self.chunks).saturating_sub(SLOTS_KEPT);
-        self.zone_areas()
-            + (spare / self.slots_per_area()).min(3 * self.zone_areas()).min(self.zone_first.0 / 2)
+        self.zone_areas().saturating_add(spare / self.slots_per_area()).min(self.most_zone_areas())
     }
     /// The slots in an area of the fast tier.
     pub fn slots_in(&self, area: Area) -> Range<u32> {

@@ -101,6 +101,7 @@ impl<A: Arena> Engine<A> {
             (0..self.mover.batches[batch].items.len() as u32).map(|i| self.batch_home(batch, i)).collect();
         let b = self.mover.batches.remove(batch);
         let mut moved_any = false;
+        let (merged, pushed) = (self.stats.destaged, self.stats.demoted);
         for (item, record) in b.items.into_iter().zip(records) {
             let moved = match record.filter(|_| ok) {
                 Some(record) => {
@@ -123,6 +124,14 @@ impl<A: Arena> Engine<A> {
         }
         let took = self.now.since(b.started);
         let failed = b.io_failed.is_some();
+        if b.frees_zone {
+            let (merged, pushed) = (self.stats.destaged - merged, self.stats.demoted - pushed);
+            self.mover.planner.borrowing.learn(
+                took,
+                merged,
+                pushed * u64::from(self.state.geo.blocks_per_chunk()),
+            );
+        }
         self.batch_ended(b.frees_zone, Ended { took_ns: took, moved: moved_any, failed, damaged: b.damaged });
         self.release_slots();
     }

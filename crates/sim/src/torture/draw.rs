@@ -19,7 +19,7 @@ pub const MIN_ANSWERS: u64 = 200;
 /// Draws the volume that a seed makes; its lives are drawn when its size is known.
 pub fn plan(seed: u64) -> Plan {
     let mut rng = Rng::new(seed, 1);
-    let geometry = geometry(&mut rng);
+    let geometry = roomy(seed, geometry(&mut rng));
     let chunk = geometry.chunk_bytes;
     let tight = rng.one_in(4);
     // Opening reads a segment whole.
@@ -28,7 +28,11 @@ pub fn plan(seed: u64) -> Plan {
     Plan {
         seed,
         geometry,
-        tuning: Tuning { wear_bytes_per_day: wear_budget(seed, chunk), ..tuning(&mut rng, chunk) },
+        tuning: Tuning {
+            wear_bytes_per_day: wear_budget(seed, chunk),
+            push_worth: Rng::new(seed, 8).pick(&[0, 0, 4]),
+            ..tuning(&mut rng, chunk)
+        },
         arena: ArenaSizes {
             client: (8 * chunk).max(4 << 20),
             log: if tight { 2 * segment } else { (2 * segment).max(2 << 20) },
@@ -67,6 +71,25 @@ fn geometry(rng: &mut Rng) -> Geometry {
     Geometry { chunk_bytes, fast_bytes, slow_bytes, landing_bytes, area_bytes, slack_bytes }
 }
 
+/// Now and then so long a slow tier that half of what nothing is in is more than the landing zone grows to. With a
+/// generator of its own, so that the other draws of a seed do not depend on it.
+fn roomy(seed: u64, drawn: Geometry) -> Geometry {
+    let mut rng = Rng::new(seed, 7);
+    if !rng.one_in(10) {
+        return drawn;
+    }
+    let chunk_bytes = 64 << 10;
+    let chunk = u64::from(chunk_bytes);
+    Geometry {
+        chunk_bytes,
+        fast_bytes: rng.range(40, 80) * chunk,
+        slow_bytes: rng.range(300, 600) * chunk,
+        landing_bytes: Some(rng.range(2, 12) * chunk),
+        area_bytes: None,
+        slack_bytes: drawn.slack_bytes,
+    }
+}
+
 fn tuning(rng: &mut Rng, chunk: u32) -> Tuning {
     let chunk = u64::from(chunk);
     Tuning {
@@ -83,9 +106,9 @@ fn tuning(rng: &mut Rng, chunk: u32) -> Tuning {
         touch_ns: rng.pick(&[0, US, MS, 100 * MS]),
         small_write_bytes: rng.pick(&[0, 4 << 10, 32 << 10, 1 << 20]),
         groups_in_flight: rng.pick(&[1, 2, 4, 8]),
-        wear_bytes_per_day: None,
         rest_after_ns: rng.pick(&[0, MS, 50 * MS, 20_000 * MS]),
         rest_at_most_ns: rng.pick(&[0, 20 * MS, 500 * MS, 5000 * MS]),
+        ..Tuning::default()
     }
 }
 

@@ -1,0 +1,209 @@
+//! Areas on call: a burst of random writes may have more of the fast tier than is held back for it, as long as nothing
+//! else is there; when the volume fills up, they are given back before the last chunks need their slots.
+
+mod story;
+
+use bimetal_engine::action::RequestKind;
+use bimetal_engine::units::Nanos;
+use bimetal_sim::disk::CutStyle;
+use bimetal_sim::world::Death;
+use std::ops::Range;
+use story::{Asked, BLOCK, CHUNK, Story};
+
+/// Chunks on each device, and of the landing zone.
+const FAST_CHUNKS: u64 = 1200;
+const SLOW_CHUNKS: u64 = 4000;
+const ZONE_CHUNKS: u64 = 256;
+/// Chunks that are written before the burst.
+const USED: u64 = 2500;
+const BLOCKS_PER_CHUNK: u64 = CHUNK / BLOCK;
+
+/// A volume, and what each of its blocks holds: one byte over and over.
+struct Filled {
+    s: Story,
+    blocks: Vec<u8>,
+    /// Bytes of the landing zone without anything on call.
+    assured: u64,
+}
+
+impl Filled {
+    fn begin() -> Filled {
+        let mut s = Story::begin_with_zone(FAST_CHUNKS, SLOW_CHUNKS, ZONE_CHUNKS);
+        let own = s.engine().status().landing_size_bytes;
+        // One in a hundred slow slots is held back, and areas have two.
+        let assured = own + SLOW_CHUNKS / 100 * CHUNK;
+        let blocks = vec![0; (s.engine().size_bytes() / BLOCK) as usize];
+        let mut filled = Filled { s, blocks, assured };
+        (0..USED).for_each(|chunk| filled.write(chunk * BLOCKS_PER_CHUNK, BLOCKS_PER_CHUNK, chunk as u8 | 1));
+        filled.s.flush();
+        filled.s.wait(60 * Nanos::SECOND);
+        filled
+    }
+
+    fn write(&mut self, block: u64, count: u64, fill: u8) {
+        self.s.write(block * BLOCK, count * BLOCK, fill);
+        self.blocks[block as usize..(block + count) as usize].fill(fill);
+    }
+
+    /// Random writes to chunks that lie on the slow device, many at a time; how large the landing zone was in the end.
+    fn burst(&mut self, writes: Range<u64>) -> u64 {
+        let mut waiting = Vec::new();
+        writes.for_each(|n| self.overwrite(n, &mut waiting));
+        self.answer(&mut waiting);
+        self.zone()
+    }
+
+    fn overwrite(&mut self, n: u64, waiting: &mut Vec<Asked>) {
+        let chunk = FAST_CHUNKS + n * 7919 % (USED - FAST_CHUNKS);
+        self.write_block(chunk * BLOCKS_PER_CHUNK + n * 31 % BLOCKS_PER_CHUNK, n as u8 | 1, false, waiting);
+    }
+
+    fn write_block(&mut self, block: u64, fill: u8, fua: bool, waiting: &mut Vec<Asked>) {
+        waiting.push(self.s.ask(RequestKind::Write { fua }, block * BLOCK, BLOCK, fill));
+        self.blocks[block as usize] = fill;
+        if waiting.len() == 32 {
+            self.answer(waiting);
+        }
+    }
+
+    fn answer(&mut self, waiting: &mut Vec<Asked>) {
+        waiting.drain(..).for_each(|asked| drop(self.s.answer(asked).expect("a write succeeds")));
+    }
+
+    fn zone(&mut self) -> u64 {
+        self.s.engine().status().landing_size_bytes
+    }
+
+    fn chunks(&self) -> u64 {
+        self.blocks.len() as u64 / BLOCKS_PER_CHUNK
+    }
+
+    /// Everything reads back.
+    fn verify(&mut self) {
+        for chunk in 0..self.chunks() {
+            let bytes = self.s.read(chunk * CHUNK, CHUNK).expect("what was written can be read");
+            let first = (chunk * BLOCKS_PER_CHUNK) as usize;
+            for (i, block) in bytes.chunks(BLOCK as usize).enumerate() {
+                let expected = self.blocks[first + i];
+                assert!(block.iter().all(|b| *b == expected), "chunk {chunk} block {i}");
+            }
+        }
+    }
+}
+
+/// While half of the volume is empty, the zone takes areas beyond what is held back. Then everything else is written, as
+/// fast as it goes, and while the burst still fills the zone: nothing fails, the zone has given back what was on call, and
+/// every chunk has found its slot.
+#[test]
+fn a_volume_that_fills_up_gets_back_what_was_on_call() {
+    let mut filled = Filled::begin();
+    let grown = filled.burst(0..16_000);
+    assert!(grown > filled.assured, "{grown} bytes, {} are assured", filled.assured);
+    for chunk in USED..filled.chunks() {
+        filled.write(chunk * BLOCKS_PER_CHUNK, BLOCKS_PER_CHUNK, chunk as u8 | 1);
+    }
+    let zone = filled.zone();
+    assert!(zone <= filled.assured, "{zone} bytes, {} are assured", filled.assured);
+    filled.verify();
+    filled.s.stop();
+    assert_eq!(filled.s.check().expect("it can be checked"), [""; 0]);
+    filled.s.open().expect("it opens");
+    filled.verify();
+}
+
+/// The burst goes on, and now and then a single block is the first of its chunk: those land without a home, and hold the
+/// log's tail until they get one. Were there more of them than slots, nothing behind them in the log would become free,
+/// and so no slot either.
+#[test]
+fn chunks_that_land_without_a_home_find_one() {
+    let mut filled = Filled::begin();
+    filled.s.die(Death::Kill);
+    filled.s.tuning.small_write_bytes = BLOCK as u32;
+    filled.s.open().expect("it opens");
+    let grown = filled.burst(0..16_000);
+    assert!(grown > filled.assured, "{grown} bytes, {} are assured", filled.assured);
+    let mut waiting = Vec::new();
+    for chunk in USED..filled.chunks() {
+        (0..8).for_each(|n| filled.overwrite(16_000 + 8 * chunk + n, &mut waiting));
+        let block = chunk * BLOCKS_PER_CHUNK + chunk % BLOCKS_PER_CHUNK;
+        filled.write_block(block, chunk as u8 | 1, true, &mut waiting);
+    }
+    filled.answer(&mut waiting);
+    filled.s.wait(600 * Nanos::SECOND);
+    assert_eq!(filled.s.engine().status().landed_bytes, 0, "everything has a home");
+    filled.verify();
+}
+
+/// A stream takes the slots of new chunks far quicker than areas can be given back, and while single blocks land in the
+/// last of them: whoever lands waits.
+#[test]
+fn new_chunks_wait_for_areas_that_are_on_call() {
+    let mut filled = Filled::begin();
+    filled.s.die(Death::Kill);
+    filled.s.tuning.small_write_bytes = BLOCK as u32;
+    filled.s.open().expect("it opens");
+    let grown = filled.burst(0..16_000);
+    assert!(grown > filled.assured, "{grown} bytes, {} are assured", filled.assured);
+    let last = filled.chunks() - 600;
+    let mut waiting = Vec::new();
+    for chunk in USED..last {
+        let kind = RequestKind::Write { fua: false };
+        waiting.push(filled.s.ask(kind, chunk * CHUNK, CHUNK, chunk as u8 | 1));
+        let first = (chunk * BLOCKS_PER_CHUNK) as usize;
+        filled.blocks[first..first + BLOCKS_PER_CHUNK as usize].fill(chunk as u8 | 1);
+        if waiting.len() == 32 {
+            filled.answer(&mut waiting);
+        }
+    }
+    for chunk in last..filled.chunks() {
+        (0..8).for_each(|n| filled.overwrite(16_000 + 8 * chunk + n, &mut waiting));
+        let block = chunk * BLOCKS_PER_CHUNK + chunk % BLOCKS_PER_CHUNK;
+        filled.write_block(block, chunk as u8 | 1, true, &mut waiting);
+    }
+    filled.answer(&mut waiting);
+    filled.s.wait(7200 * Nanos::SECOND);
+    assert_eq!(filled.s.engine().status().landed_bytes, 0, "everything has a home");
+    filled.verify();
+}
+
+/// The machine dies again and again in a burst. Segments that were free and borrowed are slots again then; one time all that
+/// were left to the zone were in the log's chain, not one record could be appended, and the volume took no write for ever.
+#[test]
+fn a_log_that_has_filled_all_its_own_segments_goes_on_after_a_crash() {
+    let mut filled = Filled::begin();
+    let own = filled.zone();
+    let used = |filled: &mut Filled| filled.s.engine().status().landing_used_bytes;
+    let mut writes = 0;
+    while used(&mut filled) < own {
+        filled.burst(writes..writes + 8);
+        writes += 8;
+    }
+    assert!(filled.zone() > own, "it has borrowed more");
+    filled.s.flush();
+    filled.s.die(Death::Kill);
+    filled.s.open().expect("it opens");
+    filled.burst(writes..writes + 4000);
+    filled.verify();
+}
+
+/// The power fails while the volume fills up, again and again. What is found then may still be on call.
+#[test]
+fn it_is_given_back_across_crashes() {
+    let mut filled = Filled::begin();
+    let grown = filled.burst(0..16_000);
+    assert!(grown > filled.assured, "{grown} bytes, {} are assured", filled.assured);
+    let mut found_on_call = 0;
+    for chunk in USED..filled.chunks() {
+        filled.write(chunk * BLOCKS_PER_CHUNK, BLOCKS_PER_CHUNK, chunk as u8 | 1);
+        if chunk % 64 == 0 {
+            filled.s.flush();
+            filled.s.die(if chunk % 128 == 0 { Death::Kill } else { Death::PowerCut(CutStyle::Mixed) });
+            filled.s.open().expect("it opens");
+            found_on_call += u32::from(filled.zone() > filled.assured);
+        }
+    }
+    assert!(found_on_call > 0, "no opening found anything on call");
+    filled.verify();
+    filled.s.stop();
+    assert_eq!(filled.s.check().expect("it can be checked"), [""; 0]);
+}
