@@ -40,6 +40,13 @@ impl Step {
     pub fn rate(&self) -> f64 {
         mean(&self.rates)
     }
+
+    /// The standard error of that.
+    pub fn error(&self) -> f64 {
+        let (mean, parts) = (self.rate(), self.rates.len() as f64);
+        let squares: f64 = self.rates.iter().map(|rate| (rate - mean).powi(2)).sum();
+        (squares / (parts - 1.0).max(1.0) / parts.max(1.0)).sqrt()
+    }
 }
 
 /// Where the knee is.
@@ -105,7 +112,7 @@ pub fn knee(steps: &[Step]) -> Verdict {
     // Any load between two that were run may be better than both; those that are surely worse are left out.
     let load_low = if first_likely > 0 { steps[first_likely - 1].load + 1 } else { steps[0].load };
     let load_high = steps[last_likely + 1].load - 1;
-    let error = |step: &Step| student_at((1.0 + LEVEL) / 2.0, freedom(step)) * deviation(step);
+    let error = |step: &Step| student_at((1.0 + LEVEL) / 2.0, freedom(step)) * step.error();
     let around = &steps[first_likely.saturating_sub(1)..=last_likely + 1];
     let worst = around.iter().map(|step| error(step)).fold(0.0, f64::max);
     let (a, b) = (rate_at(&steps, load_low), rate_at(&steps, load_high));
@@ -184,18 +191,11 @@ fn freedom(step: &Step) -> u64 {
     (step.rates.len() as u64).saturating_sub(1).max(1)
 }
 
-/// The standard error of a step's rate.
-fn deviation(step: &Step) -> f64 {
-    let (mean, parts) = (step.rate(), step.rates.len() as f64);
-    let squares: f64 = step.rates.iter().map(|rate| (rate - mean).powi(2)).sum();
-    (squares / (parts - 1.0).max(1.0) / parts).sqrt()
-}
-
 /// The first and the last step that may be the best.
 fn likely(steps: &[&Step], best: usize) -> (usize, usize) {
     let one_sided = 1.0 - (1.0 - LEVEL) / (steps.len() - 1) as f64;
     // ln X^3: its error is three times the relative one of the rate.
-    let error = |step: &Step| 3.0 * deviation(step) / step.rate();
+    let error = |step: &Step| 3.0 * step.error() / step.rate();
     let may_be = |&at: &usize| {
         let freedom = freedom(steps[at]).min(freedom(steps[best]));
         let error = error(steps[at]).hypot(error(steps[best]));

@@ -156,10 +156,18 @@ pub(super) struct Counted<'c> {
     span: std::ops::Range<u64>,
     shift_bytes: u64,
     cover: &'c RefCell<Cover>,
-    /// When each that is in flight was asked for, and whether its block is known; none where it is no read, or has
-    /// ended. The first has this number.
-    asked: VecDeque<Option<(u64, bool)>>,
+    /// What is in flight, and none for what has ended between; the first has this number.
+    asked: VecDeque<Option<Asked>>,
     first: u64,
+}
+
+/// An I/O in flight.
+#[derive(Clone, Copy)]
+struct Asked {
+    at_ns: u64,
+    is_read: bool,
+    /// Its block was asked for before.
+    again: bool,
 }
 
 impl<'c> Counted<'c> {
@@ -176,14 +184,14 @@ impl Source for Counted<'_> {
         let len = self.span.end - self.span.start;
         command.offset = self.span.start + (command.offset - self.span.start + self.shift_bytes) % len;
         let again = self.cover.borrow_mut().touch(command.offset);
-        self.asked.push_back((command.kind == Kind::Read).then_some((now, again)));
+        self.asked.push_back(Some(Asked { at_ns: now, is_read: command.kind == Kind::Read, again }));
         next
     }
 
     fn ended(&mut self, number: u64, now: u64, done: bool) {
         let asked = self.asked.get_mut((number - self.first) as usize).and_then(Option::take);
-        if let Some((at, again)) = asked.filter(|_| done) {
-            self.cover.borrow_mut().present[usize::from(again)].add((now - at) as f64);
+        if let Some(Asked { at_ns, again, .. }) = asked.filter(|asked| done && asked.is_read) {
+            self.cover.borrow_mut().present[usize::from(again)].add((now - at_ns) as f64);
         }
         while let Some(None) = self.asked.front() {
             self.asked.pop_front();

@@ -1,8 +1,8 @@
 //! What a page shows of a test besides its record: the curves with their knees, the matrix of megabytes, histograms, and
 //! what small I/Os lose to large ones.
 
-use super::measure::{Class, Measured};
-use super::run::Outcome;
+use super::measure::Measured;
+use super::run::{Outcome, class};
 use super::spec::{Point, Ramp, Spec};
 use super::verdicts::{MB, tradeoff};
 use crate::report::{Axis, Extra, Figure, FigureLine, Mark, Table, Unit};
@@ -28,13 +28,6 @@ pub fn figures(spec: &Spec, outcome: &Outcome) -> Extra {
     let matrices =
         [matrix(outcome, "Large MBPS (of 2^20 bytes)", large), matrix(outcome, "Small IOPS", small)];
     Extra { title: "Loads".to_owned(), tables: matrices.into_iter().flatten().collect(), figures }
-}
-
-fn class(measured: &Measured, ramp: Ramp) -> Option<&Class> {
-    match ramp {
-        Ramp::Small { .. } => measured.small.as_ref(),
-        Ramp::Large { .. } => measured.large.as_ref(),
-    }
 }
 
 /// Throughput by load, and latency by throughput, of a ramp.

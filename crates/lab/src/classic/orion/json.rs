@@ -1,7 +1,7 @@
 //! A test as one JSON document, for scripts.
 
 use super::measure::Class;
-use super::run::Outcome;
+use super::run::{Again, Outcome};
 use super::spec::{Point, Ramp, Spec};
 use super::verdicts::{Pass, Trade, passes, tradeoff};
 use super::{Coverage, Head};
@@ -72,6 +72,16 @@ struct KneeFigures<'d> {
     /// Of the knee's load, bytes by second.
     bytes_per_s: Option<f64>,
     passes: Vec<Pass>,
+    /// The knee's load, run once more at the end of the search.
+    again: Option<AgainFigures>,
+}
+
+#[derive(Serialize)]
+struct AgainFigures {
+    first_iops: f64,
+    again_iops: f64,
+    /// Whether the target has changed.
+    differs: bool,
 }
 
 #[derive(Serialize)]
@@ -145,5 +155,9 @@ fn knee<'d>(spec: &Spec, outcome: &Outcome, ramp: Ramp, verdict: &'d Verdict) ->
         Verdict::Knee(knee) => Some(knee.rate * block_bytes as f64),
         _ => None,
     };
-    KneeFigures { of, beside, verdict, bytes_per_s, passes: passes(outcome, ramp) }
+    let again = outcome.again.iter().find(|again| again.ramp == ramp).map(|again| {
+        let &Again { first_iops, again_iops, differs, .. } = again;
+        AgainFigures { first_iops, again_iops, differs }
+    });
+    KneeFigures { of, beside, verdict, bytes_per_s, passes: passes(outcome, ramp), again }
 }

@@ -16,6 +16,10 @@ use std::cell::RefCell;
 const MAX_SEARCH: usize = 40;
 /// What Orion reads before a sequential point where it does not know how large the cache is.
 const WARMING_NS: u64 = 120 * SECOND_NS;
+/// A load that is run twice has changed when its throughput is off by more than this share ...
+const DRIFT: f64 = 0.05;
+/// ... and by so many standard errors.
+const SURE: f64 = 4.0;
 const SECOND_NS: u64 = 1_000_000_000;
 
 /// How far a test has come.
@@ -32,6 +36,21 @@ pub struct Progress<'p> {
     pub going: &'p Going,
 }
 
+/// A load that was run twice: whether the target is what it was.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Again {
+    /// The line.
+    pub ramp: Ramp,
+    /// Its load.
+    pub load: u32,
+    /// I/Os by second the first time.
+    pub first_iops: f64,
+    /// And at the end.
+    pub again_iops: f64,
+    /// Whether they differ by more than chance, and by enough to matter.
+    pub differs: bool,
+}
+
 /// What came of a test.
 #[derive(Clone, Debug)]
 pub struct Outcome {
@@ -39,6 +58,8 @@ pub struct Outcome {
     pub points: Vec<Measured>,
     /// The lines on which a knee may be, and what they say of it.
     pub knees: Vec<(Ramp, Verdict)>,
+    /// The loads of the knees, run once more at the end of their search.
+    pub again: Vec<Again>,
     /// What small I/Os have touched, if there were any.
     pub small_cover: Option<Coverage>,
     /// What large I/Os have touched.
@@ -81,7 +102,9 @@ pub fn run<T: LoadTarget>(
         began_ns: began.1,
         covers,
         jobs: Vec::new(),
+        ran: 0,
         points: Vec::new(),
+        again: Vec::new(),
         over: false,
         watch,
         told,
@@ -92,9 +115,10 @@ pub fn run<T: LoadTarget>(
     if spec.knee {
         for ramp in spec.ramps() {
             test.search(ramp)?;
+            test.run_again(ramp)?;
         }
     }
-    let Test { covers, jobs, points, over, .. } = test;
+    let Test { covers, jobs, points, again, over, .. } = test;
     let failed = jobs.iter().any(|job| !job.errors.is_empty());
     let run = finish(session, began.0, over && !failed, jobs);
     let [small_cover, large_cover] = covers.map(|cover| {
@@ -102,23 +126,25 @@ pub fn run<T: LoadTarget>(
         (coverage.ios > 0).then_some(coverage)
     });
     let knees = spec.ramps().into_iter().map(|ramp| (ramp, knee(&steps(&points, ramp)))).collect();
-    Ok(Outcome { points, knees, small_cover, large_cover, run })
+    Ok(Outcome { points, knees, again, small_cover, large_cover, run })
 }
 
 /// The points on a line, by their loads.
 fn steps(points: &[Measured], ramp: Ramp) -> Vec<LoadStep> {
     let mut steps: Vec<LoadStep> = points
         .iter()
-        .filter_map(|measured| {
-            let class = match ramp {
-                Ramp::Small { .. } => &measured.small,
-                Ramp::Large { .. } => &measured.large,
-            };
-            Some(class.as_ref()?.step(ramp.load(measured.point)?))
-        })
+        .filter_map(|measured| Some(class(measured, ramp)?.step(ramp.load(measured.point)?)))
         .collect();
     steps.sort_by_key(|step| step.load);
     steps
+}
+
+/// What a line is of.
+pub(super) fn class(measured: &Measured, ramp: Ramp) -> Option<&Class> {
+    match ramp {
+        Ramp::Small { .. } => measured.small.as_ref(),
+        Ramp::Large { .. } => measured.large.as_ref(),
+    }
 }
 
 struct Test<'t, T> {
@@ -132,7 +158,10 @@ struct Test<'t, T> {
     /// Of small and of large I/Os.
     covers: [RefCell<Cover>; 2],
     jobs: Vec<JobRun>,
+    /// Points that were run.
+    ran: usize,
     points: Vec<Measured>,
+    again: Vec<Again>,
     /// It was ended before its time, or something was not done.
     over: bool,
     watch: &'t mut dyn FnMut(&Progress<'_>) -> bool,
@@ -152,15 +181,38 @@ impl<T: LoadTarget> Test<'_, T> {
         Ok(())
     }
 
+    /// Runs the load of a knee once more: a target that writes have changed meanwhile has no one curve.
+    fn run_again(&mut self, ramp: Ramp) -> Result<(), RunError> {
+        let steps_before = steps(&self.points, ramp);
+        let Verdict::Knee(knee) = knee(&steps_before) else { return Ok(()) };
+        let first = steps_before.into_iter().find(|step| step.load == knee.load);
+        let measured = self.run_point(ramp.point(knee.load), true)?;
+        let again = measured.as_ref().and_then(|measured| class(measured, ramp)).map(|of| of.step(knee.load));
+        if let (Some(first), Some(again)) = (first, again) {
+            let (first_iops, again_iops) = (first.rate(), again.rate());
+            let differs = (again_iops / first_iops).ln().abs() > DRIFT
+                && (again_iops - first_iops).abs() > SURE * first.error().hypot(again.error());
+            self.again.push(Again { ramp, load: knee.load, first_iops, again_iops, differs });
+        }
+        Ok(())
+    }
+
     fn measure(&mut self, point: Point, searched: bool) -> Result<(), RunError> {
+        let measured = self.run_point(point, searched)?;
+        self.points.extend(measured);
+        Ok(())
+    }
+
+    /// Runs a point; none where the run is over.
+    fn run_point(&mut self, point: Point, searched: bool) -> Result<Option<Measured>, RunError> {
         if self.over {
-            return Ok(());
+            return Ok(None);
         }
         self.warm(point)?;
-        let nth = self.points.len();
+        let nth = self.ran;
         let (jobs, smalls) = self.jobs_of(point, nth)?;
         if self.over {
-            return Ok(());
+            return Ok(None);
         }
         let part_ns = u64::from(self.spec.seconds) * SECOND_NS / PARTS;
         let covers = &self.covers;
@@ -187,9 +239,9 @@ impl<T: LoadTarget> Test<'_, T> {
         let (small, large) = ran.split_at(smalls);
         let measured = Measured { point, searched, small: Class::of(small), large: Class::of(large) };
         (self.told)(&measured);
-        self.points.push(measured);
+        self.ran += 1;
         self.jobs.extend(ran);
-        Ok(())
+        Ok(Some(measured))
     }
 
     /// Before large sequential I/O, Orion reads at random what is not measured, so that no cache holds the stream.
@@ -207,8 +259,8 @@ impl<T: LoadTarget> Test<'_, T> {
         job.ops = Ops::ReadWrite { read_percent: 100 };
         (job.time_based, job.bytes) = (bytes.is_none(), bytes);
         job.runtime_ns = bytes.is_none().then_some(WARMING_NS);
-        job.seed = mix(self.spec.seed ^ mix(self.points.len() as u64) ^ 1);
-        let (nth, planned) = (self.points.len(), self.planned);
+        job.seed = mix(self.spec.seed ^ mix(self.ran as u64) ^ 1);
+        let (nth, planned) = (self.ran, self.planned);
         let (over, watch) = (&mut self.over, &mut self.watch);
         let mut watch = |going: &Going| {
             let go_on = watch(&Progress { nth, points: planned, point, warming: true, going });

@@ -1,9 +1,9 @@
 //! What a test says beyond its matrix: knees, limits of latency, what small I/Os lose to large ones, what was touched.
 
 use super::cover::Coverage;
-use super::run::Outcome;
+use super::run::{Again, Outcome};
 use super::spec::{Ramp, Spec};
-use crate::report::units::{bytes, percent, three, time};
+use crate::report::units::{bytes, name, percent, three, time};
 use crate::stats::{Knee, LoadStep, Verdict, passes as passes_limit};
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -106,8 +106,19 @@ fn limits_ns(steps: &[LoadStep]) -> Vec<f64> {
 
 /// All of it, in lines.
 pub fn verdicts(spec: &Spec, outcome: &Outcome) -> Vec<String> {
-    let mut lines: Vec<String> =
-        outcome.knees.iter().map(|(ramp, verdict)| knee_line(spec, *ramp, verdict)).collect();
+    let mut lines: Vec<String> = Vec::new();
+    if outcome.run.interrupted {
+        lines.push(format!("Interrupted: {} points were run, the last not to its end", outcome.points.len()));
+    }
+    for job in &outcome.run.jobs {
+        lines.extend(
+            job.errors
+                .iter()
+                .map(|(why, count)| format!("Not done, {}: {count} times: {}", job.name, name(why))),
+        );
+    }
+    lines.extend(outcome.knees.iter().map(|(ramp, verdict)| knee_line(spec, *ramp, verdict)));
+    lines.extend(outcome.again.iter().filter(|again| again.differs).map(|again| again_line(spec, again)));
     for (ramp, _) in &outcome.knees {
         lines.extend(passes(outcome, *ramp).iter().map(|pass| pass_line(spec, *ramp, pass)));
     }
@@ -153,6 +164,11 @@ fn knee_line(spec: &Spec, ramp: Ramp, verdict: &Verdict) -> String {
     let (what, unit, other) = words(ramp);
     let of = |iops: f64| throughput(spec, ramp, iops);
     match verdict {
+        Verdict::Knee(Knee { load: 1, load_high: 1, rate, latency_ns, .. }) => format!(
+            "{what} Knee: {unit}={} with a latency of {} @ {what}=1 and {other}: latency grows from the first on",
+            of(*rate),
+            time(*latency_ns)
+        ),
         Verdict::Knee(Knee { load, load_low, load_high, rate, rate_low, rate_high, latency_ns, level }) => {
             format!(
                 "{what} Knee: {unit}={} ({} %: {} to {}) with a latency of {} @ {what}={load} ({load_low} to {load_high}) \
@@ -184,6 +200,17 @@ fn knee_line(spec: &Spec, ramp: Ramp, verdict: &Verdict) -> String {
             )
         }
     }
+}
+
+fn again_line(spec: &Spec, again: &Again) -> String {
+    let (what, unit, other) = words(again.ramp);
+    format!(
+        "{what} Knee: doubtful, for the target has changed: {unit}={} became {} @ {what}={} and {other}; writes age a \
+         drive, --precondition ages it before",
+        throughput(spec, again.ramp, again.first_iops),
+        throughput(spec, again.ramp, again.again_iops),
+        again.load
+    )
 }
 
 fn further(spec: &Spec) -> &'static str {
