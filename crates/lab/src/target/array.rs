@@ -19,13 +19,17 @@ impl Layout {
     /// One place behind the other. Of each only multiples of `granule` bytes are used, so that no I/O that is aligned to
     /// it reaches over the end of a place.
     pub fn concat(sizes_bytes: &[u64], granule: u64) -> Layout {
-        let unit_bytes = granule.max(1);
+        // One alone has no neighbour to reach into.
+        let unit_bytes = if sizes_bytes.len() > 1 { granule.max(1) } else { 1 };
         let used_bytes = sizes_bytes.iter().map(|size| size - size % unit_bytes).collect();
         Layout { used_bytes, unit_bytes, stripe_bytes: None }
     }
 
-    /// Stripe after stripe on the places in turn; all are as large as the smallest.
+    /// Stripe after stripe on the places in turn; all are as large as the smallest. One alone has no stripes.
     pub fn raid0(sizes_bytes: &[u64], stripe_bytes: u64) -> Layout {
+        if sizes_bytes.len() == 1 {
+            return Layout::concat(sizes_bytes, 1);
+        }
         let stripe = stripe_bytes.max(1);
         let least = sizes_bytes.iter().min().map_or(0, |size| size - size % stripe);
         let used_bytes = vec![least; sizes_bytes.len()];
@@ -87,6 +91,11 @@ impl<T: LoadTarget> Array<T> {
     /// The places of a target, as many as the layout has.
     pub fn new(inner: T, layout: Layout) -> Array<T> {
         Array { inner, layout, parts: 1, flights: Vec::new(), ended: Vec::new() }
+    }
+
+    /// The target whose places these are.
+    pub fn inner(&self) -> &T {
+        &self.inner
     }
 }
 

@@ -108,6 +108,7 @@ fn on(
         Simulate::Raid0 => Layout::raid0(&sizes, spec.stripe_bytes),
     };
     let (span_bytes, virtual_time) = (layout.bytes(), open.virtual_time);
+    orion::check(spec, points, span_bytes)?;
     let names: Vec<String> = luns.iter().map(TargetName::to_string).collect();
     let mut environment = environment(PROGRAM);
     environment.targets.extend(names.iter().cloned().zip(open.facts));

@@ -157,5 +157,5 @@ fn matrix(outcome: &Outcome, caption: &str, value: fn(&Measured) -> Option<Strin
         if more > 0 { format!("{caption}; {more} columns are left out") } else { caption.to_owned() };
     let head =
         std::iter::once(String::new()).chain(shown.iter().map(|small| format!("Small={small}"))).collect();
-    (!rows.is_empty()).then(|| Table { caption, head, rows })
+    (!rows.is_empty()).then_some(Table { caption, head, rows })
 }

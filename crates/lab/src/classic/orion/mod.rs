@@ -5,6 +5,7 @@
 mod cover;
 mod figures;
 mod files;
+mod jobs;
 mod json;
 mod luns;
 mod measure;
@@ -18,6 +19,6 @@ pub use files::{File, Head, files, results, stamp};
 pub use json::json;
 pub use luns::{LunError, MAX_LUN_FILE_BYTES, MAX_LUNS, parse as parse_luns};
 pub use measure::{Class, Measured};
-pub use run::{Again, Outcome, Progress, run};
+pub use run::{Again, Outcome, Progress, check, run};
 pub use spec::{LargeOrder, MAX_DISKS, MAX_POINTS, Matrix, Point, Ramp, RunType, Simulate, Spec, SpecError};
 pub use verdicts::{Pass, Trade, passes, tradeoff, verdicts};

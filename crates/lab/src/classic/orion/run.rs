@@ -1,9 +1,10 @@
 //! Runs the points of a test, and the steps of a search for its knees.
 
 use super::cover::{Counted, Cover, Coverage};
+use super::jobs::{Jobs, SECOND_NS};
 use super::measure::{Class, Measured, PARTS};
-use super::spec::{LargeOrder, Point, Ramp, Spec};
-use crate::job::{Job, Ops, Order, Sizes};
+use super::spec::{Point, Ramp, Spec};
+use crate::job::{Job, Order};
 use crate::load::{self, Going, LoadTarget, RunError};
 use crate::record::{JobRun, Run};
 use crate::session::{Session, finish, now_unix_ms};
@@ -14,13 +15,10 @@ use std::cell::RefCell;
 
 /// Steps of a search at most: ten doublings, and as many halvings of what is left, twice over.
 const MAX_SEARCH: usize = 40;
-/// What Orion reads before a sequential point where it does not know how large the cache is.
-const WARMING_NS: u64 = 120 * SECOND_NS;
 /// A load that is run twice has changed when its throughput is off by more than this share ...
 const DRIFT: f64 = 0.05;
 /// ... and by so many standard errors.
 const SURE: f64 = 4.0;
-const SECOND_NS: u64 = 1_000_000_000;
 
 /// How far a test has come.
 pub struct Progress<'p> {
@@ -75,6 +73,14 @@ impl Outcome {
     }
 }
 
+/// Whether a test finds room on a target of so many bytes.
+///
+/// # Errors
+/// When the target is too small.
+pub fn check(spec: &Spec, points: &[Point], span_bytes: u64) -> Result<(), RunError> {
+    points.iter().try_for_each(|point| Jobs { spec, span_bytes }.of(*point, 0).map(|_| ()))
+}
+
 /// Runs a test on a target of one place (an array has one) of so many bytes. `watch` is told how it goes four times a
 /// second, and ends the run with `false`; `told` hears of each point that is done.
 ///
@@ -89,6 +95,7 @@ pub fn run<T: LoadTarget>(
     watch: &mut dyn FnMut(&Progress<'_>) -> bool,
     told: &mut dyn FnMut(&Measured),
 ) -> Result<Outcome, RunError> {
+    check(spec, points, span_bytes)?;
     let began = (now_unix_ms(), target.now_ns());
     let covers =
         [spec.small_bytes, spec.large_bytes].map(|bytes| RefCell::new(Cover::new(span_bytes, bytes)));
@@ -96,7 +103,7 @@ pub fn run<T: LoadTarget>(
     let mut test = Test {
         target,
         spec,
-        span_bytes,
+        jobs_of: Jobs { spec, span_bytes },
         planned: points.len(),
         places,
         began_ns: began.1,
@@ -150,7 +157,7 @@ pub(super) fn class(measured: &Measured, ramp: Ramp) -> Option<&Class> {
 struct Test<'t, T> {
     target: &'t mut T,
     spec: &'t Spec,
-    span_bytes: u64,
+    jobs_of: Jobs<'t>,
     /// Points of the matrix.
     planned: usize,
     places: Vec<String>,
@@ -210,7 +217,7 @@ impl<T: LoadTarget> Test<'_, T> {
         }
         self.warm(point)?;
         let nth = self.ran;
-        let (jobs, smalls) = self.jobs_of(point, nth)?;
+        let (jobs, smalls) = self.jobs_of.of(point, nth)?;
         if self.over {
             return Ok(None);
         }
@@ -244,95 +251,17 @@ impl<T: LoadTarget> Test<'_, T> {
         Ok(Some(measured))
     }
 
-    /// Before large sequential I/O, Orion reads at random what is not measured, so that no cache holds the stream.
+    /// What a point needs to have been read before.
     fn warm(&mut self, point: Point) -> Result<(), RunError> {
-        if self.spec.large_order != LargeOrder::Sequential || point.large == 0 {
-            return Ok(());
-        }
-        let bytes = self.spec.cache_bytes;
-        if bytes == Some(0) {
-            return Ok(());
-        }
-        let mut job = self.job("warming", self.spec.large_bytes, self.spec.large_ios(point.large));
-        job.span = 0..self.span_bytes / self.spec.large_bytes * self.spec.large_bytes;
-        self.check(&job)?;
-        job.ops = Ops::ReadWrite { read_percent: 100 };
-        (job.time_based, job.bytes) = (bytes.is_none(), bytes);
-        job.runtime_ns = bytes.is_none().then_some(WARMING_NS);
-        job.seed = mix(self.spec.seed ^ mix(self.ran as u64) ^ 1);
-        let (nth, planned) = (self.ran, self.planned);
+        let (nth, points) = (self.ran, self.planned);
+        let Some(job) = self.jobs_of.warming(point, nth) else { return Ok(()) };
         let (over, watch) = (&mut self.over, &mut self.watch);
         let mut watch = |going: &Going| {
-            let go_on = watch(&Progress { nth, points: planned, point, warming: true, going });
+            let go_on = watch(&Progress { nth, points, point, warming: true, going });
             *over |= !go_on;
             go_on
         };
         load::run(self.target, &[job], &self.places, self.began_ns, SECOND_NS, &mut watch)?;
-        Ok(())
-    }
-
-    /// The jobs of a point, small ones first, and how many these are.
-    fn jobs_of(&self, point: Point, nth: usize) -> Result<(Vec<Job>, usize), RunError> {
-        let Point { small, large } = point;
-        let mut jobs = Vec::new();
-        let whole = |bytes: u64| 0..self.span_bytes / bytes * bytes;
-        let name = |what: &str| format!("small={small} large={large}: {what}");
-        if small > 0 {
-            let mut job = self.job(&name("small"), self.spec.small_bytes, small);
-            job.span = whole(self.spec.small_bytes);
-            jobs.push(job);
-        }
-        let smalls = jobs.len();
-        match self.spec.large_order {
-            _ if large == 0 => {}
-            LargeOrder::Random => {
-                let mut job = self.job(&name("large"), self.spec.large_bytes, large);
-                job.span = whole(self.spec.large_bytes);
-                jobs.push(job);
-            }
-            LargeOrder::Sequential => jobs.extend((0..large).map(|stream| self.stream(point, stream))),
-        }
-        for (at, job) in jobs.iter_mut().enumerate() {
-            self.check(job)?;
-            job.group = nth as u32;
-            job.seed = mix(self.spec.seed ^ mix((nth * 4096 + at) as u64 ^ 2));
-        }
-        Ok((jobs, smalls))
-    }
-
-    /// One of the streams of a point: each has a part of the span.
-    fn stream(&self, point: Point, stream: u32) -> Job {
-        let bytes = self.spec.large_bytes;
-        let name = format!("small={} large={}: stream {}", point.small, point.large, stream + 1);
-        let mut job = self.job(&name, bytes, self.spec.stream_ios);
-        let part = self.span_bytes / u64::from(point.large) / bytes * bytes;
-        job.span = u64::from(stream) * part..(u64::from(stream) + 1) * part;
-        job.order = [Order::SEQUENTIAL; 3];
-        // A stream reads or writes: so many of a hundred streams, to the nearest.
-        let writers = (u64::from(point.large) * u64::from(self.spec.write_percent) + 50) / 100;
-        let read_percent = if u64::from(stream) < writers { 0 } else { 100 };
-        job.ops = Ops::ReadWrite { read_percent };
-        job
-    }
-
-    /// I/O at random places, for as long as a point lasts.
-    fn job(&self, name: &str, bytes: u64, depth: u32) -> Job {
-        let mut job = Job::new(name, 0..self.span_bytes);
-        (job.sizes, job.align_bytes) = (std::array::from_fn(|_| Sizes::one(bytes)), [bytes; 3]);
-        job.ops = Ops::ReadWrite { read_percent: 100 - self.spec.write_percent };
-        (job.depth, job.each_once) = (depth, false);
-        (job.time_based, job.runtime_ns) = (true, Some(u64::from(self.spec.seconds) * SECOND_NS));
-        job
-    }
-
-    fn check(&self, job: &Job) -> Result<(), RunError> {
-        if job.span.is_empty() {
-            let (span, bytes) = (self.span_bytes, job.align_bytes[0]);
-            return Err(RunError::Target(format!(
-                "the targets have {span} bytes together, too few for I/Os of {bytes} bytes ({}); name larger ones",
-                job.name
-            )));
-        }
         Ok(())
     }
 }

@@ -205,8 +205,8 @@ fn knee_line(spec: &Spec, ramp: Ramp, verdict: &Verdict) -> String {
 fn again_line(spec: &Spec, again: &Again) -> String {
     let (what, unit, other) = words(again.ramp);
     format!(
-        "{what} Knee: doubtful, for the target has changed: {unit}={} became {} @ {what}={} and {other}; writes age a \
-         drive, --precondition ages it before",
+        "{what} Knee: doubtful, for the target has changed: {unit}={} became {} @ {what}={} and {other}; where writes have \
+         aged a drive, run it once more as it is now",
         throughput(spec, again.ramp, again.first_iops),
         throughput(spec, again.ramp, again.again_iops),
         again.load
