@@ -402,9 +402,9 @@
     });
     return node;
   };
-  const section = title => {
+  const section = (title, root) => {
     const node = element("section", {}, element("h2", { textContent: title }));
-    document.getElementById("plots").append(node);
+    document.getElementById(root || "plots").append(node);
     return node;
   };
 
@@ -453,15 +453,14 @@
     plots.forEach(plot => plot.u.destroy());
     plots = [];
     drawn.plots = {};
-    const root = document.getElementById("plots");
-    // The height stays, so that the page does not jump.
-    root.style.minHeight = root.offsetHeight + "px";
-    root.replaceChildren();
-    if (data.figures.length) { const node = section(data.own); data.figures.forEach(own => figure(node, own)); }
+    const roots = ["own", "plots"].map(id => document.getElementById(id));
+    // The heights stay, so that the page does not jump.
+    roots.forEach(root => { root.style.minHeight = root.offsetHeight + "px"; root.replaceChildren(); });
+    if (data.figures.length) { const node = section(data.own, "own"); data.figures.forEach(own => figure(node, own)); }
     timeSection();
     latencySection();
     if (data.depths.length) { const node = section("Depth"); depths(node); if (!node.querySelector(".plot")) node.remove(); }
-    root.style.minHeight = "";
+    roots.forEach(root => { root.style.minHeight = ""; });
     window.scrollTo(0, scroll);
     setTimeout(tell, 50);
   };

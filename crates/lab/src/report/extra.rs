@@ -7,6 +7,8 @@ use serde::Serialize;
 pub struct Extra {
     /// Its heading.
     pub title: String,
+    /// What was found, in sentences.
+    pub findings: Vec<String>,
     /// Tables, before the plots.
     pub tables: Vec<Table>,
     /// Plots.

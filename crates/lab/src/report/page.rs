@@ -6,7 +6,7 @@
 
 use super::Named;
 use super::data::data;
-use super::extra::Extra;
+use super::extra::{Extra, Table};
 use super::summary::{Ratios, Row, ratios, rows};
 use super::units::{bytes, count, moment, name, percent, rate, three, time, times};
 use crate::record::{Environment, JobRun, Run};
@@ -48,7 +48,7 @@ pub fn html_with(runs: &[Named], extra: &Extra) -> String {
     page.raw("<main>\n");
     page.limits(runs, shown);
     page.environment(shown);
-    page.tables(extra);
+    page.own(extra);
     page.summary(shown, &rows);
     page.ratios(shown, &ratios(&rows));
     page.findings(shown);
@@ -156,21 +156,29 @@ impl Page {
         self.raw("</table></div>\n</section>\n");
     }
 
-    /// The tables of a test's own.
-    fn tables(&mut self, extra: &Extra) {
-        for table in &extra.tables {
-            self.raw("<section>\n");
-            self.element("h2", &name(&table.caption));
-            self.raw("<div class=\"wide\"><table class=\"figures\">\n<thead><tr>");
-            table.head.iter().for_each(|cell| self.element("th", &name(cell)));
-            self.raw("</tr></thead>\n<tbody>\n");
-            for row in &table.rows {
-                self.raw("<tr>");
-                row.iter().for_each(|cell| self.element("td", &name(cell)));
-                self.raw("</tr>\n");
-            }
-            self.raw("</tbody></table></div>\n</section>\n");
+    /// What a test adds: what it found, its tables, and where its plots will be.
+    fn own(&mut self, extra: &Extra) {
+        if !extra.findings.is_empty() {
+            self.raw("<section>\n<h2>Findings</h2>\n<ul>\n");
+            extra.findings.iter().take(MAX_DETAILS).for_each(|line| self.element("li", line));
+            self.raw("</ul>\n</section>\n");
         }
+        self.raw("<div id=\"own\"></div>\n");
+        extra.tables.iter().for_each(|table| self.table(table));
+    }
+
+    fn table(&mut self, table: &Table) {
+        self.raw("<section>\n");
+        self.element("h2", &name(&table.caption));
+        self.raw("<div class=\"wide\"><table class=\"figures\">\n<thead><tr>");
+        table.head.iter().for_each(|cell| self.element("th", &name(cell)));
+        self.raw("</tr></thead>\n<tbody>\n");
+        for row in &table.rows {
+            self.raw("<tr>");
+            row.iter().for_each(|cell| self.element("td", &name(cell)));
+            self.raw("</tr>\n");
+        }
+        self.raw("</tbody></table></div>\n</section>\n");
     }
 
     fn summary(&mut self, runs: &[Named], rows: &[Row<'_>]) {

@@ -4,7 +4,7 @@
 use super::measure::Measured;
 use super::run::{Outcome, class};
 use super::spec::{Point, Ramp, Spec};
-use super::verdicts::{MB, tradeoff};
+use super::verdicts::{MB, tradeoff, verdicts};
 use crate::report::{Axis, Extra, Figure, FigureLine, Mark, Table, Unit};
 use crate::stats::{Verdict, merged};
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,7 +27,12 @@ pub fn figures(spec: &Spec, outcome: &Outcome) -> Extra {
     let small = |measured: &Measured| measured.small.as_ref().map(|class| format!("{:.0}", class.iops));
     let matrices =
         [matrix(outcome, "Large MBPS (of 2^20 bytes)", large), matrix(outcome, "Small IOPS", small)];
-    Extra { title: "Loads".to_owned(), tables: matrices.into_iter().flatten().collect(), figures }
+    Extra {
+        title: "Loads".to_owned(),
+        findings: verdicts(spec, outcome),
+        tables: matrices.into_iter().flatten().collect(),
+        figures,
+    }
 }
 
 /// Throughput by load, and latency by throughput, of a ramp.

@@ -10,6 +10,8 @@ use std::collections::BTreeSet;
 
 /// Steps of a decade, of limits of latency.
 const ROUND: [f64; 3] = [1.0, 2.0, 5.0];
+/// The same for the trade-off: beside large I/Os latency begins higher, and few limits lie on the lines of all.
+const ROUND_FINELY: [f64; 6] = [1.0, 1.5, 2.0, 3.0, 5.0, 7.0];
 
 /// Where the mean latency of a ramp passes a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -35,10 +37,10 @@ pub struct Trade {
     pub large_bytes_per_s: f64,
 }
 
-/// Where a ramp passes round latencies (1, 2 and 5 of each power of ten).
+/// Where a ramp passes round latencies: 1, 2 and 5 of each power of ten.
 pub fn passes(outcome: &Outcome, ramp: Ramp) -> Vec<Pass> {
     let steps = outcome.steps(ramp);
-    limits_ns(&steps)
+    limits_ns(&steps, &ROUND)
         .into_iter()
         .filter_map(|limit| {
             let (load, iops) = passes_limit(&steps, limit)?;
@@ -64,7 +66,7 @@ pub fn tradeoff(outcome: &Outcome) -> Vec<Trade> {
     }
     let all: Vec<LoadStep> = lines.iter().flat_map(|(_, small, _)| small.clone()).collect();
     let mut trades = Vec::new();
-    for limit in limits_ns(&all) {
+    for limit in limits_ns(&all, &ROUND_FINELY) {
         trades.extend(lines.iter().filter_map(|(large, small, beside)| {
             let (load, small_iops) = passes_limit(small, limit)?;
             let large_bytes_per_s = if *large == 0 { 0.0 } else { rate_at(beside, load) };
@@ -96,11 +98,11 @@ fn rate_at(steps: &[LoadStep], load: f64) -> f64 {
 }
 
 /// Round latencies between the shortest and the longest of some steps, nanoseconds.
-fn limits_ns(steps: &[LoadStep]) -> Vec<f64> {
+fn limits_ns(steps: &[LoadStep], round: &[f64]) -> Vec<f64> {
     let latencies = || steps.iter().map(|step| step.latency_ns).filter(|ns| *ns > 0.0);
     let (low, high) = (latencies().fold(f64::MAX, f64::min), latencies().fold(0.0, f64::max));
     // From a microsecond to a quarter of an hour.
-    let all = (3..12).flat_map(|power| ROUND.map(|step| step * 10f64.powi(power)));
+    let all = (3..12).flat_map(|power| round.iter().map(move |step| step * 10f64.powi(power)));
     all.filter(|limit| *limit > low && *limit < high).collect()
 }
 
@@ -122,15 +124,7 @@ pub fn verdicts(spec: &Spec, outcome: &Outcome) -> Vec<String> {
     for (ramp, _) in &outcome.knees {
         lines.extend(passes(outcome, *ramp).iter().map(|pass| pass_line(spec, *ramp, pass)));
     }
-    lines.extend(tradeoff(outcome).iter().map(|trade| {
-        format!(
-            "Small IOPS={:.0} beside Large MBPS={:.2} @ Large={} and a small latency of {}",
-            trade.small_iops,
-            trade.large_bytes_per_s / MB,
-            trade.large,
-            time(trade.latency_us * 1e3)
-        )
-    }));
+    lines.extend(tradeoff(outcome).chunk_by(|a, b| a.latency_us == b.latency_us).map(trade_line));
     let covers = [
         ("Small", &outcome.small_cover, spec.small_bytes),
         ("Large", &outcome.large_cover, spec.large_bytes),
@@ -200,6 +194,17 @@ fn knee_line(spec: &Spec, ramp: Ramp, verdict: &Verdict) -> String {
             )
         }
     }
+}
+
+/// One limit, all numbers of large I/Os.
+fn trade_line(trades: &[Trade]) -> String {
+    let latency_us = trades.first().map_or(0.0, |trade| trade.latency_us);
+    let row = |trade: &Trade| {
+        let Trade { large, small_iops, large_bytes_per_s, .. } = trade;
+        format!("{small_iops:.0} IOPS and {:.2} MBPS @ Large={large}", large_bytes_per_s / MB)
+    };
+    let rows: Vec<String> = trades.iter().map(row).collect();
+    format!("Small latency of {} leaves {}", time(latency_us * 1e3), rows.join(", "))
 }
 
 fn again_line(spec: &Spec, again: &Again) -> String {
