@@ -64,6 +64,10 @@ pub(crate) fn run(args: &OrionArgs) -> anyhow::Result<Exit> {
 /// The targets: those of the command line, or of the `.lun` file.
 fn luns(args: &OrionArgs) -> anyhow::Result<Vec<TargetName>> {
     if !args.targets.is_empty() {
+        for (nth, name) in args.targets.iter().enumerate() {
+            let twice = args.targets[..nth].contains(name) && !matches!(name, TargetName::Model { .. });
+            ensure!(!twice, "{name} is named twice; each target counts once, so name it once");
+        }
         return Ok(args.targets.clone());
     }
     let file = PathBuf::from(format!("{}.lun", args.testname));
