@@ -1,16 +1,17 @@
 //! The knee of a load ramp: up to it, more load buys throughput, past it only latency.
 //!
-//! It is where the generalised power `X^2 / R` is highest, X the throughput and R the latency (Gail and Kleinrock, An
-//! Invariant Property of Computer Network Power, 1981: there `X^r / R`; Kleinrock's own power of 1979 has r = 1). Below
-//! it one percent more throughput costs less than two percent more latency, above it more. It depends neither on how
-//! far a ramp was driven nor on any limit: a server with one queue (M/M/1) has it at two thirds of its throughput, one
-//! without chance where its two asymptotes meet. With N in flight all the time N = X R (Little), so that what is compared is
-//! `X^3 / N`, in which only the throughput is measured.
+//! It is where the power `X^2 / R` is highest, X the throughput and R the latency: Kleinrock's power (Power and
+//! Deterministic Rules of Thumb for Probabilistic Problems in Computer Communications, 1979) with an exponent of 2. Below
+//! it one percent more throughput costs less than two percent more latency, above it more. It depends neither on how far
+//! a ramp was driven nor on any limit: a server with one queue (M/M/1) has it at two thirds of its throughput, one
+//! without chance where its two asymptotes meet. With N in flight all the time N = X R (Little), so that what is
+//! compared is `X^3 / N`, in which only the throughput is measured.
 //!
 //! How sure it is comes from the parts that each step's time is cut into (batch means). A load may be the best as long
 //! as its power is not surely lower than the highest: multiple comparisons with the best, Student's one-sided t with
 //! Bonferroni's correction (Hsu, Multiple Comparisons, 1996). The highest of several is chosen for its luck as well, so
-//! that drawing the parts anew (a bootstrap) is too narrow: it held the knee of 181 of 200 made ramps. From the loads that may be the best, the interval goes on up to the next ones that were run.
+//! that drawing the parts anew (a bootstrap) is too narrow: it held the knee of 181 of 200 made ramps. From the loads
+//! that may be the best, the interval goes on up to the next ones that were run.
 
 use super::normal::student_at;
 use serde::Serialize;

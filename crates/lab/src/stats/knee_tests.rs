@@ -19,9 +19,8 @@ fn hard(load: u32) -> f64 {
     f64::from(load.min(64)) * 1000.0
 }
 
-/// M/M/1 at 10,000 by second, with `load` the mean in the system: its throughput is N / (N + 1) of that, the latency
-/// 1 / (1 - share), and the power `share^2 (1 - share)` is highest at a share of two thirds, so at N = 2; with a service
-/// of 32 such parts in turn, at 64.
+/// A ring of 33 like queues that serve 10,000 by second each: its throughput is N / (N + 32) of that (Zahorjan and
+/// others, Balanced Job Bound Analysis, 1982), so that `X^3 / N` is highest at N = 64, at two thirds.
 fn soft(load: u32) -> f64 {
     10_000.0 * f64::from(load) / (f64::from(load) + 32.0)
 }

@@ -1,8 +1,9 @@
 //! Orion's output files, in its layout: programs that read these read ours.
 //!
-//! Rows of the matrices are loads of large I/Os, columns those of small ones; cells that were not run are empty, and a line
-//! ends with its last cell that was. Latencies are microseconds, as since version 11.2; megabytes are 2^20 bytes, as
-//! Orion's sizes are. Of the trace, Orion's documents say only that it is the extended, unprocessed data; its layout is ours.
+//! Rows of the matrices are loads of large I/Os, columns those of small ones; cells that were not run are empty, and a
+//! line ends with its last cell that was. Latencies are microseconds, as since version 11.2; megabytes are 2^20 bytes,
+//! as Orion's sizes are. Of the trace, Orion's documents say only that it has the extended, unprocessed data; its layout
+//! is ours.
 
 use super::measure::{Class, Measured};
 use super::run::Outcome;
