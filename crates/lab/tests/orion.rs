@@ -225,6 +225,7 @@ fn large_ios_cost_small_ones() {
     let normal = Spec { disks: 4, ..spec(RunType::Normal) };
     let outcome = run(&normal);
     let trades = tradeoff(&outcome);
+    assert!(trades.iter().any(|trade| trade.large > 0), "{trades:?}");
     assert!(trades.iter().all(|trade| (trade.large == 0) == (trade.large_bytes_per_s == 0.0)), "{trades:?}");
     // At 1 ms plus a bit nothing waits: what large ones take, small ones lack.
     let of = |large: u32| outcome.steps(Ramp::Small { large }).last().expect("steps").rate();

@@ -9,8 +9,8 @@ use crate::report::{Axis, Extra, Figure, FigureLine, Mark, Table, Unit};
 use crate::stats::{Verdict, merged};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Histograms of so many points at most: more lines are not told apart.
-const MAX_HISTOGRAMS: usize = 6;
+/// Lines of a plot: more are not told apart.
+const MAX_LINES: usize = 6;
 /// Columns of a matrix on a page.
 const MAX_COLUMNS: usize = 40;
 
@@ -22,6 +22,7 @@ pub fn figures(spec: &Spec, outcome: &Outcome) -> Extra {
     }
     figures.extend(histogram(outcome));
     figures.extend(trades(outcome));
+    figures.extend(beside(outcome));
     let large =
         |measured: &Measured| measured.large.as_ref().map(|class| format!("{:.1}", class.bytes_per_s / MB));
     let small = |measured: &Measured| measured.small.as_ref().map(|class| format!("{:.0}", class.iops));
@@ -93,7 +94,7 @@ fn curves(spec: &Spec, outcome: &Outcome, ramp: Ramp, verdict: &Verdict) -> Vec<
 /// Shares of I/Os by powers of two, of some small loads from the least to the highest.
 fn histogram(outcome: &Outcome) -> Option<Figure> {
     let points: Vec<&Measured> = outcome.points.iter().filter(|measured| measured.small.is_some()).collect();
-    let every = points.len().div_ceil(MAX_HISTOGRAMS).max(1);
+    let every = points.len().div_ceil(MAX_LINES).max(1);
     let line = |measured: &&Measured| {
         let small = measured.small.as_ref()?;
         let both = merged(&small.read.response, &small.write.response);
@@ -136,6 +137,33 @@ fn trades(outcome: &Outcome) -> Option<Figure> {
     (!lines.is_empty()).then(|| Figure {
         id: "tradeoff".to_owned(),
         title: "What small I/Os lose to large ones, at limits of the small ones' latency".to_owned(),
+        x: Axis { label: "Large MBPS".to_owned(), unit: Unit::Count, log: false },
+        y: Axis { label: "Small IOPS".to_owned(), unit: Unit::Count, log: false },
+        lines,
+        marks: Vec::new(),
+    })
+}
+
+/// The same at loads: a line for each of some small loads, through the large loads beside it.
+fn beside(outcome: &Outcome) -> Option<Figure> {
+    let mixed = |measured: &&Measured| measured.point.small > 0 && measured.point.large > 0;
+    let loads: BTreeSet<u32> =
+        outcome.points.iter().filter(mixed).map(|measured| measured.point.small).collect();
+    let every = loads.len().div_ceil(MAX_LINES).max(1);
+    let line = |small: &u32| {
+        let of = outcome.points.iter().filter(|measured| measured.point.small == *small);
+        let place = |measured: &Measured| {
+            let large = measured.large.as_ref().map_or(0.0, |large| large.bytes_per_s / MB);
+            Some((large, measured.small.as_ref()?.iops))
+        };
+        let mut points: Vec<(f64, f64)> = of.filter_map(place).collect();
+        points.sort_by(|a, b| a.0.total_cmp(&b.0));
+        FigureLine { label: format!("Small={small}"), points }
+    };
+    let lines: Vec<FigureLine> = loads.iter().step_by(every).map(line).collect();
+    (!lines.is_empty()).then(|| Figure {
+        id: "beside".to_owned(),
+        title: "Small IOPS and large MBPS of the same small load, beside more and more large I/Os".to_owned(),
         x: Axis { label: "Large MBPS".to_owned(), unit: Unit::Count, log: false },
         y: Axis { label: "Small IOPS".to_owned(), unit: Unit::Count, log: false },
         lines,

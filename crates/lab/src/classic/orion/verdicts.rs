@@ -49,31 +49,56 @@ pub fn passes(outcome: &Outcome, ramp: Ramp) -> Vec<Pass> {
         .collect()
 }
 
-/// What small I/Os lose to large ones: for each round latency, each number of large ones; where the matrix has several
-/// small loads beside large ones.
+/// What small I/Os lose to large ones: at latencies that several lines of the matrix pass (round ones, if there are any),
+/// for each number of large ones; where the matrix has several small loads beside these.
 pub fn tradeoff(outcome: &Outcome) -> Vec<Trade> {
     let rows: BTreeSet<u32> = outcome.points.iter().map(|measured| measured.point.large).collect();
-    let lines: Vec<(u32, Vec<LoadStep>, Vec<LoadStep>)> = rows
-        .into_iter()
-        .map(|large| {
-            let small = outcome.steps(Ramp::Small { large });
-            (large, small, beside(outcome, large))
-        })
-        .filter(|(_, small, _)| small.len() > 1)
-        .collect();
-    if lines.iter().all(|(large, ..)| *large == 0) {
+    let line =
+        |large| Line { large, small: outcome.steps(Ramp::Small { large }), beside: beside(outcome, large) };
+    let lines: Vec<Line> = rows.into_iter().map(line).filter(|line| line.small.len() > 1).collect();
+    if lines.iter().all(|line| line.large == 0) {
         return Vec::new();
     }
-    let all: Vec<LoadStep> = lines.iter().flat_map(|(_, small, _)| small.clone()).collect();
-    let mut trades = Vec::new();
-    for limit in limits_ns(&all, &ROUND_FINELY) {
-        trades.extend(lines.iter().filter_map(|(large, small, beside)| {
-            let (load, small_iops) = passes_limit(small, limit)?;
-            let large_bytes_per_s = if *large == 0 { 0.0 } else { rate_at(beside, load) };
-            Some(Trade { latency_us: limit / 1e3, large: *large, small_iops, large_bytes_per_s })
-        }));
+    let at = |limit: f64| -> Vec<Trade> { lines.iter().filter_map(|line| line.at(limit)).collect() };
+    // A limit that only the row without large I/Os passes tells nothing of these.
+    let compares = |trades: &Vec<Trade>| {
+        trades.iter().any(|trade| trade.large > 0) && trades.len() > usize::from(lines.len() > 1)
+    };
+    let all: Vec<LoadStep> = lines.iter().flat_map(|line| line.small.clone()).collect();
+    let round: Vec<Vec<Trade>> =
+        limits_ns(&all, &ROUND_FINELY).into_iter().map(at).filter(compares).collect();
+    match round.is_empty() {
+        true => shared_limits_ns(&lines).into_iter().map(at).filter(compares).flatten().collect(),
+        false => round.into_iter().flatten().collect(),
     }
-    trades
+}
+
+/// Small loads beside a number of large I/Os.
+struct Line {
+    large: u32,
+    small: Vec<LoadStep>,
+    beside: Vec<LoadStep>,
+}
+
+impl Line {
+    /// What is left where the small ones' latency passes a limit.
+    fn at(&self, limit_ns: f64) -> Option<Trade> {
+        let (load, small_iops) = passes_limit(&self.small, limit_ns)?;
+        let large_bytes_per_s = if self.large == 0 { 0.0 } else { rate_at(&self.beside, load) };
+        Some(Trade { latency_us: limit_ns / 1e3, large: self.large, small_iops, large_bytes_per_s })
+    }
+}
+
+/// A quarter, half and three quarters of the way through the latencies that all lines have; none where they have none.
+fn shared_limits_ns(lines: &[Line]) -> Vec<f64> {
+    let least = |line: &Line| line.small.iter().map(|step| step.latency_ns).fold(f64::MAX, f64::min);
+    let most = |line: &Line| line.small.iter().map(|step| step.latency_ns).fold(0.0, f64::max);
+    let (low, high) =
+        (lines.iter().map(least).fold(0.0, f64::max), lines.iter().map(most).fold(f64::MAX, f64::min));
+    if low >= high {
+        return Vec::new();
+    }
+    [0.25, 0.5, 0.75].map(|way| low + (high - low) * way).to_vec()
 }
 
 /// Bytes of large I/Os beside small loads, as steps of these.
