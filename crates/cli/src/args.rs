@@ -88,6 +88,7 @@ Examples:
     #[command(after_help = "\
 Examples:
   bimetal lab fio random.fio --target scratch.img
+  bimetal lab orion -run oltp --target /dev/sdb --knee
   bimetal lab report before.json after.json --html both.html")]
     Lab {
         #[command(subcommand)]

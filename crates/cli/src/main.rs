@@ -44,7 +44,7 @@ pub(crate) enum Outcome {
 }
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let cli = match Cli::try_parse_from(lab::orion::with_two_dashes(std::env::args_os())) {
         Ok(cli) => cli,
         Err(error) => return usage(&error),
     };
@@ -68,6 +68,7 @@ fn main() -> ExitCode {
         Command::Trace { command: TraceCommand::Record(args) } => record::run(&args),
         Command::Trace { command: TraceCommand::Replay(args) } => lab::replay::run(&args),
         Command::Lab { command: LabCommand::Fio(args) } => lab::fio::run(&args),
+        Command::Lab { command: LabCommand::Orion(args) } => lab::orion::run(&args),
         Command::Lab { command: LabCommand::Report(args) } => lab::report::run(&args),
         Command::Sim { command: SimCommand::Torture(args) } => torture::run(&args),
         Command::Sim { command: SimCommand::Kill(args) } => kill::run(&args),

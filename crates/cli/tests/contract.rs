@@ -115,6 +115,34 @@ const FIO: &[&str] = &[
     "jobs.0.trim.iops",
 ];
 
+const ORION: &[&str] = &[
+    "testname",
+    "seed",
+    "virtual_time",
+    "interrupted",
+    "seconds_by_point",
+    "matrix_points",
+    "luns.0.name",
+    "luns.0.size_bytes",
+    "points.0.small",
+    "points.0.large",
+    "points.0.small_ios.iops",
+    "points.0.small_ios.bytes_per_s",
+    "points.0.small_ios.mean_us",
+    "points.0.small_ios.p99_us",
+    "points.5.large_ios.bytes_per_s",
+    "knees.0.of",
+    "knees.0.beside",
+    "knees.0.verdict",
+    "knees.0.passes",
+    "coverage.small.distinct_blocks",
+    "coverage.small.distinct_bytes",
+    "coverage.small.span_bytes",
+    "coverage.large.cached",
+    "tradeoff",
+    "files.0",
+];
+
 const REPLAY: &[&str] = &[
     "fidelity.mode",
     "fidelity.records",
@@ -254,6 +282,23 @@ const SAMPLES: &[Sample] = &[
         ..sample("trace replay", &[SMALL_TRACE, "--target", "model:ssd-128gb-2012", "--mode", "closed"])
     },
     Sample { keys: Some(FIO), ..sample("lab fio", &["%/job.fio", "--target", "null:"]) },
+    Sample {
+        keys: Some(ORION),
+        ..sample(
+            "lab orion",
+            &[
+                "-run",
+                "simple",
+                "-testname",
+                "%/t",
+                "-duration",
+                "1",
+                "--target",
+                "model:disk-1tb-2012",
+                "--force",
+            ],
+        )
+    },
     sample("lab report", &["%/run.json"]),
     Sample {
         keys: Some(&["seeds", "cycles", "violations", "faults", "seconds"]),

@@ -352,6 +352,45 @@
     }, columns, frame(parent, "depths", "Depth: share of the time with so many I/Os in flight"));
   };
 
+  // A test's own plot: lines through points, and bands where something lies that is known with an interval.
+  const figure = (parent, own) => {
+    const units = { count: rate, nanoseconds: latency, percent }, [x, y] = [own.x, own.y];
+    const across = x.log ? { time: false, distr: 3, range: (u, low, high) => [low / 1.15, high * 1.15] }
+      : { time: false, range: (u, low, high) => [0, high > 0 ? high * 1.06 : 1] };
+    // Points of one place across would be one: the later is moved by nothing that is seen.
+    const columns = uPlot.join(own.lines.map(line => {
+      const points = line.points.map(([a, b]) => [a, b]).sort((p, q) => p[0] - q[0]);
+      points.forEach((point, i) => { if (i && point[0] <= points[i - 1][0]) point[0] = points[i - 1][0] * (1 + 1e-9) + 1e-12; });
+      return [points.map(point => point[0]), points.map(point => point[1])];
+    }));
+    const paint = u => own.marks.forEach(mark => {
+      const at = v => u.valToPos(v, "x", true), { top, height } = u.bbox, ratio = uPlot.pxRatio;
+      const [low, high] = [at(mark.low), at(mark.high)];
+      u.ctx.save();
+      u.ctx.fillStyle = u.ctx.strokeStyle = colours[theme()][1];
+      u.ctx.globalAlpha = 0.25;
+      u.ctx.fillRect(low, top, Math.max(ratio, high - low), height);
+      u.ctx.globalAlpha = 1;
+      u.ctx.lineWidth = 1.5 * ratio;
+      u.ctx.beginPath();
+      u.ctx.moveTo(at(mark.at), top);
+      u.ctx.lineTo(at(mark.at), top + height);
+      u.ctx.stroke();
+      u.ctx.font = 12 * ratio + "px " + getComputedStyle(document.body).fontFamily;
+      u.ctx.textAlign = "right";
+      u.ctx.fillText(mark.label, at(mark.at) - 5 * ratio, top + 14 * ratio);
+      u.ctx.restore();
+    });
+    add("own-" + own.id, {
+      height: 300, scales: { x: across, y: y.log ? logScale() : fromZero() },
+      axes: [bottom(x.label, units[x.unit], x.log ? { splits: tens } : {}), left(y.label, units[y.unit], y.log ? { splits: tens } : {})],
+      series: [{ label: x.label, value: (u, v) => (v == null ? "–" : units[x.unit](v)) }].concat(own.lines.map((line, i) => ({
+        label: line.label, stroke: () => colours[theme()][i % 7], width: 1.6, spanGaps: true, points: { show: true, size: 6 },
+        value: (u, v) => (v == null ? "–" : units[y.unit](v)) }))),
+      hooks: { draw: [paint] },
+    }, columns, frame(parent, "own-" + own.id, own.title));
+  };
+
   // Buttons of which one is pressed.
   const choice = (label, options, key) => {
     const node = element("span", { className: "choice" }, element("span", { textContent: label }));
@@ -363,9 +402,9 @@
     });
     return node;
   };
-  const section = title => {
+  const section = (title, root) => {
     const node = element("section", {}, element("h2", { textContent: title }));
-    document.getElementById("plots").append(node);
+    document.getElementById(root || "plots").append(node);
     return node;
   };
 
@@ -414,14 +453,14 @@
     plots.forEach(plot => plot.u.destroy());
     plots = [];
     drawn.plots = {};
-    const root = document.getElementById("plots");
-    // The height stays, so that the page does not jump.
-    root.style.minHeight = root.offsetHeight + "px";
-    root.replaceChildren();
+    const roots = ["own", "plots"].map(id => document.getElementById(id));
+    // The heights stay, so that the page does not jump.
+    roots.forEach(root => { root.style.minHeight = root.offsetHeight + "px"; root.replaceChildren(); });
+    if (data.figures.length) { const node = section(data.own, "own"); data.figures.forEach(own => figure(node, own)); }
     timeSection();
     latencySection();
     if (data.depths.length) { const node = section("Depth"); depths(node); if (!node.querySelector(".plot")) node.remove(); }
-    root.style.minHeight = "";
+    roots.forEach(root => { root.style.minHeight = ""; });
     window.scrollTo(0, scroll);
     setTimeout(tell, 50);
   };

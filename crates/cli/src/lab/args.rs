@@ -1,5 +1,6 @@
 //! What `bimetal lab` and `bimetal trace replay` are told.
 
+use crate::lab::orion::OrionArgs;
 use bimetal_lab::target::{MAX_CONNECTIONS, TargetName};
 use bimetal_models::size;
 use bimetal_sim::scenario::{Map, Mode};
@@ -12,6 +13,8 @@ use std::time::Duration;
 pub(crate) enum LabCommand {
     /// Run a job file of fio
     Fio(FioArgs),
+    /// Run Orion's tests: small and large I/Os at a matrix of loads, and their knees
+    Orion(Box<OrionArgs>),
     /// Print what runs have recorded: a table, or a page with plots; several side by side
     Report(ReportArgs),
 }

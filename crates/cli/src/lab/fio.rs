@@ -1,28 +1,22 @@
 //! `bimetal lab fio`
 
 use super::args::{FioArgs, TargetArgs};
+use super::precondition::{WRITE_BYTES, fill};
 use super::report::{judge, keep, look_ahead};
 use super::stop::Stop;
 use super::target::{self, Opening, Wanted};
 use crate::create::random_seed;
 use crate::progress::Progress;
 use crate::{Outcome, complain, say};
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, bail};
 use bimetal_lab::environment::environment;
 use bimetal_lab::fio::{self, JobFile, Plan};
-use bimetal_lab::job::{Job, Ops, Order, Sizes};
-use bimetal_lab::load::{self, Going};
 use bimetal_lab::record::Run;
 use bimetal_lab::report::findings_text;
 use bimetal_lab::session::{self, Session};
 use bimetal_lab::stats::{Bootstrap, findings};
 use bimetal_lab::target::{OpenHow, TargetName};
 use std::time::Instant;
-
-/// Of a write of preconditioning, as SNIA's Performance Test Specification has it; and how many are in flight.
-const PRECONDITION_BYTES: u64 = 128 << 10;
-const PRECONDITION_DEPTH: u32 = 16;
-const SECOND_NS: u64 = 1_000_000_000;
 
 pub(crate) fn run(args: &FioArgs) -> anyhow::Result<Outcome> {
     look_ahead(&args.output, args.target.as_ref())?;
@@ -169,25 +163,9 @@ fn precondition(
     quiet: bool,
 ) -> anyhow::Result<()> {
     for (place, needed) in plan.targets.iter().enumerate().filter(|(_, needed)| needed.write && times > 0) {
-        let bytes = open.facts[place].size_bytes / PRECONDITION_BYTES * PRECONDITION_BYTES;
-        let mut job = Job::new("preconditioning", 0..bytes);
-        (job.ops, job.order) = (Ops::ReadWrite { read_percent: 0 }, [Order::SEQUENTIAL; 3]);
-        job.sizes = std::array::from_fn(|_| Sizes::one(PRECONDITION_BYTES));
-        (job.place, job.loops, job.depth) = (place as u32, u64::from(times), PRECONDITION_DEPTH);
-        if bytes == 0 {
-            continue;
-        }
-        let mut line = Progress::new(format!("preconditioning {}", needed.name), quiet);
-        let mut go_on = true;
-        let ran = load::run(&mut open.target, &[job], &[], 0, SECOND_NS, &mut |going: &Going| {
-            line.at(&format!("{:.0} %", going.share * 100.0));
-            go_on = !stop.is_asked_for();
-            go_on
-        })?;
-        ensure!(go_on, "interrupted while {} was preconditioned; nothing was measured", needed.name);
-        if let Some((error, _)) = ran[0].errors.first_key_value() {
-            bail!("{} cannot be preconditioned: {error}", needed.name);
-        }
+        let size_bytes = open.facts[place].size_bytes;
+        let bytes = (size_bytes - size_bytes % WRITE_BYTES).saturating_mul(u64::from(times));
+        fill(&mut open.target, &needed.name.to_string(), place as u32, size_bytes, bytes, stop, quiet)?;
     }
     Ok(())
 }

@@ -2,6 +2,8 @@
 
 pub(crate) mod args;
 pub(crate) mod fio;
+pub(crate) mod orion;
+mod precondition;
 pub(crate) mod replay;
 pub(crate) mod report;
 mod stop;

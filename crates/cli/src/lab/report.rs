@@ -4,7 +4,7 @@ use super::args::{OutputArgs, ReportArgs, SteadyOf};
 use crate::{Outcome, say};
 use anyhow::{Context as _, bail};
 use bimetal_lab::record::Run;
-use bimetal_lab::report::{self, Named};
+use bimetal_lab::report::{self, Extra, Named};
 use bimetal_lab::stats::{Gate, Quantity, Rule, SniaRule, rounds};
 use bimetal_lab::target::TargetName;
 use std::fs::{File, OpenOptions};
@@ -88,17 +88,23 @@ fn is_same(one: &Path, other: &Path) -> bool {
 
 /// Keeps what a run recorded, as it was asked for.
 pub(crate) fn keep(output: &OutputArgs, run: &Run) -> anyhow::Result<()> {
+    keep_with(output, run, &Extra::default())
+}
+
+/// The same; the page has tables and plots of the test's own.
+pub(crate) fn keep_with(output: &OutputArgs, run: &Run, extra: &Extra) -> anyhow::Result<()> {
     if let Some(path) = &output.record {
         write(path, output.force, &serde_json::to_vec(run)?)?;
     }
     if let Some(path) = &output.html {
         let named = Named { name: run.title.clone(), run: run.clone() };
-        write(path, output.force, report::html(&[named]).as_bytes())?;
+        write(path, output.force, report::html_with(&[named], extra).as_bytes())?;
     }
     Ok(())
 }
 
-fn write(path: &Path, force: bool, bytes: &[u8]) -> anyhow::Result<()> {
+/// Writes a file; one that is there only by force.
+pub(super) fn write(path: &Path, force: bool, bytes: &[u8]) -> anyhow::Result<()> {
     let create = |path: &Path| -> std::io::Result<File> {
         match force {
             true => File::create(path),

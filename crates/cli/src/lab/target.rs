@@ -12,7 +12,7 @@ use bimetal_lab::load::LoadTarget;
 use bimetal_lab::record::TargetFacts;
 use bimetal_lab::survey::{Found, survey};
 use bimetal_lab::target::{Files, Nbd, Null, OpenFile, OpenHow, Simulated, TargetName, Volume};
-use bimetal_models::spec;
+use bimetal_models::{Model, spec};
 use bimetal_sim::scenario::{self, MAX_FILE_BYTES, Scenario};
 use std::path::Path;
 
@@ -86,14 +86,8 @@ pub(crate) fn with<R>(
             let bytes = nbd.size_bytes();
             open(Box::new(nbd), "nbd", bytes, false)
         }
-        TargetName::Model { name, size } => {
-            let spec = spec::named(name)?;
-            let spec = match size {
-                Some(text) => spec.resized(size::parse(text).map_err(anyhow::Error::msg)?),
-                None => spec,
-            };
-            let device = spec.build(opening.seed).with_context(|| first.name.to_string())?;
-            let device = Simulated::device(device);
+        TargetName::Model { .. } => {
+            let device = Simulated::device(model(&first.name, opening.seed)?);
             let bytes = device.size_bytes();
             open(Box::new(device), "simulated", bytes, true)
         }
@@ -105,6 +99,50 @@ pub(crate) fn with<R>(
     };
     let facts = open.facts[0].clone();
     work(guard(Open { facts: vec![facts; wanted.len()], ..open }, wanted, opening)?)
+}
+
+/// Opens the targets of an array, each of them a place: files and block devices, or models; of what else there is, one
+/// alone.
+pub(crate) fn with_luns<R>(
+    names: &[TargetName],
+    how: OpenHow,
+    opening: Opening<'_>,
+    work: impl FnOnce(Open<'_>) -> anyhow::Result<R>,
+) -> anyhow::Result<R> {
+    let wanted: Vec<Wanted> = names
+        .iter()
+        .map(|name| Wanted { name: name.clone(), how, lay_out_bytes: None, read: false })
+        .collect();
+    let is_model = |name: &TargetName| matches!(name, TargetName::Model { .. });
+    if let Some(other) = names.iter().find(|name| !matches!(name, TargetName::Path(_)))
+        && names.len() > 1
+    {
+        ensure!(
+            names.iter().all(is_model),
+            "files and block devices, or models, can be measured together, but {other} only alone"
+        );
+        // Drives of one model are not in step with each other.
+        let device = |(nth, name)| model(name, opening.seed.wrapping_add(nth as u64));
+        let devices = names.iter().enumerate().map(device).collect::<anyhow::Result<_>>()?;
+        let simulated = Simulated::devices(devices);
+        let fact =
+            |size_bytes| TargetFacts { kind: "simulated".to_owned(), size_bytes, ..TargetFacts::default() };
+        let facts = simulated.sizes_bytes().into_iter().map(fact).collect();
+        let open = Open { target: Box::new(simulated), facts, virtual_time: true };
+        return work(guard(open, &wanted, opening)?);
+    }
+    with(&wanted, opening, work)
+}
+
+/// A modelled device.
+fn model(name: &TargetName, seed: u64) -> anyhow::Result<Box<dyn Model>> {
+    let TargetName::Model { name: spec, size } = name else { bail!("{name} is no model") };
+    let spec = spec::named(spec)?;
+    let spec = match size {
+        Some(text) => spec.resized(size::parse(text).map_err(anyhow::Error::msg)?),
+        None => spec,
+    };
+    spec.build(seed).with_context(|| name.to_string())
 }
 
 fn open<'t>(target: Box<dyn LoadTarget + 't>, kind: &str, size_bytes: u64, virtual_time: bool) -> Open<'t> {

@@ -1,6 +1,7 @@
 //! What the page's script draws, bounded in size however large the runs are.
 
 use super::Named;
+use super::extra::{Extra, Figure};
 use super::page::{MAX_HEAT_MAPS, MAX_PLOTTED_JOBS};
 use super::series::{Cells, Line, Slots, cells, digits, each, moving};
 use super::summary::{QUANTILES, kinds};
@@ -71,7 +72,7 @@ struct Depths {
 
 /// All that is drawn.
 #[derive(Serialize)]
-pub(super) struct Data {
+pub(super) struct Data<'d> {
     /// When the last job ended, seconds.
     end: f64,
     runs: Vec<String>,
@@ -93,6 +94,9 @@ pub(super) struct Data {
     percentiles: [Vec<Line>; 3],
     loads: Vec<Load>,
     depths: Vec<Depths>,
+    /// The heading of a test's own plots, and these.
+    own: &'d str,
+    figures: &'d [Figure],
 }
 
 /// A job that is drawn.
@@ -150,7 +154,7 @@ struct Source<'a> {
 }
 
 /// What there is to draw of the runs.
-pub(super) fn data(runs: &[Named]) -> Data {
+pub(super) fn data<'d>(runs: &[Named], extra: &'d Extra) -> Data<'d> {
     let drawn = drawn(runs);
     let mut series = Vec::new();
     let mut sources = Vec::new();
@@ -194,6 +198,8 @@ pub(super) fn data(runs: &[Named]) -> Data {
         percentiles: percentiles(&sources),
         loads: loads(runs),
         depths: depths(&drawn),
+        own: &extra.title,
+        figures: &extra.figures,
         jobs: drawn.iter().map(|d| Series { label: d.label.clone(), run: d.run }).collect(),
         windows: windows.into_iter().map(|(_, window)| window).collect(),
         series,

@@ -4,14 +4,16 @@
 //! here, and nothing is known that is not in a [`crate::record::Run`].
 
 mod data;
+mod extra;
 mod page;
 mod read;
 mod series;
 mod summary;
 mod text;
-mod units;
+pub(crate) mod units;
 
-pub use page::{MAX_PLOTTED_JOBS, MAX_RUNS, MAX_TABLE_ROWS, html};
+pub use extra::{Axis, Extra, Figure, FigureLine, Mark, Table, Unit};
+pub use page::{MAX_PLOTTED_JOBS, MAX_RUNS, MAX_TABLE_ROWS, html, html_with};
 pub use read::{Invalid, MAX_RECORD_BYTES, ReadError, parse, read, validate};
 pub use text::{findings_text, text};
 

@@ -6,6 +6,7 @@
 
 use super::Named;
 use super::data::data;
+use super::extra::{Extra, Table};
 use super::summary::{Ratios, Row, ratios, rows};
 use super::units::{bytes, count, moment, name, percent, rate, three, time, times};
 use crate::record::{Environment, JobRun, Run};
@@ -30,6 +31,11 @@ const STYLE: &str = include_str!("../../assets/report.css");
 
 /// The page of one run, or of several side by side: the first is what the others are compared with.
 pub fn html(runs: &[Named]) -> String {
+    html_with(runs, &Extra::default())
+}
+
+/// The same with tables and plots of a test's own.
+pub fn html_with(runs: &[Named], extra: &Extra) -> String {
     let shown = &runs[..runs.len().min(MAX_RUNS)];
     let rows = rows(shown, MAX_TABLE_ROWS);
     let title = match shown {
@@ -42,6 +48,7 @@ pub fn html(runs: &[Named]) -> String {
     page.raw("<main>\n");
     page.limits(runs, shown);
     page.environment(shown);
+    page.own(extra);
     page.summary(shown, &rows);
     page.ratios(shown, &ratios(&rows));
     page.findings(shown);
@@ -52,7 +59,7 @@ pub fn html(runs: &[Named]) -> String {
     page.raw("</main>\n");
     page.foot();
     page.raw("<script type=\"application/json\" id=\"data\">");
-    page.raw(&in_script(&serde_json::to_string(&data(shown)).unwrap_or_else(|_| "null".into())));
+    page.raw(&in_script(&serde_json::to_string(&data(shown, extra)).unwrap_or_else(|_| "null".into())));
     let _ = write!(page.0, "</script>\n<script>\n/*\n{UPLOT_LICENCE}\n*/\n{UPLOT}</script>\n");
     let _ = write!(page.0, "<script>\n{SCRIPT}</script>\n</body>\n</html>\n");
     page.0
@@ -147,6 +154,31 @@ impl Page {
             self.raw("</tr>\n");
         }
         self.raw("</table></div>\n</section>\n");
+    }
+
+    /// What a test adds: what it found, its tables, and where its plots will be.
+    fn own(&mut self, extra: &Extra) {
+        if !extra.findings.is_empty() {
+            self.raw("<section>\n<h2>Findings</h2>\n<ul>\n");
+            extra.findings.iter().take(MAX_DETAILS).for_each(|line| self.element("li", line));
+            self.raw("</ul>\n</section>\n");
+        }
+        self.raw("<div id=\"own\"></div>\n");
+        extra.tables.iter().for_each(|table| self.table(table));
+    }
+
+    fn table(&mut self, table: &Table) {
+        self.raw("<section>\n");
+        self.element("h2", &name(&table.caption));
+        self.raw("<div class=\"wide\"><table class=\"figures\">\n<thead><tr>");
+        table.head.iter().for_each(|cell| self.element("th", &name(cell)));
+        self.raw("</tr></thead>\n<tbody>\n");
+        for row in &table.rows {
+            self.raw("<tr>");
+            row.iter().for_each(|cell| self.element("td", &name(cell)));
+            self.raw("</tr>\n");
+        }
+        self.raw("</tbody></table></div>\n</section>\n");
     }
 
     fn summary(&mut self, runs: &[Named], rows: &[Row<'_>]) {

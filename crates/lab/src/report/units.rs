@@ -4,7 +4,7 @@
 const MAX_NAME_CHARS: usize = 120;
 
 /// A time with its unit and three digits.
-pub(super) fn time(ns: f64) -> String {
+pub(crate) fn time(ns: f64) -> String {
     let (value, unit) = match ns {
         ns if !ns.is_finite() => return "–".into(),
         ns if ns < 999.5 => (ns, "ns"),
@@ -18,7 +18,7 @@ pub(super) fn time(ns: f64) -> String {
 }
 
 /// Three digits, and no zeros behind the point that say nothing of precision.
-pub(super) fn three(value: f64) -> String {
+pub(crate) fn three(value: f64) -> String {
     let size = value.abs();
     match size {
         _ if size >= 99.95 => format!("{value:.0}"),
@@ -30,7 +30,7 @@ pub(super) fn three(value: f64) -> String {
 }
 
 /// A count with its thousands apart.
-pub(super) fn count(value: u64) -> String {
+pub(crate) fn count(value: u64) -> String {
     let digits = value.to_string();
     let mut out = String::new();
     for (at, digit) in digits.chars().enumerate() {
@@ -44,7 +44,7 @@ pub(super) fn count(value: u64) -> String {
 }
 
 /// A rate: as a count where it is large, with three digits where not.
-pub(super) fn rate(value: f64) -> String {
+pub(crate) fn rate(value: f64) -> String {
     match value {
         value if !value.is_finite() => "–".into(),
         value if value >= 100.0 => count(value.round() as u64),
@@ -53,7 +53,7 @@ pub(super) fn rate(value: f64) -> String {
 }
 
 /// Bytes, binary as memory and devices are cut.
-pub(super) fn bytes(value: u64) -> String {
+pub(crate) fn bytes(value: u64) -> String {
     let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     let at = (value.max(1).ilog2() / 10) as usize;
     match at {
@@ -63,7 +63,7 @@ pub(super) fn bytes(value: u64) -> String {
 }
 
 /// A share in percent.
-pub(super) fn percent(part: u64, whole: u64) -> String {
+pub(crate) fn percent(part: u64, whole: u64) -> String {
     match part as f64 / whole as f64 * 100.0 {
         share if !share.is_finite() => "–".into(),
         share if share > 0.0 && share < 0.01 => "< 0.01 %".into(),
@@ -72,12 +72,12 @@ pub(super) fn percent(part: u64, whole: u64) -> String {
 }
 
 /// A ratio, as it is said: 1.12×.
-pub(super) fn times(ratio: f64) -> String {
+pub(crate) fn times(ratio: f64) -> String {
     if ratio.is_finite() { format!("{}×", three(ratio)) } else { "–".into() }
 }
 
 /// The moment, in UTC; years that calendars do not have are not said.
-pub(super) fn moment(unix_ms: u64) -> String {
+pub(crate) fn moment(unix_ms: u64) -> String {
     let seconds = unix_ms / 1000;
     // From days to the civil calendar in eras of 400 years, which begin in March so that the leap day is a year's last
     // (Hinnant, chrono-Compatible Low-Level Date Algorithms).
@@ -97,7 +97,7 @@ pub(super) fn moment(unix_ms: u64) -> String {
 
 /// A name from a record, fit for a line: cut, and without what could steer a terminal or turn text around (control
 /// characters, and Unicode's embeddings, overrides and isolates).
-pub(super) fn name(text: &str) -> String {
+pub(crate) fn name(text: &str) -> String {
     let harmless = |c: char| match c {
         '\t' | '\n' | '\r' => ' ',
         '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' => {

@@ -2,12 +2,14 @@
 
 mod bootstrap;
 mod hist;
+mod knee;
 mod normal;
 mod runs;
 mod steady;
 
 pub use bootstrap::{Bootstrap, BootstrapError, MAX_PAIRS, Ratio, Statistic};
 pub use hist::{merged, merged_side, quantile, quantiles};
+pub use knee::{Knee, Step as LoadStep, Verdict, knee, next_load, passes};
 pub use runs::{Finding, Metric, findings, rounds};
 pub use steady::{
     Evidence, Facts, FioRule, Gate, Limit, Measure, ParseRuleError, Quantity, Rule, SniaRule, Steadiness,

@@ -42,7 +42,9 @@ pub enum FileError {
         error: io::Error,
     },
     /// Its file system cannot.
-    #[error("{0} cannot be opened past the page cache: its file system does not do direct I/O; set direct=0")]
+    #[error(
+        "{0} cannot be opened past the page cache: its file system does not do direct I/O; set direct=0 or --buffered"
+    )]
     Direct(PathBuf),
     /// Neither file nor block device.
     #[error("{0} is neither a file nor a block device; name one that is")]

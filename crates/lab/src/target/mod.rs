@@ -1,5 +1,6 @@
 //! What can be measured.
 
+mod array;
 mod buffers;
 mod files;
 mod name;
@@ -8,6 +9,7 @@ mod null;
 mod simulated;
 mod volume;
 
+pub use array::{Array, Layout};
 pub use files::{FileError, Files, OpenFile, OpenHow};
 pub use name::{NameError, TargetName};
 pub use nbd::{MAX_CONNECTIONS, Nbd, NbdAddress, NbdError};

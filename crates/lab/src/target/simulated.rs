@@ -50,40 +50,62 @@ impl Model for Simulation {
     }
 }
 
-/// A simulated target.
+/// A simulated target: one device or volume, or several devices, each a place, that share a clock.
 pub struct Simulated {
-    bench: Bench<Simulation>,
+    benches: Vec<Bench<Simulation>>,
+    now_ns: u64,
 }
 
 impl Simulated {
     /// A device.
     pub fn device(device: Box<dyn Model>) -> Simulated {
-        Simulated { bench: Bench::new(Simulation::Device(device), 0) }
+        Simulated::devices(vec![device])
+    }
+
+    /// Several devices, of which none has done anything yet; the first is place 0.
+    pub fn devices(devices: Vec<Box<dyn Model>>) -> Simulated {
+        let bench = |device| Bench::new(Simulation::Device(device), 0);
+        Simulated { benches: devices.into_iter().map(bench).collect(), now_ns: 0 }
     }
 
     /// What a scenario loads, before its first phase.
     pub fn scenario(target: scenario::Target) -> Simulated {
         let now = target.now();
-        Simulated { bench: Bench::since(Simulation::Loaded(Box::new(target)), now, 0) }
+        let bench = Bench::since(Simulation::Loaded(Box::new(target)), now, 0);
+        Simulated { benches: vec![bench], now_ns: now.0 }
     }
 
-    /// Bytes that it holds.
+    /// Bytes that each place holds.
+    pub fn sizes_bytes(&self) -> Vec<u64> {
+        self.benches.iter().map(|bench| bench.model.size_bytes()).collect()
+    }
+
+    /// Bytes that the first place holds.
     pub fn size_bytes(&self) -> u64 {
-        self.bench.model.size_bytes()
+        self.benches.first().map_or(0, |bench| bench.model.size_bytes())
     }
 }
 
 impl Target for Simulated {
     fn now_ns(&mut self) -> u64 {
-        self.bench.now_ns()
+        self.now_ns
     }
 
+    #[inline]
     fn submit(&mut self, slot: u32, place: u32, command: Command) {
-        self.bench.submit(slot, place, command);
+        // What is one device under many names has one bench.
+        let last = self.benches.len() - 1;
+        self.benches[(place as usize).min(last)].submit(slot, place, command);
     }
 
+    #[inline]
     fn wait(&mut self, until: Option<u64>, ended: &mut Vec<Ended>) -> u64 {
-        self.bench.wait(until, ended)
+        let deadlines = self.benches.iter().filter_map(|bench| bench.model.deadline());
+        let Some(next) = deadlines.map(|deadline| deadline.0).chain(until).min() else { return self.now_ns };
+        for bench in &mut self.benches {
+            self.now_ns = self.now_ns.max(bench.wait(Some(next), ended));
+        }
+        self.now_ns
     }
 }
 
@@ -93,7 +115,7 @@ impl LoadTarget for Simulated {
     }
 
     fn tiers(&mut self) -> Option<(u64, u64)> {
-        match &self.bench.model {
+        match &self.benches.first()?.model {
             Simulation::Device(_) => None,
             Simulation::Loaded(target) => target.served_bytes(),
         }

@@ -1,0 +1,3 @@
+//! The classic tests of the field, on the lab's engine of load: what they run, and how they print it.
+
+pub mod orion;

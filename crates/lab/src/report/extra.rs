@@ -1,0 +1,89 @@
+//! What a test adds to the page of its record: tables and plots of its own.
+
+use serde::Serialize;
+
+/// A section of its own.
+#[derive(Clone, Debug, Default)]
+pub struct Extra {
+    /// Its heading.
+    pub title: String,
+    /// What was found, in sentences.
+    pub findings: Vec<String>,
+    /// Tables, before the plots.
+    pub tables: Vec<Table>,
+    /// Plots.
+    pub figures: Vec<Figure>,
+}
+
+/// A table.
+#[derive(Clone, Debug)]
+pub struct Table {
+    /// What it shows.
+    pub caption: String,
+    /// The head of each column.
+    pub head: Vec<String>,
+    /// As many cells in each as the head has.
+    pub rows: Vec<Vec<String>>,
+}
+
+/// A plot of lines.
+#[derive(Clone, Debug, Serialize)]
+pub struct Figure {
+    /// Its name in the page: letters, digits and hyphens.
+    pub id: String,
+    /// What it shows.
+    pub title: String,
+    /// Across.
+    pub x: Axis,
+    /// Up.
+    pub y: Axis,
+    /// Its lines.
+    pub lines: Vec<FigureLine>,
+    /// Places across that matter.
+    pub marks: Vec<Mark>,
+}
+
+/// An axis.
+#[derive(Clone, Debug, Serialize)]
+pub struct Axis {
+    /// What it counts.
+    pub label: String,
+    /// In what.
+    pub unit: Unit,
+    /// Logarithmic: all values are above 0 then.
+    pub log: bool,
+}
+
+/// What the values of an axis are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Unit {
+    /// Numbers.
+    Count,
+    /// Times.
+    Nanoseconds,
+    /// Of a hundred.
+    Percent,
+}
+
+/// A line through points.
+#[derive(Clone, Debug, Serialize)]
+pub struct FigureLine {
+    /// Its name.
+    pub label: String,
+    /// Across and up; joined in this order.
+    pub points: Vec<(f64, f64)>,
+}
+
+/// A place across, and how sure it is.
+#[derive(Clone, Debug, Serialize)]
+pub struct Mark {
+    /// What it is.
+    pub label: String,
+    /// Where.
+    pub at: f64,
+    /// The lower end of its interval.
+    pub low: f64,
+    /// Its upper end.
+    pub high: f64,
+}
