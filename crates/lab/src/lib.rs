@@ -3,6 +3,7 @@
 //! A workload is described, run against a target, and leaves one raw [`record`]; every face (fio's text and JSON, the
 //! HTML report, comparisons) is printed from such a record, then or later.
 
+pub mod classic;
 pub mod environment;
 pub mod fio;
 pub mod job;

@@ -2,6 +2,7 @@
 
 mod buffers;
 mod files;
+mod folder;
 mod name;
 mod nbd;
 mod null;
@@ -9,6 +10,7 @@ mod simulated;
 mod volume;
 
 pub use files::{FileError, Files, OpenFile, OpenHow};
+pub use folder::{FOLDER, Folder, FolderError, Listing, MAX_FILES, device_bytes, free_bytes};
 pub use name::{NameError, TargetName};
 pub use nbd::{MAX_CONNECTIONS, Nbd, NbdAddress, NbdError};
 pub use null::Null;

@@ -1,0 +1,3 @@
+//! The field's classic tests: what each does and prints, on the lab's one engine of load.
+
+pub mod disktester;
