@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 /// The folder that the lab makes for its files, in the directory that it is given.
@@ -116,15 +116,19 @@ impl Folder {
     /// When something else is there, there is too little room, or the system says no.
     pub fn create(directory: &Path, listing: Listing, direct: bool) -> Result<Folder, FolderError> {
         let folder = directory.join(FOLDER);
-        match Folder::open(directory, direct) {
-            Ok(old) => old.remove()?,
-            Err(FolderError::None(_)) => {}
+        let old = match Folder::open(directory, direct) {
+            Ok(old) => Some(old),
+            Err(FolderError::None(_)) => None,
             Err(other) => return Err(other),
-        }
-        let (free_bytes, needed_bytes) =
-            (free_bytes(directory)?, listing.count.saturating_mul(listing.file_bytes));
+        };
+        let freed_bytes = old.as_ref().map_or(0, Folder::stored_bytes);
+        let free_bytes = free_bytes(directory)?.saturating_add(freed_bytes);
+        let needed_bytes = listing.count.saturating_mul(listing.file_bytes);
         if needed_bytes > free_bytes {
             return Err(FolderError::Room { folder: directory.to_owned(), free_bytes, needed_bytes });
+        }
+        if let Some(old) = old {
+            old.remove()?;
         }
         DirBuilder::new().mode(0o700).create(&folder).map_err(system("make", &folder))?;
         write_listing(&folder, &listing)?;
@@ -168,8 +172,7 @@ impl Folder {
     }
 
     fn new(folder: PathBuf, listing: Listing, direct: bool) -> Result<Folder, FileError> {
-        let files = Files::new(Vec::new())
-            .map_err(|error| system("measure", &folder)(io::Error::other(error.to_string())))?;
+        let files = no_files(&folder)?;
         Ok(Folder {
             files,
             stat: stat_of(&folder),
@@ -204,7 +207,7 @@ impl Folder {
     /// # Errors
     /// When the system says no.
     pub fn keep(&mut self, count: u64) -> Result<(), FileError> {
-        (self.open, self.files) = (Vec::new(), self.no_files()?);
+        (self.open, self.files) = (Vec::new(), no_files(&self.folder)?);
         let all = self.listing.count;
         self.listing.count = count.min(all);
         (self.listing.count..all).try_for_each(|n| remove_file(&self.name(n)))?;
@@ -221,9 +224,11 @@ impl Folder {
         std::fs::remove_dir(&self.folder).map_err(system("remove", &self.folder))
     }
 
-    fn no_files(&self) -> Result<Files, FileError> {
-        Files::new(Vec::new())
-            .map_err(|error| system("measure", &self.folder)(io::Error::other(error.to_string())))
+    /// Bytes that the file system keeps for the files.
+    fn stored_bytes(&self) -> u64 {
+        let stored =
+            |n| self.name(n).symlink_metadata().map_or(0, |found| found.blocks() * STAT_SECTOR_BYTES);
+        (0..self.listing.count).map(stored).sum()
     }
 
     fn name(&self, file: u64) -> PathBuf {
@@ -251,6 +256,10 @@ impl Folder {
         self.open[place] = Some((file, write));
         Ok(place)
     }
+}
+
+fn no_files(folder: &Path) -> Result<Files, FileError> {
+    Files::new(Vec::new()).map_err(|error| system("measure", folder)(io::Error::other(error.to_string())))
 }
 
 fn remove_file(path: &Path) -> Result<(), FileError> {
@@ -364,6 +373,10 @@ mod tests {
         std::fs::remove_dir(&folder).expect("remove");
         let made = Folder::create(dir.path(), listing(), false).expect("made");
         std::fs::write(made.name(0), [0; 4096]).expect("write");
+        // What cannot be made takes nothing away.
+        let large = Listing::new(MAX_FILES, 1 << 40, 1, true);
+        assert!(matches!(Folder::create(dir.path(), large, false), Err(FolderError::Room { .. })));
+        assert!(made.name(0).exists());
         std::fs::write(made.name(7), "not listed").expect("write");
         assert!(made.remove().is_err());
         assert!(!folder.join("file-000000").exists() && folder.join("file-000007").exists());

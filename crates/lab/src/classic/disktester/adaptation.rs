@@ -19,9 +19,10 @@ const LATE_SHARE: u64 = 20;
 const LATE_LEAST: u64 = 3;
 /// What the first files are read faster than this many times the late ones is a difference that can be told.
 const TELLING: f64 = 1.33;
-/// The share of the distance to the fast tier that late files must have risen by, before they count as risen: a quarter of
-/// their bytes are read from there.
-const RISEN_SHARE: f64 = 0.25;
+/// Late files have risen when at least so much of their bytes must come from the fast tier, for them to be read so fast.
+const RISEN_SHARE: f64 = 0.5;
+/// And have not when no more than this does: what a device differs by between two readings.
+const STAYED_SHARE: f64 = 0.25;
 
 /// How the story is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,7 +120,7 @@ fn tell<T: LoadTarget>(
     let files_ns = tester.pass_until("create files", Deed::Write, 0..count, &mut enough)?.files_ns.clone();
     found.files = files_ns.len() as u64;
     found.late_files = late(found.files).min(found.files);
-    found.cliff = shape(&files_ns, found.file_bytes).0;
+    found.cliff = shape(&files_ns, files_ns.len(), found.file_bytes).0;
     let files = 0..found.files;
     let late = files.end - found.late_files..files.end;
     if tester.is_over() {
@@ -193,6 +194,16 @@ fn judge(found: &mut Adaptation) {
         if later.is_empty() || found.rests.is_empty() {
             found.verdict =
                 "it was ended before the late files were left alone; nothing can be said".to_owned();
+            return;
+        }
+        if risen(found, best) > STAYED_SHARE {
+            found.verdict = format!(
+                "it cannot be told yet whether this volume migrates: the late files are read at up to {} MB/s, at first at \
+                 {}, the first files at {}; leave it alone for longer, or for more rounds",
+                speed(best),
+                speed(slow),
+                speed(fast)
+            );
             return;
         }
         found.migrates = Some(false);
@@ -309,6 +320,8 @@ mod tests {
         let at_once = found(&[100.0, 400.0, 500.0, 500.0], 1);
         assert!(at_once.verdict.contains("while they were read"), "{}", at_once.verdict);
         assert_eq!(at_once.after_seconds, Some(100.0));
+        let half = found(&[100.0, 101.0, 140.0], 1);
+        assert_eq!(half.migrates, None, "{}", half.verdict);
         for untold in
             [found(&[450.0, 500.0, 500.0], 1), found(&[100.0], 0), found(&[], 0), found(&[100.0, 100.0], 0)]
         {

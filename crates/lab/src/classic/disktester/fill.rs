@@ -73,6 +73,8 @@ pub fn fill<T: LoadTarget>(tester: &mut Tester<'_, T>, plan: &FillPlan) -> Resul
     let side = side(count as usize);
     let mut fallen = |files_ns: &[u64]| plan.rest.is_some() && has_fallen(files_ns, side);
     let mut files_ns = tester.pass_until("fill", Deed::Write, 0..count, &mut fallen)?.files_ns.clone();
+    // Behind a rest comes a burst, if anything does: it is not to be taken for what was before the cliff.
+    let searched = files_ns.len();
     if let Some(rule) = plan.rest.filter(|_| (files_ns.len() as u64) < count && !tester.is_over()) {
         tester.idle(&rule)?;
         found.rested_at_bytes = Some(files_ns.len() as u64 * part_bytes);
@@ -81,7 +83,7 @@ pub fn fill<T: LoadTarget>(tester: &mut Tester<'_, T>, plan: &FillPlan) -> Resul
             files_ns.extend(&tester.pass("fill on", Deed::Write, rest)?.files_ns);
         }
     }
-    (found.cliff, found.bursts) = shape(&files_ns, part_bytes);
+    (found.cliff, found.bursts) = shape(&files_ns, searched, part_bytes);
     found.written_mb_per_s = speeds(&files_ns, part_bytes);
     if plan.read && !tester.is_over() {
         let read = &tester.pass("read back", Deed::Read, 0..files_ns.len() as u64)?.files_ns;
@@ -123,9 +125,8 @@ pub(super) fn has_fallen(files_ns: &[u64], side: usize) -> bool {
     files_ns[all - side..].iter().all(|&ns| 1.0 / (ns.max(1) as f64) <= CLIFF_SHARE * before)
 }
 
-/// The cliff, and the bursts behind it.
-pub(super) fn shape(files_ns: &[u64], part_bytes: u64) -> (Option<Cliff>, Vec<Burst>) {
-    let parts = files_ns.len();
+/// The cliff, which lies within the first so many parts, and the bursts behind it.
+pub(super) fn shape(files_ns: &[u64], parts: usize, part_bytes: u64) -> (Option<Cliff>, Vec<Burst>) {
     let side = side(parts);
     if parts < 2 * side {
         return (None, Vec::new());
@@ -220,7 +221,9 @@ mod tests {
             400..408 => 300.0,
             _ => 150.0 - f64::from(n) / 20.0 + f64::from(n % 5),
         });
-        let (cliff, bursts) = shape(&at(speeds), MB);
+        let (cliff, bursts) = shape(&at(speeds.clone()), 1000, MB);
+        // The same, where it was left alone before the burst.
+        assert_eq!(shape(&at(speeds), 400, MB), (cliff, bursts.clone()));
         let cliff = cliff.expect("there is one");
         assert_eq!(cliff.at_bytes, 113 * MB);
         assert!(
@@ -245,7 +248,7 @@ mod tests {
             ("few", at((0..5).map(|_| 100.0))),
             ("none", Vec::new()),
         ] {
-            assert_eq!(shape(&speeds, MB), (None, Vec::new()), "{what}");
+            assert_eq!(shape(&speeds, speeds.len(), MB), (None, Vec::new()), "{what}");
         }
     }
 
