@@ -293,9 +293,10 @@ mod tests {
             mb_per_s,
         };
         let rule = IdleRule { quiet_ns: 1, most_ns: 1, untold_ns: 1 };
-        let rest = |n: usize| Idle {
-            seconds: 50.0,
-            ..Idle::new((100 * (speeds.len() - rests + n) - 60) as u64 * 1_000_000_000, &rule)
+        let rest = |n: usize| {
+            let mut idle = Idle::new((100 * (speeds.len() - rests + n) - 60) as u64 * 1_000_000_000, &rule);
+            idle.seconds = 50.0;
+            idle
         };
         let mut found = Adaptation {
             files: 100,

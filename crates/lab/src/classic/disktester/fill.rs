@@ -11,7 +11,8 @@ use std::ops::Range;
 
 /// A fall to this share of the speed before is a cliff; an inner track of a disk has more than half of the outer one's.
 const CLIFF_SHARE: f64 = 0.7;
-/// Parts on each side of a cliff that are compared: one in so many, and no fewer than so few.
+/// Parts on each side of a cliff that are compared: one in so many, and no fewer than so few. Fewer are no burst, either:
+/// what a device takes into its buffers goes as fast, part by part.
 const SIDE_SHARE: usize = 50;
 const SIDE_LEAST: usize = 3;
 
@@ -159,7 +160,7 @@ fn bursts(files_ns: &[u64], from: usize, part_bytes: u64, above_mb_per_s: f64) -
     let mut found = Vec::new();
     let mut at = from;
     for run in files_ns[from..].chunk_by(|one, other| is_fast(one) == is_fast(other)) {
-        if is_fast(&run[0]) {
+        if run.len() >= SIDE_LEAST && is_fast(&run[0]) {
             let bytes = run.len() as u64 * part_bytes;
             let mb_per_s = mb_per_s(bytes, run.iter().sum());
             found.push(Burst { at_bytes: at as u64 * part_bytes, bytes, mb_per_s });
