@@ -223,15 +223,14 @@ fn judge(found: &mut Adaptation) {
     found.after_seconds = Some(step.began_seconds - since);
     let bytes = risen(found, step.mb_per_s) * (found.late_files * found.file_bytes) as f64;
     let before = &found.late[at - 1];
-    // It rose while the files were read before, or between: at least so fast. A target that tells does better.
-    let rest = found
-        .rests
-        .iter()
-        .find(|rest| (before.began_seconds..step.began_seconds).contains(&rest.began_seconds));
+    // It rose while the files were read before, or between: at least so fast. A target that tells does better, and one
+    // that tells of next to nothing has not risen meanwhile.
+    let moved = |rest: &Idle| (rest.did.promoted_bytes + rest.did.copied_bytes) as f64;
+    let between = before.began_seconds..step.began_seconds;
+    let rest = found.rests.iter().find(|rest| between.contains(&rest.began_seconds));
+    let rest = rest.filter(|rest| !rest.told || rest.did.device_bytes > 0 || moved(rest) >= bytes / 2.0);
     let (rose, seconds) = match rest {
-        Some(rest) if rest.did.promoted_bytes + rest.did.copied_bytes > 0 => {
-            ((rest.did.promoted_bytes + rest.did.copied_bytes) as f64, rest.busy_seconds)
-        }
+        Some(rest) if moved(rest) > 0.0 => (moved(rest), rest.busy_seconds),
         _ => (bytes, step.began_seconds - before.began_seconds),
     };
     found.rise_mb_per_s = (seconds > 0.0).then(|| rose / 1e6 / seconds);

@@ -30,7 +30,7 @@ pub struct FillPlan {
 pub struct Cliff {
     /// What had been written before it.
     pub at_bytes: u64,
-    /// The speed up to there.
+    /// The median up to there.
     pub before_mb_per_s: f64,
     /// The median from there on.
     pub after_mb_per_s: f64,
@@ -149,7 +149,7 @@ pub(super) fn shape(files_ns: &[u64], parts: usize, part_bytes: u64) -> (Option<
     if at == 0 || near(at..at + side) > CLIFF_SHARE * near(at - side..at) {
         return (None, Vec::new());
     }
-    let before_mb_per_s = mb_per_s(at as u64 * part_bytes, time(files_ns, 0..at));
+    let before_mb_per_s = mb_per_s(part_bytes, median(&files_ns[..at]));
     let after_mb_per_s = mb_per_s(part_bytes, median(&files_ns[at..]));
     let cliff = Cliff { at_bytes: at as u64 * part_bytes, before_mb_per_s, after_mb_per_s };
     (Some(cliff), bursts(files_ns, at, part_bytes, (before_mb_per_s + after_mb_per_s) / 2.0))
