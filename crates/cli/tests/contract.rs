@@ -253,6 +253,45 @@ const TRACE: &[&str] = &[
 const RECORD: &[&str] =
     &["volume", "file", "records", "lost", "unanswered", "seconds", "file_bytes", "ended"];
 
+const FILES: &[&str] = &[
+    "target",
+    "files",
+    "file_bytes",
+    "transfer_bytes",
+    "verified",
+    "passes.0.name",
+    "passes.0.seconds",
+    "passes.0.mb_per_s",
+    "passes.0.slowest_file_mb_per_s",
+    "passes.0.mismatched",
+    "run.jobs.0.files_ns",
+];
+const FILL: &[&str] = &[
+    "part_bytes",
+    "written_mb_per_s.0",
+    "read_mb_per_s.0",
+    "cliff",
+    "bursts",
+    "rested_at_bytes",
+    "run.format",
+];
+const IDLE: &[&str] =
+    &["seconds", "told", "quiet", "promoted_bytes", "demoted_bytes", "busy_seconds", "samples"];
+const ADAPTATION: &[&str] = &[
+    "files",
+    "late_files",
+    "cliff",
+    "fast_mb_per_s",
+    "slow_mb_per_s",
+    "best_mb_per_s",
+    "late.0.mb_per_s",
+    "rests.0.seconds",
+    "migrates",
+    "after_seconds",
+    "rise_mb_per_s",
+    "verdict",
+];
+
 /// A short trace.
 const SMALL_TRACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/traces/small.csv");
 
@@ -300,6 +339,14 @@ const SAMPLES: &[Sample] = &[
         )
     },
     sample("lab report", &["%/run.json"]),
+    Sample { keys: Some(FILES), ..sample("lab create-files", &["-n", "4", "-f", "64K", "%"]) },
+    Sample { keys: Some(FILES), ..sample("lab read-files", &["-n", "4", "-f", "64K", "%/scratch.img"]) },
+    Sample { keys: Some(FILL), ..sample("lab fill", &["%/scratch.img"]) },
+    Sample { keys: Some(IDLE), ..sample("lab idle", &["volume:@", "--quiet", "1s"]) },
+    Sample {
+        keys: Some(ADAPTATION),
+        ..sample("lab adaptation", &["model:disk-2tb-2012?size=16G", "-n", "20", "-f", "1M"])
+    },
     Sample {
         keys: Some(&["seeds", "cycles", "violations", "faults", "seconds"]),
         ..sample("sim torture", &["--seeds", "2", "--seed", "1", "--threads", "1"])
@@ -347,6 +394,8 @@ fn stopped() -> Served {
     served.stop();
     std::fs::write(served.dir.path().join("scenario.toml"), SCENARIO).expect("write");
     std::fs::write(served.dir.path().join("job.fio"), JOB).expect("write");
+    let scratch = std::fs::File::create(served.dir.path().join("scratch.img")).expect("create");
+    scratch.set_len(8 << 20).expect("set the size");
     let mut run = bimetal(served.dir.path());
     run.args(["lab", "fio", "job.fio", "--target", "null:", "--record", "run.json"]);
     common::succeed(run.current_dir(served.dir.path()));

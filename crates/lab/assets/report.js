@@ -436,6 +436,16 @@
         maps.forEach((map, index) => draw(grid, map, index));
       });
   };
+  // The speed of each file, or part, by what lies before its end: the fill level where the target was filled.
+  const filesSection = () => {
+    if (!data.files.length) return;
+    add("files", {
+      height: 320, scales: { x: { time: false }, y: fromZero() },
+      axes: [bottom("GB from the beginning", v => trim(v)), left("MB/s", v => trim(v))],
+      series: [{ label: "up to GB", value: (u, v) => (v == null ? "–" : trim(v)) }].concat(lineSeries(data.files, data.jobs, v => trim(v))),
+      hooks: { setSeries: [remember] },
+    }, joined(data.files), frame(section("By place"), "files", "Speed of each file, or part, by how much lies before its end"));
+  };
   const latencySection = () => {
     if (!data.percentiles.some(lines => lines.length) && data.loads.length < 2) return;
     const node = section("Latency");
@@ -457,6 +467,7 @@
     // The heights stay, so that the page does not jump.
     roots.forEach(root => { root.style.minHeight = root.offsetHeight + "px"; root.replaceChildren(); });
     if (data.figures.length) { const node = section(data.own, "own"); data.figures.forEach(own => figure(node, own)); }
+    filesSection();
     timeSection();
     latencySection();
     if (data.depths.length) { const node = section("Depth"); depths(node); if (!node.querySelector(".plot")) node.remove(); }

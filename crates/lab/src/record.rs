@@ -102,6 +102,13 @@ pub struct JobRun {
     pub interval_ns: u64,
     /// The span that was asked for, from its first byte to behind its last, on the target.
     pub span: (u64, u64),
+    /// Of a job that goes through files (or equal parts of its target) from the first to the last: what each took,
+    /// from when the one before had ended.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files_ns: Vec<u64>,
+    /// Bytes of each of these; 0 where there are none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub file_bytes: u64,
     /// Why I/Os failed, and how many: the error's text, and a count.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub errors: BTreeMap<String, u64>,
@@ -130,6 +137,10 @@ pub struct Side {
     pub service: Latency,
     /// Response: from when it was meant to begin until it was done. Where no time was meant, from when it was begun.
     pub response: Latency,
+}
+
+fn is_zero(bytes: &u64) -> bool {
+    *bytes == 0
 }
 
 /// How long something took, each time.

@@ -1,6 +1,7 @@
 //! What `bimetal lab` and `bimetal trace replay` are told.
 
 use crate::lab::orion::OrionArgs;
+use super::disktester::args::{AdaptationArgs, CreateFilesArgs, FillArgs, IdleArgs, ReadFilesArgs};
 use bimetal_lab::target::{MAX_CONNECTIONS, TargetName};
 use bimetal_models::size;
 use bimetal_sim::scenario::{Map, Mode};
@@ -17,6 +18,16 @@ pub(crate) enum LabCommand {
     Orion(Box<OrionArgs>),
     /// Print what runs have recorded: a table, or a page with plots; several side by side
     Report(ReportArgs),
+    /// Create files of one size, and say how fast that goes, over windows from 2 seconds to an hour
+    CreateFiles(CreateFilesArgs),
+    /// Read the files that create-files has made
+    ReadFiles(ReadFilesArgs),
+    /// Write a target from its start to its end: its speed at each fill level, and where that falls
+    Fill(FillArgs),
+    /// Leave a target alone until it is quiet, and say what it does meanwhile
+    Idle(IdleArgs),
+    /// Find out whether a volume migrates: how soon, how fast, to what speed
+    Adaptation(AdaptationArgs),
 }
 
 /// What is measured, and how it is opened.
@@ -222,8 +233,8 @@ pub(crate) struct ReplayArgs {
 }
 
 /// A time such as `25ms` or `1.5s`.
-fn time(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("{text:?} is no time; write a number with us, ms, s or min, such as 25ms");
+pub(super) fn time(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("{text:?} is no time; write a number with us, ms, s, min or h, such as 25ms");
     let at = text.find(|c: char| c.is_ascii_alphabetic()).ok_or_else(wrong)?;
     let number: f64 = text[..at].trim().parse().map_err(|_| wrong())?;
     let unit = match &text[at..] {
@@ -231,6 +242,7 @@ fn time(text: &str) -> Result<Duration, String> {
         "ms" => 1e-3,
         "s" => 1.0,
         "min" => 60.0,
+        "h" => 3600.0,
         _ => return Err(wrong()),
     };
     Duration::try_from_secs_f64(number * unit).map_err(|_| wrong())

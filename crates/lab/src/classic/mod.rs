@@ -1,3 +1,4 @@
-//! The classic tests of the field, on the lab's engine of load: what they run, and how they print it.
+//! The classic tests of the field, on the lab's one engine of load: what they run, and how they print it.
 
+pub mod disktester;
 pub mod orion;

@@ -324,6 +324,8 @@ impl Meter {
             interval_ns: self.interval_ns,
             span: (self.span.start, self.span.end),
             errors: self.errors,
+            files_ns: Vec::new(),
+            file_bytes: 0,
             steady: None,
             found_depth: None,
         }

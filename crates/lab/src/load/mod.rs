@@ -5,12 +5,12 @@ mod pick;
 mod run;
 mod search;
 mod source;
-mod stamp;
+pub(crate) mod stamp;
 mod steady;
 
 pub use meter::Meter;
 pub use run::{
-    Going, LoadTarget, MAX_BUFFER_BYTES, MAX_IN_FLIGHT, RunError, SlotSpec, Watch, run, run_sources,
+    Going, Inside, LoadTarget, MAX_BUFFER_BYTES, MAX_IN_FLIGHT, RunError, SlotSpec, Watch, run, run_sources,
 };
 pub use source::JobSource;
 pub use stamp::{is_stamped, stamped};

@@ -6,6 +6,7 @@ use crate::job::{Content, Job};
 use crate::record::JobRun;
 use bimetal_models::load::{self, Fault, Io, Sample, Source, Stream, Target, Until, Witness};
 use bimetal_models::rng::Rng;
+use serde::Serialize;
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -43,6 +44,40 @@ pub struct SlotSpec {
     pub seed: u64,
 }
 
+/// What a target tells of its inside: what it has copied of its own accord since it was opened, bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Inside {
+    /// Moved to the fast tier.
+    pub promoted_bytes: u64,
+    /// Moved down from it.
+    pub demoted_bytes: u64,
+    /// Copied to it, and left where it was as well.
+    pub copied_bytes: u64,
+    /// Written to the slow tier, after it had been written to the fast one first.
+    pub merged_bytes: u64,
+    /// Read and written by the device below, for whomever: where only that is known.
+    pub device_bytes: u64,
+}
+
+impl Inside {
+    /// All of it together.
+    pub fn all_bytes(&self) -> u64 {
+        let Inside { promoted_bytes, demoted_bytes, copied_bytes, merged_bytes, device_bytes } = self;
+        [promoted_bytes, demoted_bytes, copied_bytes, merged_bytes, device_bytes].into_iter().sum()
+    }
+
+    /// What has come since.
+    pub fn since(&self, before: &Inside) -> Inside {
+        Inside {
+            promoted_bytes: self.promoted_bytes.saturating_sub(before.promoted_bytes),
+            demoted_bytes: self.demoted_bytes.saturating_sub(before.demoted_bytes),
+            copied_bytes: self.copied_bytes.saturating_sub(before.copied_bytes),
+            merged_bytes: self.merged_bytes.saturating_sub(before.merged_bytes),
+            device_bytes: self.device_bytes.saturating_sub(before.device_bytes),
+        }
+    }
+}
+
 /// A target of the lab.
 pub trait LoadTarget: Target {
     /// Makes room for what will be in flight.
@@ -55,6 +90,25 @@ pub trait LoadTarget: Target {
     fn tiers(&mut self) -> Option<(u64, u64)> {
         None
     }
+
+    /// What it has done of its own accord; where it tells.
+    fn inside(&mut self) -> Option<Inside> {
+        None
+    }
+}
+
+impl<T: LoadTarget + ?Sized> LoadTarget for &mut T {
+    fn prepare(&mut self, slots: &[SlotSpec]) -> Result<(), RunError> {
+        (**self).prepare(slots)
+    }
+
+    fn tiers(&mut self) -> Option<(u64, u64)> {
+        (**self).tiers()
+    }
+
+    fn inside(&mut self) -> Option<Inside> {
+        (**self).inside()
+    }
 }
 
 impl<T: LoadTarget + ?Sized> LoadTarget for Box<T> {
@@ -64,6 +118,10 @@ impl<T: LoadTarget + ?Sized> LoadTarget for Box<T> {
 
     fn tiers(&mut self) -> Option<(u64, u64)> {
         (**self).tiers()
+    }
+
+    fn inside(&mut self) -> Option<Inside> {
+        (**self).inside()
     }
 }
 
@@ -76,6 +134,8 @@ pub struct Going {
     pub share: f64,
     /// What each job has done: reads and writes, and their bytes.
     pub done: Vec<[(u64, u64); 2]>,
+    /// What the target has done of its own accord, since it was opened; where it tells.
+    pub inside: Option<Inside>,
 }
 
 /// Who wants to know how it goes: on `false` it ends.
@@ -122,7 +182,8 @@ impl<T: LoadTarget> Witness<T> for Look<'_, '_> {
             self.jobs.iter().zip(&done).map(|(job, [reads, writes])| {
                 job.share(sample.at_ns, reads.0 + writes.0, reads.1 + writes.1)
             });
-        let going = Going { at_ns: sample.at_ns, share: share.fold(1.0, f64::min), done };
+        let going =
+            Going { at_ns: sample.at_ns, share: share.fold(1.0, f64::min), done, inside: target.inside() };
         if !(self.watch)(&going) && !self.stopped {
             self.stopped = true;
             self.meters.iter_mut().for_each(|meter| meter.stop(now));

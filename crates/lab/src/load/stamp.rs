@@ -11,7 +11,7 @@ pub(super) const STAMP_BYTES: usize = 512;
 const MAGIC: u64 = 0x006c_6174_656d_6962;
 
 /// Stamps what a job of this seed writes at an offset as its n-th I/O. What follows a head depends on all three.
-pub(super) fn fill(bytes: &mut [u8], seed: u64, offset: u64, number: u64) {
+pub(crate) fn fill(bytes: &mut [u8], seed: u64, offset: u64, number: u64) {
     for (part, at) in bytes.chunks_mut(STAMP_BYTES).zip((offset..).step_by(STAMP_BYTES)) {
         let mut word = mix(seed ^ mix(at ^ mix(number)));
         let head = [MAGIC, seed, at, number];
@@ -30,7 +30,7 @@ pub(super) fn fill(bytes: &mut [u8], seed: u64, offset: u64, number: u64) {
 }
 
 /// Whether these bytes are what the job wrote there as its n-th I/O.
-pub(super) fn is_filled(bytes: &[u8], seed: u64, offset: u64, number: u64) -> bool {
+pub(crate) fn is_filled(bytes: &[u8], seed: u64, offset: u64, number: u64) -> bool {
     let mut expected = [0; STAMP_BYTES];
     bytes.chunks(STAMP_BYTES).zip((offset..).step_by(STAMP_BYTES)).all(|(part, at)| {
         let expected = &mut expected[..part.len()];

@@ -18,6 +18,8 @@ const LINE_PARTS: (usize, usize) = (150, 600);
 const COLUMNS: usize = 300;
 /// Points of the plot of latency against rate.
 const MAX_LOADS: usize = 600;
+/// Points of the plot of speed by place.
+const MAX_FILE_POINTS: usize = 1200;
 /// Points of percentiles by factor of ten.
 const BY_NINE: u32 = 20;
 
@@ -88,6 +90,9 @@ pub(super) struct Data<'d> {
     jobs: Vec<Series>,
     /// The longest response of each interval.
     longest: Vec<Line>,
+    /// Of jobs that go through files or equal parts of their target, the speed of each: 10^9 bytes from the beginning of
+    /// the target, and MB/s; its series count in [`Data::jobs`].
+    files: Vec<Line>,
     heat: Vec<HeatMap>,
     places: Vec<Places>,
     /// Nines, and nanoseconds: of the response, the service, and the time to hand over.
@@ -193,6 +198,7 @@ pub(super) fn data<'d>(runs: &[Named], extra: &'d Extra) -> Data<'d> {
         iops: rates(|side| side.ios),
         fast: windows.iter().map(|(ns, _)| fast(&jobs, *ns, parts)).collect(),
         longest: longest(&sources, parts),
+        files: lines(jobs.iter().enumerate(), |job| files(job)),
         heat: heat(&drawn),
         places: places(&drawn),
         percentiles: percentiles(&sources),
@@ -245,6 +251,20 @@ fn longest(sources: &[Source<'_>], parts: usize) -> Vec<Line> {
         }),
         None => Line::default(),
     })
+}
+
+/// The speed by place; of more files than can be shown, each point is the mean of some.
+fn files(job: &JobRun) -> Line {
+    let mut line = Line::default();
+    let mut done: u64 = job.span.0;
+    for some in job.files_ns.chunks(job.files_ns.len().div_ceil(MAX_FILE_POINTS).max(1)) {
+        let bytes = job.file_bytes.saturating_mul(some.len() as u64);
+        done = done.saturating_add(bytes);
+        let ns = some.iter().sum::<u64>().max(1);
+        line.x.push(digits(done as f64 / 1e9, 7));
+        line.y.push(digits(bytes as f64 * 1e3 / ns as f64, 5));
+    }
+    line
 }
 
 fn heat(drawn: &[Drawn<'_>]) -> Vec<HeatMap> {

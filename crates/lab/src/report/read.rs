@@ -144,6 +144,9 @@ fn check_job(job: &JobRun) -> Checked {
     let times = [job.began_ns, job.elapsed_ns, job.interval_ns, job.late.total_ns, job.late.max_ns];
     ensure(times.iter().all(|&ns| ns <= MAX_NS), "a time is beyond 146 years")?;
     ensure(job.span.0 <= job.span.1, "the span ends before it begins")?;
+    ensure(job.files_ns.is_empty() || job.file_bytes > 0, "there are files, and they have no bytes")?;
+    ensure(job.file_bytes <= MAX_COUNT, "a file is beyond all measure")?;
+    sum(job.files_ns.iter().copied(), MAX_NS, "the times of the files are beyond 146 years")?;
     ensure(job.late.count <= job.late.timed, "more I/Os were late than had a time")?;
     for side in [&job.read, &job.write, &job.discard, &job.flush] {
         check_side(side)?;

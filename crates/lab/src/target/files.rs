@@ -141,6 +141,14 @@ impl Files {
         &self.files
     }
 
+    /// Another file in a place that nothing is in flight for; places are given from 0 on, one after the other.
+    pub fn put(&mut self, place: u32, file: OpenFile) {
+        match self.files.get_mut(place as usize) {
+            Some(there) => *there = file,
+            None => self.files.push(file),
+        }
+    }
+
     fn is_done(&self, slot: u32, result: i32) -> Option<Fault> {
         match result {
             negative if negative < 0 => Some(Fault::Errno(-negative)),

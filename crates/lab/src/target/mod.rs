@@ -3,6 +3,7 @@
 mod array;
 mod buffers;
 mod files;
+mod folder;
 mod name;
 mod nbd;
 mod null;
@@ -11,6 +12,7 @@ mod volume;
 
 pub use array::{Array, Layout};
 pub use files::{FileError, Files, OpenFile, OpenHow};
+pub use folder::{FOLDER, Folder, FolderError, Listing, MAX_FILES, device_bytes, free_bytes};
 pub use name::{NameError, TargetName};
 pub use nbd::{MAX_CONNECTIONS, Nbd, NbdAddress, NbdError};
 pub use null::Null;

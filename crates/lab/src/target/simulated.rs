@@ -1,6 +1,6 @@
 //! A modelled device, or a whole volume on modelled devices, in virtual time.
 
-use crate::load::{LoadTarget, RunError, SlotSpec};
+use crate::load::{Inside, LoadTarget, RunError, SlotSpec};
 use bimetal_engine::units::Nanos;
 use bimetal_models::load::{Bench, Ended, Target};
 use bimetal_models::{Command, Done, Model, Usage};
@@ -119,5 +119,17 @@ impl LoadTarget for Simulated {
             Simulation::Device(_) => None,
             Simulation::Loaded(target) => target.served_bytes(),
         }
+    }
+
+    fn inside(&mut self) -> Option<Inside> {
+        let Simulation::Loaded(target) = &self.bench.model else { return None };
+        let moved = target.moved_bytes()?;
+        Some(Inside {
+            promoted_bytes: moved.promoted,
+            demoted_bytes: moved.demoted,
+            copied_bytes: moved.copied,
+            merged_bytes: moved.merged,
+            device_bytes: 0,
+        })
     }
 }

@@ -1,6 +1,6 @@
 //! A Bimetal volume in this process: the engine and its devices, without a server between.
 
-use crate::load::{LoadTarget, RunError, SlotSpec, stamped};
+use crate::load::{Inside, LoadTarget, RunError, SlotSpec, stamped};
 use bimetal_driver::{Driver, RealArena};
 use bimetal_engine::Engine;
 use bimetal_engine::action::{Machine as _, Request, RequestError, RequestId, RequestKind};
@@ -179,5 +179,17 @@ impl LoadTarget for Volume<'_> {
         let bytes = |tier: &bimetal_engine::options::TierStatus| tier.read_bytes + tier.written_bytes;
         let status = self.engine.status();
         Some((status.tiers.first().map_or(0, bytes), status.tiers.iter().map(bytes).sum()))
+    }
+
+    fn inside(&mut self) -> Option<Inside> {
+        let status = self.engine.status();
+        let chunk = u64::from(status.chunk_bytes);
+        Some(Inside {
+            promoted_bytes: status.promoted_chunks * chunk,
+            demoted_bytes: status.demoted_chunks * chunk,
+            copied_bytes: status.wear.copied_bytes,
+            merged_bytes: status.destaged_blocks * u64::from(BLOCK_BYTES),
+            device_bytes: 0,
+        })
     }
 }

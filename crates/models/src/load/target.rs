@@ -45,6 +45,24 @@ pub trait Target {
     }
 }
 
+impl<T: Target + ?Sized> Target for &mut T {
+    fn now_ns(&mut self) -> u64 {
+        (**self).now_ns()
+    }
+
+    fn submit(&mut self, slot: u32, place: u32, command: Command) {
+        (**self).submit(slot, place, command);
+    }
+
+    fn wait(&mut self, until: Option<u64>, ended: &mut Vec<Ended>) -> u64 {
+        (**self).wait(until, ended)
+    }
+
+    fn payload(&mut self, slot: u32, len: u64) -> Option<&mut [u8]> {
+        (**self).payload(slot, len)
+    }
+}
+
 impl<T: Target + ?Sized> Target for Box<T> {
     fn now_ns(&mut self) -> u64 {
         (**self).now_ns()

@@ -7,7 +7,7 @@ use bimetal_models::rng::Rng;
 use bimetal_models::{Command, Kind};
 
 /// The commands that write or read files from the first to the last, each from its beginning to its end.
-pub(super) struct Files {
+pub struct Files {
     kind: Kind,
     size: u64,
     transfer: u64,
@@ -19,8 +19,11 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// The commands of these files, and how many bytes they are; or why they do not fit.
-    pub(super) fn new(spec: &FilesSpec, kind: Kind, whole: Whole) -> Result<(Files, u64), String> {
+    /// The commands of these files, and how many bytes they are.
+    ///
+    /// # Errors
+    /// When they do not fit, in words.
+    pub fn new(spec: &FilesSpec, kind: Kind, whole: Whole) -> Result<(Files, u64), String> {
         let block = u64::from(BLOCK_BYTES);
         let from = spec.from.of(whole) / block * block;
         let all =

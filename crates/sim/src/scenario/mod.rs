@@ -41,6 +41,7 @@ mod target;
 pub use claim::{Against, ClaimSpec, ExpectSpec, Rival, SummarySpec};
 pub use dependent::Dependent;
 pub use extent::{Extent, Size, Whole};
+pub use files::Files;
 pub use matrix::{Combination, MAX_AXES};
 pub use phase::{FilesSpec, LoadSpec, Map, Mode, Order, PhaseSpec, Reopen, ReplaySpec};
 pub use replay::Replay;
@@ -51,7 +52,7 @@ pub use run::{Progress, run};
 pub use summary::{MOST_TIMES, Summary, Worst, summaries};
 pub use survey::{MAX_GRAINS, Survey};
 pub use table::{FORESIGHTS, Row, TableProgress, needed, rows};
-pub use target::Target;
+pub use target::{Moved, Target};
 
 pub use crate::peers::Policy;
 use bimetal_models::Model;

@@ -43,6 +43,19 @@ pub(super) struct Counts {
     pub(super) usage: Vec<Usage>,
 }
 
+/// What a volume has copied between its devices of its own accord since it was opened, bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Moved {
+    /// To the fast device.
+    pub promoted: u64,
+    /// Down from it.
+    pub demoted: u64,
+    /// To the fast device, and left where it was as well.
+    pub copied: u64,
+    /// To the slow device, of what had been written to the fast one first.
+    pub merged: u64,
+}
+
 impl Target {
     pub(super) fn new(scenario: &Scenario, whole: Whole) -> Result<Target, ScenarioError> {
         let wear_budget = scenario.volume.as_ref().and_then(|volume| volume.wear_budget);
@@ -81,6 +94,18 @@ impl Target {
     pub fn served_bytes(&self) -> Option<(u64, u64)> {
         let counts = self.counts();
         (!matches!(self.kind, Kind::Device(..))).then_some((counts.fast_bytes, counts.all_bytes))
+    }
+
+    /// What a volume has copied between its devices of its own accord; nothing of a device.
+    pub fn moved_bytes(&self) -> Option<Moved> {
+        let counts = self.counts();
+        let copied = counts.written_by.as_ref().map_or(0, |written| written.copies_bytes);
+        (!matches!(self.kind, Kind::Device(..))).then_some(Moved {
+            promoted: counts.promoted_bytes,
+            demoted: counts.demoted_bytes,
+            copied,
+            merged: counts.destaged_bytes,
+        })
     }
 
     /// Its virtual time.

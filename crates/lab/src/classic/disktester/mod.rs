@@ -1,0 +1,19 @@
+//! DiskTester's tests: files created and read with a live table, a volume filled from start to end, a volume left
+//! alone, and the story that tells whether a volume migrates.
+//!
+//! **Sources.** The session and the plots that macperformanceguide.com published of DiskTester 2.2 on a fused volume
+//! (fusion-speed.html, iMac-Fusion-fill-volume.html), whose table and names are kept. The sizes of the table are ours:
+//! MB and GB of powers of ten, as everywhere in the lab.
+
+mod adaptation;
+mod fill;
+mod idle;
+mod pass;
+mod table;
+mod tester;
+
+pub use adaptation::{Adaptation, AdaptationPlan, Step, adaptation};
+pub use fill::{Burst, Cliff, Fill, FillPlan, fill};
+pub use idle::{Idle, IdleRule, IdleSample, Watched};
+pub use pass::{Deed, Layout, LayoutError};
+pub use tester::{Audience, Tester, TesterError};
