@@ -130,6 +130,40 @@ pub struct Side {
     pub service: Latency,
     /// Response: from when it was meant to begin until it was done. Where no time was meant, from when it was begun.
     pub response: Latency,
+    /// Those that were done, by the tiers that had a part in them; where the target tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tiers: Option<Box<ByTier>>,
+}
+
+/// I/Os by the tiers that had a part in them. Each is in one of the four.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ByTier {
+    /// The fast tier alone.
+    pub fast: TierSide,
+    /// Slower ones alone.
+    pub slow: TierSide,
+    /// Both.
+    pub both: TierSide,
+    /// None: reads of what was never written.
+    pub neither: TierSide,
+}
+
+impl ByTier {
+    /// All four, with their names.
+    pub fn each(&self) -> [(&'static str, &TierSide); 4] {
+        [("fast", &self.fast), ("slow", &self.slow), ("both", &self.both), ("neither", &self.neither)]
+    }
+}
+
+/// I/Os that the same tiers had a part in.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TierSide {
+    /// Done.
+    pub ios: u64,
+    /// Bytes done.
+    pub bytes: u64,
+    /// Service time, as [`Side::service`].
+    pub service: Latency,
 }
 
 /// How long something took, each time.

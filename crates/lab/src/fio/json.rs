@@ -8,7 +8,7 @@
 
 use super::options::PERCENTILES;
 use super::view::{Cpu, LIMITS, View, version, views};
-use crate::record::{Latency, Run, Side};
+use crate::record::{Latency, Run, Side, TierSide};
 use crate::stats::{Quantity, Rule, Steadiness, quantiles};
 use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
@@ -104,6 +104,16 @@ struct Direction {
     iops_mean: f64,
     iops_stddev: f64,
     iops_samples: u64,
+    /// Not fio's: by the tiers that had a part, where the target tells.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tiers: Option<Pairs<Tier>>,
+}
+
+#[derive(Serialize)]
+struct Tier {
+    total_ios: u64,
+    io_bytes: u64,
+    clat_ns: Times,
 }
 
 #[derive(Serialize)]
@@ -224,6 +234,13 @@ impl Direction {
             iops_mean: samples.iops.mean,
             iops_stddev: samples.iops.deviation,
             iops_samples: samples.count,
+            tiers: side.tiers.as_ref().map(|tiers| {
+                let tier = |(name, tier): (&str, &TierSide)| {
+                    let clat_ns = Times::of(&tier.service, percentiles(view, true), plus);
+                    (name.to_owned(), Tier { total_ios: tier.ios, io_bytes: tier.bytes, clat_ns })
+                };
+                Pairs(tiers.each().map(tier).into())
+            }),
         }
     }
 }

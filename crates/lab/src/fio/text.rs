@@ -144,6 +144,12 @@ fn direction(out: &mut String, view: &View<'_>, name: &str, side: &Side, samples
             percentiles(out, view, name, times);
         }
     }
+    for (name, tier) in side.tiers.iter().flat_map(|tiers| tiers.each()).filter(|(_, tier)| tier.ios > 0) {
+        let share = tier.ios as f64 * 100.0 / side.ios.max(1) as f64;
+        line(out, format_args!("    clat of I/Os that the tiers served ({name}): {share:.2}% of them"));
+        latency(out, "clat", &tier.service);
+        percentiles(out, view, "clat", &tier.service);
+    }
     if faces.bandwidth && samples.count > 0 {
         bandwidth_samples(out, samples, bandwidth);
     }

@@ -6,7 +6,7 @@
 
 use super::Named;
 use super::data::data;
-use super::summary::{Ratios, Row, ratios, rows};
+use super::summary::{Ratios, Row, ratios, rows, tier_rows};
 use super::units::{bytes, count, moment, name, percent, rate, three, time, times};
 use crate::record::{Environment, JobRun, Run};
 use std::fmt::Write;
@@ -43,6 +43,7 @@ pub fn html(runs: &[Named]) -> String {
     page.limits(runs, shown);
     page.environment(shown);
     page.summary(shown, &rows);
+    page.by_tier(shown, &rows);
     page.ratios(shown, &ratios(&rows));
     page.findings(shown);
     page.raw(
@@ -203,6 +204,34 @@ impl Page {
         self.element("td class=\"group\"", &share);
         self.element("td", &worst);
         self.raw("</tr>\n");
+    }
+
+    /// Of targets that tell which tiers had a part.
+    fn by_tier(&mut self, runs: &[Named], rows: &[Row<'_>]) {
+        let mut tiers = tier_rows(rows).peekable();
+        if tiers.peek().is_none() {
+            return;
+        }
+        self.raw("<section>\n<h2>By tier</h2>\n<div class=\"wide\"><table class=\"figures\">\n<thead><tr>");
+        if runs.len() > 1 {
+            self.raw("<th rowspan=\"2\" class=\"name\">Run</th>");
+        }
+        self.raw("<th rowspan=\"2\" class=\"name\">Job</th><th rowspan=\"2\"></th>");
+        self.raw("<th rowspan=\"2\" class=\"name\">Served by</th><th rowspan=\"2\">Share</th>");
+        self.raw("<th rowspan=\"2\">IOPS</th><th colspan=\"5\" class=\"group\">Service time</th></tr>\n<tr>");
+        self.raw("<th class=\"group\">mean</th><th>p50</th><th>p99</th><th>p99.9</th><th>max</th></tr></thead>\n<tbody>\n");
+        for tier in tiers {
+            self.names(runs, tier.row);
+            self.element("td class=\"name\"", tier.by);
+            self.element("td", &percent(tier.side.ios, tier.row.side.ios));
+            self.element("td", &rate(tier.iops));
+            for (at, ns) in tier.service.columns().into_iter().enumerate() {
+                self.element(if at == 0 { "td class=\"group\"" } else { "td" }, &ns.map_or("–".into(), time));
+            }
+            self.raw("</tr>\n");
+        }
+        self.raw("</tbody></table></div>\n<p class=\"note\">Each I/O counts once: the fast tier alone had a part in ");
+        self.raw("it, slower ones alone, both, or none, as when what was never written is read.</p>\n</section>\n");
     }
 
     fn ratios(&mut self, runs: &[Named], all: &[Ratios<'_>]) {

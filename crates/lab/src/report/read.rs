@@ -171,7 +171,12 @@ fn check_job(job: &JobRun) -> Checked {
 fn check_side(side: &Side) -> Checked {
     let counts = [side.ios, side.bytes, side.failed, side.mismatched];
     ensure(counts.iter().all(|&count| count <= MAX_COUNT), "a count is beyond all measure")?;
-    [&side.submit, &side.service, &side.response].into_iter().try_for_each(check_latency)
+    [&side.submit, &side.service, &side.response].into_iter().try_for_each(check_latency)?;
+    for (_, tier) in side.tiers.iter().flat_map(|tiers| tiers.each()) {
+        ensure(tier.ios <= MAX_COUNT && tier.bytes <= MAX_COUNT, "a count is beyond all measure")?;
+        check_latency(&tier.service)?;
+    }
+    Ok(())
 }
 
 fn check_latency(latency: &Latency) -> Checked {

@@ -204,6 +204,7 @@ impl Target for Files {
             handed_ns: Some(self.handed_ns[tag as usize]),
             at_ns: now,
             fault: self.is_done(tag as u32, result),
+            served: None,
         }));
         self.done = done;
         self.done.clear();

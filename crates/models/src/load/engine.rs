@@ -4,6 +4,7 @@ use super::source::{Ask, Next, Source};
 use super::target::{Ended, Fault, Target};
 use crate::device::{Command, Kind};
 use crate::rng::Rng;
+use bimetal_engine::units::ServedBy;
 
 /// When a run ends; in any case when no stream has more to ask for, and all was done. What is in flight when time or
 /// bytes are up is not counted.
@@ -64,6 +65,8 @@ pub struct Io {
     pub at_ns: u64,
     /// Why it was not done.
     pub fault: Option<Fault>,
+    /// The tiers that had a part in it, where the target tells.
+    pub served: Option<ServedBy>,
     /// It was done, but its payload is not what the source expects.
     pub mismatched: bool,
 }
@@ -291,6 +294,7 @@ impl<'s> Run<'s> {
             handed_ns: end.handed_ns.unwrap_or(begun_ns),
             at_ns: end.at_ns,
             fault: end.fault,
+            served: end.served,
             mismatched,
         });
         let moved = matches!(command.kind, Kind::Read | Kind::Write { .. });
