@@ -29,6 +29,9 @@ pub struct Run {
     pub virtual_time: bool,
     /// Whether it was ended before its time.
     pub interrupted: bool,
+    /// What the program needed of the processors meanwhile, in real time; where it was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu: Option<Cpu>,
     /// What it ran on.
     pub environment: Environment,
     /// What was measured.
@@ -36,6 +39,16 @@ pub struct Run {
     /// What the run has to say that figures do not: an engine that was replaced by ours, options that had no effect.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
+}
+
+/// What a process needed of a processor while it ran the jobs. They share it: no job has a thread of its own, so it is
+/// said of each of them what is true of all together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Cpu {
+    /// In the program, percent of one processor.
+    pub user_percent: f64,
+    /// In the kernel.
+    pub system_percent: f64,
 }
 
 /// The machine.
@@ -105,6 +118,9 @@ pub struct JobRun {
     /// Why I/Os failed, and how many: the error's text, and a count.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub errors: BTreeMap<String, u64>,
+    /// I/Os that a run which was ended did not wait for any longer.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub unanswered: u64,
     /// The highest depth whose latencies kept to a limit, where that was looked for and found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub found_depth: Option<u32>,
@@ -228,6 +244,10 @@ pub struct IntervalSide {
     pub heat: Vec<(u8, u64)>,
     /// Where, for a map of addresses: pairs of a part of [`JobRun::span`] (0 to 127, equal parts) and how many.
     pub places: Vec<(u8, u64)>,
+}
+
+fn is_none(count: &u64) -> bool {
+    *count == 0
 }
 
 impl IntervalSide {

@@ -89,7 +89,15 @@ pub(crate) fn with<R>(
         TargetName::Model { name, size } => {
             let spec = spec::named(name)?;
             let spec = match size {
-                Some(text) => spec.resized(size::parse(text).map_err(anyhow::Error::msg)?),
+                Some(text) => {
+                    let bytes = size::parse(text).map_err(anyhow::Error::msg)?;
+                    ensure!(
+                        bytes > 0,
+                        "{}: a device of no bytes cannot be measured; give it a size",
+                        first.name
+                    );
+                    spec.resized(bytes)
+                }
                 None => spec,
             };
             let device = spec.build(opening.seed).with_context(|| first.name.to_string())?;

@@ -364,6 +364,7 @@ impl Meter {
             interval_ns: self.interval_ns,
             span: (self.span.start, self.span.end),
             errors: self.errors,
+            unanswered: u64::from(self.in_flight),
             steady: None,
             found_depth: None,
         }

@@ -8,7 +8,7 @@ use super::Named;
 use super::data::data;
 use super::summary::{Ratios, Row, ratios, rows, tier_rows};
 use super::units::{bytes, count, moment, name, percent, rate, three, time, times};
-use crate::record::{Environment, JobRun, Run};
+use crate::record::{Cpu, Environment, JobRun, Run};
 use std::fmt::Write;
 
 /// Runs beside each other on a page.
@@ -231,7 +231,9 @@ impl Page {
             self.raw("</tr>\n");
         }
         self.raw("</tbody></table></div>\n<p class=\"note\">Each I/O counts once: the fast tier alone had a part in ");
-        self.raw("it, slower ones alone, both, or none, as when what was never written is read.</p>\n</section>\n");
+        self.raw(
+            "it, slower ones alone, both, or none, as when what was never written is read.</p>\n</section>\n",
+        );
     }
 
     fn ratios(&mut self, runs: &[Named], all: &[Ratios<'_>]) {
@@ -337,7 +339,7 @@ impl Page {
 type Fact = fn(&Run) -> String;
 
 /// What the environment's table says of a run; nothing where it is not known.
-const FACTS: [(&str, Fact); 10] = [
+const FACTS: [(&str, Fact); 11] = [
     ("Title", |run| name(&run.title)),
     ("Began", |run| moment(run.began_unix_ms)),
     ("State", |run| if run.interrupted { "interrupted before its time".into() } else { String::new() }),
@@ -349,8 +351,14 @@ const FACTS: [(&str, Fact); 10] = [
     ("Memory", |run| {
         if run.environment.memory_bytes > 0 { bytes(run.environment.memory_bytes) } else { String::new() }
     }),
+    ("Processor time", |run| run.cpu.map_or(String::new(), used)),
     ("Targets", |run| targets(&run.environment)),
 ];
+
+/// What a run used of a processor.
+fn used(cpu: Cpu) -> String {
+    format!("{} % user, {} % system", three(cpu.user_percent), three(cpu.system_percent))
+}
 
 fn processor(environment: &Environment) -> String {
     match (name(&environment.processor), environment.processors) {

@@ -125,6 +125,10 @@ pub fn validate(run: &Run) -> Result<(), Invalid> {
     if run.jobs.len() > MAX_JOBS {
         return Err(anywhere("more than 10000 jobs"));
     }
+    let percents = run.cpu.iter().flat_map(|cpu| [cpu.user_percent, cpu.system_percent]);
+    if percents.into_iter().any(|percent| !percent.is_finite()) {
+        return Err(anywhere("a share of the processor is no number"));
+    }
     for (at, job) in run.jobs.iter().enumerate() {
         check_job(job).map_err(|what| {
             let name: String = job.name.chars().take(60).collect();

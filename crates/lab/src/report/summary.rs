@@ -73,7 +73,8 @@ pub(super) struct TierRow<'a> {
 
 /// Those of the rows whose targets tell, of which there are any.
 pub(super) fn tier_rows<'a>(rows: &'a [Row<'a>]) -> impl Iterator<Item = TierRow<'a>> {
-    let tiers = |row: &'a Row<'a>| row.side.tiers.iter().flat_map(|tiers| tiers.each()).map(move |tier| (row, tier));
+    let tiers =
+        |row: &'a Row<'a>| row.side.tiers.iter().flat_map(|tiers| tiers.each()).map(move |tier| (row, tier));
     rows.iter().flat_map(tiers).filter_map(|(row, (by, side))| {
         let service = Times::of(&side.service)?;
         let iops = row.iops * side.ios as f64 / row.side.ios.max(1) as f64;

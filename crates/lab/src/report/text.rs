@@ -16,6 +16,14 @@ pub fn text(runs: &[Named]) -> String {
         // Writing to a string cannot fail.
         let _ = writeln!(out, "{}: {}{ended}", name(&named.name), name(&named.run.title));
     }
+    for (named, cpu) in runs.iter().filter_map(|named| Some((named, named.run.cpu?))) {
+        let (user, system) = (three(cpu.user_percent), three(cpu.system_percent));
+        let _ = writeln!(
+            out,
+            "{}: the lab took {user} % user, {system} % system of a processor",
+            name(&named.name)
+        );
+    }
     out.push_str("\nMean to max are responses, from when an I/O was meant to begin; service is the mean from its hand-over.\n");
     let several = runs.len() > 1;
     let head =

@@ -86,6 +86,12 @@ pub trait Witness<T> {
     fn sample(&mut self, _target: &mut T, _sample: Sample) -> bool {
         true
     }
+
+    /// After nothing more was asked for, because [`Witness::sample`] said so: whether to leave alone what is still in
+    /// flight, and end.
+    fn gives_up(&mut self, _now_ns: u64) -> bool {
+        false
+    }
 }
 
 /// A command that is in flight.
@@ -156,6 +162,9 @@ pub fn run<T: Target, W: Witness<T>>(
             next_sample += every_ns;
             if !witness.sample(target, sample) {
                 run.stop();
+                if ended.is_empty() && witness.gives_up(now) {
+                    return now;
+                }
             }
         }
         if now >= last && ended.is_empty() {

@@ -118,7 +118,12 @@ impl Rig {
         if served.failure.is_none() {
             self.served.count(served.kind, served.len);
         }
-        self.ended.push(Done { at: self.now, tag: served.tag, failure: served.failure, served: Some(served.by) });
+        self.ended.push(Done {
+            at: self.now,
+            tag: served.tag,
+            failure: served.failure,
+            served: Some(served.by),
+        });
         self.quiet_since = self.now;
     }
 

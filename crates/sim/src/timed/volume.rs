@@ -137,7 +137,12 @@ impl TimedVolume {
                 if failure.is_none() {
                     self.usage.count(request.kind, request.len);
                 }
-                self.ended.push(Done { at: self.world.now(), tag: request.tag, failure, served: Some(served) });
+                self.ended.push(Done {
+                    at: self.world.now(),
+                    tag: request.tag,
+                    failure,
+                    served: Some(served),
+                });
             }
             self.replies.clear();
             self.admit_waiting();
