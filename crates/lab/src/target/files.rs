@@ -229,9 +229,7 @@ impl Target for Files {
             return self.now_ns();
         }
         if !self.taken.is_empty() {
-            self.ring
-                .submit_and_wait(Some(Duration::ZERO), 1, true)
-                .expect("a ring that was set up takes I/O");
+            self.ring.submit_and_sleep(Some(Duration::ZERO)).expect("a ring that was set up takes I/O");
             let now = self.now_ns();
             self.taken.drain(..).for_each(|slot| self.handed_ns[slot as usize] = now);
         }
@@ -239,7 +237,9 @@ impl Target for Files {
         if self.done.is_empty() {
             let now = self.now_ns();
             let timeout = until.map(|until| Duration::from_nanos(until.saturating_sub(now)));
-            self.ring.submit_and_wait(timeout, 1, true).expect("a ring that was set up takes I/O");
+            // As fio does it. Whoever looks for the answer instead takes the processor from the kernel's threads that
+            // work on it, and where processors are scarce pays for it with the mean.
+            self.ring.submit_and_sleep(timeout).expect("a ring that was set up takes I/O");
             self.ring.completions(&mut self.done);
         }
         let now = self.now_ns();
