@@ -31,9 +31,11 @@ mod volume;
 use args::{Cli, Command, SimCommand, TraceCommand};
 use bimetal_models::size;
 use clap::Parser as _;
-use clap::error::ErrorKind;
+use clap::error::ErrorKind as UsageKind;
 use lab::args::LabCommand;
+use std::io::ErrorKind;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What a command that ran found.
 pub(crate) enum Outcome {
@@ -82,6 +84,7 @@ fn main() -> ExitCode {
         Command::Sim { command: SimCommand::Table(args) } => table::run(&args),
     };
     match outcome {
+        Ok(_) if UNSAID.load(Ordering::Relaxed) => ExitCode::from(2),
         Ok(Outcome::Good) => ExitCode::SUCCESS,
         Ok(Outcome::Problem) => ExitCode::from(1),
         Err(error) => {
@@ -95,9 +98,9 @@ fn main() -> ExitCode {
 fn usage(error: &clap::Error) -> ExitCode {
     if matches!(
         error.kind(),
-        ErrorKind::DisplayHelp
-            | ErrorKind::DisplayVersion
-            | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+        UsageKind::DisplayHelp
+            | UsageKind::DisplayVersion
+            | UsageKind::DisplayHelpOnMissingArgumentOrSubcommand
     ) {
         // Whoever does not read it to its end is not to be bothered.
         let _ = error.print();
@@ -129,11 +132,19 @@ pub(crate) fn complain(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
-/// Prints to standard output. A reader that has gone away is no reason to fail.
+/// Whether something was to be printed that could not be.
+static UNSAID: AtomicBool = AtomicBool::new(false);
+
+/// Prints to standard output. A reader that has gone away is no reason to fail; a full disk behind it is one.
 pub(crate) fn say(text: &str) {
     use std::io::Write as _;
     let mut out = std::io::stdout().lock();
-    let _ = writeln!(out, "{text}").and_then(|()| out.flush());
+    if let Err(error) = writeln!(out, "{text}").and_then(|()| out.flush())
+        && error.kind() != ErrorKind::BrokenPipe
+        && !UNSAID.swap(true, Ordering::Relaxed)
+    {
+        complain(&format!("bimetal: cannot write to standard output: {error}"));
+    }
 }
 
 /// Prints one JSON document to standard output.

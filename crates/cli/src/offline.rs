@@ -83,7 +83,7 @@ fn closed_status(volume: &Volume, quiet: bool) -> anyhow::Result<StatusDoc> {
 fn close(driver: &mut Driver, mut engine: Engine<RealArena>) -> anyhow::Result<()> {
     engine.begin_shutdown(driver.clock.now());
     loop {
-        driver.pump(&mut engine, |_, _| {});
+        driver.pump(&mut engine, |_, _, _| {});
         if engine.is_stopped() && driver.device_ops() == 0 {
             return Ok(());
         }

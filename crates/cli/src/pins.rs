@@ -105,7 +105,7 @@ fn ask_engine(
         Taken::Later => bail!("{name}: its pins are being changed; try again"),
     }
     loop {
-        driver.pump(engine, |_, _| {});
+        driver.pump(engine, |_, _, _| {});
         if let Some(answer) = ask::conclude(name, engine) {
             return Ok(answer);
         }

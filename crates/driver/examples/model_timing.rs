@@ -95,7 +95,7 @@ fn measure(path: &Path, timing: Timing, depth: u32) -> Result<(), Box<dyn Error>
     let mut driver = Driver::new(ring, vec![file]);
     let (start, busy_before) = (Instant::now(), busy());
     loop {
-        driver.pump(&mut client, |_, _| {});
+        driver.pump(&mut client, |_, _, _| {});
         if client.stopping && client.running.is_empty() {
             break;
         }

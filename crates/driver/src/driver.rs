@@ -8,7 +8,7 @@ use crate::ring::{Completion, Ring};
 use bimetal_engine::Machine;
 use bimetal_engine::action::{Action, RequestError, RequestId};
 use bimetal_engine::options::DeviceInfo;
-use bimetal_engine::units::Nanos;
+use bimetal_engine::units::{Nanos, ServedBy};
 use bimetal_models::Done;
 use std::io;
 use std::time::Duration;
@@ -119,7 +119,7 @@ impl Driver {
     pub fn pump<M: Machine>(
         &mut self,
         machine: &mut M,
-        mut reply: impl FnMut(RequestId, Result<(), RequestError>),
+        mut reply: impl FnMut(RequestId, Result<(), RequestError>, ServedBy),
     ) {
         let now = self.clock.now();
         self.advance_models(now, machine);
@@ -129,7 +129,7 @@ impl Driver {
         while self.ops.len() < MAX_DEVICE_OPS {
             match machine.next_action(now) {
                 None => break,
-                Some(Action::Reply { id, result }) => reply(id, result),
+                Some(Action::Reply { id, result, served }) => reply(id, result, served),
                 Some(action) => {
                     self.moved_bytes += payload_bytes(&action);
                     self.ops.start(now, action, &mut self.ring, &self.devices, &mut self.models);

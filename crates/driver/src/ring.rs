@@ -396,6 +396,15 @@ impl Ring {
         }
     }
 
+    /// As [`Ring::submit_and_wait`] for one completion, without looking for it before sleeping: for who measures a device
+    /// and is not to take the processor from those that serve it.
+    pub fn submit_and_sleep(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+        if timeout == Some(Duration::ZERO) || self.has_ready() {
+            return self.enter(0, None);
+        }
+        self.enter(1, timeout)
+    }
+
     /// Submits what is queued and looks for a completion without sleeping; whether one came.
     pub fn look(&mut self, limit: Duration) -> io::Result<bool> {
         if !self.uring.submission().is_empty() {

@@ -12,9 +12,12 @@ pub fn ignore_hangup() {
 /// Keeps SIGINT and SIGTERM from this thread, and from those it starts later, so that they are left to whoever asked
 /// for [`StopSignals`].
 pub fn block_stop_signals() -> io::Result<()> {
-    let set = stop_signals();
+    mask(libc::SIG_BLOCK, &stop_signals())
+}
+
+fn mask(how: libc::c_int, set: &libc::sigset_t) -> io::Result<()> {
     // SAFETY: `set` is initialised; null is allowed for what is not wanted.
-    match unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut()) } {
+    match unsafe { libc::pthread_sigmask(how, set, std::ptr::null_mut()) } {
         0 => Ok(()),
         error => Err(io::Error::from_raw_os_error(error)),
     }
@@ -32,23 +35,34 @@ fn stop_signals() -> libc::sigset_t {
 }
 
 /// A descriptor that becomes readable when the process is asked to end.
-#[derive(Debug)]
 pub struct StopSignals {
     fd: OwnedFd,
+    set: libc::sigset_t,
 }
 
 impl StopSignals {
     /// Keeps SIGINT and SIGTERM from this thread and catches them here instead; every other thread must block them, too.
     pub fn new() -> io::Result<StopSignals> {
-        block_stop_signals()?;
-        let set = stop_signals();
+        StopSignals::of(stop_signals())
+    }
+
+    /// SIGHUP, too: for work that has something to say when its terminal goes away.
+    pub fn with_hangup() -> io::Result<StopSignals> {
+        let mut set = stop_signals();
+        // SAFETY: `set` is initialised.
+        unsafe { libc::sigaddset(&mut set, libc::SIGHUP) };
+        StopSignals::of(set)
+    }
+
+    fn of(set: libc::sigset_t) -> io::Result<StopSignals> {
+        mask(libc::SIG_BLOCK, &set)?;
         // SAFETY: `set` is initialised; a new descriptor is asked for.
         let fd = unsafe { libc::signalfd(-1, &set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) };
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
         // SAFETY: the descriptor was just made and nobody else has it.
-        Ok(StopSignals { fd: unsafe { OwnedFd::from_raw_fd(fd) } })
+        Ok(StopSignals { fd: unsafe { OwnedFd::from_raw_fd(fd) }, set })
     }
 
     /// Takes the signal that came, so that only another one makes the descriptor readable again.
@@ -60,12 +74,7 @@ impl StopSignals {
 
     /// Lets the next signal do what signals do, again.
     pub fn release(self) -> io::Result<()> {
-        let set = stop_signals();
-        // SAFETY: `set` is initialised; null is allowed for what is not wanted.
-        match unsafe { libc::pthread_sigmask(libc::SIG_UNBLOCK, &set, std::ptr::null_mut()) } {
-            0 => Ok(()),
-            error => Err(io::Error::from_raw_os_error(error)),
-        }
+        mask(libc::SIG_UNBLOCK, &self.set)
     }
 
     /// To be watched with [`crate::Ring::poll_in`].

@@ -29,7 +29,7 @@ pub fn run_task<T>(
 ) -> Result<T, TaskError> {
     loop {
         progress(driver.moved_bytes());
-        driver.pump(&mut task, |_, _| {});
+        driver.pump(&mut task, |_, _, _| {});
         if driver.device_ops() == 0 {
             if let Some(result) = task.take_result() {
                 return Ok(result);

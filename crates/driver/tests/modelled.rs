@@ -90,7 +90,7 @@ impl Client {
 
     fn run(&mut self, driver: &mut Driver) {
         loop {
-            driver.pump(self, |_, _| {});
+            driver.pump(self, |_, _, _| {});
             if self.plan.is_empty() && self.running.is_empty() {
                 break;
             }

@@ -1,7 +1,7 @@
 //! What goes in and out of the engine: requests, actions, completions.
 
 use crate::arena::Buf;
-use crate::units::Tier;
+use crate::units::{ServedBy, Tier};
 use smallvec::SmallVec;
 
 /// Names a client request; chosen by the driver, unique among those in flight.
@@ -133,6 +133,8 @@ pub enum Action {
         id: RequestId,
         /// How it went.
         result: Result<(), RequestError>,
+        /// Who had a part in it.
+        served: ServedBy,
     },
 }
 

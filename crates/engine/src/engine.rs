@@ -193,7 +193,7 @@ impl<A: Arena> Engine<A> {
             None
         };
         match refused {
-            Some(error) => self.reply(request.id, Err(error)),
+            Some(error) => self.reply(request.id, Err(error), ServedBy::default()),
             None => self.admit(request),
         }
     }

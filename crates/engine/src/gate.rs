@@ -189,8 +189,8 @@ impl<A: Arena> Engine<A> {
     }
 
     /// Answers a request.
-    pub(crate) fn reply(&mut self, id: RequestId, result: Result<(), RequestError>) {
-        self.out.push_back(Action::Reply { id, result });
+    pub(crate) fn reply(&mut self, id: RequestId, result: Result<(), RequestError>, served: ServedBy) {
+        self.out.push_back(Action::Reply { id, result, served });
     }
 
     /// A home record for the log, made when it is appended: it must say what holds then.

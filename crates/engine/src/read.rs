@@ -144,6 +144,7 @@ impl<A: Arena> Engine<A> {
                 self.mismatch(piece, tier, offset);
             }
             Verdict::Good => {
+                self.note_sources(piece);
                 self.unpin(piece);
                 if filling {
                     self.filled(piece);
@@ -296,6 +297,18 @@ impl<A: Arena> Engine<A> {
         slots.unpin(home.slot);
         if self.gate.leaving() > 0 {
             self.release_slots();
+        }
+    }
+
+    fn note_sources(&mut self, piece: u32) {
+        let p = &self.pieces[piece];
+        let served = &mut self.requests[p.request].served;
+        for e in &p.extents {
+            match e.source {
+                Source::Landed(_) | Source::Copy(..) => served.add(FAST),
+                Source::Slot(home) => served.add(home.tier),
+                Source::Zero | Source::Bad => {}
+            }
         }
     }
 

@@ -28,6 +28,8 @@ pub struct InRequest {
     buf: Option<Buf>,
     in_flight: u32,
     error: Option<RequestError>,
+    /// Who had a part in what has been done of it.
+    pub served: ServedBy,
     /// Some piece is durable only after a commit.
     pub needs_commit: bool,
     /// How long the sequential stream is that it ends, itself included, bytes.
@@ -59,6 +61,7 @@ impl<A: Arena> Engine<A> {
             buf,
             in_flight: 0,
             error: None,
+            served: ServedBy::default(),
             needs_commit: false,
             stream_bytes: 0,
         };
@@ -206,7 +209,7 @@ impl<A: Arena> Engine<A> {
         if r.kind == RequestKind::Flush {
             self.stats.client_flushes += 1;
         }
-        self.reply(r.id, result);
+        self.reply(r.id, result, r.served);
     }
 
     /// Pieces that wait for space or for a flush that will not come any more fail.

@@ -83,6 +83,25 @@ impl Nanos {
     }
 }
 
+/// The tiers that had a part in answering a request: those that its data was read from or written to, and those that
+/// the rest of a partial block was read from. None where nothing had to be asked, as of blocks that were never written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ServedBy {
+    /// The fast tier, its log included.
+    pub fast: bool,
+    /// A slower one.
+    pub slow: bool,
+}
+
+impl ServedBy {
+    /// This tier had a part, too.
+    #[inline]
+    pub(crate) fn add(&mut self, tier: Tier) {
+        self.fast |= tier == FAST;
+        self.slow |= tier != FAST;
+    }
+}
+
 /// A home: a slot on a tier.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, PartialOrd, Ord, Hash)]
 pub struct Home {

@@ -156,13 +156,14 @@ impl<A: Arena> Engine<A> {
         let offset = self.state.geo.block_at(home, first);
         let token = self.tokens.issue(home.tier, Owner::Piece(piece), self.now);
         let bufs: BufList = SmallVec::from_elem(buf, 1);
-        self.count_write(home.tier, buf);
+        self.count_write(piece, home.tier, buf);
         self.stats.device_written[usize::from(home.tier.0)] += u64::from(buf.len);
         let class = Class::Foreground;
         self.out.push_back(Action::Write { device: home.tier, offset, bufs, fua, token, class });
     }
 
-    fn count_write(&mut self, tier: Tier, buf: Buf) {
+    fn count_write(&mut self, piece: u32, tier: Tier, buf: Buf) {
+        self.requests[self.pieces[piece].request].served.add(tier);
         self.stats.written_bytes[usize::from(tier.0)] += u64::from(buf.len);
     }
 
@@ -265,7 +266,7 @@ impl<A: Arena> Engine<A> {
         let p = &mut self.pieces[piece];
         (p.left, p.needs_commit) = (p.count, true);
         let (count, buf) = (p.count, p.buf.expect("a write has its buffer"));
-        self.count_write(FAST, buf);
+        self.count_write(piece, FAST, buf);
         self.log.client.push_back(Job::Land { piece, from: 0, count });
     }
 

@@ -258,7 +258,7 @@
       height: 320, scales: { x: { time: false, range: (u, low, high) => [low, Math.max(high, low + 0.1)] }, y: logScale() },
       axes: [bottom("share of the I/Os", nines, { splits: () => [0.30103].concat(Array.from({ length: Math.floor(end) }, (_, i) => i + 1)) }),
              left("latency", latency, { splits: tens })],
-      series: [{ label: "share", value: (u, v) => (v == null ? "–" : nines(v)) }].concat(lineSeries(lines, data.series, latency)),
+      series: [{ label: "share", value: (u, v) => (v == null ? "–" : nines(v)) }].concat(lineSeries(lines, view.latency === 3 ? data.tiers : data.series, latency)),
       hooks: { setSeries: [remember] },
     }, joined(lines), frame(parent, "percentiles", "Percentiles of latency, by nines; the last point is the longest"));
   };
@@ -449,7 +449,7 @@
   const latencySection = () => {
     if (!data.percentiles.some(lines => lines.length) && data.loads.length < 2) return;
     const node = section("Latency");
-    const kinds = ["response", "service time", "hand-over"].map((text, i) => [text, i]).filter(([, i]) => data.percentiles[i].length);
+    const kinds = ["response", "service time", "hand-over", "service time by tier"].map((text, i) => [text, i]).filter(([, i]) => data.percentiles[i].length);
     if (kinds.length && !kinds.some(([, i]) => i === view.latency)) view.latency = kinds[0][1];
     if (kinds.length > 1) node.append(element("div", { className: "bar loose" }, choice("of", kinds, "latency")));
     percentiles(node);

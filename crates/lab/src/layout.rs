@@ -10,8 +10,8 @@ use std::path::Path;
 /// What is written at a time.
 const WRITE_BYTES: usize = 1 << 20;
 
-/// Makes a file of at least so many bytes; with `written`, in full from where it ended, so that reads of it are reads of
-/// data. Whether anything had to be done; `progress` is told bytes, and says on `false` to stop.
+/// Makes a file of at least so many bytes, whose space is reserved; with `written`, in full from where it ended, so that
+/// reads of it are reads of data. Whether anything had to be done; `progress` is told bytes, and says on `false` to stop.
 ///
 /// # Errors
 /// When it cannot be made or written, or was stopped: then the file is as long as it was, and one that was not there is
@@ -31,7 +31,7 @@ pub fn lay_out(
         return Ok(false);
     }
     if !written {
-        file.set_len(bytes).map_err(wrong("set the size of"))?;
+        reserve(&file, bytes).map_err(wrong("reserve the space of"))?;
         return Ok(true);
     }
     match fill(&mut file, there.len(), bytes, progress) {
@@ -42,6 +42,18 @@ pub fn lay_out(
             let _ = if is_new { std::fs::remove_file(path) } else { file.set_len(there.len()) };
             Err(wrong("write")(error))
         }
+    }
+}
+
+/// As fio does it (its `fallocate=native`): a file without space of its own would have each first write find some, which
+/// a file system does apart from the I/O and one after the other. Where none can be reserved, the file is only made so
+/// long.
+fn reserve(file: &File, bytes: u64) -> io::Result<()> {
+    use rustix::io::Errno;
+    match rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, bytes) {
+        Ok(()) => Ok(()),
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => file.set_len(bytes),
+        Err(errno) => Err(errno.into()),
     }
 }
 

@@ -29,6 +29,9 @@ pub struct Run {
     pub virtual_time: bool,
     /// Whether it was ended before its time.
     pub interrupted: bool,
+    /// What the program needed of the processors meanwhile, in real time; where it was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu: Option<Cpu>,
     /// What it ran on.
     pub environment: Environment,
     /// What was measured.
@@ -36,6 +39,16 @@ pub struct Run {
     /// What the run has to say that figures do not: an engine that was replaced by ours, options that had no effect.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
+}
+
+/// What a process needed of a processor while it ran the jobs. They share it: no job has a thread of its own, so it is
+/// said of each of them what is true of all together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Cpu {
+    /// In the program, percent of one processor.
+    pub user_percent: f64,
+    /// In the kernel.
+    pub system_percent: f64,
 }
 
 /// The machine.
@@ -112,6 +125,9 @@ pub struct JobRun {
     /// Why I/Os failed, and how many: the error's text, and a count.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub errors: BTreeMap<String, u64>,
+    /// I/Os that a run which was ended did not wait for any longer.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub unanswered: u64,
     /// The highest depth whose latencies kept to a limit, where that was looked for and found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub found_depth: Option<u32>,
@@ -137,6 +153,40 @@ pub struct Side {
     pub service: Latency,
     /// Response: from when it was meant to begin until it was done. Where no time was meant, from when it was begun.
     pub response: Latency,
+    /// Those that were done, by the tiers that had a part in them; where the target tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tiers: Option<Box<ByTier>>,
+}
+
+/// I/Os by the tiers that had a part in them. Each is in one of the four.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ByTier {
+    /// The fast tier alone.
+    pub fast: TierSide,
+    /// Slower ones alone.
+    pub slow: TierSide,
+    /// Both.
+    pub both: TierSide,
+    /// None: reads of what was never written.
+    pub neither: TierSide,
+}
+
+impl ByTier {
+    /// All four, with their names.
+    pub fn each(&self) -> [(&'static str, &TierSide); 4] {
+        [("fast", &self.fast), ("slow", &self.slow), ("both", &self.both), ("neither", &self.neither)]
+    }
+}
+
+/// I/Os that the same tiers had a part in.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TierSide {
+    /// Done.
+    pub ios: u64,
+    /// Bytes done.
+    pub bytes: u64,
+    /// Service time, as [`Side::service`].
+    pub service: Latency,
 }
 
 fn is_zero(bytes: &u64) -> bool {
@@ -205,6 +255,10 @@ pub struct IntervalSide {
     pub heat: Vec<(u8, u64)>,
     /// Where, for a map of addresses: pairs of a part of [`JobRun::span`] (0 to 127, equal parts) and how many.
     pub places: Vec<(u8, u64)>,
+}
+
+fn is_none(count: &u64) -> bool {
+    *count == 0
 }
 
 impl IntervalSide {

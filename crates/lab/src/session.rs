@@ -69,6 +69,14 @@ pub fn run<T: LoadTarget>(
 
 /// The record of a session.
 pub(crate) fn finish(session: Session, began_unix_ms: u64, interrupted: bool, jobs: Vec<JobRun>) -> Run {
+    let mut notes = session.notes;
+    notes.extend(jobs.iter().filter(|job| job.unanswered > 0).map(|job| {
+        let seconds = load::PATIENCE_NS / 1_000_000_000;
+        format!(
+            "{}: {} I/Os were not answered within {seconds} s after the run was to end",
+            job.name, job.unanswered
+        )
+    }));
     Run {
         format: FORMAT.to_owned(),
         version: VERSION,
@@ -77,9 +85,10 @@ pub(crate) fn finish(session: Session, began_unix_ms: u64, interrupted: bool, jo
         seed: session.seed,
         virtual_time: session.virtual_time,
         interrupted,
+        cpu: None,
         environment: session.environment,
         jobs,
-        notes: session.notes,
+        notes,
     }
 }
 

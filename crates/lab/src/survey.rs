@@ -11,6 +11,8 @@ const LOOK_BYTES: u64 = 4096;
 const END_BYTES: u64 = 512 << 10;
 /// Places between, at even distances: a few seconds of a disk.
 const PLACES: u64 = 256;
+/// Ranges of data in a sparse file that are looked at one by one: a second of a disk that is slow.
+const MAX_RANGES: usize = 1024;
 /// Reads in flight.
 const DEPTH: u32 = 16;
 /// What the lab writes is recognised in sectors of so many bytes.
@@ -87,6 +89,17 @@ pub fn survey<T: LoadTarget + Target>(
     let ends = (END_BYTES / LOOK_BYTES).min(blocks);
     let mut places: Vec<u64> = (0..ends).chain(blocks - ends..blocks).collect();
     places.extend((0..PLACES).map(|n| (u128::from(blocks) * u128::from(n) / u128::from(PLACES)) as u64));
+    if let Some(ranges) = target.data(place, MAX_RANGES) {
+        // Data that lies alone among holes is in no sample of the whole: so both ends of each range are looked at, and
+        // as many places of the data as else of the whole.
+        let all: u64 = ranges.iter().map(|range| range.end - range.start).sum();
+        for range in &ranges {
+            let bytes = range.end - range.start;
+            let share = (u128::from(bytes) * u128::from(PLACES)).div_ceil(u128::from(all.max(1))) as u64;
+            places.extend((0..share).map(|n| (range.start + bytes / share.max(1) * n) / LOOK_BYTES));
+            places.push((range.end - 1) / LOOK_BYTES);
+        }
+    }
     places.retain(|&place| place < blocks);
     places.sort_unstable();
     places.dedup();

@@ -1,8 +1,8 @@
 //! fio's reports from a record: what they say, and what of fio's they leave out, held against a real fio's.
 
-use bimetal_lab::fio::{Cpu, json, text};
+use bimetal_lab::fio::{json, text};
 use bimetal_lab::job::{Job, Ops};
-use bimetal_lab::record::{Environment, Run};
+use bimetal_lab::record::{Cpu, Environment, Run};
 use bimetal_lab::session::{self, Session};
 use bimetal_lab::target::Null;
 use serde_json::Value;
@@ -71,7 +71,7 @@ fn parsed(text: &str) -> Value {
 #[test]
 fn the_json_adds_up() {
     let run = run();
-    let report = parsed(&json(&run, None, true));
+    let report = parsed(&json(&run, true));
     let jobs = report["jobs"].as_array().expect("jobs");
     assert_eq!(jobs.len(), 2);
     let (both, one) = (&jobs[0], &jobs[1]);
@@ -99,8 +99,8 @@ fn the_json_adds_up() {
         assert_eq!(job["job options"]["iodepth"].as_str(), Some("4"));
     }
     assert!(one["usr_cpu"].is_null(), "what nobody measured is not said");
-    let cpu = Cpu { user_percent: 12.5, system_percent: 25.0 };
-    let report = parsed(&json(&run, Some(cpu), false));
+    let cpu = Some(Cpu { user_percent: 12.5, system_percent: 25.0 });
+    let report = parsed(&json(&Run { cpu, ..run }, false));
     assert_eq!(report["jobs"][0]["usr_cpu"].as_f64(), Some(12.5));
     assert!(report["jobs"][0]["read"]["clat_ns"]["bins"].is_null());
 }
@@ -110,12 +110,12 @@ fn errors_are_told() {
     let mut run = run();
     run.jobs[2].write.failed = 3;
     run.jobs[2].errors = BTreeMap::from([("no space left".to_owned(), 3)]);
-    let report = parsed(&json(&run, None, false));
+    let report = parsed(&json(&run, false));
     assert_eq!(
         (report["jobs"][1]["error"].as_u64(), report["jobs"][1]["total_err"].as_u64()),
         (Some(5), Some(3))
     );
-    let said = text(&run, None);
+    let said = text(&run);
     assert!(said.contains("b: (groupid=1, jobs=1): err= 5 (no space left): "), "{said}");
     assert!(said.contains("     errors    : total=3, first_error=5/<no space left>"), "{said}");
 }
@@ -125,20 +125,20 @@ fn damage_is_told_as_fio_tells_it() {
     let mut run = run();
     run.jobs[2].read.mismatched = 2;
     run.jobs[2].errors = BTreeMap::from([("not what was written".to_owned(), 2)]);
-    let report = parsed(&json(&run, None, false));
+    let report = parsed(&json(&run, false));
     let [error, total] = ["error", "total_err"].map(|key| report["jobs"][1][key].as_u64());
     assert_eq!((error, total, report["jobs"][0]["error"].as_u64()), (Some(84), Some(2), Some(0)));
-    let said = text(&run, None);
+    let said = text(&run);
     assert!(said.contains("b: (groupid=1, jobs=1): err= 84 (not what was written): "), "{said}");
 }
 
 #[test]
 fn the_depth_that_was_found_is_told() {
     let mut run = run();
-    assert_eq!(parsed(&json(&run, None, false))["jobs"][1]["latency_depth"].as_u64(), Some(1));
+    assert_eq!(parsed(&json(&run, false))["jobs"][1]["latency_depth"].as_u64(), Some(1));
     (run.jobs[2].depth, run.jobs[2].found_depth) = (64, Some(5));
-    assert_eq!(parsed(&json(&run, None, false))["jobs"][1]["latency_depth"].as_u64(), Some(5));
-    assert!(text(&run, None).contains("percentile=100.00%, depth=5\n"));
+    assert_eq!(parsed(&json(&run, false))["jobs"][1]["latency_depth"].as_u64(), Some(5));
+    assert!(text(&run).contains("percentile=100.00%, depth=5\n"));
 }
 
 /// A record is read from a file, and says what it likes.
@@ -161,11 +161,11 @@ fn a_record_is_not_believed() {
             (interval.n, interval.read.bytes, interval.read.ios) = (u64::MAX, u64::MAX, u64::MAX);
         }
     }
-    parsed(&json(&run, None, true));
-    assert!(text(&run, None).contains("Run status group 0"));
+    parsed(&json(&run, true));
+    assert!(text(&run).contains("Run status group 0"));
     run.jobs.clear();
-    parsed(&json(&run, None, true));
-    text(&run, None);
+    parsed(&json(&run, true));
+    text(&run);
 }
 
 /// Paths to all keys; those that differ from run to run are not told apart.
@@ -208,8 +208,8 @@ fn the_json_has_fios_keys() {
     let (mut ours_has, mut theirs_has) = (BTreeSet::new(), BTreeSet::new());
     let theirs = &theirs[theirs.find('{').unwrap_or(0)..];
     keys(&parsed(theirs), "", &mut theirs_has);
-    let cpu = Cpu { user_percent: 1.0, system_percent: 1.0 };
-    keys(&parsed(&json(&run(), Some(cpu), true)), "", &mut ours_has);
+    let cpu = Some(Cpu { user_percent: 1.0, system_percent: 1.0 });
+    keys(&parsed(&json(&Run { cpu, ..run() }, true)), "", &mut ours_has);
     let left_out =
         |key: &&String| LEFT_OUT.iter().any(|(out, _)| *key == out || key.starts_with(&format!("{out}/")));
     let missing = theirs_has.difference(&ours_has).filter(|key| !left_out(key)).collect::<Vec<_>>();
@@ -235,8 +235,8 @@ fn shape(line: &str) -> String {
 #[test]
 fn the_text_has_fios_lines() {
     let Some(theirs) = real("normal") else { return };
-    let cpu = Cpu { user_percent: 1.0, system_percent: 1.0 };
-    let ours = text(&run(), Some(cpu));
+    let cpu = Some(Cpu { user_percent: 1.0, system_percent: 1.0 });
+    let ours = text(&Run { cpu, ..run() });
     // Units follow from what was measured, and so does which of the times below a limit there are.
     let unit = |line: &str| {
         ["nsec", "usec", "msec"].into_iter().fold(line.to_owned(), |line, unit| line.replace(unit, "T"))

@@ -13,6 +13,7 @@ use bimetal_models::constant::{Constant, ConstantParams};
 use bimetal_models::load::{Ended, Target};
 use bimetal_models::{Command, Kind};
 use std::collections::BTreeMap;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 
 const MIB: u64 = 1 << 20;
 const MS: u64 = 1_000_000;
@@ -324,6 +325,68 @@ fn what_is_written_is_verified() {
     assert_eq!(run(&mut lying, job).read.mismatched, 1);
 }
 
+/// A target that takes everything and answers nothing, in virtual time.
+#[derive(Default)]
+struct Mute {
+    now_ns: u64,
+}
+
+impl Target for Mute {
+    fn now_ns(&mut self) -> u64 {
+        self.now_ns
+    }
+
+    fn submit(&mut self, _slot: u32, _place: u32, _command: Command) {}
+
+    fn wait(&mut self, until: Option<u64>, _ended: &mut Vec<Ended>) -> u64 {
+        self.now_ns = until.expect("the run is looked at");
+        self.now_ns
+    }
+}
+
+impl LoadTarget for Mute {
+    fn prepare(&mut self, _: &[SlotSpec]) -> Result<(), RunError> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_run_that_is_ended_does_not_wait_for_ever() {
+    let mut target = Mute::default();
+    let job = Job { depth: 3, ..Job::new("mute", 0..MIB) };
+    let began = target.now_ns();
+    let ends_at = 2 * SECOND;
+    let mut watch = |going: &Going| going.at_ns < ends_at;
+    let ran = load::run(&mut target, &[job], &[], began, SECOND, &mut watch).expect("there is room");
+    assert_eq!((ran[0].unanswered, ran[0].read.ios), (3, 0));
+    assert_eq!(target.now_ns, ends_at + load::PATIENCE_NS);
+}
+
+/// Each answer of a volume says who had a part in it: what was never written has nobody.
+#[test]
+fn tiers_are_told_of_each_io() {
+    let text = "name = 'tiers'\n[volume]\nfast = { model = 'ssd-480gb-2012-pcie', size = '1G' }\n\
+                slow = { model = 'disk-2tb-2012', size = '8G' }\n[[phase]]\nname = 'x'\npause_seconds = 1\n";
+    let scenario = bimetal_sim::scenario::Scenario::parse_all(text).expect("a scenario").remove(0);
+    let target = bimetal_sim::scenario::Target::fresh(&scenario).expect("a volume");
+    let mut volume = Simulated::scenario(target);
+    let blank = run(&mut volume, ios(100, Job::new("blank", 0..64 * MIB)));
+    let tiers = blank.read.tiers.expect("it tells");
+    assert_eq!((tiers.neither.ios, tiers.fast.ios, tiers.slow.ios, tiers.both.ios), (100, 0, 0, 0));
+    let mut fill = Job { order: [Order::SEQUENTIAL; 3], depth: 4, ..Job::new("fill", 0..3 << 30) };
+    (fill.ops, fill.sizes) = (Ops::ReadWrite { read_percent: 0 }, std::array::from_fn(|_| Sizes::one(MIB)));
+    let fill = run(&mut volume, fill);
+    let tiers = fill.write.tiers.expect("it tells");
+    assert!(tiers.fast.ios > 0 && tiers.slow.ios + tiers.both.ios > 0, "{:?}", tiers.each().map(|t| t.1.ios));
+    assert_eq!(tiers.each().map(|tier| tier.1.ios).iter().sum::<u64>(), fill.write.ios);
+    let reads = run(&mut volume, ios(2000, Job::new("reads", 0..3 << 30)));
+    let tiers = reads.read.tiers.expect("it tells");
+    assert!(tiers.fast.ios > 0 && tiers.slow.ios > 0, "{:?}", tiers.each().map(|t| t.1.ios));
+    assert!(tiers.fast.service.mean_ns * 10.0 < tiers.slow.service.mean_ns);
+    let (device, job) = (&mut slow(1), ios(10, Job::new("device", 0..MIB)));
+    assert_eq!(run(device, job).read.tiers, None, "a device has no tiers");
+}
+
 #[test]
 fn errors_end_a_job_and_are_counted() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -370,6 +433,50 @@ fn data_of_others_is_found_in_the_last_bytes_of_a_file() {
         let whole =
             if at < len / 512 * 512 { Found::Data { offset: at / 4096 * 4096 } } else { Found::Nothing };
         assert_eq!(survey(&mut files, 0, len, 512).expect("room"), whole, "{len} bytes, in sectors");
+    }
+}
+
+/// Nothing else in a large sparse file: no even sample of the whole meets it.
+#[test]
+fn data_that_lies_alone_among_holes_is_found() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let len = 1 << 30;
+    let mut files = file(&dir, len);
+    let at = 700 * MIB + 12 * 4096;
+    let path = dir.path().join("file");
+    let other = std::fs::OpenOptions::new().write(true).open(&path).expect("it opens");
+    other.write_all_at(&[7; 4096], at).expect("it is written");
+    if files.data(0, 8).is_none_or(|ranges| ranges.len() != 1) {
+        eprintln!("skipped: this file system does not tell where data lies");
+        return;
+    }
+    assert_eq!(survey(&mut files, 0, len, 1).expect("room"), Found::Data { offset: at });
+}
+
+#[test]
+fn two_runs_do_not_get_one_file() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let first = file(&dir, MIB);
+    let path = dir.path().join("file");
+    let open = |path| OpenFile::open(path, OpenHow::default()).expect("it opens");
+    let error = Files::new(vec![open(&path)]).err().expect("it is in use").to_string();
+    assert!(error.contains("in use"), "{error}");
+    drop(first);
+    let link = dir.path().join("link");
+    std::os::unix::fs::symlink(&path, &link).expect("a link");
+    assert!(Files::new(vec![open(&path), open(&link)]).is_ok(), "a run may have it twice");
+}
+
+#[test]
+fn the_space_of_a_file_that_is_only_written_is_reserved() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join("new");
+    lay_out(&path, MIB, false, &mut |_, _| true).expect("it is laid out");
+    let there = std::fs::metadata(&path).expect("it is there");
+    assert_eq!(there.len(), MIB);
+    let probe = std::fs::File::create(dir.path().join("probe")).expect("a file");
+    if rustix::fs::fallocate(&probe, rustix::fs::FallocateFlags::empty(), 0, MIB).is_ok() {
+        assert!(there.blocks() * 512 >= MIB, "{} blocks", there.blocks());
     }
 }
 

@@ -1,6 +1,6 @@
 //! What every model is to those who use it.
 
-use bimetal_engine::units::Nanos;
+use bimetal_engine::units::{Nanos, ServedBy};
 
 /// What a command does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,12 +55,14 @@ pub struct Done {
     pub tag: u64,
     /// Why it was not done; `None` when it was.
     pub failure: Option<Failure>,
+    /// Who had a part in it, if it was done by a volume that tells.
+    pub served: Option<ServedBy>,
 }
 
 impl Done {
     /// Ended as it should.
     pub fn ok(at: Nanos, tag: u64) -> Done {
-        Done { at, tag, failure: None }
+        Done { at, tag, failure: None, served: None }
     }
 }
 

@@ -128,7 +128,7 @@ impl Queue {
         if failure.is_none() {
             self.usage.count(kind, len);
         }
-        Some(Done { at: Nanos(at), tag, failure })
+        Some(Done { at: Nanos(at), tag, failure, served: None })
     }
 
     /// The command that may start now that one has ended.

@@ -12,7 +12,7 @@ use bimetal_engine::action::{
 use bimetal_engine::extents::{Extents, Placed, Placement};
 use bimetal_engine::options::{Event, Status};
 use bimetal_engine::pins::{PinError, PinReport};
-use bimetal_engine::units::{FAST, Nanos, Tier};
+use bimetal_engine::units::{FAST, Nanos, ServedBy, Tier};
 use bimetal_engine::why::Why;
 use bimetal_serve::{Address, Door, Opened, Served, Server, Tenant, VolumeName};
 use std::collections::VecDeque;
@@ -34,8 +34,8 @@ impl Machine for Passthrough {
     }
     fn on_completion(&mut self, _now: Nanos, token: Token, result: Result<(), DeviceError>) {
         self.in_flight -= 1;
-        self.actions
-            .push_back(Action::Reply { id: RequestId(token.0), result: result.map_err(RequestError::from) });
+        let (id, result) = (RequestId(token.0), result.map_err(RequestError::from));
+        self.actions.push_back(Action::Reply { id, result, served: ServedBy::default() });
     }
     fn deadline(&self) -> Option<Nanos> {
         None

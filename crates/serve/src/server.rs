@@ -212,17 +212,17 @@ impl<V: Served> Server<V> {
         }
         let (mut replies, mut events) = (Vec::new(), Vec::new());
         loop {
-            self.driver.pump(&mut self.engine, |id, result| replies.push((id, result)));
+            self.driver.pump(&mut self.engine, |id, result, _| replies.push((id, result)));
             // Where devices answer at once, background work could go on for long: clients come in between.
             for _ in 0..MAX_ROUNDS {
                 if !self.driver.ring.has_ready() {
                     break;
                 }
                 self.driver.harvest(&mut self.engine, |completion| events.push(completion));
-                self.driver.pump(&mut self.engine, |id, result| replies.push((id, result)));
+                self.driver.pump(&mut self.engine, |id, result, _| replies.push((id, result)));
             }
             while self.look_after_desk() {
-                self.driver.pump(&mut self.engine, |id, result| replies.push((id, result)));
+                self.driver.pump(&mut self.engine, |id, result, _| replies.push((id, result)));
             }
             for (id, result) in replies.drain(..) {
                 self.answer(id, result);

@@ -277,7 +277,7 @@ impl World {
             eprintln!("{:>12} {action:?}", self.now.0);
         }
         match action {
-            Action::Reply { id, result } => {
+            Action::Reply { id, result, .. } => {
                 self.steps = 0;
                 self.note([1, id.0, u64::from(result.is_ok())]);
                 self.replies.push((id, result));

@@ -48,6 +48,10 @@ impl LineFormat for Blkparse {
             Some(moment) if moment == self.moment => {
                 request(&mut fields)?.map(|request| request.on(event.device))
             }
+            Some(Moment::Complete) => {
+                let end = request(&mut fields)?.map(|request| request.on(event.device).end());
+                return Ok(end.map(|end| Item { time: Some(event.time), what: What::End(end) }));
+            }
             None if event.action == b"A" => {
                 let what = What::Remap(remap(event.device, &mut fields)?);
                 return Ok(Some(Item { time: Some(event.time), what }));

@@ -170,8 +170,12 @@ impl Parser for Blktrace {
             (HEAD_BYTES + head.payload_bytes(), head.event(), head.category() & NOTIFY != 0);
         let time = Some(head.time());
         let step = if notify || event != REMAP {
-            match head.moment().filter(|moment| *moment == self.moment).map_or(Ok(None), |_| head.request()) {
-                Ok(Some(request)) => Step::Item(Item { time, what: What::Request(request) }),
+            let moment = head.moment().filter(|&moment| moment == self.moment || moment == Moment::Complete);
+            match moment.map_or(Ok(None), |_| head.request()) {
+                Ok(Some(request)) if moment == Some(self.moment) => {
+                    Step::Item(Item { time, what: What::Request(request) })
+                }
+                Ok(Some(request)) => Step::Item(Item { time, what: What::End(request.end()) }),
                 Ok(None) => Step::Nothing,
                 Err(why) => Step::Bad(place, why),
             }

@@ -2,6 +2,7 @@
 
 use crate::fields::{Bad, beyond};
 use crate::input::{Input, Line};
+use crate::join::End;
 use crate::{Marks, Op, Place};
 use std::io;
 
@@ -59,6 +60,11 @@ impl Request {
         Request { marks: Marks { fua, ..self.marks }, ..self }
     }
 
+    /// The end of such a request.
+    pub(crate) fn end(self) -> End {
+        End { device: self.device, op: self.op, offset: self.offset, bytes: self.bytes }
+    }
+
     pub(crate) fn at(self, time: u64) -> Item {
         Item { time: Some(time), what: What::Request(self) }
     }
@@ -77,6 +83,7 @@ pub(crate) struct Remap {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum What {
     Request(Request),
+    End(End),
     Remap(Remap),
 }
 

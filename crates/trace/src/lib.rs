@@ -18,6 +18,7 @@ mod fields;
 mod footprint;
 mod input;
 mod iolog;
+mod join;
 mod own;
 #[cfg(feature = "parquet")]
 mod parquet;

@@ -5,6 +5,7 @@ use crate::detect::{self, Format};
 use crate::events::{Item, Parser, Step, What};
 use crate::fields::Names;
 use crate::input::Input;
+use crate::join::Join;
 use crate::twins::Twins;
 use crate::{LineError, Place, Record, Why, decompress};
 use bimetal_engine::units::Nanos;
@@ -67,6 +68,8 @@ pub struct Trace {
     /// Streams whose next item must be found before the heap can be believed.
     unread: Vec<usize>,
     twins: Option<Twins>,
+    /// Of formats that tell begins and ends apart.
+    join: Option<Join>,
     origin: Option<u64>,
     out_of_order: u64,
     latest: u64,
@@ -145,6 +148,7 @@ impl Trace {
             heap: BinaryHeap::with_capacity(streams.len()),
             streams,
             twins: format.has_twins().then(Twins::default),
+            join: (format.has_twins() && moment != Moment::Complete).then(Join::default),
             origin: None,
             out_of_order: 0,
             latest: 0,
@@ -234,14 +238,25 @@ impl Iterator for Trace {
 
     fn next(&mut self) -> Option<Result<Record, LineError>> {
         loop {
-            let item = match self.only_item()? {
-                Ok(item) => item,
-                Err(error) => return Some(Err(error)),
+            if let Some(record) = self.join.as_mut().and_then(|join| join.next(false)) {
+                return Some(Ok(record));
+            }
+            let item = match self.only_item() {
+                Some(Ok(item)) => item,
+                Some(Err(error)) => return Some(Err(error)),
+                None => return self.join.as_mut().and_then(|join| join.next(true)).map(Ok),
             };
             let request = match item.what {
                 What::Remap(remap) => {
                     if let Some(twins) = &mut self.twins {
                         twins.remap(&remap);
+                    }
+                    continue;
+                }
+                What::End(end) => {
+                    // Before the first request there is nothing to end.
+                    if let (Some(join), Some(time), Some(origin)) = (&mut self.join, item.time, self.origin) {
+                        join.ended(end, time.saturating_sub(origin));
                     }
                     continue;
                 }
@@ -256,7 +271,7 @@ impl Iterator for Trace {
                 self.latest = self.latest.max(time);
                 Nanos(since)
             });
-            return Some(Ok(Record {
+            let record = Record {
                 time,
                 op: request.op,
                 offset: request.offset,
@@ -264,7 +279,11 @@ impl Iterator for Trace {
                 device: request.device,
                 response: request.response.map(Nanos),
                 marks: request.marks,
-            }));
+            };
+            match &mut self.join {
+                Some(join) => join.begun(record),
+                None => return Some(Ok(record)),
+            }
         }
     }
 }

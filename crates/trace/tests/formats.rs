@@ -151,6 +151,38 @@ fn traces_of_only_the_driver_count_what_it_was_given() {
     assert_eq!(records.len(), 2, "where there is nothing better, completions count");
 }
 
+/// An end may be of two that were merged, or of a part; of two that are alike the older one ends first.
+#[test]
+fn ends_of_blktrace_tell_how_long_requests_took() {
+    let disk = 8 << 20;
+    let contents = [
+        blk(100, 8, 4096, WRITE | QUEUED, disk, b""),
+        blk(110, 16, 4096, WRITE | QUEUED, disk, b""),
+        blk(120, 64, 8192, READ | QUEUED, disk, b""),
+        blk(130, 64, 8192, READ | QUEUED, disk, b""),
+        blk(140, 8, 4096, READ | QUEUED, disk, b""),
+        blk(150, 8, 8192, WRITE | ISSUED, disk, b""),
+        blk(200, 8, 8192, WRITE | COMPLETED, disk, b""),
+        blk(210, 64, 4096, READ | COMPLETED, disk, b""),
+        blk(220, 72, 4096, READ | COMPLETED, disk, b""),
+        blk(300, 64, 8192, READ | COMPLETED, disk, b""),
+    ]
+    .concat();
+    let (records, errors) = all(open(&contents).expect("blktrace"));
+    assert!(errors.is_empty(), "{errors:?}");
+    let found: Vec<(u64, Option<u64>)> = records
+        .iter()
+        .map(|record| (record.time.expect("a time").0, record.response.map(|response| response.0)))
+        .collect();
+    assert_eq!(found, [(0, Some(100)), (10, Some(90)), (20, Some(100)), (30, Some(170)), (40, None)]);
+    let text = "8,0 0 1 0.000001000 9 Q W 8 + 8 [a]\n8,0 0 2 0.000002000 9 Q W 16 + 8 [a]\n\
+                8,0 0 3 0.000005000 9 C W 8 + 16 [0]\n";
+    let (records, errors) = all(open(text.as_bytes()).expect("blkparse"));
+    assert!(errors.is_empty(), "{errors:?}");
+    let took: Vec<Option<u64>> = records.iter().map(|record| record.response.map(|r| r.0)).collect();
+    assert_eq!(took, [Some(4000), Some(3000)]);
+}
+
 #[test]
 fn twins_below_a_remap_are_dropped() {
     let (disk, volume) = (8 << 20, 253 << 20);

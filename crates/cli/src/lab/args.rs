@@ -1,7 +1,7 @@
 //! What `bimetal lab` and `bimetal trace replay` are told.
 
-use crate::lab::orion::OrionArgs;
 use super::disktester::args::{AdaptationArgs, CreateFilesArgs, FillArgs, IdleArgs, ReadFilesArgs};
+use crate::lab::orion::OrionArgs;
 use bimetal_lab::target::{MAX_CONNECTIONS, TargetName};
 use bimetal_models::size;
 use bimetal_sim::scenario::{Map, Mode};

@@ -1,6 +1,7 @@
 //! `bimetal lab fio`
 
 use super::args::{FioArgs, TargetArgs};
+use super::busy::Busy;
 use super::precondition::{WRITE_BYTES, fill};
 use super::report::{judge, keep, look_ahead};
 use super::stop::Stop;
@@ -26,14 +27,12 @@ pub(crate) fn run(args: &FioArgs) -> anyhow::Result<Outcome> {
     if let (Some(target), Some(against)) = (&args.target, &args.against) {
         return compare(args, &file, seed, [target, against], &stop);
     }
-    let busy = Busy::new();
     let mut run = run_once(args, &file, seed, args.target.as_ref(), &stop, "")?;
     let steady = judge(&args.output, &mut run);
-    let cpu = Some(busy.cpu());
     match args.output.json {
-        true => say(&fio::json(&run, cpu, true)),
+        true => say(&fio::json(&run, true)),
         false => {
-            say(fio::text(&run, cpu).trim_end());
+            say(fio::text(&run).trim_end());
             steady.iter().for_each(|line| say(line));
         }
     }
@@ -45,39 +44,13 @@ pub(crate) fn run(args: &FioArgs) -> anyhow::Result<Outcome> {
 fn outcome(runs: &[Run]) -> Outcome {
     let side = |side: &bimetal_lab::record::Side| side.failed + side.mismatched > 0;
     let failed = |job: &bimetal_lab::record::JobRun| {
-        !job.errors.is_empty() || [&job.read, &job.write, &job.discard, &job.flush].into_iter().any(side)
+        !job.errors.is_empty()
+            || job.unanswered > 0
+            || [&job.read, &job.write, &job.discard, &job.flush].into_iter().any(side)
     };
     match runs.iter().flat_map(|run| &run.jobs).any(failed) {
         true => Outcome::Problem,
         false => Outcome::Good,
-    }
-}
-
-/// What this process has needed of a processor.
-struct Busy {
-    began: Instant,
-    before: [f64; 2],
-}
-
-impl Busy {
-    fn new() -> Busy {
-        Busy { began: Instant::now(), before: Busy::seconds() }
-    }
-
-    /// In the program and in the kernel, by the clock ticks that `/proc/self/stat` counts (proc(5): fields 14 and 15,
-    /// hundredths of a second on Linux).
-    fn seconds() -> [f64; 2] {
-        let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-        // The program's name, which may have anything in it, ends with the last parenthesis.
-        let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
-        [11, 12].map(|n| fields.get(n).and_then(|ticks| ticks.parse::<f64>().ok()).unwrap_or(0.0) / 100.0)
-    }
-
-    fn cpu(&self) -> fio::Cpu {
-        let seconds = self.began.elapsed().as_secs_f64().max(1e-9);
-        let now = Busy::seconds();
-        let percent = |n: usize| (now[n] - self.before[n]) / seconds * 100.0;
-        fio::Cpu { user_percent: percent(0), system_percent: percent(1) }
     }
 }
 
@@ -196,10 +169,12 @@ fn on(
     stop.listen()?;
     let mut line = Progress::new(what.to_owned(), quiet);
     let began = Instant::now();
-    let run = session::run(&mut open.target, session, &phases, &mut |now| {
+    let busy = Busy::new();
+    let mut run = session::run(&mut open.target, session, &phases, &mut |now| {
         line.at(&how_far(now, began));
         !stop.is_asked_for()
     })?;
+    run.cpu = Some(busy.cpu());
     Ok(run)
 }
 

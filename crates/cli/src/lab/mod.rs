@@ -1,6 +1,7 @@
 //! `bimetal lab`, and what it shares with `bimetal trace replay`.
 
 pub(crate) mod args;
+mod busy;
 pub(crate) mod disktester;
 pub(crate) mod fio;
 pub(crate) mod orion;

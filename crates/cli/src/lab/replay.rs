@@ -1,6 +1,7 @@
 //! `bimetal trace replay`
 
 use super::args::{ReplayArgs, TargetArgs};
+use super::busy::Busy;
 use super::report::{judge, keep, look_ahead};
 use super::stop::Stop;
 use super::target::{self, Opening, Wanted};
@@ -58,12 +59,14 @@ pub(crate) fn run(args: &ReplayArgs) -> anyhow::Result<Outcome> {
         let size_bytes = open.facts[0].size_bytes;
         session.environment.targets.insert(args.target.to_string(), open.facts[0].clone());
         stop.listen()?;
+        let busy = Busy::new();
         let mut progress = Progress::new(session.title.clone(), quiet);
-        replay::run(&mut open.target, session, &survey, &how, size_bytes, &mut |share| {
+        let ran = replay::run(&mut open.target, session, &survey, &how, size_bytes, &mut |share| {
             progress.at(&format!("{:.0} %", share * 100.0));
             !stop.is_asked_for()
         })
-        .with_context(|| args.target.to_string())
+        .with_context(|| args.target.to_string());
+        ran.map(|(run, fidelity)| (Run { cpu: Some(busy.cpu()), ..run }, fidelity))
     })?;
     let steady = judge(&args.output, &mut run);
     if args.output.json {
@@ -75,7 +78,7 @@ pub(crate) fn run(args: &ReplayArgs) -> anyhow::Result<Outcome> {
     }
     // Behind what is printed: a file that cannot be written loses no run.
     keep(&args.output, &run)?;
-    let failed = run.jobs.iter().any(|job| !job.errors.is_empty());
+    let failed = run.jobs.iter().any(|job| !job.errors.is_empty() || job.unanswered > 0);
     Ok(if failed { Outcome::Problem } else { Outcome::Good })
 }
 

@@ -1,4 +1,4 @@
-//! Ctrl-C ends a run with the report of what was done; a second one ends the process.
+//! Ctrl-C ends a run with the report of what was done, as SIGTERM does and SIGHUP; a second one ends the process.
 
 use crate::complain;
 use anyhow::Context as _;
@@ -32,7 +32,7 @@ impl Stop {
     pub(crate) fn listen(&self) -> anyhow::Result<()> {
         let mut state = self.state.borrow_mut();
         if matches!(*state, State::Idle) {
-            *state = State::Listening(StopSignals::new().context("cannot catch signals")?);
+            *state = State::Listening(StopSignals::with_hangup().context("cannot catch signals")?);
         }
         Ok(())
     }
@@ -50,7 +50,9 @@ impl Stop {
             if let State::Listening(signals) = std::mem::replace(&mut *state, State::Asked) {
                 let _ = signals.release();
             }
-            complain("bimetal: ending; what is in flight is waited for, another Ctrl-C ends at once");
+            complain(
+                "bimetal: ending; what is in flight is waited for, for 10 s at most; another Ctrl-C ends at once",
+            );
         }
         matches!(*state, State::Asked)
     }

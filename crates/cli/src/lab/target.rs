@@ -139,7 +139,11 @@ fn model(name: &TargetName, seed: u64) -> anyhow::Result<Box<dyn Model>> {
     let TargetName::Model { name: spec, size } = name else { bail!("{name} is no model") };
     let spec = spec::named(spec)?;
     let spec = match size {
-        Some(text) => spec.resized(size::parse(text).map_err(anyhow::Error::msg)?),
+        Some(text) => {
+            let bytes = size::parse(text).map_err(anyhow::Error::msg)?;
+            ensure!(bytes > 0, "{name}: a device of no bytes cannot be measured; give it a size");
+            spec.resized(bytes)
+        }
         None => spec,
     };
     spec.build(seed).with_context(|| name.to_string())

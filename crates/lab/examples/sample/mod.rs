@@ -116,6 +116,7 @@ impl Recorded {
             submit: self.submit.latency(),
             service: self.service.latency(),
             response: self.response.latency(),
+            tiers: None,
         }
     }
 }
@@ -169,6 +170,7 @@ fn run(title: &str, seed: u64, jobs: Vec<JobRun>) -> Run {
         seed,
         virtual_time: true,
         interrupted: false,
+        cpu: None,
         environment: Environment {
             program: "bimetal 0.1.0".into(),
             kernel: "Linux 6.12.0".into(),

@@ -7,14 +7,14 @@
 //! `lat_ns` begins when an I/O was meant to begin, so where a rate is given it has all that fio's leaves out.
 
 use super::options::PERCENTILES;
-use super::view::{Cpu, LIMITS, View, version, views};
-use crate::record::{Latency, Run, Side};
+use super::view::{LIMITS, View, version, views};
+use crate::record::{Cpu, Latency, Run, Side, TierSide};
 use crate::stats::{Quantity, Rule, Steadiness, quantiles};
 use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
 
 /// The record as fio would have printed it; with `plus` all the bins of the histograms.
-pub fn json(run: &Run, cpu: Option<Cpu>, plus: bool) -> String {
+pub fn json(run: &Run, plus: bool) -> String {
     let jobs = views(run);
     let ended_ns = run.jobs.iter().map(|job| job.began_ns.saturating_add(job.elapsed_ns)).max().unwrap_or(0);
     let ended_ms = run.began_unix_ms.saturating_add(ended_ns / 1_000_000);
@@ -24,7 +24,7 @@ pub fn json(run: &Run, cpu: Option<Cpu>, plus: bool) -> String {
         timestamp_ms: ended_ms,
         time: time_text(ended_ms / 1000),
         global_options: BTreeMap::new(),
-        jobs: jobs.iter().map(|view| Job::of(view, cpu, plus)).collect(),
+        jobs: jobs.iter().map(|view| Job::of(view, run.cpu, plus)).collect(),
     };
     // Nothing in it can fail: keys are text, and numbers that are none are left out.
     serde_json::to_string_pretty(&report).unwrap_or_default() + "\n"
@@ -104,6 +104,16 @@ struct Direction {
     iops_mean: f64,
     iops_stddev: f64,
     iops_samples: u64,
+    /// Not fio's: by the tiers that had a part, where the target tells.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tiers: Option<Pairs<Tier>>,
+}
+
+#[derive(Serialize)]
+struct Tier {
+    total_ios: u64,
+    io_bytes: u64,
+    clat_ns: Times,
 }
 
 #[derive(Serialize)]
@@ -224,6 +234,13 @@ impl Direction {
             iops_mean: samples.iops.mean,
             iops_stddev: samples.iops.deviation,
             iops_samples: samples.count,
+            tiers: side.tiers.as_ref().map(|tiers| {
+                let tier = |(name, tier): (&str, &TierSide)| {
+                    let clat_ns = Times::of(&tier.service, percentiles(view, true), plus);
+                    (name.to_owned(), Tier { total_ios: tier.ios, io_bytes: tier.bytes, clat_ns })
+                };
+                Pairs(tiers.each().map(tier).into())
+            }),
         }
     }
 }

@@ -24,4 +24,3 @@ pub use lower::{LowerError, Needed, Plan, plan};
 pub use open::open;
 pub use options::JobOptions;
 pub use text::text;
-pub use view::Cpu;

@@ -5,8 +5,8 @@
 
 use super::json::{aggregate_percent, is_idle, time_text};
 use super::options::PERCENTILES;
-use super::view::{Cpu, LIMITS, Samples, View, options_of, version, views};
-use crate::record::{JobRun, Latency, Run, Side};
+use super::view::{LIMITS, Samples, View, options_of, version, views};
+use crate::record::{Cpu, JobRun, Latency, Run, Side};
 use crate::stats::quantiles;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -18,7 +18,7 @@ const MANY_DIGITS: usize = 6;
 const LINE_COLUMNS: usize = 80;
 
 /// The record as fio would have printed it.
-pub fn text(run: &Run, cpu: Option<Cpu>) -> String {
+pub fn text(run: &Run) -> String {
     let mut out = String::new();
     headers(&mut out, run);
     line(&mut out, format_args!("{}", version()));
@@ -30,7 +30,7 @@ pub fn text(run: &Run, cpu: Option<Cpu>) -> String {
     for view in &views {
         let ended_ns = view.began_ns.saturating_add(view.elapsed_ns);
         let ended_ms = run.began_unix_ms.saturating_add(ended_ns / 1_000_000);
-        job(&mut out, view, ended_ms / 1000, cpu);
+        job(&mut out, view, ended_ms / 1000, run.cpu);
     }
     groups(&mut out, &views);
     out
@@ -143,6 +143,21 @@ fn direction(out: &mut String, view: &View<'_>, name: &str, side: &Side, samples
         if shown {
             percentiles(out, view, name, times);
         }
+    }
+    for (name, tier) in side.tiers.iter().flat_map(|tiers| tiers.each()).filter(|(_, tier)| tier.ios > 0) {
+        let share = tier.ios as f64 * 100.0 / side.ios.max(1) as f64;
+        let (by, unit) =
+            scale(tier.service.min_ns as f64, tier.service.max_ns as f64, tier.service.stddev_ns);
+        let at = quantiles(&tier.service, &[0.5, 0.99]).into_iter().map(|ns| ns.unwrap_or(0) as f64 / by);
+        let at: Vec<f64> = at.collect();
+        let (mean, max) = (tier.service.mean_ns / by, tier.service.max_ns as f64 / by);
+        line(
+            out,
+            format_args!(
+                "    tier ({name}): {share:.2}% of the I/Os, clat ({unit}): avg={mean:.2}, p50={:.0}, p99={:.0}, max={max:.0}",
+                at[0], at[1],
+            ),
+        );
     }
     if faces.bandwidth && samples.count > 0 {
         bandwidth_samples(out, samples, bandwidth);

@@ -17,16 +17,6 @@ pub(crate) fn version() -> String {
     format!("fio-3.x compatible, bimetal-lab {}", env!("CARGO_PKG_VERSION"))
 }
 
-/// What the process needed of a processor while it ran the jobs. They share it: no job has a thread of its own, so it
-/// is said of each of them what is true of all together.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Cpu {
-    /// Of a processor, in the program, percent.
-    pub user_percent: f64,
-    /// In the kernel.
-    pub system_percent: f64,
-}
-
 /// A job, or a group of jobs that is reported as one.
 pub(crate) struct View<'a> {
     pub(crate) name: &'a str,
@@ -353,6 +343,7 @@ mod tests {
             seed: 0,
             virtual_time: false,
             interrupted: false,
+            cpu: None,
             environment: Default::default(),
             jobs,
             notes: Vec::new(),

@@ -1,7 +1,8 @@
 //! What comes of a job: counts, latencies, and how they went over time.
 
 use crate::job::Job;
-use crate::record::{Interval, IntervalSide, JobRun, Late, Latency, Side};
+use crate::record::{ByTier, Interval, IntervalSide, JobRun, Late, Latency, Side, TierSide};
+use bimetal_engine::units::ServedBy;
 use bimetal_models::Kind;
 use bimetal_models::load::{Fault, Histogram, Io};
 use std::collections::BTreeMap;
@@ -73,9 +74,41 @@ struct Tally {
     failed: u64,
     mismatched: u64,
     times: Option<Box<[Times; 3]>>,
+    /// By the tiers that had a part in it, in the order of [`ByTier::each`].
+    tiers: Option<Box<[TierTally; 4]>>,
+}
+
+/// I/Os that the same tiers had a part in.
+struct TierTally {
+    bytes: u64,
+    service: Times,
+}
+
+impl TierTally {
+    fn new() -> TierTally {
+        TierTally { bytes: 0, service: Times::new() }
+    }
+
+    fn side(&self) -> TierSide {
+        let service = self.service.latency();
+        TierSide { ios: service.count, bytes: self.bytes, service }
+    }
 }
 
 impl Tally {
+    #[inline]
+    fn served(&mut self, by: ServedBy, bytes: u64, service_ns: u64) {
+        let tiers = self.tiers.get_or_insert_with(|| Box::new(std::array::from_fn(|_| TierTally::new())));
+        let tally = match (by.fast, by.slow) {
+            (true, false) => &mut tiers[0],
+            (false, true) => &mut tiers[1],
+            (true, true) => &mut tiers[2],
+            (false, false) => &mut tiers[3],
+        };
+        tally.bytes += bytes;
+        tally.service.add(service_ns);
+    }
+
     fn side(&self) -> Side {
         let none = Latency::default;
         let [submit, service, response] = match &self.times {
@@ -83,7 +116,11 @@ impl Tally {
             None => [none(), none(), none()],
         };
         let &Tally { ios, bytes, failed, mismatched, .. } = self;
-        Side { ios, bytes, failed, mismatched, submit, service, response }
+        let tiers = self.tiers.as_ref().map(|tiers| {
+            let [fast, slow, both, neither] = tiers.each_ref().map(TierTally::side);
+            Box::new(ByTier { fast, slow, both, neither })
+        });
+        Side { ios, bytes, failed, mismatched, submit, service, response, tiers }
     }
 }
 
@@ -214,6 +251,9 @@ impl Meter {
         times[1].add(io.at_ns.saturating_sub(io.handed_ns));
         times[2].add(response);
         if kind < 2 {
+            if let Some(served) = io.served {
+                tally.served(served, io.command.len, io.at_ns.saturating_sub(io.handed_ns));
+            }
             self.put_down(kind, io, response);
         }
     }
@@ -326,6 +366,7 @@ impl Meter {
             errors: self.errors,
             files_ns: Vec::new(),
             file_bytes: 0,
+            unanswered: u64::from(self.in_flight),
             steady: None,
             found_depth: None,
         }

@@ -10,7 +10,8 @@ mod steady;
 
 pub use meter::Meter;
 pub use run::{
-    Going, Inside, LoadTarget, MAX_BUFFER_BYTES, MAX_IN_FLIGHT, RunError, SlotSpec, Watch, run, run_sources,
+    Going, Inside, LoadTarget, MAX_BUFFER_BYTES, MAX_IN_FLIGHT, PATIENCE_NS, RunError, SlotSpec, Watch, run,
+    run_sources,
 };
 pub use source::JobSource;
 pub use stamp::{is_stamped, stamped};

@@ -8,10 +8,14 @@ use bimetal_models::load::{self, Fault, Io, Sample, Source, Stream, Target, Unti
 use bimetal_models::rng::Rng;
 use serde::Serialize;
 use std::cell::Cell;
+use std::ops::Range;
 use std::rc::Rc;
 
 /// How often a run is looked at.
 const LOOK_NS: u64 = 250_000_000;
+/// How long a run that is to end waits for what is in flight: several times what a disk takes that tries a bad sector
+/// again and again, and less than who has asked for the end is patient.
+pub const PATIENCE_NS: u64 = 10_000_000_000;
 /// I/Os in flight at most, of all jobs together: what the ring under the targets can hold.
 pub const MAX_IN_FLIGHT: u32 = 4096;
 /// Memory for what is in flight, at most.
@@ -86,6 +90,12 @@ pub trait LoadTarget: Target {
     /// When there is none.
     fn prepare(&mut self, slots: &[SlotSpec]) -> Result<(), RunError>;
 
+    /// Where a place has data, ascending; what lies between reads zeros. `None` where that is not known, or in more than
+    /// so many ranges.
+    fn data(&mut self, _place: u32, _most: usize) -> Option<Vec<Range<u64>>> {
+        None
+    }
+
     /// Bytes that the fast tier has served, and all bytes, since it was opened; where it tells.
     fn tiers(&mut self) -> Option<(u64, u64)> {
         None
@@ -114,6 +124,10 @@ impl<T: LoadTarget + ?Sized> LoadTarget for &mut T {
 impl<T: LoadTarget + ?Sized> LoadTarget for Box<T> {
     fn prepare(&mut self, slots: &[SlotSpec]) -> Result<(), RunError> {
         (**self).prepare(slots)
+    }
+
+    fn data(&mut self, place: u32, most: usize) -> Option<Vec<Range<u64>>> {
+        (**self).data(place, most)
     }
 
     fn tiers(&mut self) -> Option<(u64, u64)> {
@@ -150,7 +164,7 @@ struct Look<'r, 'w> {
     /// What the tiers had served by the last look, and what they have since each.
     served: Option<(u64, u64)>,
     tiers: Vec<(u64, u64, u64)>,
-    stopped: bool,
+    stopped_ns: Option<u64>,
     watch: Watch<'w>,
 }
 
@@ -184,11 +198,15 @@ impl<T: LoadTarget> Witness<T> for Look<'_, '_> {
             });
         let going =
             Going { at_ns: sample.at_ns, share: share.fold(1.0, f64::min), done, inside: target.inside() };
-        if !(self.watch)(&going) && !self.stopped {
-            self.stopped = true;
+        if !(self.watch)(&going) && self.stopped_ns.is_none() {
+            self.stopped_ns = Some(now);
             self.meters.iter_mut().for_each(|meter| meter.stop(now));
         }
-        !self.stopped
+        self.stopped_ns.is_none()
+    }
+
+    fn gives_up(&mut self, now_ns: u64) -> bool {
+        self.stopped_ns.is_some_and(|since| now_ns >= since.saturating_add(PATIENCE_NS))
     }
 }
 
@@ -250,7 +268,7 @@ fn run_all<T: LoadTarget>(
     let meters = jobs.iter().map(|job| Meter::new(job, began_ns, interval_ns)).collect();
     let served = target.tiers();
     let gates = jobs.iter().zip(stops).map(|(job, stop)| SteadyWatch::new(job, stop)).collect();
-    let mut look = Look { jobs, gates, meters, began_ns, served, tiers: Vec::new(), stopped: false, watch };
+    let mut look = Look { jobs, gates, meters, began_ns, served, tiers: Vec::new(), stopped_ns: None, watch };
     // Each job draws its own random numbers.
     let mut rng = Rng::new(0, 0);
     load::run(target, streams.collect(), Until::Dry, LOOK_NS, &mut rng, &mut look);

@@ -95,8 +95,10 @@ pub(super) struct Data<'d> {
     files: Vec<Line>,
     heat: Vec<HeatMap>,
     places: Vec<Places>,
-    /// Nines, and nanoseconds: of the response, the service, and the time to hand over.
-    percentiles: [Vec<Line>; 3],
+    /// Nines, and nanoseconds: of the response, the service, the time to hand over, and the service by tier.
+    percentiles: [Vec<Line>; 4],
+    /// The series of the last of these.
+    tiers: Vec<Series>,
     loads: Vec<Load>,
     depths: Vec<Depths>,
     /// The heading of a test's own plots, and these.
@@ -174,6 +176,7 @@ pub(super) fn data<'d>(runs: &[Named], extra: &'d Extra) -> Data<'d> {
             sources.push(Source { job, side, of });
         }
     }
+    let tiers = tiers(&drawn);
     let jobs: Vec<&JobRun> = drawn.iter().map(|drawn| drawn.job).collect();
     let windows = windows(&jobs);
     let parts = (PARTS / sources.len().max(1)).clamp(LINE_PARTS.0, LINE_PARTS.1);
@@ -201,7 +204,8 @@ pub(super) fn data<'d>(runs: &[Named], extra: &'d Extra) -> Data<'d> {
         files: lines(jobs.iter().enumerate(), |job| files(job)),
         heat: heat(&drawn),
         places: places(&drawn),
-        percentiles: percentiles(&sources),
+        percentiles: percentiles(&sources, &tiers),
+        tiers: tiers.into_iter().map(|(series, _)| series).collect(),
         loads: loads(runs),
         depths: depths(&drawn),
         own: &extra.title,
@@ -292,9 +296,24 @@ fn places(drawn: &[Drawn<'_>]) -> Vec<Places> {
         .collect()
 }
 
-fn percentiles(sources: &[Source<'_>]) -> [Vec<Line>; 3] {
+/// Reads and writes of the jobs by the tiers that had a part in them, where their targets tell.
+fn tiers<'a>(drawn: &[Drawn<'a>]) -> Vec<(Series, &'a Latency)> {
+    let of = |d: &Drawn<'a>| {
+        let (label, run) = (d.label.clone(), d.run);
+        let each = kinds(d.job).flat_map(|(kind, side)| {
+            side.tiers.iter().flat_map(|tiers| tiers.each()).map(move |tier| (kind, tier))
+        });
+        each.filter(|(_, (_, tier))| tier.ios > 0)
+            .map(|(kind, (by, tier))| (Series { label: format!("{label} {kind}, {by}"), run }, &tier.service))
+            .collect::<Vec<_>>()
+    };
+    drawn.iter().flat_map(of).collect()
+}
+
+fn percentiles(sources: &[Source<'_>], tiers: &[(Series, &Latency)]) -> [Vec<Line>; 4] {
     let of = |latency: fn(&Side) -> &Latency| lines(sources.iter().enumerate(), |s| nines(latency(s.side)));
-    [of(|side| &side.response), of(|side| &side.service), of(|side| &side.submit)]
+    let by_tier = lines(tiers.iter().enumerate(), |(_, latency)| nines(latency));
+    [of(|side| &side.response), of(|side| &side.service), of(|side| &side.submit), by_tier]
 }
 
 /// The times of 0, 90 %, 99 %, ... and between; at as many nines as the count has digits stands the longest.

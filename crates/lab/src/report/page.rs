@@ -7,9 +7,9 @@
 use super::Named;
 use super::data::data;
 use super::extra::{Extra, Table};
-use super::summary::{Ratios, Row, ratios, rows};
+use super::summary::{Ratios, Row, ratios, rows, tier_rows};
 use super::units::{bytes, count, moment, name, percent, rate, three, time, times};
-use crate::record::{Environment, JobRun, Run};
+use crate::record::{Cpu, Environment, JobRun, Run};
 use std::fmt::Write;
 
 /// Runs beside each other on a page.
@@ -50,6 +50,7 @@ pub fn html_with(runs: &[Named], extra: &Extra) -> String {
     page.environment(shown);
     page.own(extra);
     page.summary(shown, &rows);
+    page.by_tier(shown, &rows);
     page.ratios(shown, &ratios(&rows));
     page.findings(shown);
     page.raw(
@@ -237,6 +238,36 @@ impl Page {
         self.raw("</tr>\n");
     }
 
+    /// Of targets that tell which tiers had a part.
+    fn by_tier(&mut self, runs: &[Named], rows: &[Row<'_>]) {
+        let mut tiers = tier_rows(rows).peekable();
+        if tiers.peek().is_none() {
+            return;
+        }
+        self.raw("<section>\n<h2>By tier</h2>\n<div class=\"wide\"><table class=\"figures\">\n<thead><tr>");
+        if runs.len() > 1 {
+            self.raw("<th rowspan=\"2\" class=\"name\">Run</th>");
+        }
+        self.raw("<th rowspan=\"2\" class=\"name\">Job</th><th rowspan=\"2\"></th>");
+        self.raw("<th rowspan=\"2\" class=\"name\">Served by</th><th rowspan=\"2\">Share</th>");
+        self.raw("<th rowspan=\"2\">IOPS</th><th colspan=\"5\" class=\"group\">Service time</th></tr>\n<tr>");
+        self.raw("<th class=\"group\">mean</th><th>p50</th><th>p99</th><th>p99.9</th><th>max</th></tr></thead>\n<tbody>\n");
+        for tier in tiers {
+            self.names(runs, tier.row);
+            self.element("td class=\"name\"", tier.by);
+            self.element("td", &percent(tier.side.ios, tier.row.side.ios));
+            self.element("td", &rate(tier.iops));
+            for (at, ns) in tier.service.columns().into_iter().enumerate() {
+                self.element(if at == 0 { "td class=\"group\"" } else { "td" }, &ns.map_or("–".into(), time));
+            }
+            self.raw("</tr>\n");
+        }
+        self.raw("</tbody></table></div>\n<p class=\"note\">Each I/O counts once: the fast tier alone had a part in ");
+        self.raw(
+            "it, slower ones alone, both, or none, as when what was never written is read.</p>\n</section>\n",
+        );
+    }
+
     fn ratios(&mut self, runs: &[Named], all: &[Ratios<'_>]) {
         let Some(first) = runs.first().filter(|_| !all.is_empty()) else { return };
         self.raw("<section>\n");
@@ -340,7 +371,7 @@ impl Page {
 type Fact = fn(&Run) -> String;
 
 /// What the environment's table says of a run; nothing where it is not known.
-const FACTS: [(&str, Fact); 10] = [
+const FACTS: [(&str, Fact); 11] = [
     ("Title", |run| name(&run.title)),
     ("Began", |run| moment(run.began_unix_ms)),
     ("State", |run| if run.interrupted { "interrupted before its time".into() } else { String::new() }),
@@ -352,8 +383,14 @@ const FACTS: [(&str, Fact); 10] = [
     ("Memory", |run| {
         if run.environment.memory_bytes > 0 { bytes(run.environment.memory_bytes) } else { String::new() }
     }),
+    ("Processor time", |run| run.cpu.map_or(String::new(), used)),
     ("Targets", |run| targets(&run.environment)),
 ];
+
+/// What a run used of a processor.
+fn used(cpu: Cpu) -> String {
+    format!("{} % user, {} % system", three(cpu.user_percent), three(cpu.system_percent))
+}
 
 fn processor(environment: &Environment) -> String {
     match (name(&environment.processor), environment.processors) {

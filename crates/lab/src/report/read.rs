@@ -125,6 +125,10 @@ pub fn validate(run: &Run) -> Result<(), Invalid> {
     if run.jobs.len() > MAX_JOBS {
         return Err(anywhere("more than 10000 jobs"));
     }
+    let percents = run.cpu.iter().flat_map(|cpu| [cpu.user_percent, cpu.system_percent]);
+    if percents.into_iter().any(|percent| !percent.is_finite()) {
+        return Err(anywhere("a share of the processor is no number"));
+    }
     for (at, job) in run.jobs.iter().enumerate() {
         check_job(job).map_err(|what| {
             let name: String = job.name.chars().take(60).collect();
@@ -174,7 +178,12 @@ fn check_job(job: &JobRun) -> Checked {
 fn check_side(side: &Side) -> Checked {
     let counts = [side.ios, side.bytes, side.failed, side.mismatched];
     ensure(counts.iter().all(|&count| count <= MAX_COUNT), "a count is beyond all measure")?;
-    [&side.submit, &side.service, &side.response].into_iter().try_for_each(check_latency)
+    [&side.submit, &side.service, &side.response].into_iter().try_for_each(check_latency)?;
+    for (_, tier) in side.tiers.iter().flat_map(|tiers| tiers.each()) {
+        ensure(tier.ios <= MAX_COUNT && tier.bytes <= MAX_COUNT, "a count is beyond all measure")?;
+        check_latency(&tier.service)?;
+    }
+    Ok(())
 }
 
 fn check_latency(latency: &Latency) -> Checked {

@@ -1,7 +1,7 @@
 //! A job's figures, as both faces print them.
 
 use super::Named;
-use crate::record::{JobRun, Latency, Side};
+use crate::record::{JobRun, Latency, Side, TierSide};
 use crate::stats::quantiles;
 
 /// The columns of a latency, after its mean.
@@ -59,6 +59,27 @@ impl Row<'_> {
     fn matches(&self, other: &Row<'_>) -> bool {
         self.kind == other.kind && self.nth == other.nth && self.job.name == other.job.name
     }
+}
+
+/// I/Os of a row that the same tiers had a part in.
+pub(super) struct TierRow<'a> {
+    pub row: &'a Row<'a>,
+    /// `fast`, `slow`, `both` or `neither`.
+    pub by: &'static str,
+    pub side: &'a TierSide,
+    pub iops: f64,
+    pub service: Times,
+}
+
+/// Those of the rows whose targets tell, of which there are any.
+pub(super) fn tier_rows<'a>(rows: &'a [Row<'a>]) -> impl Iterator<Item = TierRow<'a>> {
+    let tiers =
+        |row: &'a Row<'a>| row.side.tiers.iter().flat_map(|tiers| tiers.each()).map(move |tier| (row, tier));
+    rows.iter().flat_map(tiers).filter_map(|(row, (by, side))| {
+        let service = Times::of(&side.service)?;
+        let iops = row.iops * side.ios as f64 / row.side.ios.max(1) as f64;
+        Some(TierRow { row, by, side, iops, service })
+    })
 }
 
 /// What a job did: each kind of which anything was done or failed.

@@ -2,7 +2,7 @@
 
 use super::Named;
 use super::page::MAX_TABLE_ROWS;
-use super::summary::{Row, ratios, rows};
+use super::summary::{Row, TierRow, ratios, rows, tier_rows};
 use super::units::{count, name, percent, rate, three, time, times};
 use crate::stats::Finding;
 use std::fmt::Write;
@@ -16,6 +16,14 @@ pub fn text(runs: &[Named]) -> String {
         // Writing to a string cannot fail.
         let _ = writeln!(out, "{}: {}{ended}", name(&named.name), name(&named.run.title));
     }
+    for (named, cpu) in runs.iter().filter_map(|named| Some((named, named.run.cpu?))) {
+        let (user, system) = (three(cpu.user_percent), three(cpu.system_percent));
+        let _ = writeln!(
+            out,
+            "{}: the lab took {user} % user, {system} % system of a processor",
+            name(&named.name)
+        );
+    }
     out.push_str("\nMean to max are responses, from when an I/O was meant to begin; service is the mean from its hand-over.\n");
     let several = runs.len() > 1;
     let head =
@@ -28,6 +36,7 @@ pub fn text(runs: &[Named]) -> String {
     if runs.iter().any(|named| named.run.jobs.len() > shown) {
         let _ = writeln!(out, "\nOf each run the first {shown} jobs; there are {told}.");
     }
+    by_tier(&mut out, runs, &rows);
     let compared = ratios(&rows);
     if !compared.is_empty() {
         let _ = writeln!(out, "\nBy {}:\n", name(&runs[0].name));
@@ -64,6 +73,23 @@ fn line(runs: &[Named], row: &Row<'_>) -> Vec<String> {
     } else {
         "–".into()
     });
+    line
+}
+
+/// Which I/Os which tiers had a part in, and how long these took; of targets that tell.
+fn by_tier(out: &mut String, runs: &[Named], rows: &[Row<'_>]) {
+    let lines: Vec<Vec<String>> = tier_rows(rows).map(|tier| tier_line(runs, &tier)).collect();
+    if !lines.is_empty() {
+        out.push_str("\nService times by the tiers that had a part:\n\n");
+        let head = ["run", "job", "", "by", "share", "IOPS", "mean", "p50", "p99", "p99.9", "max"];
+        table(out, &head, lines, runs.len() < 2);
+    }
+}
+
+fn tier_line(runs: &[Named], tier: &TierRow<'_>) -> Vec<String> {
+    let mut line = first(runs, tier.row);
+    line.extend([tier.by.into(), percent(tier.side.ios, tier.row.side.ios), rate(tier.iops)]);
+    line.extend(tier.service.columns().map(|ns| ns.map_or("–".into(), time)));
     line
 }
 

@@ -1,6 +1,6 @@
 //! Sums and quantiles of recorded latencies.
 
-use crate::record::{Latency, Side};
+use crate::record::{ByTier, Latency, Side, TierSide};
 
 /// All that was counted in either.
 ///
@@ -57,6 +57,25 @@ pub fn merged_side(a: &Side, b: &Side) -> Side {
         submit: merged(&a.submit, &b.submit),
         service: merged(&a.service, &b.service),
         response: merged(&a.response, &b.response),
+        // Where only one tells, what it tells is of a part of them: it says so by its counts.
+        tiers: match (&a.tiers, &b.tiers) {
+            (Some(a), Some(b)) => Some(Box::new(merged_tiers(a, b))),
+            (a, b) => a.clone().or_else(|| b.clone()),
+        },
+    }
+}
+
+fn merged_tiers(a: &ByTier, b: &ByTier) -> ByTier {
+    let tier = |a: &TierSide, b: &TierSide| TierSide {
+        ios: a.ios.saturating_add(b.ios),
+        bytes: a.bytes.saturating_add(b.bytes),
+        service: merged(&a.service, &b.service),
+    };
+    ByTier {
+        fast: tier(&a.fast, &b.fast),
+        slow: tier(&a.slow, &b.slow),
+        both: tier(&a.both, &b.both),
+        neither: tier(&a.neither, &b.neither),
     }
 }
 

@@ -139,6 +139,7 @@ mod tests {
             seed: 0,
             virtual_time: true,
             interrupted: false,
+            cpu: None,
             environment: Default::default(),
             jobs: vec![job(ios)],
             notes: Vec::new(),

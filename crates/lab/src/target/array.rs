@@ -134,7 +134,8 @@ impl<T: LoadTarget> Target for Array<T> {
                 flight.handed_ns = flight.handed_ns.max(end.handed_ns);
                 if flight.parts_left == 0 {
                     let Flight { handed_ns, fault, .. } = *flight;
-                    ended.push(Ended { slot, handed_ns, at_ns: end.at_ns, fault });
+                    // What lies side by side are devices, which have no tiers.
+                    ended.push(Ended { slot, handed_ns, at_ns: end.at_ns, fault, served: None });
                     done = true;
                 }
             }

@@ -5,9 +5,11 @@ use crate::target::buffers::Buffers;
 use bimetal_driver::{Completion, Ring};
 use bimetal_models::load::{Ended, Fault, Target};
 use bimetal_models::{Command, Kind};
-use rustix::fs::{FileType, Mode, OFlags, open};
+use rustix::fs::{FileType, FlockOperation, Mode, OFlags, SeekFrom, flock, open};
+use rustix::io::Errno;
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -24,6 +26,9 @@ pub struct OpenHow {
 /// A file or block device that is open.
 pub struct OpenFile {
     fd: OwnedFd,
+    path: PathBuf,
+    /// Device and inode: the same file may go by several names.
+    identity: (u64, u64),
     is_block_device: bool,
     size_bytes: u64,
 }
@@ -71,7 +76,7 @@ impl OpenFile {
             flags |= OFlags::EXCL;
         }
         let fd = open(path, flags, Mode::empty()).map_err(|errno| match errno {
-            rustix::io::Errno::INVAL if how.direct => FileError::Direct(path.into()),
+            Errno::INVAL if how.direct => FileError::Direct(path.into()),
             errno => FileError::System { what: "open", path: path.into(), error: errno.into() },
         })?;
         let examine = |error: io::Error| FileError::System { what: "examine", path: path.into(), error };
@@ -88,7 +93,8 @@ impl OpenFile {
         // The end of a block device is where seeking ends.
         let mut file = File::from(fd);
         let size_bytes = io::Seek::seek(&mut file, io::SeekFrom::End(0)).map_err(examine)?;
-        Ok(OpenFile { fd: file.into(), is_block_device, size_bytes })
+        let identity = (stat.st_dev, stat.st_ino);
+        Ok(OpenFile { fd: file.into(), path: path.into(), identity, is_block_device, size_bytes })
     }
 
     /// Whether it is a block device.
@@ -117,11 +123,12 @@ pub struct Files {
 }
 
 impl Files {
-    /// All files of a run; jobs name them by their places.
+    /// All files of a run; jobs name them by their places. Until it is over, no other run gets them.
     ///
     /// # Errors
-    /// When the kernel has no ring for us.
+    /// When another run has one of them, or the kernel has no ring for us.
     pub fn new(files: Vec<OpenFile>) -> Result<Files, RunError> {
+        lock(&files)?;
         let buffers = Buffers::new(&[])?;
         Ok(Files {
             ring: buffers.ring()?,
@@ -149,6 +156,27 @@ impl Files {
         }
     }
 
+    /// Where a file has data, in bytes from its beginning, ascending, so many ranges at most; `None` where its file
+    /// system does not tell, or there are more.
+    fn data_ranges(&self, place: u32, most: usize) -> Option<Vec<Range<u64>>> {
+        let file = self.files.get(place as usize).filter(|file| !file.is_block_device)?;
+        let (mut ranges, mut at) = (Vec::new(), 0);
+        while at < file.size_bytes {
+            let start = match rustix::fs::seek(&file.fd, SeekFrom::Data(at)) {
+                Ok(start) => start,
+                Err(Errno::NXIO) => break,
+                Err(_) => return None,
+            };
+            let end = rustix::fs::seek(&file.fd, SeekFrom::Hole(start)).ok()?.max(start + 1);
+            if ranges.len() == most {
+                return None;
+            }
+            ranges.push(start..end);
+            at = end;
+        }
+        Some(ranges)
+    }
+
     fn is_done(&self, slot: u32, result: i32) -> Option<Fault> {
         match result {
             negative if negative < 0 => Some(Fault::Errno(-negative)),
@@ -156,6 +184,24 @@ impl Files {
             _ => None,
         }
     }
+}
+
+/// Keeps other runs from regular files: two on one would measure each other, and one could destroy what the other reads.
+/// Block devices that are written to are opened exclusively.
+fn lock(files: &[OpenFile]) -> Result<(), RunError> {
+    for (n, file) in files.iter().enumerate().filter(|(_, file)| !file.is_block_device) {
+        if files[..n].iter().any(|before| before.identity == file.identity) {
+            continue;
+        }
+        // A file system without locks has nothing to keep others away with.
+        if let Err(Errno::WOULDBLOCK) = flock(&file.fd, FlockOperation::NonBlockingLockExclusive) {
+            let path = file.path.display();
+            return Err(RunError::Target(format!(
+                "{path} is in use by another program; wait for its end, or name another"
+            )));
+        }
+    }
+    Ok(())
 }
 
 impl Target for Files {
@@ -193,9 +239,7 @@ impl Target for Files {
             return self.now_ns();
         }
         if !self.taken.is_empty() {
-            self.ring
-                .submit_and_wait(Some(Duration::ZERO), 1, true)
-                .expect("a ring that was set up takes I/O");
+            self.ring.submit_and_sleep(Some(Duration::ZERO)).expect("a ring that was set up takes I/O");
             let now = self.now_ns();
             self.taken.drain(..).for_each(|slot| self.handed_ns[slot as usize] = now);
         }
@@ -203,7 +247,9 @@ impl Target for Files {
         if self.done.is_empty() {
             let now = self.now_ns();
             let timeout = until.map(|until| Duration::from_nanos(until.saturating_sub(now)));
-            self.ring.submit_and_wait(timeout, 1, true).expect("a ring that was set up takes I/O");
+            // As fio does it. Whoever looks for the answer instead takes the processor from the kernel's threads that
+            // work on it, and where processors are scarce pays for it with the mean.
+            self.ring.submit_and_sleep(timeout).expect("a ring that was set up takes I/O");
             self.ring.completions(&mut self.done);
         }
         let now = self.now_ns();
@@ -214,6 +260,7 @@ impl Target for Files {
             handed_ns: Some(self.handed_ns[tag as usize]),
             at_ns: now,
             fault: self.is_done(tag as u32, result),
+            served: None,
         }));
         self.done = done;
         self.done.clear();
@@ -226,6 +273,10 @@ impl Target for Files {
 }
 
 impl LoadTarget for Files {
+    fn data(&mut self, place: u32, most: usize) -> Option<Vec<Range<u64>>> {
+        self.data_ranges(place, most)
+    }
+
     fn prepare(&mut self, slots: &[SlotSpec]) -> Result<(), RunError> {
         self.buffers = Buffers::new(slots)?;
         // A ring knows its memory since it was made.

@@ -320,7 +320,8 @@ impl Target for Folder {
             Err(errno) => {
                 let at_ns = self.now_ns();
                 self.full |= errno == Errno::NOSPC.raw_os_error();
-                self.failed.push(Ended { slot, handed_ns: None, at_ns, fault: Some(Fault::Errno(errno)) });
+                let fault = Some(Fault::Errno(errno));
+                self.failed.push(Ended { slot, handed_ns: None, at_ns, fault, served: None });
             }
         }
     }

@@ -278,7 +278,13 @@ impl Nbd {
             self.conns[n].in_flight -= 1;
         }
         self.in_flight -= 1;
-        ended.push(Ended { slot, handed_ns: Some(self.handed_ns[slot as usize]), at_ns: now, fault });
+        ended.push(Ended {
+            slot,
+            handed_ns: Some(self.handed_ns[slot as usize]),
+            at_ns: now,
+            fault,
+            served: None,
+        });
     }
 
     /// Takes the replies that have come whole, and what is there of the next one's payload. An `errno` where the

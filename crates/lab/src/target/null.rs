@@ -35,7 +35,7 @@ impl Target for Null {
             }
             return self.now_ns();
         }
-        let end = |slot| Ended { slot, handed_ns: Some(now), at_ns: now, fault: None };
+        let end = |slot| Ended { slot, handed_ns: Some(now), at_ns: now, fault: None, served: None };
         ended.extend(self.taken.drain(..).map(end));
         now
     }

@@ -122,7 +122,7 @@ impl LoadTarget for Simulated {
     }
 
     fn inside(&mut self) -> Option<Inside> {
-        let Simulation::Loaded(target) = &self.bench.model else { return None };
+        let Simulation::Loaded(target) = &self.benches.first()?.model else { return None };
         let moved = target.moved_bytes()?;
         Some(Inside {
             promoted_bytes: moved.promoted,

@@ -5,7 +5,7 @@ use bimetal_driver::{Driver, RealArena};
 use bimetal_engine::Engine;
 use bimetal_engine::action::{Machine as _, Request, RequestError, RequestId, RequestKind};
 use bimetal_engine::arena::{Arena as _, Buf, Pool};
-use bimetal_engine::units::{BLOCK_BYTES, Nanos};
+use bimetal_engine::units::{BLOCK_BYTES, Nanos, ServedBy};
 use bimetal_models::load::{Ended, Fault, Target};
 use bimetal_models::{Command, Kind};
 use rustix::io::Errno;
@@ -36,7 +36,7 @@ pub struct Volume<'v> {
     /// Commands that wait for room in the engine.
     waiting: VecDeque<u32>,
     in_flight: usize,
-    replies: Vec<(u32, Option<i32>)>,
+    replies: Vec<(u32, Option<i32>, ServedBy)>,
 }
 
 impl<'v> Volume<'v> {
@@ -103,14 +103,14 @@ impl<'v> Volume<'v> {
                 self.waiting.pop_front();
             }
             let replies = &mut self.replies;
-            self.driver.pump(self.engine, |id, result| {
-                replies.push((id.0 as u32, result.err().map(errno)));
+            self.driver.pump(self.engine, |id, result, served| {
+                replies.push((id.0 as u32, result.err().map(errno), served));
             });
             if self.replies.is_empty() {
                 return;
             }
             let at_ns = self.driver.clock.now().since(self.began);
-            for (slot, errno) in std::mem::take(&mut self.replies) {
+            for (slot, errno, served) in std::mem::take(&mut self.replies) {
                 let Some((command, buf)) = self.slots[slot as usize].take() else { continue };
                 if let Some(buf) = buf {
                     if command.kind == Kind::Read && errno.is_none() {
@@ -123,7 +123,8 @@ impl<'v> Volume<'v> {
                 }
                 self.in_flight -= 1;
                 let handed_ns = Some(self.handed_ns[slot as usize]);
-                ended.push(Ended { slot, handed_ns, at_ns, fault: errno.map(Fault::Errno) });
+                let fault = errno.map(Fault::Errno);
+                ended.push(Ended { slot, handed_ns, at_ns, fault, served: Some(served) });
             }
         }
     }

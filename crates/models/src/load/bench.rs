@@ -124,6 +124,7 @@ impl<M: Model> Target for Bench<M> {
             handed_ns: None,
             at_ns: done.at.0,
             fault: done.failure.map(Fault::Failed),
+            served: done.served,
         }));
         self.now
     }

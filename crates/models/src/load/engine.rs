@@ -4,6 +4,7 @@ use super::source::{Ask, Next, Source};
 use super::target::{Ended, Fault, Target};
 use crate::device::{Command, Kind};
 use crate::rng::Rng;
+use bimetal_engine::units::ServedBy;
 
 /// When a run ends; in any case when no stream has more to ask for, and all was done. What is in flight when time or
 /// bytes are up is not counted.
@@ -64,6 +65,8 @@ pub struct Io {
     pub at_ns: u64,
     /// Why it was not done.
     pub fault: Option<Fault>,
+    /// The tiers that had a part in it, where the target tells.
+    pub served: Option<ServedBy>,
     /// It was done, but its payload is not what the source expects.
     pub mismatched: bool,
 }
@@ -82,6 +85,12 @@ pub trait Witness<T> {
     /// It is time to look how it goes. On `false` nothing more is asked for.
     fn sample(&mut self, _target: &mut T, _sample: Sample) -> bool {
         true
+    }
+
+    /// After nothing more was asked for, because [`Witness::sample`] said so: whether to leave alone what is still in
+    /// flight, and end.
+    fn gives_up(&mut self, _now_ns: u64) -> bool {
+        false
     }
 }
 
@@ -153,6 +162,9 @@ pub fn run<T: Target, W: Witness<T>>(
             next_sample += every_ns;
             if !witness.sample(target, sample) {
                 run.stop();
+                if ended.is_empty() && witness.gives_up(now) {
+                    return now;
+                }
             }
         }
         if now >= last && ended.is_empty() {
@@ -291,6 +303,7 @@ impl<'s> Run<'s> {
             handed_ns: end.handed_ns.unwrap_or(begun_ns),
             at_ns: end.at_ns,
             fault: end.fault,
+            served: end.served,
             mismatched,
         });
         let moved = matches!(command.kind, Kind::Read | Kind::Write { .. });

@@ -1,6 +1,7 @@
 //! What is loaded.
 
 use crate::device::{Command, Failure};
+use bimetal_engine::units::ServedBy;
 
 /// Why a command was not done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +25,8 @@ pub struct Ended {
     pub at_ns: u64,
     /// Why it was not done; `None` when it was.
     pub fault: Option<Fault>,
+    /// The tiers that had a part in it, where the target tells.
+    pub served: Option<ServedBy>,
 }
 
 /// Something that takes commands and has a clock: a model in virtual time, files, a server.

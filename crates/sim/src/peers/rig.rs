@@ -2,7 +2,7 @@
 
 use super::Tally;
 use bimetal_engine::slab::Slab;
-use bimetal_engine::units::Nanos;
+use bimetal_engine::units::{Nanos, ServedBy};
 use bimetal_models::device::Failure;
 use bimetal_models::{Command, Done, Kind, Model, Usage};
 use std::collections::VecDeque;
@@ -29,6 +29,7 @@ struct Served {
     /// Device commands and holds that have not ended.
     left: u32,
     failure: Option<Failure>,
+    by: ServedBy,
 }
 
 /// The devices and the clock of a peer.
@@ -90,7 +91,14 @@ impl Rig {
 
     /// A client's command comes; whoever opens a ticket releases it once.
     pub(super) fn open(&mut self, tag: u64, command: Command) -> Ticket {
-        let served = Served { tag, kind: command.kind, len: command.len, left: 1, failure: None };
+        let served = Served {
+            tag,
+            kind: command.kind,
+            len: command.len,
+            left: 1,
+            failure: None,
+            by: ServedBy::default(),
+        };
         Ticket(self.tickets.insert(served))
     }
 
@@ -110,7 +118,12 @@ impl Rig {
         if served.failure.is_none() {
             self.served.count(served.kind, served.len);
         }
-        self.ended.push(Done { at: self.now, tag: served.tag, failure: served.failure });
+        self.ended.push(Done {
+            at: self.now,
+            tag: served.tag,
+            failure: served.failure,
+            served: Some(served.by),
+        });
         self.quiet_since = self.now;
     }
 
@@ -126,6 +139,9 @@ impl Rig {
     pub(super) fn client(&mut self, ticket: Ticket, device: usize, command: Command) {
         if matches!(command.kind, Kind::Read | Kind::Write { .. }) {
             self.count(device, command.len);
+            let by = &mut self.tickets[ticket.0].by;
+            by.fast |= device == FAST;
+            by.slow |= device != FAST;
         }
         self.beside(ticket, device, command);
     }

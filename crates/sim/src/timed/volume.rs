@@ -128,7 +128,7 @@ impl TimedVolume {
                 return;
             }
             for i in 0..self.replies.len() {
-                let (id, result) = self.replies[i];
+                let (id, result, served) = self.replies[i];
                 let request = self.requests.remove(id.0 as u32);
                 if let Some(buf) = request.buf {
                     self.engine.with_arena(|arena| arena.free(buf));
@@ -137,7 +137,12 @@ impl TimedVolume {
                 if failure.is_none() {
                     self.usage.count(request.kind, request.len);
                 }
-                self.ended.push(Done { at: self.world.now(), tag: request.tag, failure });
+                self.ended.push(Done {
+                    at: self.world.now(),
+                    tag: request.tag,
+                    failure,
+                    served: Some(served),
+                });
             }
             self.replies.clear();
             self.admit_waiting();

@@ -4,15 +4,15 @@ use crate::event_hash::EventHash;
 use crate::timed::{NoDataArena, TimedDevice};
 use bimetal_engine::action::{Action, Machine, RequestError, RequestId};
 use bimetal_engine::options::DeviceInfo;
-use bimetal_engine::units::Nanos;
+use bimetal_engine::units::{Nanos, ServedBy};
 use bimetal_engine::{Engine, Task};
 use bimetal_models::Usage;
 
 /// A volume that is served in virtual time.
 pub type TimedEngine = Engine<NoDataArena>;
 
-/// Answers to requests.
-pub type Replies = Vec<(RequestId, Result<(), RequestError>)>;
+/// Answers to requests, and who had a part in them.
+pub type Replies = Vec<(RequestId, Result<(), RequestError>, ServedBy)>;
 
 /// Why a task did not come to an end.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -65,9 +65,9 @@ impl TimedWorld {
     pub fn pump<M: Machine<Arena = NoDataArena>>(&mut self, machine: &mut M, replies: &mut Replies) {
         while let Some(action) = machine.next_action(self.now) {
             let device = match &action {
-                Action::Reply { id, result } => {
+                Action::Reply { id, result, served } => {
                     self.hash.add([id.0 << 1 | u64::from(result.is_ok()), self.now.0]);
-                    replies.push((*id, *result));
+                    replies.push((*id, *result, *served));
                     continue;
                 }
                 Action::Read { device, .. }

@@ -264,7 +264,7 @@ pub fn samples() -> Vec<(Format, Vec<u8>, Vec<Record>)> {
     let disk = 8 << 20;
     let text = |text: &str| text.as_bytes().to_vec();
     let kernel = vec![
-        record(0, Read, 4096, 4096).on(disk),
+        record(0, Read, 4096, 4096).on(disk).took(150),
         record(100, Write, 8192, 8192).on(disk),
         record(200, Flush, 0, 0).on(disk),
         record(300, Discard, 16384, 512).on(disk),
