@@ -24,6 +24,9 @@ pub struct Pass {
     pub iops: f64,
 }
 
+/// Where no round latency tells anything, so many others at most.
+const MAX_MIDDLES: usize = 5;
+
 /// What is left of small I/Os beside large ones, at a limit of the small ones' mean latency.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Trade {
@@ -68,7 +71,7 @@ pub fn tradeoff(outcome: &Outcome) -> Vec<Trade> {
     let round: Vec<Vec<Trade>> =
         limits_ns(&all, &ROUND_FINELY).into_iter().map(at).filter(compares).collect();
     match round.is_empty() {
-        true => shared_limits_ns(&lines).into_iter().map(at).filter(compares).flatten().collect(),
+        true => middles_ns(&lines).into_iter().map(at).filter(compares).flatten().collect(),
         false => round.into_iter().flatten().collect(),
     }
 }
@@ -89,16 +92,17 @@ impl Line {
     }
 }
 
-/// A quarter, half and three quarters of the way through the latencies that all lines have; none where they have none.
-fn shared_limits_ns(lines: &[Line]) -> Vec<f64> {
-    let least = |line: &Line| line.small.iter().map(|step| step.latency_ns).fold(f64::MAX, f64::min);
-    let most = |line: &Line| line.small.iter().map(|step| step.latency_ns).fold(0.0, f64::max);
-    let (low, high) =
-        (lines.iter().map(least).fold(0.0, f64::max), lines.iter().map(most).fold(f64::MAX, f64::min));
-    if low >= high {
-        return Vec::new();
-    }
-    [0.25, 0.5, 0.75].map(|way| low + (high - low) * way).to_vec()
+/// The middle of the latencies of each line with large I/Os, of a few such lines.
+fn middles_ns(lines: &[Line]) -> Vec<f64> {
+    let mixed: Vec<&Line> = lines.iter().filter(|line| line.large > 0).collect();
+    let middle = |line: &&Line| {
+        let latencies = || line.small.iter().map(|step| step.latency_ns);
+        (latencies().fold(f64::MAX, f64::min) + latencies().fold(0.0, f64::max)) / 2.0
+    };
+    let every = mixed.len().div_ceil(MAX_MIDDLES).max(1);
+    let mut middles: Vec<f64> = mixed.iter().step_by(every).map(middle).collect();
+    middles.sort_by(f64::total_cmp);
+    middles
 }
 
 /// Bytes of large I/Os beside small loads, as steps of these.
