@@ -68,7 +68,7 @@ holds '.run.interrupted and .passes[0].files > 0' cut.json
 # A real volume in this process, its slow tier timed as a disk: it migrates, and is quiet in the end.
 "$BIMETAL" create "$work/v.toml" --fast "$work/fast.img?size=160M" \
     --slow "model:disk-2tb-2012?file=$work/slow.img&size=2G" --landing 16M >/dev/null
-lab adaptation "volume:$work/v.toml" --rounds 3 --reads 2 --quiet 3s --idle 10s -n 400 -f 2M --html story.html --json >real.json
+lab adaptation "volume:$work/v.toml" --rounds 3 --reads 2 --quiet 2s --idle 6s -n 300 -f 2M --html story.html --json >real.json
 holds '.migrates == true' real.json
 grep -q 'plot-' story.html || fail "a page"
 lab idle "volume:$work/v.toml" --quiet 1s --at-most 20s --json >idle.json
@@ -76,15 +76,15 @@ holds '.told and .seconds > 0' idle.json
 
 # A plain concatenation, of which all behind 16 MiB is slow: it only looks fused until it is read again.
 truncate -s 64M concatenation.img
-nbdkit -f -U "$work/concatenation.sock" eval file="$work/concatenation.img" \
+nbdkit -f -U "$work/concatenation.sock" eval \
     get_size='stat -Lc %s "'"$work"'/concatenation.img"' \
-    pread='[ $4 -lt 16777216 ] || sleep 0.03; dd if="'"$work"'/concatenation.img" iflag=skip_bytes,count_bytes skip=$4 count=$3 bs=1M status=none' \
-    pwrite='[ $4 -lt 16777216 ] || sleep 0.03; dd of="'"$work"'/concatenation.img" conv=notrunc oflag=seek_bytes seek=$4 bs=1M status=none' \
+    pread='[ $4 -lt 16777216 ] || sleep 0.15; dd if="'"$work"'/concatenation.img" iflag=skip_bytes,count_bytes skip=$4 count=$3 bs=1M status=none' \
+    pwrite='[ $4 -lt 16777216 ] || sleep 0.15; dd of="'"$work"'/concatenation.img" conv=notrunc oflag=seek_bytes seek=$4 bs=1M status=none' \
     can_write='exit 0' 2>nbdkit.log &
 plugin=$!
 for ((i = 0; i < 100; i++)); do [[ ! -S concatenation.sock ]] || break; sleep 0.05; done
 [[ -S concatenation.sock ]] || { cat nbdkit.log; echo "nbdkit has no eval plugin"; exit 77; }
-lab adaptation "nbd+unix:///?socket=$work/concatenation.sock" -n 60 -f 512K --transfer 512K --reads 2 --rounds 1 --idle 1s \
+lab adaptation "nbd+unix:///?socket=$work/concatenation.sock" -n 48 -f 512K --reads 2 --rounds 1 --idle 1s \
     --json >fake.json
 holds '.migrates == false' fake.json
 echo "real: $(jq -r .verdict real.json)"

@@ -216,8 +216,9 @@ pub(crate) fn fill(args: &FillArgs) -> anyhow::Result<Outcome> {
         );
         Ok(place.layout(room, (room.bytes / part).min(2 * FILL_PARTS), part))
     };
-    let ended =
+    let mut ended =
         place.with("fill", Making::Remove, layout, |tester, _| Ok(disktester::fill(tester, &plan)?))?;
+    ended.run.notes.push(ended.found.sentence());
     conclude(ended, &args.output, &[])
 }
 
@@ -241,8 +242,9 @@ pub(crate) fn adaptation(args: &AdaptationArgs) -> anyhow::Result<Outcome> {
         let most = (may / file).min(bimetal_lab::target::MAX_FILES);
         Ok(place.layout(room, args.count.unwrap_or(most), file))
     };
-    let ended = place
+    let mut ended = place
         .with("adaptation", Making::Remove, layout, |tester, _| Ok(disktester::adaptation(tester, &plan)?))?;
+    ended.run.notes.push(ended.found.verdict.clone());
     let mut lines = vec![String::new()];
     lines.extend(ended.found.lines());
     conclude(ended, &args.output, &lines)
