@@ -168,10 +168,15 @@ if [[ $(id -u) == 0 ]] && mkdir full && mount -t tmpfs -o size=1m lab-full full 
     lab full.fio >out.txt 2>all.txt || code=$?
     left=$(ls full | wc -l)
     sed 's/rw=read/rw=write/' full.fio >fill.fio
+    reserved=0
+    lab fill.fio >/dev/null 2>reserve.txt || reserved=$?
+    left=$((left + $(ls full | wc -l)))
+    truncate -s 8M full/file
     filled=0
     lab fill.fio >fill.txt 2>/dev/null || filled=$?
     umount full
     [[ $code == 2 && $left == 0 ]] && grep -q 'No space left' all.txt || fail "a layout that does not fit ($code, $left)"
+    [[ $reserved == 2 ]] && grep -q 'No space left' reserve.txt || fail "space that cannot be reserved ($reserved)"
     [[ $filled == 1 ]] && grep -q 'No space left' fill.txt || fail "a write that does not fit ($filled)"
 fi
 

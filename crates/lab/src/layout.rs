@@ -30,17 +30,17 @@ pub fn lay_out(
     if !there.is_file() || there.len() >= bytes {
         return Ok(false);
     }
-    if !written {
-        reserve(&file, bytes).map_err(wrong("reserve the space of"))?;
-        return Ok(true);
-    }
-    match fill(&mut file, there.len(), bytes, progress) {
+    let (what, done) = match written {
+        true => ("write", fill(&mut file, there.len(), bytes, progress)),
+        false => ("reserve the space of", reserve(&file, bytes)),
+    };
+    match done {
         Ok(()) => Ok(true),
         Err(error) => {
             // A file that was begun only would be taken for somebody's by the next run. What the error was says more
             // than that this fails, too.
             let _ = if is_new { std::fs::remove_file(path) } else { file.set_len(there.len()) };
-            Err(wrong("write")(error))
+            Err(wrong(what)(error))
         }
     }
 }
