@@ -417,7 +417,13 @@ impl Target for Cached {
         self.now_ns = self.now_ns.max(next.unwrap_or(self.now_ns));
         let now = self.now_ns;
         let done = self.in_flight.iter().filter(|flight| flight.0 <= now);
-        ended.extend(done.map(|&(at_ns, slot)| Ended { slot, handed_ns: None, at_ns, fault: None }));
+        ended.extend(done.map(|&(at_ns, slot)| Ended {
+            slot,
+            handed_ns: None,
+            at_ns,
+            fault: None,
+            served: None,
+        }));
         self.in_flight.retain(|flight| flight.0 > now);
         now
     }
