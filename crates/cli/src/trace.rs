@@ -185,7 +185,7 @@ fn describe_reuse(summary: &Summary) {
     let percent = |share: f64| format!("{:.1} %", share * 100.0);
     if let Some(depth) = &summary.queue_depth {
         let found =
-            format!("median {}, 90 % {}, 99 % {}, most {}", depth.p50, depth.p90, depth.p99, depth.max);
+            format!("mean {:.2}, median {}, 90 % {}, 99 % {}, most {}", depth.found_mean, depth.p50, depth.p90, depth.p99, depth.max);
         row("queue depth", format!("mean {:.2} over time; as found by requests {found}", depth.mean));
     }
     if let Some(reuse) = &summary.reuse {

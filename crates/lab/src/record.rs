@@ -147,6 +147,9 @@ pub struct Side {
     pub failed: u64,
     /// Done with less than was asked for, or with other data than was expected.
     pub mismatched: u64,
+    /// For how long at least one of these was in flight; 0 in records made before it was kept.
+    #[serde(default)]
+    pub busy_ns: u64,
     /// From being begun until it was handed to the target.
     pub submit: Latency,
     /// Service time: from being handed over until it was done.

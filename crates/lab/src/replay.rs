@@ -89,16 +89,24 @@ pub fn run<T: LoadTarget>(
             &mut watch,
         )
     };
-    let (ran, counts, dependent_share) = if spec.mode == Mode::Dependent {
-        let mut source = Replay::dependent(spec, survey, whole)?;
-        let ran = go(target, &mut source)?;
-        let tally = source.tally();
-        let share = tally.dependent as f64 / tally.requests.max(1) as f64;
-        (ran, source.replay().counts(), Some(share))
-    } else {
-        let mut source = Replay::new(spec, survey, whole)?;
-        let ran = go(target, &mut source)?;
-        (ran, source.counts(), None)
+    let (ran, counts, dependent_share) = match spec.mode {
+        Mode::Dependent => {
+            let mut source = Replay::dependent(spec, survey, whole)?;
+            let ran = go(target, &mut source)?;
+            let tally = source.tally();
+            let share = tally.dependent as f64 / tally.requests.max(1) as f64;
+            (ran, source.replay().counts(), Some(share))
+        }
+        Mode::Queued => {
+            let mut source = Replay::queued(spec, survey, whole)?;
+            let ran = go(target, &mut source)?;
+            (ran, source.replay().counts(), None)
+        }
+        Mode::Timed | Mode::Closed => {
+            let mut source = Replay::new(spec, survey, whole)?;
+            let ran = go(target, &mut source)?;
+            (ran, source.counts(), None)
+        }
     };
     let fidelity = fidelity(&ran[0], spec, survey, counts, dependent_share);
     Ok((finish(session, began.0, interrupted, ran), fidelity))
@@ -131,6 +139,7 @@ fn fidelity(
             Mode::Timed => "timed",
             Mode::Closed => "closed",
             Mode::Dependent => "dependent",
+            Mode::Queued => "queued",
         }
         .to_owned(),
         records: counts.records,

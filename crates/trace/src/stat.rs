@@ -70,6 +70,10 @@ pub struct SizeClass {
 pub struct QueueDepth {
     /// Over all of the time, also that in which nothing was.
     pub mean: f64,
+    /// As requests found it when they began, themselves included, on average.
+    pub found_mean: f64,
+    /// The share of requests that found nothing in flight.
+    pub alone_share: f64,
     /// As half of the requests found it when they began, themselves included.
     pub p50: u64,
     /// As nine in ten found it, or less.
@@ -164,6 +168,8 @@ struct Depth {
     found: DepthFound,
     spread: Option<Histogram<u64>>,
     max: u64,
+    sum: u64,
+    alone: u64,
 }
 
 impl Depth {
@@ -171,6 +177,8 @@ impl Depth {
         self.over_time.add(begin, response);
         let found = self.found.begin(begin, response) as u64;
         self.max = self.max.max(found);
+        self.sum += found;
+        self.alone += u64::from(found == 1);
         if self.spread.is_none() {
             self.spread = Histogram::new_with_bounds(1, MAX_DEPTH as u64, 3).ok();
         }
@@ -184,6 +192,8 @@ impl Depth {
         let at = |quantile| spread.value_at_quantile(quantile).min(self.max);
         Some(QueueDepth {
             mean,
+            found_mean: self.sum as f64 / spread.len().max(1) as f64,
+            alone_share: share(self.alone, spread.len()),
             p50: at(0.5),
             p90: at(0.9),
             p99: at(0.99),

@@ -149,6 +149,8 @@ pub(crate) enum ReplayMode {
     Closed,
     /// When what they waited for when they were recorded has ended: a faster target is asked for more
     Dependent,
+    /// As soon as fewer are in flight than each found when it was recorded; pauses in which nothing was are kept
+    Queued,
 }
 
 impl ReplayMode {
@@ -157,6 +159,7 @@ impl ReplayMode {
             ReplayMode::Timed => Mode::Timed,
             ReplayMode::Closed => Mode::Closed,
             ReplayMode::Dependent => Mode::Dependent,
+            ReplayMode::Queued => Mode::Queued,
         }
     }
 }

@@ -113,6 +113,7 @@ impl Recorded {
             bytes: self.ios * block,
             failed: 0,
             mismatched: 0,
+            busy_ns: 0,
             submit: self.submit.latency(),
             service: self.service.latency(),
             response: self.response.latency(),

@@ -76,6 +76,9 @@ struct Tally {
     times: Option<Box<[Times; 3]>>,
     /// By the tiers that had a part in it, in the order of [`ByTier::each`].
     tiers: Option<Box<[TierTally; 4]>>,
+    in_flight: u32,
+    busy_since_ns: u64,
+    busy_ns: u64,
 }
 
 /// I/Os that the same tiers had a part in.
@@ -96,6 +99,24 @@ impl TierTally {
 }
 
 impl Tally {
+    /// One more is in flight.
+    #[inline]
+    fn begun(&mut self, now_ns: u64) {
+        if self.in_flight == 0 {
+            self.busy_since_ns = now_ns;
+        }
+        self.in_flight += 1;
+    }
+
+    /// One fewer is; only what lies behind `from_ns` counts.
+    #[inline]
+    fn left(&mut self, now_ns: u64, from_ns: u64) {
+        self.in_flight = self.in_flight.saturating_sub(1);
+        if self.in_flight == 0 {
+            self.busy_ns += now_ns.saturating_sub(self.busy_since_ns.max(from_ns));
+        }
+    }
+
     #[inline]
     fn served(&mut self, by: ServedBy, bytes: u64, service_ns: u64) {
         let tiers = self.tiers.get_or_insert_with(|| Box::new(std::array::from_fn(|_| TierTally::new())));
@@ -115,12 +136,12 @@ impl Tally {
             Some(times) => [times[0].latency(), times[1].latency(), times[2].latency()],
             None => [none(), none(), none()],
         };
-        let &Tally { ios, bytes, failed, mismatched, .. } = self;
+        let &Tally { ios, bytes, failed, mismatched, busy_ns, .. } = self;
         let tiers = self.tiers.as_ref().map(|tiers| {
             let [fast, slow, both, neither] = tiers.each_ref().map(TierTally::side);
             Box::new(ByTier { fast, slow, both, neither })
         });
-        Side { ios, bytes, failed, mismatched, submit, service, response, tiers }
+        Side { ios, bytes, failed, mismatched, busy_ns, submit, service, response, tiers }
     }
 }
 
@@ -204,8 +225,9 @@ impl Meter {
 
     /// An I/O is begun; so much after its time, if it had one.
     #[inline]
-    pub fn begun(&mut self, now_ns: u64, late_ns: Option<u64>) {
+    pub fn begun(&mut self, kind: Kind, now_ns: u64, late_ns: Option<u64>) {
         self.depth_changes(now_ns, 1);
+        self.tallies[place(kind)].begun(now_ns);
         if let Some(late) = late_ns.filter(|_| self.paced && now_ns >= self.counts_from_ns) {
             self.late.timed += 1;
             self.late.count += u64::from(late > LATE_NS);
@@ -218,16 +240,14 @@ impl Meter {
     #[inline]
     pub fn ended(&mut self, io: &Io, error: impl FnOnce(Fault) -> String) {
         self.depth_changes(io.at_ns, -1);
+        let kind = place(io.command.kind);
+        if !self.stopped {
+            self.tallies[kind].left(io.at_ns, self.counts_from_ns);
+        }
         if io.at_ns < self.counts_from_ns || self.stopped {
             return;
         }
         self.last_ns = self.last_ns.max(io.at_ns);
-        let kind = match io.command.kind {
-            Kind::Read => 0,
-            Kind::Write { .. } => 1,
-            Kind::Discard => 2,
-            Kind::Flush => 3,
-        };
         let tally = &mut self.tallies[kind];
         if let Some(fault) = io.fault {
             tally.failed += 1;
@@ -304,6 +324,10 @@ impl Meter {
     /// From now on nothing counts: the job has been asked to end, and what is in flight is let pass.
     pub fn stop(&mut self, now_ns: u64) {
         self.stopped = true;
+        for tally in self.tallies.iter_mut().filter(|tally| tally.in_flight > 0) {
+            tally.in_flight = 1;
+            tally.left(now_ns, self.counts_from_ns);
+        }
         self.last_ns = self.last_ns.max(now_ns.max(self.counts_from_ns));
     }
 
@@ -370,6 +394,17 @@ impl Meter {
             steady: None,
             found_depth: None,
         }
+    }
+}
+
+/// Where a command is counted.
+#[inline]
+fn place(kind: Kind) -> usize {
+    match kind {
+        Kind::Read => 0,
+        Kind::Write { .. } => 1,
+        Kind::Discard => 2,
+        Kind::Flush => 3,
     }
 }
 

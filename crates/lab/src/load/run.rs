@@ -4,6 +4,7 @@ use super::steady::SteadyWatch;
 use super::{JobSource, Meter};
 use crate::job::{Content, Job};
 use crate::record::JobRun;
+use bimetal_models::Kind;
 use bimetal_models::load::{self, Fault, Io, Sample, Source, Stream, Target, Until, Witness};
 use bimetal_models::rng::Rng;
 use serde::Serialize;
@@ -170,8 +171,8 @@ struct Look<'r, 'w> {
 
 impl<T: LoadTarget> Witness<T> for Look<'_, '_> {
     #[inline]
-    fn begun(&mut self, stream: usize, now_ns: u64, late_ns: Option<u64>) {
-        self.meters[stream].begun(now_ns, late_ns);
+    fn begun(&mut self, stream: usize, kind: Kind, now_ns: u64, late_ns: Option<u64>) {
+        self.meters[stream].begun(kind, now_ns, late_ns);
     }
 
     #[inline]

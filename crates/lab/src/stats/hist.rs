@@ -54,6 +54,8 @@ pub fn merged_side(a: &Side, b: &Side) -> Side {
         bytes: a.bytes.saturating_add(b.bytes),
         failed: a.failed.saturating_add(b.failed),
         mismatched: a.mismatched.saturating_add(b.mismatched),
+        // Where both ran side by side, what they shared is in it twice.
+        busy_ns: a.busy_ns.saturating_add(b.busy_ns),
         submit: merged(&a.submit, &b.submit),
         service: merged(&a.service, &b.service),
         response: merged(&a.response, &b.response),

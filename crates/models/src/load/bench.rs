@@ -139,7 +139,7 @@ struct Notes<'o, M> {
 
 impl<M: Model> Witness<Bench<M>> for Notes<'_, M> {
     #[inline]
-    fn begun(&mut self, stream: usize, _now_ns: u64, late_ns: Option<u64>) {
+    fn begun(&mut self, stream: usize, _kind: Kind, _now_ns: u64, late_ns: Option<u64>) {
         if let Some(late_ns) = late_ns {
             self.seen[stream].submitted(late_ns);
         }

@@ -74,7 +74,7 @@ pub struct Io {
 /// Who looks on.
 pub trait Witness<T> {
     /// A command is begun; so much after its time, if it had one.
-    fn begun(&mut self, _stream: usize, _now_ns: u64, _late_ns: Option<u64>) {}
+    fn begun(&mut self, _stream: usize, _kind: Kind, _now_ns: u64, _late_ns: Option<u64>) {}
 
     /// A command has ended.
     fn ended(&mut self, io: &Io);
@@ -253,8 +253,8 @@ impl<'s> Run<'s> {
                 lane.next = Some(ask);
                 return;
             }
-            witness.begun(index, now, meant_ns.map(|meant| now - meant));
             let command = ask.command;
+            witness.begun(index, command.kind, now, meant_ns.map(|meant| now - meant));
             lane.free.pop();
             self.slots[slot as usize] =
                 Slot { lane: index as u32, number: lane.begun, command, meant_ns, begun_ns: now };

@@ -29,6 +29,7 @@ mod figures;
 mod files;
 mod matrix;
 mod phase;
+mod queued;
 mod replay;
 mod report;
 mod run;
@@ -44,6 +45,7 @@ pub use extent::{Extent, Size, Whole};
 pub use files::Files;
 pub use matrix::{Combination, MAX_AXES};
 pub use phase::{FilesSpec, LoadSpec, Map, Mode, Order, PhaseSpec, Reopen, ReplaySpec};
+pub use queued::Queued;
 pub use replay::Replay;
 pub use report::{
     Device, Expectation, FastWritten, Late, Load, Phase, Replayed, Report, Responses, Wakes, WrittenBy,

@@ -138,6 +138,9 @@ pub enum Mode {
     /// As soon as what it waited for when it was recorded has ended, and as long after that as then: inferred from the
     /// recorded times and responses. A faster target is asked for more.
     Dependent,
+    /// In the recorded order, each as soon as fewer are in flight than it found when it was recorded, itself included.
+    /// One that found nothing in flight begins as long after the end of all before it as then.
+    Queued,
 }
 
 /// Where on a target the addresses of a trace lie.

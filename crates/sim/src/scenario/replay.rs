@@ -1,6 +1,7 @@
 //! The requests of a trace, as a stream of commands.
 
 use super::dependent::Dependent;
+use super::queued::Queued;
 use super::report::Replayed;
 use super::survey::Survey;
 use super::{MAX_BLOCK_BYTES, Map, Mode, ReplaySpec, ScenarioError, Whole};
@@ -104,14 +105,21 @@ impl<'s> Replay<'s> {
         survey: &'s Survey,
         whole: Whole,
     ) -> Result<Dependent<'s>, ScenarioError> {
-        if !survey.answered {
-            return Err(ScenarioError::Sense(
-                "the trace does not say how long requests took, so it is not known what waited for what; replay it \
-                 with mode = \"timed\" or \"closed\""
-                    .into(),
-            ));
-        }
+        must_be_answered(survey, "what waited for what")?;
         Ok(Dependent::new(Replay::new(spec, survey, whole)?, Pace::new(spec)))
+    }
+
+    /// The same, with as many in flight as each request found when it was recorded.
+    ///
+    /// # Errors
+    /// As [`Replay::dependent`].
+    pub fn queued(
+        spec: &ReplaySpec,
+        survey: &'s Survey,
+        whole: Whole,
+    ) -> Result<Queued<'s>, ScenarioError> {
+        must_be_answered(survey, "what was in flight")?;
+        Ok(Queued::new(Replay::new(spec, survey, whole)?, Pace::new(spec)))
     }
 
     /// What has become of the records so far.
@@ -196,6 +204,16 @@ impl<'s> Replay<'s> {
         });
         let offset = if kind == Kind::Flush { 0 } else { self.from + offset };
         (Command { kind, offset, len }, rest)
+    }
+}
+
+fn must_be_answered(survey: &Survey, what: &str) -> Result<(), ScenarioError> {
+    match survey.answered {
+        true => Ok(()),
+        false => Err(ScenarioError::Sense(format!(
+            "the trace does not say how long requests took, so it is not known {what}; replay it with mode = \"timed\" \
+             or \"closed\""
+        ))),
     }
 }
 

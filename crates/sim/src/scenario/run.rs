@@ -217,14 +217,22 @@ impl Act<'_> {
             self.bench.model.foresee(&touched, share);
         }
         let end = End::AllCommands(survey.records());
-        self.phase.replay = Some(if spec.mode == Mode::Dependent {
-            let mut replay = Replay::dependent(spec, survey, self.whole).map_err(in_phase)?;
-            self.run(vec![Stream::new(&mut replay, spec.depth())], end, true);
-            replay.replay().counts()
-        } else {
-            let mut replay = Replay::new(spec, survey, self.whole).map_err(in_phase)?;
-            self.run(vec![Stream::new(&mut replay, spec.depth())], end, spec.mode == Mode::Timed);
-            replay.counts()
+        self.phase.replay = Some(match spec.mode {
+            Mode::Dependent => {
+                let mut replay = Replay::dependent(spec, survey, self.whole).map_err(in_phase)?;
+                self.run(vec![Stream::new(&mut replay, spec.depth())], end, true);
+                replay.replay().counts()
+            }
+            Mode::Queued => {
+                let mut replay = Replay::queued(spec, survey, self.whole).map_err(in_phase)?;
+                self.run(vec![Stream::new(&mut replay, spec.depth())], end, false);
+                replay.replay().counts()
+            }
+            Mode::Timed | Mode::Closed => {
+                let mut replay = Replay::new(spec, survey, self.whole).map_err(in_phase)?;
+                self.run(vec![Stream::new(&mut replay, spec.depth())], end, spec.mode == Mode::Timed);
+                replay.counts()
+            }
         });
         Ok(())
     }
