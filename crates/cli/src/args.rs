@@ -111,6 +111,8 @@ pub(crate) enum TraceCommand {
     Stat(TraceStatArgs),
     /// Write a trace in another format
     Convert(TraceConvertArgs),
+    /// Make up a trace that has the published statistics of another
+    Synth(crate::synth::SynthArgs),
     /// Do what a trace says on a file, a device, a server or a simulation, and measure it
     Replay(ReplayArgs),
     /// Record the requests of a volume that is served
@@ -489,7 +491,7 @@ fn policy(name: &str) -> Result<Policy, String> {
 }
 
 /// A policy that can be had.
-fn rival(name: &str) -> Result<Policy, String> {
+pub(crate) fn rival(name: &str) -> Result<Policy, String> {
     one_of(Policy::ALL.iter(), name)
 }
 

@@ -21,6 +21,7 @@ mod scenario;
 mod serve;
 mod shell;
 mod signatures;
+mod synth;
 mod table;
 mod text_file;
 mod torture;
@@ -67,6 +68,7 @@ fn main() -> ExitCode {
         Command::Man(args) => shell::man(&args),
         Command::Trace { command: TraceCommand::Stat(args) } => trace::stat(&args),
         Command::Trace { command: TraceCommand::Convert(args) } => trace::convert(&args),
+        Command::Trace { command: TraceCommand::Synth(args) } => synth::run(&args),
         Command::Trace { command: TraceCommand::Record(args) } => record::run(&args),
         Command::Trace { command: TraceCommand::Replay(args) } => lab::replay::run(&args),
         Command::Lab { command: LabCommand::Fio(args) } => lab::fio::run(&args),
@@ -76,6 +78,7 @@ fn main() -> ExitCode {
         Command::Lab { command: LabCommand::ReadFiles(args) } => lab::disktester::read_files(&args),
         Command::Lab { command: LabCommand::Fill(args) } => lab::disktester::fill(&args),
         Command::Lab { command: LabCommand::Idle(args) } => lab::disktester::idle(&args),
+        Command::Lab { command: LabCommand::StorageBench(args) } => lab::storage_bench::run(&args),
         Command::Lab { command: LabCommand::Adaptation(args) } => lab::disktester::adaptation(&args),
         Command::Sim { command: SimCommand::Torture(args) } => torture::run(&args),
         Command::Sim { command: SimCommand::Kill(args) } => kill::run(&args),

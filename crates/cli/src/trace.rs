@@ -7,6 +7,7 @@ use anyhow::{Context as _, bail};
 use bimetal_trace::{
     Iolog3Writer, Malformed, OwnWriter, ParquetWriter, Percentiles, RecordWriter, Stat, Summary, Trace,
 };
+use std::fs::File;
 use std::io::BufWriter;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -40,32 +41,47 @@ pub(crate) fn stat(args: &TraceStatArgs) -> anyhow::Result<Outcome> {
 pub(crate) fn convert(args: &TraceConvertArgs) -> anyhow::Result<Outcome> {
     let out = &args.output;
     let cannot = || format!("cannot write {}", out.display());
-    match std::fs::metadata(out) {
-        Ok(found) if !found.is_file() => bail!("{}: not a regular file", out.display()),
-        Ok(_) if !args.force => bail!("{} is there already; --force replaces it", out.display()),
-        _ => {}
-    }
-    let mut trace = Trace::open(&args.files)?;
-    let dir = out.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let readable = std::fs::Permissions::from_mode(0o666);
-    let file = tempfile::Builder::new().permissions(readable).tempfile_in(dir).with_context(cannot)?;
-    let buffer = BufWriter::with_capacity(1 << 20, file.as_file().try_clone().with_context(cannot)?);
-    let mut writer: Box<dyn RecordWriter> = match args.to {
-        TraceFormat::Iolog3 => Box::new(Iolog3Writer::new(buffer).with_context(cannot)?),
-        TraceFormat::Bimetal => Box::new(OwnWriter::new(buffer).with_context(cannot)?),
-        TraceFormat::Parquet => Box::new(ParquetWriter::new(buffer).with_context(cannot)?),
+    let convert = |buffer: BufWriter<File>| {
+        let mut trace = Trace::open(&args.files)?;
+        let mut writer: Box<dyn RecordWriter> = match args.to {
+            TraceFormat::Iolog3 => Box::new(Iolog3Writer::new(buffer).with_context(cannot)?),
+            TraceFormat::Bimetal => Box::new(OwnWriter::new(buffer).with_context(cannot)?),
+            TraceFormat::Parquet => Box::new(ParquetWriter::new(buffer).with_context(cannot)?),
+        };
+        let (records, malformed) = copy(&mut trace, writer.as_mut()).with_context(cannot)?;
+        must_hold(records, &malformed, &args.files[0])?;
+        writer.finish().with_context(cannot)?;
+        Ok((trace, records, malformed))
     };
-    let (records, malformed) = copy(&mut trace, writer.as_mut()).with_context(cannot)?;
-    must_hold(records, &malformed, &args.files[0])?;
-    writer.finish().with_context(cannot)?;
-    file.as_file().sync_all().with_context(cannot)?;
-    let bytes = file.as_file().metadata().with_context(cannot)?.len();
-    let kept = if args.force { file.persist(out) } else { file.persist_noclobber(out) };
-    kept.map_err(|error| error.error).with_context(cannot)?;
+    let ((trace, records, malformed), bytes) = written(out, args.force, convert)?;
     complain_of(&malformed);
     let twins = twins(trace.twins());
     say(&format!("{}: {records} records of {}, {}{twins}", out.display(), trace.format(), size::show(bytes)));
     Ok(outcome(&malformed))
+}
+
+/// Writes a file, which appears under its name only when it is complete; its bytes.
+pub(crate) fn written<R>(
+    out: &Path,
+    force: bool,
+    write: impl FnOnce(BufWriter<File>) -> anyhow::Result<R>,
+) -> anyhow::Result<(R, u64)> {
+    let cannot = || format!("cannot write {}", out.display());
+    match std::fs::metadata(out) {
+        Ok(found) if !found.is_file() => bail!("{}: not a regular file", out.display()),
+        Ok(_) if !force => bail!("{} is there already; --force replaces it", out.display()),
+        _ => {}
+    }
+    let dir = out.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let readable = std::fs::Permissions::from_mode(0o666);
+    let file = tempfile::Builder::new().permissions(readable).tempfile_in(dir).with_context(cannot)?;
+    let buffer = BufWriter::with_capacity(1 << 20, file.as_file().try_clone().with_context(cannot)?);
+    let came = write(buffer)?;
+    file.as_file().sync_all().with_context(cannot)?;
+    let bytes = file.as_file().metadata().with_context(cannot)?.len();
+    let kept = if force { file.persist(out) } else { file.persist_noclobber(out) };
+    kept.map_err(|error| error.error).with_context(cannot)?;
+    Ok((came, bytes))
 }
 
 /// Writes all that is valid: how much that was, and what was not.
@@ -184,8 +200,10 @@ fn describe_reuse(summary: &Summary) {
     let row = |what: &str, value: String| say(&format!("{what:<18} {value}"));
     let percent = |share: f64| format!("{:.1} %", share * 100.0);
     if let Some(depth) = &summary.queue_depth {
-        let found =
-            format!("mean {:.2}, median {}, 90 % {}, 99 % {}, most {}", depth.found_mean, depth.p50, depth.p90, depth.p99, depth.max);
+        let found = format!(
+            "mean {:.2}, median {}, 90 % {}, 99 % {}, most {}",
+            depth.found_mean, depth.p50, depth.p90, depth.p99, depth.max
+        );
         row("queue depth", format!("mean {:.2} over time; as found by requests {found}", depth.mean));
     }
     if let Some(reuse) = &summary.reuse {

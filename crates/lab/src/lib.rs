@@ -15,4 +15,5 @@ pub mod report;
 pub mod session;
 pub mod stats;
 pub mod survey;
+pub mod synth;
 pub mod target;

@@ -2,6 +2,7 @@
 
 use super::disktester::args::{AdaptationArgs, CreateFilesArgs, FillArgs, IdleArgs, ReadFilesArgs};
 use crate::lab::orion::OrionArgs;
+use crate::lab::storage_bench::StorageBenchArgs;
 use bimetal_lab::target::{MAX_CONNECTIONS, TargetName};
 use bimetal_models::size;
 use bimetal_sim::scenario::{Map, Mode};
@@ -28,6 +29,8 @@ pub(crate) enum LabCommand {
     Idle(IdleArgs),
     /// Find out whether a volume migrates: how soon, how fast, to what speed
     Adaptation(AdaptationArgs),
+    /// Replay a clone of Storage Bench's traces: data rates, busy time and service times, of several targets side by side
+    StorageBench(Box<StorageBenchArgs>),
 }
 
 /// What is measured, and how it is opened.

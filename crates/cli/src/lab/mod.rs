@@ -9,4 +9,5 @@ mod precondition;
 pub(crate) mod replay;
 pub(crate) mod report;
 mod stop;
+pub(crate) mod storage_bench;
 mod target;

@@ -13,6 +13,7 @@ use bimetal_lab::record::TargetFacts;
 use bimetal_lab::survey::{Found, survey};
 use bimetal_lab::target::{Files, Nbd, Null, OpenFile, OpenHow, Simulated, TargetName, Volume};
 use bimetal_models::{Model, spec};
+use bimetal_sim::peers::Policy;
 use bimetal_sim::scenario::{self, MAX_FILE_BYTES, Scenario};
 use std::path::Path;
 
@@ -92,7 +93,7 @@ pub(crate) fn with<R>(
             open(Box::new(device), "simulated", bytes, true)
         }
         TargetName::Scenario(file) => {
-            let target = simulated(file)?;
+            let target = simulated(file, None)?;
             let bytes = target.size_bytes();
             open(Box::new(target), "simulated", bytes, true)
         }
@@ -195,13 +196,18 @@ fn make(path: &Path, bytes: u64, written: bool, opening: Opening<'_>) -> anyhow:
     Ok(())
 }
 
-fn simulated(file: &Path) -> anyhow::Result<Simulated> {
+/// The volume or device of a scenario; a volume under another policy, if one is named.
+pub(super) fn simulated(file: &Path, policy: Option<Policy>) -> anyhow::Result<Simulated> {
     let name = || file.display().to_string();
     let text = text_file::read(file, MAX_FILE_BYTES)?;
-    let scenarios = Scenario::parse_all(&text).with_context(name)?;
-    let [scenario] = scenarios.as_slice() else {
+    let mut scenarios = Scenario::parse_all(&text).with_context(name)?;
+    let [scenario] = scenarios.as_mut_slice() else {
         bail!("{}: a target is one volume or device, and this file has axes", name());
     };
+    if let Some(policy) = policy {
+        let volume = scenario.volume.as_mut();
+        volume.with_context(|| format!("{}: only a [volume] has a policy", name()))?.policy = policy;
+    }
     Ok(Simulated::scenario(scenario::Target::fresh(scenario).with_context(name)?))
 }
 

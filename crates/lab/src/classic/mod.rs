@@ -2,3 +2,4 @@
 
 pub mod disktester;
 pub mod orion;
+pub mod storage_bench;

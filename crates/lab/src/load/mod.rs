@@ -1,7 +1,7 @@
 //! The load: what a job asks for next, and what comes of it.
 
 mod meter;
-mod pick;
+pub(crate) mod pick;
 mod run;
 mod search;
 mod source;

@@ -7,21 +7,21 @@ use bimetal_models::rng::{Rng, mix};
 /// Numbers below a bound, each once, in an order that looks random and needs no memory: a Feistel network on the next
 /// even power of two, walked until the number is below the bound (cycle walking).
 #[derive(Clone, Debug)]
-pub(super) struct Shuffle {
+pub(crate) struct Shuffle {
     len: u64,
     half_bits: u32,
     key: u64,
 }
 
 impl Shuffle {
-    pub(super) fn new(len: u64, key: u64) -> Shuffle {
+    pub(crate) fn new(len: u64, key: u64) -> Shuffle {
         let bits = (64 - len.max(1).leading_zeros()).max(2);
         Shuffle { len, half_bits: bits.div_ceil(2), key }
     }
 
     /// Where the n-th lies.
     #[inline]
-    pub(super) fn at(&self, n: u64) -> u64 {
+    pub(crate) fn at(&self, n: u64) -> u64 {
         let mut x = n;
         loop {
             x = self.round_trip(x);
@@ -45,7 +45,7 @@ impl Shuffle {
 
 /// Draws blocks of a span.
 #[derive(Clone, Debug)]
-pub(super) struct Pick {
+pub(crate) struct Pick {
     blocks: u64,
     law: Law,
     scatter: Shuffle,
@@ -63,7 +63,7 @@ enum Law {
 }
 
 impl Pick {
-    pub(super) fn new(distribution: &Distribution, blocks: u64, key: u64) -> Pick {
+    pub(crate) fn new(distribution: &Distribution, blocks: u64, key: u64) -> Pick {
         let law = match distribution {
             Distribution::Uniform => Law::Uniform,
             Distribution::Zipf { theta } => Ranks::new(blocks, *theta).map_or(Law::Uniform, Law::Zipf),
@@ -78,7 +78,7 @@ impl Pick {
 
     /// One of the blocks.
     #[inline]
-    pub(super) fn draw(&self, rng: &mut Rng) -> u64 {
+    pub(crate) fn draw(&self, rng: &mut Rng) -> u64 {
         match &self.law {
             Law::Uniform => rng.below(self.blocks),
             Law::Zipf(ranks) => self.scatter.at((ranks.draw(rng) - 1).min(self.blocks - 1)),
@@ -109,7 +109,7 @@ pub(super) fn unit(rng: &mut Rng) -> f64 {
 }
 
 /// Normally distributed around 0, deviation 1 (Box and Muller).
-fn gauss(rng: &mut Rng) -> f64 {
+pub(crate) fn gauss(rng: &mut Rng) -> f64 {
     let radius = (-2.0 * (1.0 - unit(rng)).ln()).sqrt();
     radius * (std::f64::consts::TAU * unit(rng)).cos()
 }

@@ -1,4 +1,4 @@
-//! What a test adds to the page of its record: tables and plots of its own.
+//! What a test adds to the page of its record: tables, bars and plots of its own.
 
 use serde::Serialize;
 
@@ -11,8 +11,30 @@ pub struct Extra {
     pub findings: Vec<String>,
     /// Tables, before the plots.
     pub tables: Vec<Table>,
+    /// Bars, between the tables and the plots of the run.
+    pub bars: Vec<Bars>,
     /// Plots.
     pub figures: Vec<Figure>,
+}
+
+/// A chart of bars, which needs no script.
+#[derive(Clone, Debug)]
+pub struct Bars {
+    /// What it shows, and in which unit.
+    pub title: String,
+    /// From top to bottom.
+    pub bars: Vec<Bar>,
+}
+
+/// A bar.
+#[derive(Clone, Debug)]
+pub struct Bar {
+    /// Of what.
+    pub label: String,
+    /// How long it is; nothing where it is not above 0.
+    pub value: f64,
+    /// The value as it is written beside it.
+    pub text: String,
 }
 
 /// A table.

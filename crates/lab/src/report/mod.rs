@@ -12,7 +12,7 @@ mod summary;
 mod text;
 pub(crate) mod units;
 
-pub use extra::{Axis, Extra, Figure, FigureLine, Mark, Table, Unit};
+pub use extra::{Axis, Bar, Bars, Extra, Figure, FigureLine, Mark, Table, Unit};
 pub use page::{MAX_PLOTTED_JOBS, MAX_RUNS, MAX_TABLE_ROWS, html, html_with};
 pub use read::{Invalid, MAX_RECORD_BYTES, ReadError, parse, read, validate};
 pub use text::{findings_text, text};

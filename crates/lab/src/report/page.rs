@@ -6,7 +6,7 @@
 
 use super::Named;
 use super::data::data;
-use super::extra::{Extra, Table};
+use super::extra::{Bars, Extra, Table};
 use super::summary::{Ratios, Row, ratios, rows, tier_rows};
 use super::units::{bytes, count, moment, name, percent, rate, three, time, times};
 use crate::record::{Cpu, Environment, JobRun, Run};
@@ -166,6 +166,28 @@ impl Page {
         }
         self.raw("<div id=\"own\"></div>\n");
         extra.tables.iter().for_each(|table| self.table(table));
+        extra.bars.iter().for_each(|bars| self.bars(bars));
+    }
+
+    /// Rectangles as long as their values are large; the longest takes all of the width.
+    fn bars(&mut self, bars: &Bars) {
+        let most = bars.bars.iter().map(|bar| bar.value).fold(0.0, f64::max);
+        self.raw("<section>\n");
+        self.element("h2", &name(&bars.title));
+        self.raw("<table class=\"bars\">\n");
+        for bar in bars.bars.iter().take(MAX_DETAILS) {
+            self.raw("<tr>");
+            self.element("th", &name(&bar.label));
+            let part = if most > 0.0 { (bar.value / most * 100.0).clamp(0.0, 100.0) } else { 0.0 };
+            let _ = write!(
+                self.0,
+                "<td class=\"rail\"><svg width=\"100%\" height=\"14\" aria-hidden=\"true\"><rect width=\"{part:.2}%\" \
+                 height=\"14\"/></svg></td>"
+            );
+            self.element("td", &name(&bar.text));
+            self.raw("</tr>\n");
+        }
+        self.raw("</table>\n</section>\n");
     }
 
     fn table(&mut self, table: &Table) {

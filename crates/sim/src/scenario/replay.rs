@@ -113,11 +113,7 @@ impl<'s> Replay<'s> {
     ///
     /// # Errors
     /// As [`Replay::dependent`].
-    pub fn queued(
-        spec: &ReplaySpec,
-        survey: &'s Survey,
-        whole: Whole,
-    ) -> Result<Queued<'s>, ScenarioError> {
+    pub fn queued(spec: &ReplaySpec, survey: &'s Survey, whole: Whole) -> Result<Queued<'s>, ScenarioError> {
         must_be_answered(survey, "what was in flight")?;
         Ok(Queued::new(Replay::new(spec, survey, whole)?, Pace::new(spec)))
     }
