@@ -78,6 +78,7 @@ fn main() -> ExitCode {
         Command::Lab { command: LabCommand::ReadFiles(args) } => lab::disktester::read_files(&args),
         Command::Lab { command: LabCommand::Fill(args) } => lab::disktester::fill(&args),
         Command::Lab { command: LabCommand::Idle(args) } => lab::disktester::idle(&args),
+        Command::Lab { command: LabCommand::TortureRecovery(args) } => lab::torture_recovery::run(&args),
         Command::Lab { command: LabCommand::StorageBench(args) } => lab::storage_bench::run(&args),
         Command::Lab { command: LabCommand::Adaptation(args) } => lab::disktester::adaptation(&args),
         Command::Sim { command: SimCommand::Torture(args) } => torture::run(&args),

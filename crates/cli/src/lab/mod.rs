@@ -11,3 +11,4 @@ pub(crate) mod report;
 mod stop;
 pub(crate) mod storage_bench;
 mod target;
+pub(crate) mod torture_recovery;

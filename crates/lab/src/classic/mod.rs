@@ -3,3 +3,4 @@
 pub mod disktester;
 pub mod orion;
 pub mod storage_bench;
+pub mod torture_recovery;

@@ -17,7 +17,8 @@ use bimetal_lab::classic::disktester::{
 use bimetal_lab::load::{Inside, LoadTarget};
 use bimetal_lab::record::{JobRun, Run};
 use bimetal_lab::target::{OpenHow, TargetName, device_bytes};
-use place::{Ended, Listener, Making, Place, Room};
+pub(crate) use place::Listener;
+use place::{Ended, Making, Place, Room};
 use serde::Serialize;
 use std::time::Duration;
 

@@ -56,14 +56,14 @@ pub(super) struct Ended<F> {
 }
 
 /// Prints what is told, and listens for Ctrl-C.
-pub(super) struct Listener<'s> {
+pub(crate) struct Listener<'s> {
     quiet: bool,
     stop: &'s Stop,
     progress: Option<Progress>,
 }
 
 impl<'s> Listener<'s> {
-    pub(super) fn new(quiet: bool, stop: &'s Stop) -> Listener<'s> {
+    pub(crate) fn new(quiet: bool, stop: &'s Stop) -> Listener<'s> {
         Listener { quiet, stop, progress: None }
     }
 }

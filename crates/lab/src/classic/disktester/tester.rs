@@ -3,6 +3,7 @@
 use super::idle::{Idle, IdleRule, IdleSource};
 use super::pass::{Deed, Layout, LayoutError, Walk};
 use super::table::{Table, elapsed, mb_per_s, quantity, speed};
+use crate::job::Job;
 use crate::load::{self, Going, LoadTarget, RunError};
 use crate::record::{JobRun, Run};
 use crate::session::{INTERVAL_NS, Session, finish, now_unix_ms};
@@ -135,6 +136,46 @@ impl<'t, T: LoadTarget> Tester<'t, T> {
         Ok(&self.ran[self.ran.len() - 1])
     }
 
+    /// A job that goes through no files.
+    ///
+    /// # Errors
+    /// When the target has no room for what is in flight.
+    pub fn job(&mut self, job: &Job) -> Result<&JobRun, TesterError> {
+        let ran = self.load(job)?;
+        self.audience.line(&summary(&ran));
+        self.ran.push(ran);
+        Ok(&self.ran[self.ran.len() - 1])
+    }
+
+    /// The same, where it is no matter if the target cannot: whether it could. What it could not is not in the record.
+    ///
+    /// # Errors
+    /// As [`Tester::job`].
+    pub fn attempt(&mut self, job: &Job) -> Result<bool, TesterError> {
+        let ran = self.load(job)?;
+        self.audience.line(&summary(&ran));
+        let done = ran.errors.is_empty();
+        if done {
+            self.ran.push(ran);
+        }
+        Ok(done)
+    }
+
+    fn load(&mut self, job: &Job) -> Result<JobRun, TesterError> {
+        self.audience.line("");
+        self.audience.line(&job.name);
+        let (audience, interrupted) = (&mut *self.audience, &mut self.interrupted);
+        let mut watch = |going: &Going| {
+            audience.going(&job.name, going.share);
+            *interrupted |= !audience.goes_on();
+            !*interrupted
+        };
+        let jobs = std::slice::from_ref(job);
+        let mut ran = load::run(self.target, jobs, &self.names, self.began_ns, INTERVAL_NS, &mut watch)?;
+        let Some(ran) = ran.pop() else { unreachable!("one job was run") };
+        Ok(ran)
+    }
+
     /// Leaves the target alone until it is quiet.
     ///
     /// # Errors
@@ -147,7 +188,7 @@ impl<'t, T: LoadTarget> Tester<'t, T> {
         let mut source = IdleSource::new(rule);
         let over = source.over();
         let mut idle = Idle::new(began_ns, rule);
-        let mut job = crate::job::Job::new("left alone", 0..self.layout.bytes());
+        let mut job = Job::new("left alone", 0..self.layout.bytes());
         job.depth = 1;
         let (audience, interrupted) = (&mut *self.audience, &mut self.interrupted);
         let mut watch = |going: &Going| {
@@ -175,7 +216,11 @@ impl<'t, T: LoadTarget> Tester<'t, T> {
 
 /// What a pass came to, in a line.
 fn summary(ran: &JobRun) -> String {
-    let (side, done) = if ran.write.ios > 0 { (&ran.write, "written") } else { (&ran.read, "read") };
+    let (side, done) = match (ran.write.ios, ran.discard.ios) {
+        (0, 0) => (&ran.read, "read"),
+        (0, _) => (&ran.discard, "given back"),
+        _ => (&ran.write, "written"),
+    };
     let all = mb_per_s(side.bytes, ran.elapsed_ns);
     let mut text =
         format!("{} {done} in {}: {} MB/s", quantity(side.bytes), elapsed(ran.elapsed_ns), speed(all));
