@@ -1,4 +1,4 @@
-//! Traces on targets: timed, closed, and in the order of what waited for what.
+//! Traces on targets: timed, closed, in the order of what waited for what, and with the queue that was recorded.
 
 use bimetal_engine::units::Nanos;
 use bimetal_lab::record::Run;
@@ -119,10 +119,58 @@ fn a_faster_target_is_asked_sooner_by_those_who_waited() {
     assert!((3000 * MS..3040 * MS).contains(&slow.jobs[0].elapsed_ns), "{}", slow.jobs[0].elapsed_ns);
 }
 
+/// Three reads at once every 20 ms; each takes 5 ms.
+fn bursts() -> Vec<Record> {
+    let read = |time: u64, place: u64| Record {
+        time: Some(Nanos(time)),
+        op: Op::Read,
+        offset: place * 4096,
+        bytes: 4096,
+        device: 0,
+        response: Some(Nanos(5 * MS)),
+        marks: Default::default(),
+    };
+    (0..30).map(|n| read(n / 3 * 20 * MS, n)).collect()
+}
+
+/// Of each burst three are in flight, and the pauses of 15 ms begin when it is over; a slower device has no more.
+#[test]
+fn a_queued_replay_keeps_the_queue() {
+    for (latency, elapsed) in [(MS, 10 + 9 * 15), (5 * MS, 10 * 5 + 9 * 15), (50 * MS, 10 * 50 + 9 * 15)] {
+        let (run, fidelity) = replayed(&bursts(), Mode::Queued, latency, |_| {});
+        let ran = &run.jobs[0];
+        assert_eq!((ran.read.ios, ran.elapsed_ns, fidelity.left_out), (30, elapsed * MS, 0));
+        assert_eq!((ran.read.busy_ns, ran.write.busy_ns), (10 * latency, 0));
+        // 2 and 3 in flight are one class.
+        assert_eq!(ran.depths_ns, [(0, 9 * 15 * MS), (2, 10 * latency)]);
+    }
+    let (run, _) = replayed(&bursts(), Mode::Queued, MS, |spec| spec.idle_at_most_seconds = Some(0.002));
+    assert_eq!(run.jobs[0].elapsed_ns, (10 + 9 * 2) * MS);
+    // What has no room at once follows.
+    let (run, _) = replayed(&bursts(), Mode::Queued, MS, |spec| spec.depth = Some(1));
+    assert_eq!(run.jobs[0].elapsed_ns, (30 + 9 * 15) * MS);
+}
+
+/// Two that overlap by a half, again and again: the second of each pair found one, and the first of the next pair none.
+#[test]
+fn a_queued_replay_begins_what_overlapped_together() {
+    let mut records = bursts();
+    records.truncate(20);
+    for (n, record) in records.iter_mut().enumerate() {
+        let n = n as u64;
+        record.time = Some(Nanos(n / 2 * 20 * MS + n % 2 * 2 * MS));
+    }
+    let (run, _) = replayed(&records, Mode::Queued, MS, |_| {});
+    // 7 of each 20 ms were busy when it was recorded.
+    assert_eq!((run.jobs[0].read.ios, run.jobs[0].elapsed_ns), (20, (10 + 9 * 13) * MS));
+}
+
 #[test]
 fn what_needs_times_is_refused_without() {
     let records: Vec<Record> =
         two_programs().into_iter().map(|record| Record { response: None, ..record }).collect();
-    let error = tried(&records, Mode::Dependent, MS, |_| {}).expect_err("nothing is known of what waited");
-    assert!(error.to_string().contains("how long requests took"), "{error}");
+    for mode in [Mode::Dependent, Mode::Queued] {
+        let error = tried(&records, mode, MS, |_| {}).expect_err("nothing is known of what waited");
+        assert!(error.to_string().contains("how long requests took"), "{error}");
+    }
 }
