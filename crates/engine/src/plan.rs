@@ -23,6 +23,8 @@ const DESTAGE_BATCH: usize = 64;
 const BARREN_PAUSE_NS: u64 = 5 * Nanos::MS;
 /// Pause after the policy had nothing to move, ns.
 const NO_MOVES_PAUSE_NS: u64 = Nanos::SECOND;
+/// The same while the zone runs short, ns: only a few of the regions with something hot were looked at for a dense one.
+const NOTHING_DENSE_PAUSE_NS: u64 = 10 * Nanos::MS;
 /// Pause of a busy volume after a batch at most, ns: one that met devices in a bad moment may have taken minutes,
 /// which says nothing about the next.
 const MAX_BUSY_PAUSE_NS: u64 = 10 * Nanos::SECOND;
@@ -368,7 +370,8 @@ impl<A: Arena> Engine<A> {
             self.decide_by_heat(&moves);
         }
         if budget == 0 || moves.is_empty() {
-            self.mover.planner.next_place = self.now.after(NO_MOVES_PAUSE_NS);
+            let pause = if pace == Pace::Short { NOTHING_DENSE_PAUSE_NS } else { NO_MOVES_PAUSE_NS };
+            self.mover.planner.next_place = self.now.after(pause);
             self.mover.planner.nothing_to_place = true;
         } else {
             self.mover.planner.nothing_to_place = false;

@@ -73,11 +73,16 @@ fn moves_and_copies_stay_within_the_budget_and_nothing_else_does() {
     let [spent, unbound] = [&bound, &free].map(|report| own_writes(report).pop().expect("phases"));
     assert!(spent.1 as f64 > within(spent) / 2.0, "{spent:?}: the budget is made use of");
     assert!(unbound.1 as f64 > 2.0 * within(unbound), "{unbound:?}");
-    // What lands is as much, it is brought home, and chunks go down.
+    // What lands is as much, it is brought home, and chunks go down. In a rest nothing lands: what is logged there are
+    // the moves themselves.
     for (bound, free) in bound.phases.iter().zip(&free.phases) {
         assert_eq!(bound.failures, 0);
         let [bound_log, free_log] = [bound, free].map(|phase| written_by(phase).log_bytes as f64);
-        assert!(bound_log >= 0.5 * free_log, "{}: {bound_log} of {free_log} bytes", bound.name);
+        assert!(
+            bound.writes.is_none() || bound_log >= 0.5 * free_log,
+            "{}: {bound_log} of {free_log} bytes",
+            bound.name
+        );
     }
     let all = |report: &Report, of: fn(&Phase) -> u64| report.phases.iter().map(of).sum::<u64>();
     assert!(all(&bound, |phase| phase.destaged_bytes) > all(&free, |phase| phase.destaged_bytes) / 2);

@@ -16,7 +16,7 @@ const REGION_CHUNKS: u32 = 64;
 /// one sweep takes the disk little longer than merging some blocks into one, and nothing of theirs lands any more.
 const DENSE_CHUNKS: usize = 16;
 /// Regions looked at in one call for one that dense, so that it stays short.
-const REGIONS_PER_CALL: usize = 64;
+const REGIONS_PER_CALL: usize = 256;
 /// Neighbouring slots that are pushed down together.
 const RUN_SLOTS: u32 = 16;
 /// Runs of slots looked at to find cold ones: enough that the coldest of them is in the coldest few per cent.
