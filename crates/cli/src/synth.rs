@@ -26,7 +26,7 @@ Examples:
 A profile says how many reads and writes there are, how many bytes, which sizes, how much is sequential, how deep the
 queue is, and where they lie. heavy, light and destroyer are those of AnandTech's Storage Bench, whose traces were never
 published; what is assumed beside their published figures is printed. The trace is read again, and what was asked for
-stands beside what is found in it. docs/TRACES.md has the keys of a profile.")]
+stands beside what is found in it.")]
 pub(crate) struct SynthArgs {
     /// heavy, light, destroyer, or a file that ends in .toml
     #[arg(value_name = "PROFILE")]

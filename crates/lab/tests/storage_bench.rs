@@ -19,6 +19,8 @@ use std::time::Duration;
 
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
+/// How long random writes go on: they fill two thirds of a drive of 4 GiB by then.
+const TORTURE_SECONDS: u64 = 80;
 const CAPPED: Plan = Plan { state: State::Empty, idle_at_most_ns: Some(IDLE_AT_MOST_NS) };
 
 fn session(title: &str) -> Session {
@@ -147,9 +149,12 @@ fn tortured(device: Box<dyn Model>, seconds: u64) -> (Found, Run) {
 }
 
 /// An SSD of flash falls under random writes, comes back as it is written in order, and at once with TRIM.
+///
+/// A fresh one takes its first 94 MB faster than the rest: the drive is so large that these are in the first parts alone.
 #[test]
 fn an_ssd_falls_and_comes_back() {
-    let (found, run) = tortured(ssd(GIB), 20);
+    let drive = || ssd(4 * GIB);
+    let (found, run) = tortured(drive(), TORTURE_SECONDS);
     let verdict = found.verdict.as_ref().expect("all was done");
     assert!(verdict.slowed && verdict.share_after_torture < 0.5, "{verdict:?}");
     assert!(found.torture_mb_per_s[1] < 0.5 * found.torture_mb_per_s[0], "{:?}", found.torture_mb_per_s);
@@ -163,7 +168,9 @@ fn an_ssd_falls_and_comes_back() {
         &bimetal_lab::classic::torture_recovery::extra(&found, &run),
     );
     assert!(page.contains("torture-time") && page.contains(&verdict.sentences[0]));
-    assert_eq!(tortured(ssd(GIB), 20), (found, run), "the same seed is the same run");
+    // The record of a run has the wall clock beside what was measured.
+    let (again, rerun) = tortured(drive(), TORTURE_SECONDS);
+    assert_eq!((again, rerun.jobs), (found, run.jobs), "the same seed is the same run");
 }
 
 #[test]

@@ -17,7 +17,7 @@ fn summary(profile: &Profile, seed: u64) -> Summary {
     writer.finish().expect("it is whole");
     let mut trace = Trace::open(&[file.path().to_owned()]).expect("it is a trace");
     let mut stat = Stat::default();
-    while let Some(found) = trace.next() {
+    for found in trace.by_ref() {
         stat.add(&found);
     }
     stat.summary(&trace)
