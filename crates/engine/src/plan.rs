@@ -431,7 +431,7 @@ impl<A: Arena> Engine<A> {
         let idle_at = self.last_client.after(self.tuning.idle_after_ns);
         let p = &self.mover.planner;
         let mut times: [Option<Nanos>; MAX_BATCHES + 2] = [None; MAX_BATCHES + 2];
-        times[MAX_BATCHES] = self.zone_may_shrink().then_some(idle_at);
+        times[MAX_BATCHES] = self.zone_shrinks_at();
         times[MAX_BATCHES + 1] = self.rises_again();
         let alone = self.slow_is_left_alone();
         let waits = self.state.landed.len() > 0 && self.requests.is_empty();
