@@ -268,6 +268,7 @@ impl<A: Arena> Engine<A> {
         if !self.is_idle() && self.zone_runs_short() {
             self.mover.planner.borrowing.short_at = self.now;
         }
+        self.shorten_chain();
         if !self.is_idle() && !gives_back && !self.zone_may_shrink() {
             return;
         }
@@ -282,18 +283,26 @@ impl<A: Arena> Engine<A> {
         }
     }
 
-    /// Whether the zone has borrowed more than it needs.
+    /// Whether the zone may give back what it has borrowed.
     fn zone_may_shrink(&self) -> bool {
+        let zone = &self.state.zone;
         self.zone_shrinks_at().is_some_and(|at| at <= self.now)
+            && zone.chain.len() as u32 * 2 <= zone.own_len()
     }
 
-    /// When the zone may give back what it has borrowed, if nobody asks for anything until then.
+    /// When the zone is to give back what it has borrowed, if nobody asks for anything until then.
     pub(crate) fn zone_shrinks_at(&self) -> Option<Nanos> {
-        let zone = &self.state.zone;
-        let more = zone.len() > zone.own_len() && zone.chain.len() as u32 * 2 <= zone.own_len();
         let idle_at = self.last_client.after(self.tuning.idle_after_ns);
         let kept_until = self.mover.planner.borrowing.short_at.after(KEEP_NS).max(idle_at);
-        more.then(|| self.last_change.after(UNWRITTEN_NS).min(kept_until))
+        let has_borrowed = self.state.zone.len() > self.state.zone.own_len();
+        has_borrowed.then(|| self.last_change.after(UNWRITTEN_NS).min(kept_until))
+    }
+
+    /// Where only records keep the chain so long that nothing can be given back, a checkpoint frees it.
+    fn shorten_chain(&mut self) {
+        let due = self.zone_shrinks_at().is_some_and(|at| at <= self.now);
+        let records_only = self.state.landed.len() == 0 && self.recorded() > self.checkpoint.applied();
+        self.wanted.checkpoint |= due && records_only && !self.zone_may_shrink();
     }
 }
 
