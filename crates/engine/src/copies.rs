@@ -12,7 +12,7 @@ use crate::bugs::{Bug, planted};
 use crate::coverage::Stage;
 use crate::engine::{Engine, Owner};
 use crate::hash::IndexMap;
-use crate::piece::{PieceKind, Source};
+use crate::piece::{Extent, PieceKind, Source};
 use crate::policy::NextUse;
 use crate::slab::Slab;
 use crate::units::*;
@@ -304,6 +304,19 @@ impl<A: Arena> Engine<A> {
     /// Fast slots that are left without a copy.
     fn spare_slots(&self) -> u32 {
         self.slots[0].count() / SPARE_SHARE
+    }
+
+    /// Reads an extent of the slow home from the memory that a copy is being written from, if there is one. What was wrong
+    /// there is not read from it again.
+    pub(crate) fn read_from_memory(&mut self, piece: u32, home: Home, e: &Extent) -> bool {
+        let p = &self.pieces[piece];
+        let Some(fill) = self.copies.fill_of(p.chunk).filter(|_| !p.again) else { return false };
+        let fill = &self.copies.fills[fill];
+        let held = fill.writes && fill.home == home;
+        if held {
+            self.arena.copy(e.buf, fill.buf.slice(e.first * BLOCK_BYTES, e.count * BLOCK_BYTES));
+        }
+        held
     }
 
     /// Whether a chunk that is being read is to be copied: where it is known, if it will be touched again after that.

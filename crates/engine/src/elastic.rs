@@ -32,6 +32,13 @@ const PAUSE_NS: u64 = Nanos::SECOND;
 /// Borrowed areas given back in one call, so that it stays short.
 const AREAS_PER_CALL: usize = 64;
 
+/// What was borrowed stays with the zone for so long after it ran short, ns, while clients write: bursts come again, and
+/// growing takes the time in which they would have landed. (A database's writes in bursts of seconds, seconds apart, for
+/// an hour: 2.7 ms in the mean where the zone shrank in between, 1.7 ms where it did not.)
+const KEEP_NS: u64 = 3600 * Nanos::SECOND;
+/// It is given back when clients have not written for so long, ns: reads have better use for it.
+const UNWRITTEN_NS: u64 = 60 * Nanos::SECOND;
+
 /// Experience beyond this counts half as much as what comes after, ns.
 const MEMORY_NS: u64 = 4 * Nanos::SECOND;
 
@@ -67,6 +74,8 @@ pub struct Borrowing {
     attempts: u32,
     /// Not before this is another run looked for.
     not_before: Nanos,
+    /// When the zone ran short last.
+    short_at: Nanos,
 }
 
 impl Borrowing {
@@ -256,25 +265,44 @@ impl<A: Arena> Engine<A> {
             self.wanted.wake = true;
         }
         let gives_back = self.zone_gives_back();
-        if !self.is_idle() && !gives_back {
+        if !self.is_idle() && self.zone_runs_short() {
+            self.mover.planner.borrowing.short_at = self.now;
+        }
+        self.shorten_chain();
+        if !self.is_idle() && !gives_back && !self.zone_may_shrink() {
             return;
         }
         if !self.mover.is_busy(true) {
             self.slots[0].stop_closing();
         }
         for _ in 0..AREAS_PER_CALL {
-            let now =
-                self.is_idle() && self.zone_may_shrink() || self.zone_gives_back() && !self.zone_is_full();
+            let now = self.zone_may_shrink() || self.zone_gives_back() && !self.zone_is_full();
             let Some(area) = now.then(|| self.state.zone.give_back()).flatten() else { return };
             self.slots[0].reopen(self.state.geo.slots_in(area));
             self.wanted.wake = true;
         }
     }
 
-    /// Whether the zone has borrowed more than it needs.
-    pub(crate) fn zone_may_shrink(&self) -> bool {
+    /// Whether the zone may give back what it has borrowed.
+    fn zone_may_shrink(&self) -> bool {
         let zone = &self.state.zone;
-        zone.len() > zone.own_len() && zone.chain.len() as u32 * 2 <= zone.own_len()
+        self.zone_shrinks_at().is_some_and(|at| at <= self.now)
+            && zone.chain.len() as u32 * 2 <= zone.own_len()
+    }
+
+    /// When the zone is to give back what it has borrowed, if nobody asks for anything until then.
+    pub(crate) fn zone_shrinks_at(&self) -> Option<Nanos> {
+        let idle_at = self.last_client.after(self.tuning.idle_after_ns);
+        let kept_until = self.mover.planner.borrowing.short_at.after(KEEP_NS).max(idle_at);
+        let has_borrowed = self.state.zone.len() > self.state.zone.own_len();
+        has_borrowed.then(|| self.last_change.after(UNWRITTEN_NS).min(kept_until))
+    }
+
+    /// Where only records keep the chain so long that nothing can be given back, a checkpoint frees it.
+    fn shorten_chain(&mut self) {
+        let due = self.zone_shrinks_at().is_some_and(|at| at <= self.now);
+        let records_only = self.state.landed.len() == 0 && self.recorded() > self.checkpoint.applied();
+        self.wanted.checkpoint |= due && records_only && !self.zone_may_shrink();
     }
 }
 

@@ -91,6 +91,9 @@ impl<A: Arena> Engine<A> {
                 }
                 Source::Slot(home) => {
                     self.slots[usize::from(home.tier.0)].pin(home.slot);
+                    if home.tier == SLOW && self.read_from_memory(piece, home, e) {
+                        continue;
+                    }
                     if home.tier == SLOW && self.read_with_copy(piece, i as u16, home) {
                         self.pieces[piece].left += 1;
                         continue;

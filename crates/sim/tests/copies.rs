@@ -52,6 +52,23 @@ fn the_second_read_of_a_slow_chunk_is_fast() {
     assert_eq!(from_copies(&mut s), BLOCK);
 }
 
+/// The copy is still being written when the next block of the chunk is read: all of it is in memory, and the slow device,
+/// which would take a second, is not asked again.
+#[test]
+fn what_is_read_while_a_copy_is_written_comes_from_memory() {
+    let (mut s, chunk) = begin();
+    free_fast_slots(&mut s);
+    let first = s.ask(bimetal_engine::action::RequestKind::Read, chunk, BLOCK, 0);
+    s.until_stage(bimetal_engine::coverage::Stage::CopyWrite);
+    assert!(all(&s.answer(first).expect("it is read"), 0x11));
+    for service in &mut s.world.services {
+        (service.min_ns, service.max_ns) = (Nanos::SECOND, Nanos::SECOND);
+    }
+    let before = s.world.now();
+    assert!(all(&s.read(chunk + 3 * BLOCK, BLOCK).expect("it is read"), 0x11));
+    assert!(s.world.now().since(before) < Nanos::SECOND);
+}
+
 #[test]
 fn a_write_shows_over_a_copy_and_ends_it_when_it_comes_home() {
     let (mut s, chunk) = begin();

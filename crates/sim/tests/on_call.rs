@@ -209,3 +209,25 @@ fn it_is_given_back_across_crashes() {
     filled.s.stop();
     assert_eq!(filled.s.check().expect("it can be checked"), [""; 0]);
 }
+
+/// Bursts come again and again, and between them a write now and then: the zone keeps what it has grown to, for growing anew
+/// takes the time in which a burst would have landed. When only reads are left, what nothing is in goes back to the
+/// chunks, though the volume never rests.
+#[test]
+fn a_zone_stays_grown_between_bursts_and_shrinks_when_nobody_writes() {
+    let mut filled = Filled::begin();
+    let grown = filled.burst(0..16_000);
+    assert!(grown > filled.assured, "{grown} bytes, {} are assured", filled.assured);
+    for n in 0..100 {
+        filled.s.wait(30 * Nanos::SECOND);
+        filled.write(n * BLOCKS_PER_CHUNK, 1, n as u8 | 1);
+    }
+    assert_eq!(filled.s.engine().status().landed_bytes, BLOCK, "all but the last write is merged");
+    assert!(filled.zone() > filled.assured, "{} bytes of {grown} are left", filled.zone());
+    for n in 0..1000 {
+        filled.s.wait(Nanos::SECOND / 10);
+        filled.s.read(n % USED * CHUNK, BLOCK).expect("it is read");
+    }
+    assert!(filled.zone() < filled.assured, "{} bytes", filled.zone());
+    filled.verify();
+}

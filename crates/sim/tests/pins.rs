@@ -279,7 +279,8 @@ fn the_landing_zone_borrows_nothing_that_is_pinned() {
     let fast = on(&mut s, chunks, FAST);
     let (first, count) = (fast[0], 60);
     change(&mut s, first, count, Some(FAST)).expect("it is pinned");
-    s.wait(60 * Nanos::SECOND);
+    // Until what it has borrowed so far is given back.
+    s.wait(120 * Nanos::SECOND);
     let zone = s.engine().status().landing_size_bytes;
     let slow = on(&mut s, chunks, SLOW);
     let (mut borrowed, mut waiting) = (0, Vec::new());
