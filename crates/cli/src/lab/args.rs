@@ -2,6 +2,7 @@
 
 use super::disktester::args::{AdaptationArgs, CreateFilesArgs, FillArgs, IdleArgs, ReadFilesArgs};
 use crate::lab::orion::OrionArgs;
+use crate::lab::quick::{CompareArgs, QuickArgs};
 use crate::lab::storage_bench::StorageBenchArgs;
 use crate::lab::torture_recovery::TortureRecoveryArgs;
 use bimetal_lab::target::{MAX_CONNECTIONS, TargetName};
@@ -14,6 +15,10 @@ use std::time::Duration;
 /// What the lab can do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum LabCommand {
+    /// Find out in two minutes what a target is good at, and which drive it is like
+    Quick(QuickArgs),
+    /// Compare two targets by the quick test, in alternation, with what chance leaves of the difference
+    Compare(CompareArgs),
     /// Run a job file of fio
     Fio(FioArgs),
     /// Run Orion's tests: small and large I/Os at a matrix of loads, and their knees

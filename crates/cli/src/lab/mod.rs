@@ -6,6 +6,7 @@ pub(crate) mod disktester;
 pub(crate) mod fio;
 pub(crate) mod orion;
 mod precondition;
+pub(crate) mod quick;
 pub(crate) mod replay;
 pub(crate) mod report;
 mod stop;

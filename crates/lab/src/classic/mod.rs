@@ -2,5 +2,6 @@
 
 pub mod disktester;
 pub mod orion;
+pub mod quick;
 pub mod storage_bench;
 pub mod torture_recovery;

@@ -1,0 +1,141 @@
+//! One run of the quick test on one target.
+
+use super::args::HowArgs;
+use crate::lab::args::TargetArgs;
+use crate::lab::busy::Busy;
+use crate::lab::stop::Stop;
+use crate::lab::target::{self, Opening, Wanted};
+use crate::progress::Progress;
+use anyhow::{Context as _, ensure};
+use bimetal_lab::classic::disktester::{Audience, Tester};
+use bimetal_lab::classic::quick::{Figure, QuickPlan, layout, quick};
+use bimetal_lab::environment::environment;
+use bimetal_lab::record::Run;
+use bimetal_lab::session::Session;
+use bimetal_lab::target::{OpenHow, TargetName};
+use bimetal_models::size;
+use std::time::Duration;
+use tempfile::NamedTempFile;
+
+const PROGRAM: &str = concat!("bimetal ", env!("CARGO_PKG_VERSION"));
+
+/// What is measured where a target was named: of a directory, a file in it that is removed in the end.
+pub(super) struct Scratch {
+    shown: String,
+    target: TargetName,
+    own: Option<NamedTempFile>,
+}
+
+impl Scratch {
+    pub(super) fn new(named: &TargetName) -> anyhow::Result<Scratch> {
+        let (mut target, mut own) = (named.clone(), None);
+        if let TargetName::Path(path) = named {
+            ensure!(path.exists(), "there is no {named}; name a directory, a file or a device that is there");
+            if path.is_dir() {
+                let file = tempfile::Builder::new().prefix("bimetal-quick-").tempfile_in(path);
+                let file = file.with_context(|| format!("cannot make a file in {named}"))?;
+                target = TargetName::Path(file.path().to_owned());
+                own = Some(file);
+            }
+        }
+        Ok(Scratch { shown: named.to_string(), target, own })
+    }
+}
+
+/// What came of it.
+pub(super) struct Measured {
+    pub(super) figures: Vec<Figure>,
+    pub(super) run: Run,
+    pub(super) plan: QuickPlan,
+}
+
+/// Tells how far it is, and nothing else.
+struct Watcher<'s> {
+    what: &'s str,
+    quiet: bool,
+    stop: &'s Stop,
+    part: Option<(String, Progress)>,
+}
+
+impl Audience for Watcher<'_> {
+    fn line(&mut self, _text: &str) {}
+
+    fn going(&mut self, what: &str, share: f64) {
+        if self.part.as_ref().is_none_or(|(part, _)| part != what) {
+            self.part = Some((what.to_owned(), Progress::new(format!("{}{what}", self.what), self.quiet)));
+        }
+        if let Some((_, progress)) = &mut self.part {
+            progress.at(&format!("{:.0} %", share * 100.0));
+        }
+    }
+
+    fn goes_on(&mut self) -> bool {
+        !self.stop.is_asked_for()
+    }
+}
+
+/// Runs the test once.
+pub(super) fn measure(
+    how: &HowArgs,
+    scratch: &Scratch,
+    seed: u64,
+    quiet: bool,
+    stop: &Stop,
+    what: &str,
+) -> anyhow::Result<Measured> {
+    ensure!(how.each > Duration::ZERO, "--each is a time above 0");
+    let reads_only = how.reads_only && scratch.own.is_none();
+    let wanted = Wanted {
+        name: scratch.target.clone(),
+        how: OpenHow { direct: true, write: !reads_only },
+        lay_out_bytes: scratch.own.is_some().then_some(how.span),
+        read: false,
+    };
+    let TargetArgs { connections, destroy_data } = how.opening;
+    // A file of its own holds nothing yet.
+    let destroy = destroy_data || scratch.own.is_some();
+    let opening = Opening { connections, destroy, quiet, seed, stop };
+    target::with(&[wanted], opening, |mut open| {
+        let facts = open.facts[0].clone();
+        let name = &scratch.shown;
+        let layout = layout(facts.size_bytes, how.span).with_context(|| {
+            format!(
+                "{name}: of {} bytes, there is no piece of 256 KiB to measure",
+                facts.size_bytes.min(how.span)
+            )
+        })?;
+        let plan = QuickPlan { span_bytes: layout.file_bytes, each: how.each, reads_only, seed };
+        let mut environment = environment(PROGRAM);
+        environment.targets.insert(name.clone(), facts);
+        let session = Session {
+            title: format!("quick test of {name}"),
+            environment,
+            places: vec![name.clone()],
+            seed,
+            virtual_time: open.virtual_time,
+            notes: notes(&plan),
+        };
+        stop.listen()?;
+        let busy = Busy::new();
+        let mut watcher = Watcher { what, quiet, stop, part: None };
+        let mut tester = Tester::new(&mut open.target, name, layout, &mut watcher);
+        let figures = quick(&mut tester, &plan).with_context(|| name.clone())?;
+        let run = Run { cpu: Some(busy.cpu()), ..tester.finish(session) };
+        Ok(Measured { figures, run, plan })
+    })
+}
+
+fn notes(plan: &QuickPlan) -> Vec<String> {
+    let mut notes = vec![format!(
+        "measured on the first {} of it: a device with a cache as large as that answers from its cache",
+        size::show(plan.span_bytes)
+    )];
+    if plan.reads_only {
+        notes.push(
+            "nothing was written: figures of writes are missing, and what was never written may be read without \
+             asking the medium"
+                .to_owned(),
+        );
+    }
+    notes
+}

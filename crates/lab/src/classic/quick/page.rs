@@ -1,0 +1,102 @@
+//! How the quick test prints.
+
+use super::compare::Compared;
+use super::figures::{Figure, MEASURED_ONCE, ORDER};
+use super::verdict::{Peer, Verdict, number};
+use crate::report::{Bar, Bars, Extra, Table};
+
+/// What figures are beside: the drives measured once, then models.
+fn beside<'p>(figure: &Figure, peers: &'p [Peer]) -> Vec<(&'p str, f64)> {
+    let once = ORDER.iter().position(|name| *name == figure.name);
+    let once =
+        once.into_iter().flat_map(|at| MEASURED_ONCE.iter().map(move |(name, values)| (*name, values[at])));
+    let models = peers.iter().filter_map(|peer| {
+        let same = peer.figures.iter().find(|other| other.name == figure.name)?;
+        Some((peer.name.as_str(), same.value))
+    });
+    once.chain(models).collect()
+}
+
+/// The figures, in lines, with the drive that is next below and above each.
+pub fn text(figures: &[Figure], peers: &[Peer], verdict: &Verdict) -> String {
+    let width = figures.iter().map(|figure| figure.name.len()).max().unwrap_or(0);
+    let mut out = String::new();
+    for figure in figures {
+        let times = |value: f64| figure.unit.times(figure.value, value);
+        let near = beside(figure, peers);
+        let worse = near.iter().filter(|(_, value)| times(*value) >= 1.0);
+        let better = near.iter().filter(|(_, value)| times(*value) < 1.0);
+        let next_worse = worse.min_by(|a, b| times(a.1).total_cmp(&times(b.1)));
+        let next_better = better.max_by(|a, b| times(a.1).total_cmp(&times(b.1)));
+        let of = |what: &str, found: Option<&(&str, f64)>| {
+            found.map(|(name, value)| format!("{what} {name} ({})", number(*value)))
+        };
+        let same = near.iter().find(|(_, value)| number(*value) == number(figure.value));
+        let said: Vec<String> = match same {
+            Some((name, _)) => vec![format!("as {name}")],
+            None => {
+                [of("better than", next_worse), of("worse than", next_better)].into_iter().flatten().collect()
+            }
+        };
+        let (name, value, unit) = (&figure.name, number(figure.value), figure.unit.name());
+        out += format!("{name:width$}  {value:>8} {unit:4}  {}", said.join(", ")).trim_end();
+        out.push('\n');
+    }
+    if !verdict.sentences.is_empty() {
+        out.push('\n');
+    }
+    verdict.sentences.iter().for_each(|sentence| out += &format!("{sentence}\n"));
+    out
+}
+
+/// What the page of a run shows beside its plots: each figure's bars, the target's first.
+pub fn page(target: &str, figures: &[Figure], peers: &[Peer], verdict: &Verdict) -> Extra {
+    let bars = figures.iter().map(|figure| {
+        let bar = |label: &str, value: f64| Bar { label: label.to_owned(), value, text: number(value) };
+        let others = beside(figure, peers).into_iter().map(|(name, value)| bar(name, value));
+        let unit = figure.unit;
+        let direction = if unit.more_is_better() { "" } else { "; less is better" };
+        Bars {
+            title: format!("{}, {}{direction}", figure.name, unit.name()),
+            bars: std::iter::once(bar(target, figure.value)).chain(others).collect(),
+        }
+    });
+    let row = |(name, times): &(String, f64)| vec![name.clone(), number(*times)];
+    Extra {
+        title: "Quick test".to_owned(),
+        findings: verdict.sentences.clone(),
+        tables: vec![Table {
+            caption: "How many times as fast as the modelled drives".to_owned(),
+            head: ["model", "times"].map(str::to_owned).into(),
+            rows: verdict.times.iter().map(row).collect(),
+        }],
+        bars: bars.collect(),
+        ..Extra::default()
+    }
+}
+
+/// The page of a comparison of two targets.
+pub fn comparison_page(compared: &Compared, [a, b]: [&str; 2]) -> Extra {
+    let known = compared.findings.iter().filter_map(|finding| Some((finding, finding.ratio.as_ref().ok()?)));
+    let name = |finding: &crate::stats::Finding| format!("{}, {}", finding.job, finding.metric.name());
+    let rows = known.clone().map(|(finding, ratio)| {
+        let interval = format!("{:.3} to {:.3}", ratio.low, ratio.high);
+        vec![name(finding), format!("{:.3}", ratio.ratio), interval, ratio.words(a, b)]
+    });
+    let bar = |(finding, ratio): (&crate::stats::Finding, &crate::stats::Ratio)| Bar {
+        label: name(finding),
+        value: ratio.ratio,
+        text: format!("{:.2} ({:.2} to {:.2})", ratio.ratio, ratio.low, ratio.high),
+    };
+    Extra {
+        title: format!("{b} by {a}"),
+        findings: vec![compared.sentence.clone()],
+        tables: vec![Table {
+            caption: "Ratios with what chance leaves of them, 95 of 100 times".to_owned(),
+            head: ["figure", "ratio", "95 %", "so"].map(str::to_owned).into(),
+            rows: rows.collect(),
+        }],
+        bars: vec![Bars { title: format!("{b} by {a}"), bars: known.map(bar).collect() }],
+        ..Extra::default()
+    }
+}

@@ -1,0 +1,117 @@
+//! The parts of the test, in order.
+
+use super::figures::{Figure, figures};
+use crate::classic::disktester::{Layout, Tester, TesterError};
+use crate::job::{Job, Ops, Order, Sizes};
+use crate::load::LoadTarget;
+use std::time::Duration;
+
+const KIB: u64 = 1024;
+/// The target is written in order first, in these pieces, for no longer than this: what is read later must have been
+/// written, or a device that knows better reads nothing.
+const FILL_BYTES: u64 = 256 * KIB;
+const FILL_AT_MOST: Duration = Duration::from_secs(30);
+
+/// What is left open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QuickPlan {
+    /// From the start of the target, bytes: a multiple of 256 KiB.
+    pub span_bytes: u64,
+    /// How long each part takes.
+    pub each: Duration,
+    /// Nothing is written.
+    pub reads_only: bool,
+    /// Where places are drawn from.
+    pub seed: u64,
+}
+
+/// A part of the test. Its name is that of its job.
+pub(super) struct Part {
+    pub(super) name: &'static str,
+    pub(super) writes: bool,
+    random: bool,
+    bytes: u64,
+    depth: u32,
+    flushed: bool,
+}
+
+const fn part(name: &'static str, writes: bool, random: bool, kib: u64) -> Part {
+    Part { name, writes, random, bytes: kib * KIB, depth: 1, flushed: false }
+}
+
+pub(super) const FILL: &str = "sequential write, 256K";
+pub(super) const SMALL_READ: &str = "random read, 4K";
+pub(super) const FLUSHED: &str = "write and flush, 4K";
+pub(super) const DEEP: &str = "random read, 4K, 32 in flight";
+
+/// After the fill; reads first, so that what writes leave a device to do does not burden them.
+pub(super) const PARTS: [Part; 9] = [
+    part("sequential read, 256K", false, false, 256),
+    part("sequential read, 4K", false, false, 4),
+    part("random read, 256K", false, true, 256),
+    part(SMALL_READ, false, true, 4),
+    Part { depth: 32, ..part(DEEP, false, true, 4) },
+    part("sequential write, 4K", true, false, 4),
+    part("random write, 256K", true, true, 256),
+    part("random write, 4K", true, true, 4),
+    Part { flushed: true, ..part(FLUSHED, true, true, 4) },
+];
+
+/// What a target of so many bytes is measured on: the first `wanted` bytes, or as many whole pieces as it has. None if it
+/// has none.
+pub fn layout(target_bytes: u64, wanted: u64) -> Option<Layout> {
+    let file_bytes = target_bytes.min(wanted) / FILL_BYTES * FILL_BYTES;
+    (file_bytes > 0).then_some(Layout {
+        count: 1,
+        file_bytes,
+        transfer_bytes: FILL_BYTES,
+        depth: 1,
+        seed: 1,
+        stamped: false,
+    })
+}
+
+/// Runs the test. Figures of what was ended before its time, or failed, are missing.
+///
+/// # Errors
+/// When the target cannot be loaded.
+pub fn quick<T: LoadTarget>(
+    tester: &mut Tester<'_, T>,
+    plan: &QuickPlan,
+) -> Result<Vec<Figure>, TesterError> {
+    let mut span = plan.span_bytes;
+    if !plan.reads_only {
+        span = tester.job(&fill(plan))?.write.bytes / FILL_BYTES * FILL_BYTES;
+    }
+    let parts = PARTS.iter().filter(|part| !(plan.reads_only && part.writes));
+    for part in parts {
+        if tester.is_over() || span == 0 {
+            break;
+        }
+        tester.job(&job(part, plan, span))?;
+    }
+    Ok(figures(tester.ran()))
+}
+
+fn fill(plan: &QuickPlan) -> Job {
+    let mut job = Job::new(FILL, 0..plan.span_bytes);
+    job.ops = Ops::ReadWrite { read_percent: 0 };
+    (job.order, job.sizes) = ([Order::SEQUENTIAL; 3], std::array::from_fn(|_| Sizes::one(FILL_BYTES)));
+    // What the device still has to do for it must not burden what is measured next.
+    (job.runtime_ns, job.end_flush) = (Some(FILL_AT_MOST.as_nanos() as u64), true);
+    job
+}
+
+fn job(part: &Part, plan: &QuickPlan, span: u64) -> Job {
+    let mut job = Job::new(part.name, 0..span);
+    job.ops = Ops::ReadWrite { read_percent: if part.writes { 0 } else { 100 } };
+    if !part.random {
+        job.order = [Order::SEQUENTIAL; 3];
+    }
+    job.sizes = std::array::from_fn(|_| Sizes::one(part.bytes));
+    job.align_bytes = [part.bytes; 3];
+    (job.depth, job.seed, job.each_once) = (part.depth, plan.seed, false);
+    (job.time_based, job.runtime_ns) = (true, Some(u64::try_from(plan.each.as_nanos()).unwrap_or(u64::MAX)));
+    job.flush_every_writes = part.flushed.then_some(1);
+    job
+}
