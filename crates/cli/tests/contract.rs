@@ -291,6 +291,45 @@ const ADAPTATION: &[&str] = &[
     "rise_mb_per_s",
     "verdict",
 ];
+const STORAGE_BENCH: &[&str] = &[
+    "workload",
+    "published",
+    "assumed.0",
+    "scale",
+    "idle_at_most_ms",
+    "results.0.target",
+    "results.0.state",
+    "results.0.all.mb_per_s",
+    "results.0.all.busy_seconds",
+    "results.0.read.mean_us",
+    "results.0.read.p99_us",
+    "results.0.write.above_10_ms",
+    "results.0.write.above_100_ms",
+    "results.0.fidelity",
+    "run.format",
+];
+const TORTURE_RECOVERY: &[&str] = &[
+    "part_bytes",
+    "fresh.parts_mb_per_s.0",
+    "torture_mb_per_s.1",
+    "after_torture.1.share_of_fresh",
+    "after_trim.mb_per_s",
+    "verdict.slowed",
+    "verdict.by_writing",
+    "verdict.by_trim",
+    "verdict.sentences.0",
+    "run.format",
+];
+const SYNTH: &[&str] = &[
+    "profile",
+    "published",
+    "assumed.0",
+    "seed",
+    "scale",
+    "compared.0.what",
+    "compared.0.asked",
+    "compared.0.got",
+];
 
 /// A short trace.
 const SMALL_TRACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/traces/small.csv");
@@ -346,6 +385,18 @@ const SAMPLES: &[Sample] = &[
     Sample {
         keys: Some(ADAPTATION),
         ..sample("lab adaptation", &["model:disk-2tb-2012?size=16G", "-n", "20", "-f", "1M"])
+    },
+    Sample {
+        keys: Some(STORAGE_BENCH),
+        ..sample("lab storage-bench", &["heavy", "model:ssd-128gb-2012?size=256M", "--scale", "500"])
+    },
+    Sample {
+        keys: Some(TORTURE_RECOVERY),
+        ..sample("lab torture-recovery", &["model:ssd-128gb-2012?size=1G", "--torture", "5s"])
+    },
+    Sample {
+        keys: Some(SYNTH),
+        ..sample("trace synth", &["heavy", "-o", "%/synth.trace", "--scale", "1000"])
     },
     Sample {
         keys: Some(&["seeds", "cycles", "violations", "faults", "seconds"]),
