@@ -25,13 +25,13 @@ grep -q 'Storage Bench' bench.html
 head -c 32M /dev/urandom >data.img
 sum=$(sha256sum data.img)
 code=0
-bench light data.img --scale 5000 >out.txt 2>err.txt || code=$?
+bench light data.img --scale 1000 >out.txt 2>err.txt || code=$?
 [[ $code == 2 ]] && grep -q -- --destroy-data err.txt || fail "what holds data is refused ($code)"
 [[ $(sha256sum data.img) == "$sum" ]] || fail "and stays as it was"
 truncate -s 64M empty.img
-bench light empty.img --scale 5000 --json >file.json
+bench light empty.img --scale 1000 --json >file.json
 holds '.results[0].all.ios > 100 and .results[0].all.busy_seconds > 0' file.json
-bench light empty.img --scale 20 >out.txt 2>err.txt && fail "what does not fit is refused"
+bench light empty.img --scale 50 >out.txt 2>err.txt && fail "what does not fit is refused"
 grep -q 'touches' err.txt || fail "and it is said why"
 
 "$BIMETAL" lab torture-recovery 'model:ssd-128gb-2012?size=2G' --torture 20s --html torture.html --json >torture.json

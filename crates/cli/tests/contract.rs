@@ -277,6 +277,20 @@ const FILL: &[&str] = &[
 ];
 const IDLE: &[&str] =
     &["seconds", "told", "quiet", "promoted_bytes", "demoted_bytes", "busy_seconds", "samples"];
+const QUICK: &[&str] = &[
+    "target",
+    "span_bytes",
+    "figures.0.name",
+    "figures.0.value",
+    "figures.0.unit",
+    "verdict.times.0.0",
+    "verdict.sentences.0",
+    "models.0.figures.0.value",
+    "measured_once.0.mb_per_s",
+    "run.format",
+];
+const COMPARE: &[&str] =
+    &["a", "b", "rounds", "figures.0.figure", "figures.0.ratio.low", "figures.0.differs", "sentence"];
 const ADAPTATION: &[&str] = &[
     "files",
     "late_files",
@@ -376,6 +390,14 @@ const SAMPLES: &[Sample] = &[
                 "--force",
             ],
         )
+    },
+    Sample {
+        keys: Some(QUICK),
+        ..sample("lab quick", &["model:ssd-128gb-2012", "--span", "16M", "--each", "100ms"])
+    },
+    Sample {
+        keys: Some(COMPARE),
+        ..sample("lab compare", &["null:", "null:", "--span", "16M", "--each", "10ms"])
     },
     sample("lab report", &["%/run.json"]),
     Sample { keys: Some(FILES), ..sample("lab create-files", &["-n", "4", "-f", "64K", "%"]) },

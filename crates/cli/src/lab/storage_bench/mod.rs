@@ -73,6 +73,17 @@ struct Done {
     measured: Measured,
 }
 
+impl Done {
+    /// As they are printed: those of a part of the trace must not be taken for those of all.
+    fn figures(&self) -> Figures {
+        let mut figures = self.measured.figures.clone();
+        if self.measured.run.interrupted {
+            figures.name += ", ended early";
+        }
+        figures
+    }
+}
+
 pub(crate) fn run(args: &StorageBenchArgs) -> anyhow::Result<Outcome> {
     let entries = entries(args)?;
     entries.iter().try_for_each(|entry| look_ahead(&args.output, Some(&entry.name)))?;
@@ -87,7 +98,7 @@ pub(crate) fn run(args: &StorageBenchArgs) -> anyhow::Result<Outcome> {
     let mut run = one_run(&profile, args, &done)?;
     run.cpu = Some(busy.cpu());
     let steady = judge(&args.output, &mut run);
-    let figures: Vec<Figures> = done.iter().map(|done| done.measured.figures.clone()).collect();
+    let figures: Vec<Figures> = done.iter().map(Done::figures).collect();
     match args.output.json {
         true => say_json(&Document {
             workload: &profile.name,
