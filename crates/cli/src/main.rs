@@ -72,6 +72,7 @@ fn main() -> ExitCode {
         Command::Trace { command: TraceCommand::Record(args) } => record::run(&args),
         Command::Trace { command: TraceCommand::Replay(args) } => lab::replay::run(&args),
         Command::Lab { command: LabCommand::Fio(args) } => lab::fio::run(&args),
+        Command::Lab { command: LabCommand::Snia(args) } => lab::snia::run(&args),
         Command::Lab { command: LabCommand::Quick(args) } => lab::quick::run(&args),
         Command::Lab { command: LabCommand::Compare(args) } => lab::quick::compare(&args),
         Command::Lab { command: LabCommand::Orion(args) } => lab::orion::run(&args),

@@ -3,6 +3,7 @@
 use super::disktester::args::{AdaptationArgs, CreateFilesArgs, FillArgs, IdleArgs, ReadFilesArgs};
 use crate::lab::orion::OrionArgs;
 use crate::lab::quick::{CompareArgs, QuickArgs};
+use crate::lab::snia::SniaArgs;
 use crate::lab::storage_bench::StorageBenchArgs;
 use crate::lab::torture_recovery::TortureRecoveryArgs;
 use bimetal_lab::target::{MAX_CONNECTIONS, TargetName};
@@ -37,6 +38,8 @@ pub(crate) enum LabCommand {
     Adaptation(AdaptationArgs),
     /// Replay a clone of Storage Bench's traces: data rates, busy time and service times, of several targets side by side
     StorageBench(Box<StorageBenchArgs>),
+    /// Run SNIA's tests: preconditioned, in rounds, and measured only once they are steady
+    Snia(SniaArgs),
     /// Torture a drive with random writes, and find out what brings it back: writing in order, or TRIM
     TortureRecovery(TortureRecoveryArgs),
 }

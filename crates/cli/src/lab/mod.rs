@@ -9,6 +9,7 @@ mod precondition;
 pub(crate) mod quick;
 pub(crate) mod replay;
 pub(crate) mod report;
+pub(crate) mod snia;
 mod stop;
 pub(crate) mod storage_bench;
 mod target;

@@ -3,5 +3,6 @@
 pub mod disktester;
 pub mod orion;
 pub mod quick;
+pub mod snia;
 pub mod storage_bench;
 pub mod torture_recovery;

@@ -50,11 +50,17 @@ pub(super) struct Measured {
 }
 
 /// Tells how far it is, and nothing else.
-struct Watcher<'s> {
+pub(crate) struct Watcher<'s> {
     what: &'s str,
     quiet: bool,
     stop: &'s Stop,
     part: Option<(String, Progress)>,
+}
+
+impl<'s> Watcher<'s> {
+    pub(crate) fn new(what: &'s str, quiet: bool, stop: &'s Stop) -> Watcher<'s> {
+        Watcher { what, quiet, stop, part: None }
+    }
 }
 
 impl Audience for Watcher<'_> {
@@ -117,7 +123,7 @@ pub(super) fn measure(
         };
         stop.listen()?;
         let busy = Busy::new();
-        let mut watcher = Watcher { what, quiet, stop, part: None };
+        let mut watcher = Watcher::new(what, quiet, stop);
         let mut tester = Tester::new(&mut open.target, name, layout, &mut watcher);
         let figures = quick(&mut tester, &plan).with_context(|| name.clone())?;
         let run = Run { cpu: Some(busy.cpu()), ..tester.finish(session) };

@@ -15,6 +15,7 @@ use bimetal_lab::classic::quick::{
 };
 use bimetal_lab::record::Run;
 use bimetal_lab::stats::Ratio;
+pub(crate) use measure::Watcher;
 use measure::{Measured, Scratch, measure};
 use serde::Serialize;
 

@@ -1,0 +1,147 @@
+//! `bimetal lab snia`
+
+use super::args::{OutputArgs, TargetArgs};
+use super::busy::Busy;
+use super::quick::Watcher;
+use super::report::{judge, keep_with, look_ahead};
+use super::stop::Stop;
+use super::target::{self, Opening, Wanted};
+use crate::{Outcome, say, say_json};
+use anyhow::{Context as _, ensure};
+use bimetal_lab::classic::disktester::Tester;
+use bimetal_lab::classic::snia::{self, Found, SniaPlan, Test};
+use bimetal_lab::environment::environment;
+use bimetal_lab::record::Run;
+use bimetal_lab::session::Session;
+use bimetal_lab::target::{OpenHow, TargetName};
+use bimetal_models::size;
+use clap::{Args, ValueEnum};
+use serde::Serialize;
+
+const PROGRAM: &str = concat!("bimetal ", env!("CARGO_PKG_VERSION"));
+
+/// `bimetal lab snia`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  bimetal lab snia iops /dev/sdb --destroy-data --html iops.html
+  bimetal lab snia write-saturation model:ssd-128gb-2012 --scale 0.1
+  bimetal lab snia latency scratch.img --scale 0.02 --json
+
+After SNIA's performance test specification: the target is given back (TRIM), written in order twice, and loaded in rounds of
+a minute for each kind of load, until the last five rounds keep within 20 % of their mean and their trend within 10 %, in 25
+rounds at most. In full that takes hours; --scale makes all times shorter, and the report says that it is no result of the
+specification then. Exit code 1 where no steady state was reached.")]
+pub(crate) struct SniaArgs {
+    /// Which test
+    #[arg(value_enum, value_name = "TEST")]
+    pub(crate) test: TestArg,
+    /// A file, a block device, or whatever else the lab can measure
+    #[arg(value_name = "TARGET", value_parser = TargetName::parse)]
+    pub(crate) target: TargetName,
+    /// Of the specification's times, this share, up to 1
+    #[arg(long, value_name = "SHARE", default_value_t = 1.0)]
+    pub(crate) scale: f64,
+    /// Only so much of the target, from its start [default: all]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    pub(crate) span: Option<u64>,
+    /// Where random choices begin
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+    #[command(flatten)]
+    pub(crate) opening: TargetArgs,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+/// A test.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TestArg {
+    /// IOPS of seven mixes of reads and writes by eight sizes, at random
+    Iops,
+    /// Reads and writes in order, 128 KiB and 1 MiB
+    Throughput,
+    /// One in flight: three sizes by three mixes
+    Latency,
+    /// Random writes from the fresh device on, until four times its capacity is written, or for six hours
+    WriteSaturation,
+    /// What rests of 5 to 50 s between random writes bring back
+    HostIdle,
+    /// Writes in order, at random, and in order again: what the one leaves to the other
+    CrossStimulus,
+}
+
+impl TestArg {
+    fn test(self) -> Test {
+        match self {
+            TestArg::Iops => Test::Iops,
+            TestArg::Throughput => Test::Throughput,
+            TestArg::Latency => Test::Latency,
+            TestArg::WriteSaturation => Test::WriteSaturation,
+            TestArg::HostIdle => Test::HostIdle,
+            TestArg::CrossStimulus => Test::CrossStimulus,
+        }
+    }
+}
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Document<'d> {
+    target: String,
+    #[serde(flatten)]
+    found: &'d Found,
+    run: &'d Run,
+}
+
+pub(crate) fn run(args: &SniaArgs) -> anyhow::Result<Outcome> {
+    look_ahead(&args.output, Some(&args.target))?;
+    ensure!(args.scale > 0.0 && args.scale <= 1.0, "--scale is a share above 0, up to 1");
+    let (stop, quiet) = (Stop::new(), args.output.json);
+    let how = OpenHow { direct: true, write: true };
+    let wanted = Wanted { name: args.target.clone(), how, lay_out_bytes: None, read: false };
+    let TargetArgs { connections, destroy_data: destroy } = args.opening;
+    let opening = Opening { connections, destroy, quiet, seed: args.seed, stop: &stop };
+    let (found, mut run) = target::with(&[wanted], opening, |mut open| {
+        let facts = open.facts[0].clone();
+        let name = args.target.to_string();
+        let layout = snia::layout(facts.size_bytes, args.span)
+            .with_context(|| format!("{name}: there is no MiB to measure on"))?;
+        let plan = SniaPlan {
+            test: args.test.test(),
+            span_bytes: layout.file_bytes,
+            scale: args.scale,
+            seed: args.seed,
+        };
+        let mut environment = environment(PROGRAM);
+        environment.targets.insert(name.clone(), facts);
+        let session = Session {
+            title: format!("SNIA's kind of test on {name}: {}", plan.test.name()),
+            environment,
+            places: vec![name.clone()],
+            seed: args.seed,
+            virtual_time: open.virtual_time,
+            notes: Vec::new(),
+        };
+        stop.listen()?;
+        let busy = Busy::new();
+        let mut watcher = Watcher::new("", quiet, &stop);
+        let mut tester = Tester::new(&mut open.target, &name, layout, &mut watcher);
+        let found = snia::snia(&mut tester, &plan).with_context(|| name.clone())?;
+        let run = Run { cpu: Some(busy.cpu()), ..tester.finish(session) };
+        Ok((found, run))
+    })?;
+    let steady = judge(&args.output, &mut run);
+    match quiet {
+        true => say_json(&Document { target: args.target.to_string(), found: &found, run: &run })?,
+        false => {
+            say(&run.title);
+            say(snia::text(&found).trim_end());
+            run.notes.iter().chain(&steady).for_each(|line| say(line));
+        }
+    }
+    // Behind what is printed: a file that cannot be written loses no run.
+    keep_with(&args.output, &run, &snia::page(&found))?;
+    let failed = run.jobs.iter().any(|job| !job.errors.is_empty() || job.unanswered > 0);
+    let unsteady = found.steady.iter().any(|steady| steady.steadiness.reached.is_none());
+    Ok(if failed || unsteady { Outcome::Problem } else { Outcome::Good })
+}

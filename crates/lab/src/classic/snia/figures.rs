@@ -1,0 +1,243 @@
+//! How the tests print: tables as the specification's report has them, and its plots.
+
+use super::loads::{MIXES, SIZES, Test, size};
+use super::run::{Found, Load, Stage, Steady};
+use crate::report::{Axis, Extra, Figure, FigureLine, Table, Unit};
+
+/// Points of a curve that a plot has at most.
+const MAX_POINTS: usize = 2000;
+
+/// What is said of a test.
+fn sentences(found: &Found) -> Vec<String> {
+    let mut out = Vec::new();
+    if found.scale < 1.0 {
+        out.push(format!(
+            "All times are {} of those that SNIA's specification asks for: this is no result of it.",
+            found.scale
+        ));
+    }
+    if !found.purged {
+        out.push(
+            "The target takes no TRIM: it was not purged, and holds on to what it was before.".to_owned(),
+        );
+    }
+    for steady in &found.steady {
+        let what = if steady.tracks_latency { "mean response" } else { "IOPS" };
+        let load = &steady.loads[steady.tracked];
+        out.push(format!("{} of {}: {}.", what, load.name, steady.steadiness));
+        if steady.steadiness.reached.is_none() {
+            out.push(
+                "Without a steady state these are no figures of the device, but of a moment.".to_owned(),
+            );
+        }
+    }
+    out.extend(found.stages.iter().filter_map(of_stage));
+    out
+}
+
+fn of_stage(stage: &Stage) -> Option<String> {
+    let (first, last) = (stage.points.first()?, stage.points.last()?);
+    let mean = stage.points.iter().map(|point| point.mb_per_s).sum::<f64>() / stage.points.len() as f64;
+    let longest = stage.points.iter().map(|point| point.max_us).fold(0.0, f64::max);
+    Some(format!(
+        "{}: {} MB/s at first, {} in the end, {} on average; the longest response {} ms.",
+        stage.name,
+        number(first.mb_per_s),
+        number(last.mb_per_s),
+        number(mean),
+        number(longest / 1e3)
+    ))
+}
+
+fn tables(found: &Found) -> Vec<Table> {
+    match found.test {
+        Test::Iops => found.steady.iter().map(iops_table).collect(),
+        Test::Throughput | Test::Latency | Test::HostIdle => {
+            found.steady.iter().map(|steady| load_table(steady)).collect()
+        }
+        Test::WriteSaturation | Test::CrossStimulus => Vec::new(),
+    }
+}
+
+fn iops_table(steady: &Steady) -> Table {
+    let at = |bytes: u64, mix: u32| {
+        let load = steady.loads.iter().find(|load| load.bytes == bytes && load.read_percent == mix);
+        load.and_then(|load| Load::measured(&load.iops)).map_or("-".to_owned(), number)
+    };
+    let row = |bytes: &u64| {
+        std::iter::once(size(*bytes)).chain(MIXES.iter().map(|mix| at(*bytes, *mix))).collect::<Vec<_>>()
+    };
+    let mixes = MIXES.iter().map(|mix| format!("{mix}/{}", 100 - mix));
+    Table {
+        caption: "IOPS by size and reads/writes, mean of the last five rounds".to_owned(),
+        head: std::iter::once("size".to_owned()).chain(mixes).collect(),
+        rows: SIZES.iter().map(row).collect(),
+    }
+}
+
+fn load_table(steady: &Steady) -> Table {
+    let row = |load: &Load| {
+        let mean = |values: &[f64]| Load::measured(values).map_or("-".to_owned(), number);
+        let speed: Vec<f64> = load.iops.iter().map(|iops| iops * load.bytes as f64 / 1e6).collect();
+        let longest = load.max_us.iter().copied().reduce(f64::max).map_or("-".to_owned(), number);
+        vec![
+            load.name.clone(),
+            mean(&load.iops),
+            mean(&speed),
+            mean(&load.mean_us),
+            mean(&load.p999_us),
+            longest,
+        ]
+    };
+    Table {
+        caption: "Mean of the last five rounds".to_owned(),
+        head: ["load", "IOPS", "MB/s", "mean us", "99.9 % us", "longest us"].map(str::to_owned).into(),
+        rows: steady.loads.iter().map(row).collect(),
+    }
+}
+
+/// A test in lines.
+pub fn text(found: &Found) -> String {
+    let mut out = String::new();
+    for table in tables(found) {
+        out += &format!("{}\n", table.caption);
+        let lines: Vec<&Vec<String>> = std::iter::once(&table.head).chain(&table.rows).collect();
+        let width = |at: usize| lines.iter().map(|line| line[at].len()).max().unwrap_or(0);
+        let widths: Vec<usize> = (0..table.head.len()).map(width).collect();
+        for line in lines {
+            let cells = line.iter().zip(&widths).enumerate().map(|(at, (cell, width))| match at {
+                0 => format!("{cell:width$}"),
+                _ => format!("  {cell:>width$}"),
+            });
+            out += &format!("{}\n", cells.collect::<String>().trim_end());
+        }
+        out.push('\n');
+    }
+    sentences(found).iter().for_each(|sentence| out += &format!("{sentence}\n"));
+    out
+}
+
+/// A test's plots and tables, for its page.
+pub fn page(found: &Found) -> Extra {
+    let mut figures: Vec<Figure> = Vec::new();
+    for (nth, steady) in found.steady.iter().enumerate() {
+        figures.push(convergence(steady, nth));
+        figures.extend(window(steady, nth));
+    }
+    if !found.stages.is_empty() {
+        figures.push(curve(
+            found,
+            "snia-time",
+            "IOPS over time",
+            |point| point.at_seconds * 1e9,
+            Unit::Nanoseconds,
+        ));
+        if found.test == Test::WriteSaturation {
+            let title = "IOPS by what was written";
+            figures.push(curve(found, "snia-written", title, |point| point.written_capacities, Unit::Count));
+        }
+    }
+    Extra {
+        title: format!("SNIA's kind of test: {}", found.test.name()),
+        findings: sentences(found),
+        tables: tables(found),
+        figures,
+        ..Extra::default()
+    }
+}
+
+fn axis(label: &str, unit: Unit) -> Axis {
+    Axis { label: label.to_owned(), unit, log: false }
+}
+
+/// What is tracked, in an axis' words, its values, and those of all loads that are like it but for their size.
+fn tracked(steady: &Steady) -> (&'static str, impl Iterator<Item = (&Load, &[f64])>) {
+    let mix = steady.loads[steady.tracked].read_percent;
+    let of = |load| -> &[f64] {
+        let load: &Load = load;
+        if steady.tracks_latency { &load.mean_us } else { &load.iops }
+    };
+    let like = steady.loads.iter().filter(move |load| load.read_percent == mix);
+    (if steady.tracks_latency { "mean response, us" } else { "IOPS" }, like.map(move |load| (load, of(load))))
+}
+
+/// The specification's steady state convergence plot.
+fn convergence(steady: &Steady, nth: usize) -> Figure {
+    let (label, loads) = tracked(steady);
+    let line = |(load, values): (&Load, &[f64])| FigureLine {
+        label: load.name.clone(),
+        points: values.iter().enumerate().map(|(round, value)| (round as f64 + 1.0, *value)).collect(),
+    };
+    Figure {
+        id: format!("snia-convergence-{nth}"),
+        title: "Steady state convergence".to_owned(),
+        x: axis("round", Unit::Count),
+        y: axis(label, Unit::Count),
+        lines: loads.map(line).collect(),
+        marks: Vec::new(),
+    }
+}
+
+/// Its measurement window: the rounds, their mean, 10 % above and below it, and the line of least squares.
+fn window(steady: &Steady, nth: usize) -> Option<Figure> {
+    let facts = steady.steadiness.reached.or(steady.steadiness.last)?;
+    let load = &steady.loads[steady.tracked];
+    let values = if steady.tracks_latency { &load.mean_us } else { &load.iops };
+    let end = facts.round as usize;
+    let begin = end.checked_sub(facts.rounds)?;
+    let rounds = (begin + 1) as f64..=end as f64;
+    let middle = (rounds.start() + rounds.end()) / 2.0;
+    let through = |label: &str, at: &dyn Fn(f64) -> f64| FigureLine {
+        label: label.to_owned(),
+        points: [*rounds.start(), *rounds.end()].map(|round| (round, at(round))).to_vec(),
+    };
+    let measured = values.get(begin..end)?.iter().enumerate();
+    let mut lines = vec![FigureLine {
+        label: load.name.clone(),
+        points: measured.map(|(at, value)| ((begin + at + 1) as f64, *value)).collect(),
+    }];
+    lines.push(through("mean", &|_| facts.mean));
+    lines.push(through("110 % of it", &|_| facts.mean * 1.1));
+    lines.push(through("90 % of it", &|_| facts.mean * 0.9));
+    lines.push(through("least squares", &|round| facts.mean + facts.slope * (round - middle)));
+    Some(Figure {
+        id: format!("snia-window-{nth}"),
+        title: "Steady state measurement window".to_owned(),
+        x: axis("round", Unit::Count),
+        y: axis(if steady.tracks_latency { "mean response, us" } else { "IOPS" }, Unit::Count),
+        lines,
+        marks: Vec::new(),
+    })
+}
+
+fn curve(
+    found: &Found,
+    id: &str,
+    title: &str,
+    x: impl Fn(&super::run::StagePoint) -> f64,
+    unit: Unit,
+) -> Figure {
+    let line = |stage: &Stage| {
+        let every = stage.points.len().div_ceil(MAX_POINTS).max(1);
+        let points = stage.points.iter().step_by(every).map(|point| (x(point), point.iops)).collect();
+        FigureLine { label: stage.name.clone(), points }
+    };
+    let label = if unit == Unit::Nanoseconds { "time" } else { "written, capacities" };
+    Figure {
+        id: id.to_owned(),
+        title: title.to_owned(),
+        x: axis(label, unit),
+        y: axis("IOPS", Unit::Count),
+        lines: found.stages.iter().filter(|stage| !stage.points.is_empty()).map(line).collect(),
+        marks: Vec::new(),
+    }
+}
+
+/// Three digits.
+fn number(value: f64) -> String {
+    match value {
+        v if v >= 100.0 => format!("{v:.0}"),
+        v if v >= 10.0 => format!("{v:.1}"),
+        v => format!("{v:.2}"),
+    }
+}

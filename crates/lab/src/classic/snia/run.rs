@@ -1,0 +1,259 @@
+//! Purge, preconditioning, and rounds until they are steady.
+
+use super::loads::{Cell, Test, rounds};
+use super::stages;
+use crate::classic::disktester::{Layout, Tester, TesterError};
+use crate::job::{Job, Ops, Order, Sizes, side};
+use crate::load::LoadTarget;
+use crate::record::JobRun;
+use crate::stats::{Gate, Rule, SniaRule, Steadiness, Step, merged_side, quantile};
+use serde::Serialize;
+use std::time::Duration;
+
+/// Rounds after which a device is not steady.
+pub const MAX_ROUNDS: u32 = 25;
+/// What a device is preconditioned with: in order, in these pieces, so many times its capacity.
+const PRECONDITION_BYTES: u64 = 128 << 10;
+const PRECONDITION_TIMES: u64 = 2;
+const DISCARD_BYTES: u64 = 32 << 20;
+const BLOCK_BYTES: u64 = 4096;
+
+/// What is left open.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SniaPlan {
+    /// Which test.
+    pub test: Test,
+    /// From the start of the target, bytes: its capacity, or a part of it.
+    pub span_bytes: u64,
+    /// Of what the specification says, all times are this share: above 0, up to 1.
+    pub scale: f64,
+    /// Where places are drawn from.
+    pub seed: u64,
+}
+
+impl SniaPlan {
+    /// So much of the specification's time.
+    pub(super) fn time_ns(&self, of: Duration) -> u64 {
+        ((of.as_secs_f64() * self.scale * 1e9) as u64).max(1_000_000)
+    }
+
+    /// A round of one kind of load: a minute.
+    pub(super) fn round_ns(&self) -> u64 {
+        self.time_ns(Duration::from_secs(60))
+    }
+}
+
+/// One kind of load, round by round.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Load {
+    /// In words.
+    pub name: String,
+    /// Reads of a hundred.
+    pub read_percent: u32,
+    /// Of an I/O.
+    pub bytes: u64,
+    /// I/Os in a second, by round.
+    pub iops: Vec<f64>,
+    /// Mean response, by round, microseconds.
+    pub mean_us: Vec<f64>,
+    /// The longest response, by round, microseconds.
+    pub max_us: Vec<f64>,
+    /// The response that 99.9 of a hundred kept to, by round, microseconds.
+    pub p999_us: Vec<f64>,
+}
+
+impl Load {
+    fn new(cell: &Cell) -> Load {
+        Load {
+            name: cell.name(),
+            read_percent: cell.read_percent,
+            bytes: cell.bytes,
+            iops: Vec::new(),
+            mean_us: Vec::new(),
+            max_us: Vec::new(),
+            p999_us: Vec::new(),
+        }
+    }
+
+    fn add(&mut self, ran: &JobRun) {
+        let both = merged_side(&ran.read, &ran.write);
+        self.iops.push(both.ios as f64 * 1e9 / ran.elapsed_ns.max(1) as f64);
+        self.mean_us.push(both.response.mean_ns / 1e3);
+        self.max_us.push(both.response.max_ns as f64 / 1e3);
+        self.p999_us.push(quantile(&both.response, 0.999).unwrap_or(0) as f64 / 1e3);
+    }
+
+    /// The mean over the last rounds, which are the window of steady state where there is one.
+    pub(super) fn measured(values: &[f64]) -> Option<f64> {
+        let window = &values[values.len().saturating_sub(SniaRule::default().rounds)..];
+        (!window.is_empty()).then(|| window.iter().sum::<f64>() / window.len() as f64)
+    }
+}
+
+/// Loads in rounds, and whether they became steady.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Steady {
+    /// All of them.
+    pub loads: Vec<Load>,
+    /// The one that is tracked, by its place.
+    pub tracked: usize,
+    /// Whether what is tracked is a latency: else I/Os in a second.
+    pub tracks_latency: bool,
+    /// What the rule says.
+    pub steadiness: Steadiness,
+}
+
+/// A stage of a test over time.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Stage {
+    /// What is done.
+    pub name: String,
+    /// Parts of it.
+    pub points: Vec<StagePoint>,
+}
+
+/// A part of a stage.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct StagePoint {
+    /// Its end, since the test began.
+    pub at_seconds: f64,
+    /// Written in this test by then, bytes of the capacity.
+    pub written_capacities: f64,
+    /// I/Os in a second.
+    pub iops: f64,
+    /// Bytes in a second, MB/s.
+    pub mb_per_s: f64,
+    /// Mean response, microseconds.
+    pub mean_us: f64,
+    /// The longest, microseconds.
+    pub max_us: f64,
+}
+
+/// What came of a test.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Found {
+    /// Which.
+    pub test: Test,
+    /// Of the specification's times.
+    pub scale: f64,
+    /// What was measured on, bytes.
+    pub span_bytes: u64,
+    /// Whether the target took the purge.
+    pub purged: bool,
+    /// Rounds.
+    pub steady: Vec<Steady>,
+    /// Curves.
+    pub stages: Vec<Stage>,
+}
+
+/// All of a target, or of the first `wanted` bytes of it; none if it is too small.
+pub fn layout(target_bytes: u64, wanted: Option<u64>) -> Option<Layout> {
+    let bytes = target_bytes.min(wanted.unwrap_or(u64::MAX));
+    let file_bytes = bytes / (1 << 20) * (1 << 20);
+    (file_bytes > 0).then_some(Layout {
+        count: 1,
+        file_bytes,
+        transfer_bytes: PRECONDITION_BYTES,
+        depth: 1,
+        seed: 1,
+        stamped: false,
+    })
+}
+
+/// Runs a test. One that was ended before its time has what was measured by then.
+///
+/// # Errors
+/// When the target cannot be loaded.
+pub fn snia<T: LoadTarget>(tester: &mut Tester<'_, T>, plan: &SniaPlan) -> Result<Found, TesterError> {
+    let mut found = Found {
+        test: plan.test,
+        scale: plan.scale,
+        span_bytes: plan.span_bytes,
+        purged: purge(tester, plan)?,
+        steady: Vec::new(),
+        stages: Vec::new(),
+    };
+    for (nth, (cells, tracked)) in rounds(plan.test).into_iter().enumerate() {
+        if nth > 0 && !tester.is_over() {
+            purge(tester, plan)?;
+        }
+        precondition(tester, plan)?;
+        if tester.is_over() {
+            return Ok(found);
+        }
+        found.steady.push(until_steady(tester, plan, &cells, &tracked)?);
+    }
+    if !tester.is_over() {
+        match plan.test {
+            Test::WriteSaturation => found.stages = stages::write_saturation(tester, plan)?,
+            Test::HostIdle => found.stages = stages::host_idle(tester, plan)?,
+            Test::CrossStimulus => found.stages = stages::cross_stimulus(tester, plan)?,
+            Test::Iops | Test::Throughput | Test::Latency => {}
+        }
+    }
+    Ok(found)
+}
+
+/// Gives all back: to a device that is as new. Whether the target takes that.
+fn purge<T: LoadTarget>(tester: &mut Tester<'_, T>, plan: &SniaPlan) -> Result<bool, TesterError> {
+    let piece = DISCARD_BYTES.min(plan.span_bytes / BLOCK_BYTES * BLOCK_BYTES);
+    let mut job = Job::new("purge", 0..plan.span_bytes / piece * piece);
+    (job.ops, job.order) = (Ops::Discard, [Order::SEQUENTIAL; 3]);
+    job.sizes[side::DISCARD] = Sizes::one(piece);
+    tester.attempt(&job)
+}
+
+fn precondition<T: LoadTarget>(tester: &mut Tester<'_, T>, plan: &SniaPlan) -> Result<(), TesterError> {
+    if tester.is_over() {
+        return Ok(());
+    }
+    let mut job = Job::new("preconditioning", 0..plan.span_bytes);
+    (job.ops, job.order) = (Ops::ReadWrite { read_percent: 0 }, [Order::SEQUENTIAL; 3]);
+    job.sizes = std::array::from_fn(|_| Sizes::one(PRECONDITION_BYTES));
+    (job.depth, job.loops) = (super::loads::DEPTH, PRECONDITION_TIMES);
+    tester.job(&job)?;
+    Ok(())
+}
+
+/// A job of one kind of load, for so long.
+pub(super) fn job(cell: &Cell, plan: &SniaPlan, name: String, ns: u64) -> Job {
+    let mut job = Job::new(&name, 0..plan.span_bytes);
+    job.ops = Ops::ReadWrite { read_percent: cell.read_percent };
+    if !cell.random {
+        job.order = [Order::SEQUENTIAL; 3];
+    }
+    job.sizes = std::array::from_fn(|_| Sizes::one(cell.bytes));
+    job.align_bytes = [cell.bytes; 3];
+    (job.depth, job.seed, job.each_once) = (cell.depth, plan.seed, false);
+    (job.time_based, job.runtime_ns) = (true, Some(ns));
+    job
+}
+
+fn until_steady<T: LoadTarget>(
+    tester: &mut Tester<'_, T>,
+    plan: &SniaPlan,
+    cells: &[Cell],
+    tracked: &Cell,
+) -> Result<Steady, TesterError> {
+    let mut loads: Vec<Load> = cells.iter().map(Load::new).collect();
+    let tracked = cells.iter().position(|cell| cell == tracked).expect("what is tracked is run");
+    let tracks_latency = plan.test == Test::Latency;
+    let mut gate = Gate::new(Rule::Snia(SniaRule::default()));
+    'rounds: for round in 0..MAX_ROUNDS {
+        // Each round asks elsewhere.
+        let plan = SniaPlan { seed: plan.seed.wrapping_add(u64::from(round)), ..*plan };
+        for (cell, load) in cells.iter().zip(&mut loads) {
+            let name = format!("round {}: {}", round + 1, cell.name());
+            let ran = tester.job(&job(cell, &plan, name, plan.round_ns()))?.clone();
+            if tester.is_over() {
+                break 'rounds;
+            }
+            load.add(&ran);
+        }
+        let values = if tracks_latency { &loads[tracked].mean_us } else { &loads[tracked].iops };
+        if let Step::Steady(_) = gate.push(values[round as usize]) {
+            break;
+        }
+    }
+    Ok(Steady { loads, tracked, tracks_latency, steadiness: gate.steadiness().clone() })
+}
