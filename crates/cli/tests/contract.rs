@@ -277,6 +277,18 @@ const FILL: &[&str] = &[
 ];
 const IDLE: &[&str] =
     &["seconds", "told", "quiet", "promoted_bytes", "demoted_bytes", "busy_seconds", "samples"];
+const SNIA: &[&str] = &[
+    "target",
+    "test",
+    "scale",
+    "span_bytes",
+    "purged",
+    "steady.0.loads.0.iops.0",
+    "steady.0.tracked",
+    "steady.0.steadiness.reached.mean",
+    "stages",
+    "run.format",
+];
 const QUICK: &[&str] = &[
     "target",
     "span_bytes",
@@ -398,6 +410,10 @@ const SAMPLES: &[Sample] = &[
     Sample {
         keys: Some(COMPARE),
         ..sample("lab compare", &["null:", "null:", "--span", "16M", "--each", "10ms"])
+    },
+    Sample {
+        keys: Some(SNIA),
+        ..sample("lab snia", &["throughput", "model:ssd-128gb-2012?size=1G", "--scale", "0.01"])
     },
     sample("lab report", &["%/run.json"]),
     Sample { keys: Some(FILES), ..sample("lab create-files", &["-n", "4", "-f", "64K", "%"]) },

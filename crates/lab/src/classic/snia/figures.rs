@@ -29,6 +29,12 @@ fn sentences(found: &Found) -> Vec<String> {
             out.push(
                 "Without a steady state these are no figures of the device, but of a moment.".to_owned(),
             );
+        } else if steady.written_capacities < 1.0 && found.scale < 1.0 {
+            out.push(format!(
+                "Only {} of what was measured on was written in these rounds: what looks steady may be how it \
+                 begins. Take a larger --scale, or a smaller --span.",
+                number(steady.written_capacities)
+            ));
         }
     }
     out.extend(found.stages.iter().filter_map(of_stage));
@@ -52,9 +58,7 @@ fn of_stage(stage: &Stage) -> Option<String> {
 fn tables(found: &Found) -> Vec<Table> {
     match found.test {
         Test::Iops => found.steady.iter().map(iops_table).collect(),
-        Test::Throughput | Test::Latency | Test::HostIdle => {
-            found.steady.iter().map(|steady| load_table(steady)).collect()
-        }
+        Test::Throughput | Test::Latency | Test::HostIdle => found.steady.iter().map(load_table).collect(),
         Test::WriteSaturation | Test::CrossStimulus => Vec::new(),
     }
 }

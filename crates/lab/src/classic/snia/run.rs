@@ -101,6 +101,8 @@ pub struct Steady {
     pub tracks_latency: bool,
     /// What the rule says.
     pub steadiness: Steadiness,
+    /// Written in all rounds, in capacities.
+    pub written_capacities: f64,
 }
 
 /// A stage of a test over time.
@@ -239,6 +241,7 @@ fn until_steady<T: LoadTarget>(
     let tracked = cells.iter().position(|cell| cell == tracked).expect("what is tracked is run");
     let tracks_latency = plan.test == Test::Latency;
     let mut gate = Gate::new(Rule::Snia(SniaRule::default()));
+    let mut written_bytes = 0;
     'rounds: for round in 0..MAX_ROUNDS {
         // Each round asks elsewhere.
         let plan = SniaPlan { seed: plan.seed.wrapping_add(u64::from(round)), ..*plan };
@@ -249,11 +252,14 @@ fn until_steady<T: LoadTarget>(
                 break 'rounds;
             }
             load.add(&ran);
+            written_bytes += ran.write.bytes;
         }
         let values = if tracks_latency { &loads[tracked].mean_us } else { &loads[tracked].iops };
         if let Step::Steady(_) = gate.push(values[round as usize]) {
             break;
         }
     }
-    Ok(Steady { loads, tracked, tracks_latency, steadiness: gate.steadiness().clone() })
+    let written_capacities = written_bytes as f64 / plan.span_bytes as f64;
+    let steadiness = gate.steadiness().clone();
+    Ok(Steady { loads, tracked, tracks_latency, steadiness, written_capacities })
 }
