@@ -74,6 +74,17 @@ struct Fill {
     dropped: bool,
 }
 
+/// Whether a copy gives a read what it needs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fetched {
+    /// It has.
+    Now,
+    /// It will.
+    Later,
+    /// The read goes to the device by itself.
+    No,
+}
+
 /// Chunks that streams read from the slow device once more, and for which no slot was free.
 #[derive(Default)]
 struct Asked {
@@ -265,21 +276,30 @@ impl<A: Arena> Engine<A> {
         if tier == FAST { self.take_fast_slot() } else { self.take_slow_slot() }
     }
 
-    /// A read needs an extent from the slow home of its chunk: it waits for a copy that is being made, or has one made.
-    /// False: it has to read for itself.
-    pub(crate) fn read_with_copy(&mut self, piece: u32, extent: u16, home: Home) -> bool {
+    /// A read needs an extent from the slow home of its chunk: it takes it from the memory that a copy is being written from,
+    /// waits for a copy that is being made, or has one made. What was wrong is read again without any of that.
+    pub(crate) fn read_with_copy(&mut self, piece: u32, extent: u16, home: Home, e: &Extent) -> Fetched {
         let p = &self.pieces[piece];
-        let (chunk, request) = (p.chunk, p.request);
-        if p.kind != PieceKind::Read || p.again {
-            return false;
+        let (chunk, request, reads) = (p.chunk, p.request, p.kind == PieceKind::Read);
+        if p.again {
+            return Fetched::No;
         }
         if let Some(fill) = self.copies.fill_of(chunk) {
             let fill = &mut self.copies.fills[fill];
-            let joins = !fill.writes && fill.home == home;
-            if joins {
-                fill.waiters.push((piece, extent));
+            if fill.home != home {
+                return Fetched::No;
             }
-            return joins;
+            if fill.writes {
+                self.arena.copy(e.buf, fill.buf.slice(e.first * BLOCK_BYTES, e.count * BLOCK_BYTES));
+                return Fetched::Now;
+            }
+            if reads {
+                fill.waiters.push((piece, extent));
+                return Fetched::Later;
+            }
+        }
+        if !reads {
+            return Fetched::No;
         }
         let stream = self.requests[request].stream_bytes > STREAM_BYTES;
         if stream && self.policy.heat(chunk, self.now) == 0
@@ -291,32 +311,19 @@ impl<A: Arena> Engine<A> {
             || !self.may_copy()
             || !stream && !self.copy_is_worth_it(chunk)
         {
-            return false;
+            return Fetched::No;
         }
         if stream && self.slots[0].unused() <= self.spare_slots() {
             // What is read round and round would push out each copy just before it is read again.
             self.copies.asked.another(self.now);
-            return false;
+            return Fetched::No;
         }
-        self.begin_copy(chunk, home, (piece, extent))
+        if self.begin_copy(chunk, home, (piece, extent)) { Fetched::Later } else { Fetched::No }
     }
 
     /// Fast slots that are left without a copy.
     fn spare_slots(&self) -> u32 {
         self.slots[0].count() / SPARE_SHARE
-    }
-
-    /// Reads an extent of the slow home from the memory that a copy is being written from, if there is one. What was wrong
-    /// there is not read from it again.
-    pub(crate) fn read_from_memory(&mut self, piece: u32, home: Home, e: &Extent) -> bool {
-        let p = &self.pieces[piece];
-        let Some(fill) = self.copies.fill_of(p.chunk).filter(|_| !p.again) else { return false };
-        let fill = &self.copies.fills[fill];
-        let held = fill.writes && fill.home == home;
-        if held {
-            self.arena.copy(e.buf, fill.buf.slice(e.first * BLOCK_BYTES, e.count * BLOCK_BYTES));
-        }
-        held
     }
 
     /// Whether a chunk that is being read is to be copied: where it is known, if it will be touched again after that.

@@ -285,9 +285,15 @@ impl<A: Arena> Engine<A> {
 
     /// Whether the zone may give back what it has borrowed.
     fn zone_may_shrink(&self) -> bool {
-        let zone = &self.state.zone;
+        self.shrinking_is_due() && self.chain_is_short()
+    }
+
+    fn shrinking_is_due(&self) -> bool {
         self.zone_shrinks_at().is_some_and(|at| at <= self.now)
-            && zone.chain.len() as u32 * 2 <= zone.own_len()
+    }
+
+    fn chain_is_short(&self) -> bool {
+        self.state.zone.chain.len() as u32 * 2 <= self.state.zone.own_len()
     }
 
     /// When the zone is to give back what it has borrowed, if nobody asks for anything until then.
@@ -300,9 +306,10 @@ impl<A: Arena> Engine<A> {
 
     /// Where only records keep the chain so long that nothing can be given back, a checkpoint frees it.
     fn shorten_chain(&mut self) {
-        let due = self.zone_shrinks_at().is_some_and(|at| at <= self.now);
-        let records_only = self.state.landed.len() == 0 && self.recorded() > self.checkpoint.applied();
-        self.wanted.checkpoint |= due && records_only && !self.zone_may_shrink();
+        self.wanted.checkpoint |= self.shrinking_is_due()
+            && !self.chain_is_short()
+            && self.state.landed.len() == 0
+            && self.recorded() > self.checkpoint.applied();
     }
 }
 

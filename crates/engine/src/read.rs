@@ -3,6 +3,7 @@
 use crate::action::{Action, Class, RequestError};
 use crate::arena::{Arena, Buf};
 use crate::bugs::{Bug, planted};
+use crate::copies::Fetched;
 use crate::coverage::Stage;
 use crate::engine::{Engine, Owner};
 use crate::landed::ZoneBlock;
@@ -91,12 +92,15 @@ impl<A: Arena> Engine<A> {
                 }
                 Source::Slot(home) => {
                     self.slots[usize::from(home.tier.0)].pin(home.slot);
-                    if home.tier == SLOW && self.read_from_memory(piece, home, e) {
-                        continue;
-                    }
-                    if home.tier == SLOW && self.read_with_copy(piece, i as u16, home) {
-                        self.pieces[piece].left += 1;
-                        continue;
+                    if home.tier == SLOW {
+                        match self.read_with_copy(piece, i as u16, home, e) {
+                            Fetched::Now => continue,
+                            Fetched::Later => {
+                                self.pieces[piece].left += 1;
+                                continue;
+                            }
+                            Fetched::No => {}
+                        }
                     }
                     let at = self.state.geo.block_at(home, e.first);
                     self.issue_read(piece, home.tier, at, e.buf);
