@@ -6,9 +6,7 @@ cd "$work"
 plugin=
 before_finish() { [[ -z $plugin ]] || kill "$plugin" 2>/dev/null || true; }
 
-fail() { echo "not so: $*"; exit 1; }
 lab() { timeout -s KILL 100 "$BIMETAL" lab "$@"; }
-holds() { jq -e "$1" "$2" >/dev/null || { jq -c 'del(.run)' "$2" | cut -c1-2000; fail "$1"; }; }
 # refused WORD OPTION...: exit code 2, one sentence that has the word in it, nothing on standard output
 refused() {
     local word=$1 code=0

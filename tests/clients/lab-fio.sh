@@ -4,7 +4,6 @@ need jq cmp
 cd "$work"
 
 lab() { "$BIMETAL" lab fio "$@"; }
-fail() { echo "not so: $*"; exit 1; }
 # refused WORD COMMAND...: exit code 2, one sentence with the word in it
 refused() {
     local word=$1 code=0

@@ -10,7 +10,6 @@ before_finish() {
     ! mountpoint -q "$work/full" || umount "$work/full"
 }
 
-fail() { echo "not so: $*"; exit 1; }
 # Each has long enough, and no more: what hangs is a failure.
 lab() { timeout -s KILL 60 "$BIMETAL" lab fio "$@"; }
 # refused WORD OPTION...: exit code 2, one sentence that has the word in it, nothing on standard output

@@ -5,7 +5,6 @@ need jq cmp
 cd "$work"
 
 orion() { "$BIMETAL" lab orion "$@"; }
-fail() { echo "not so: $*"; exit 1; }
 # refused WORD OPTION...: exit code 2, one sentence with the word in it
 refused() {
     local word=$1 code=0
@@ -14,8 +13,6 @@ refused() {
     [[ $code == 2 && $(wc -l <err.txt) == 1 && ! -s out.txt ]] && grep -q -- "$word" err.txt ||
         { cat err.txt; fail "$* is refused ($code)"; }
 }
-# holds FILTER FILE: it is so in a document
-holds() { jq -e "$1" "$2" >/dev/null || { jq -c 'del(.points)' "$2" | cut -c1-2000; fail "$1 of $2"; }; }
 small='.knees[] | select(.of == "small")'
 passes="def at_ms(ms): .passes[] | select(.latency_us == ms * 1000) | .iops;"
 

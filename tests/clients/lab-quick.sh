@@ -5,8 +5,6 @@ need jq truncate
 cd "$work"
 
 quick() { "$BIMETAL" lab quick "$@"; }
-fail() { echo "not so: $*"; exit 1; }
-holds() { jq -e "$1" "$2" >/dev/null || { jq -c 'del(.run)' "$2" | cut -c1-2000; fail "$1 of $2"; }; }
 # refused WORD COMMAND...: exit code 2, one sentence with the word in it
 refused() {
     local word=$1 code=0

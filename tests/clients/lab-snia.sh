@@ -5,8 +5,6 @@ need jq truncate
 cd "$work"
 
 snia() { "$BIMETAL" lab snia "$@"; }
-fail() { echo "not so: $*"; exit 1; }
-holds() { jq -e "$1" "$2" >/dev/null || { jq -c 'del(.run)' "$2" | cut -c1-2000; fail "$1 of $2"; }; }
 
 snia iops 'model:ssd-128gb-2012?size=1G' --scale 0.01 --json --html iops.html >iops.json
 holds '.steady[0].loads | length == 56' iops.json

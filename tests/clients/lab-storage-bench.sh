@@ -4,8 +4,6 @@
 need jq truncate
 cd "$work"
 
-fail() { echo "not so: $*"; exit 1; }
-holds() { jq -e "$1" "$2" >/dev/null || { jq -c 'del(.run)' "$2" | cut -c1-2000; fail "$1 of $2"; }; }
 bench() { "$BIMETAL" lab storage-bench "$@"; }
 
 # What the reader of traces finds is what was published.

@@ -276,6 +276,28 @@ impl Job {
         }
     }
 
+    /// Writes of so many bytes each, one behind the other, once over a span.
+    pub fn writes_in_order(name: &str, span: Range<u64>, bytes: u64) -> Job {
+        Job {
+            ops: Ops::ReadWrite { read_percent: 0 },
+            order: [Order::SEQUENTIAL; 3],
+            sizes: std::array::from_fn(|_| Sizes::one(bytes)),
+            ..Job::new(name, span)
+        }
+    }
+
+    /// Gives the first so many bytes back, in pieces of 32 MiB, or in one where they are less; what is left at the end is no
+    /// whole piece.
+    pub fn give_back(name: &str, bytes: u64) -> Job {
+        const PIECE_BYTES: u64 = 32 << 20;
+        const BLOCK_BYTES: u64 = 4096;
+        let piece = PIECE_BYTES.min(bytes / BLOCK_BYTES * BLOCK_BYTES);
+        let mut job = Job::new(name, 0..bytes / piece.max(1) * piece);
+        (job.ops, job.order) = (Ops::Discard, [Order::SEQUENTIAL; 3]);
+        job.sizes[side::DISCARD] = Sizes::one(piece);
+        job
+    }
+
     /// Bytes that it asks for, if neither time nor a number of I/Os ends it before.
     pub fn bytes_in_all(&self) -> u64 {
         let span = self.span.end - self.span.start;

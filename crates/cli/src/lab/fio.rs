@@ -3,10 +3,12 @@
 use super::args::{FioArgs, TargetArgs};
 use super::busy::Busy;
 use super::precondition::{WRITE_BYTES, fill};
-use super::report::{judge, keep, look_ahead};
+use super::report::{judge, keep, look_ahead, outcome};
 use super::stop::Stop;
 use super::target::{self, Opening, Wanted};
+use super::turns::in_turns;
 use crate::create::random_seed;
+use crate::lab::PROGRAM;
 use crate::progress::Progress;
 use crate::{Outcome, complain, say};
 use anyhow::{Context as _, bail};
@@ -41,19 +43,6 @@ pub(crate) fn run(args: &FioArgs) -> anyhow::Result<Outcome> {
     Ok(outcome(&[run]))
 }
 
-fn outcome(runs: &[Run]) -> Outcome {
-    let side = |side: &bimetal_lab::record::Side| side.failed + side.mismatched > 0;
-    let failed = |job: &bimetal_lab::record::JobRun| {
-        !job.errors.is_empty()
-            || job.unanswered > 0
-            || [&job.read, &job.write, &job.discard, &job.flush].into_iter().any(side)
-    };
-    match runs.iter().flat_map(|run| &run.jobs).any(failed) {
-        true => Outcome::Problem,
-        false => Outcome::Good,
-    }
-}
-
 /// Runs the job file on both targets in turn.
 fn compare(
     args: &FioArgs,
@@ -65,24 +54,10 @@ fn compare(
     if args.output.record.is_some() || args.output.html.is_some() || args.output.json {
         bail!("--against prints how two targets compare; --json, --record and --html are for one run");
     }
-    let mut ran: [Vec<Run>; 2] = Default::default();
-    for round in 0..args.rounds {
-        // Who goes first changes, so that what one leaves behind meets both alike.
-        let order = if round.is_multiple_of(2) { [0, 1] } else { [1, 0] };
-        for which in order {
-            let what = format!("round {} of {}, ", round + 1, args.rounds);
-            let run =
-                run_once(args, file, seed.wrapping_add(u64::from(round)), Some(targets[which]), stop, &what)?;
-            if run.interrupted {
-                bail!(
-                    "interrupted in round {} of {}; nothing can be said of fewer rounds than were asked for",
-                    round + 1,
-                    args.rounds
-                );
-            }
-            ran[which].push(run);
-        }
-    }
+    let ran = in_turns(args.rounds, |which, round, what| {
+        let seed = seed.wrapping_add(u64::from(round));
+        run_once(args, file, seed, Some(targets[which]), stop, &format!("{what}, "))
+    })?;
     let [ours, theirs] = &ran;
     let found = findings(theirs, ours, &Bootstrap::default());
     say(findings_text(&found, &targets[1].to_string(), &targets[0].to_string()).trim_end());
@@ -156,7 +131,7 @@ fn on(
     let sizes: Vec<u64> = open.facts.iter().map(|facts| facts.size_bytes).collect();
     let phases = plan.phases(&sizes, seed)?;
     let places: Vec<String> = plan.targets.iter().map(|needed| needed.name.to_string()).collect();
-    let mut environment = environment(concat!("bimetal ", env!("CARGO_PKG_VERSION")));
+    let mut environment = environment(PROGRAM);
     environment.targets.extend(places.iter().cloned().zip(open.facts.iter().cloned()));
     let session = Session {
         title: title.to_owned(),

@@ -13,4 +13,10 @@ pub(crate) mod snia;
 mod stop;
 pub(crate) mod storage_bench;
 mod target;
+mod tested;
 pub(crate) mod torture_recovery;
+mod turns;
+mod watcher;
+
+/// What records say that they were made by.
+const PROGRAM: &str = concat!("bimetal ", env!("CARGO_PKG_VERSION"));

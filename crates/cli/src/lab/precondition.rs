@@ -3,7 +3,7 @@
 use super::stop::Stop;
 use crate::progress::Progress;
 use anyhow::{bail, ensure};
-use bimetal_lab::job::{Job, Ops, Order, Sizes};
+use bimetal_lab::job::Job;
 use bimetal_lab::load::{self, Going, LoadTarget};
 
 /// Of a write of preconditioning, as SNIA's Performance Test Specification has it.
@@ -27,9 +27,7 @@ pub(super) fn fill<T: LoadTarget>(
     if span == 0 || bytes == 0 {
         return Ok(());
     }
-    let mut job = Job::new("preconditioning", 0..span);
-    (job.ops, job.order) = (Ops::ReadWrite { read_percent: 0 }, [Order::SEQUENTIAL; 3]);
-    job.sizes = std::array::from_fn(|_| Sizes::one(WRITE_BYTES));
+    let mut job = Job::writes_in_order("preconditioning", 0..span, WRITE_BYTES);
     (job.place, job.bytes, job.depth) = (place, Some(bytes), DEPTH);
     let mut line = Progress::new(format!("preconditioning {name}"), quiet);
     let mut go_on = true;

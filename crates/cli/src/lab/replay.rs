@@ -5,6 +5,7 @@ use super::busy::Busy;
 use super::report::{judge, keep, look_ahead};
 use super::stop::Stop;
 use super::target::{self, Opening, Wanted};
+use crate::lab::PROGRAM;
 use crate::progress::Progress;
 use crate::{Outcome, say, say_json};
 use anyhow::Context as _;
@@ -50,7 +51,7 @@ pub(crate) fn run(args: &ReplayArgs) -> anyhow::Result<Outcome> {
     let (mut run, fidelity) = target::with(&[wanted], opening, |mut open| {
         let mut session = Session {
             title: title(args),
-            environment: environment(concat!("bimetal ", env!("CARGO_PKG_VERSION"))),
+            environment: environment(PROGRAM),
             places: vec![args.target.to_string()],
             seed: 1,
             virtual_time: open.virtual_time,

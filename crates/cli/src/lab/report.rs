@@ -3,7 +3,7 @@
 use super::args::{OutputArgs, ReportArgs, SteadyOf};
 use crate::{Outcome, say};
 use anyhow::{Context as _, bail};
-use bimetal_lab::record::Run;
+use bimetal_lab::record::{JobRun, Run, Side};
 use bimetal_lab::report::{self, Extra, Named};
 use bimetal_lab::stats::{Gate, Quantity, Rule, SniaRule, rounds};
 use bimetal_lab::target::TargetName;
@@ -76,6 +76,20 @@ pub(crate) fn judge(output: &OutputArgs, run: &mut Run) -> Vec<String> {
         job.steady = Some(gate.steadiness().clone());
     }
     said
+}
+
+/// Whether all was done that was asked for, with the data that was expected.
+pub(super) fn outcome(runs: &[Run]) -> Outcome {
+    let side = |side: &Side| side.failed + side.mismatched > 0;
+    let failed = |job: &JobRun| {
+        !job.errors.is_empty()
+            || job.unanswered > 0
+            || [&job.read, &job.write, &job.discard, &job.flush].into_iter().any(side)
+    };
+    match runs.iter().flat_map(|run| &run.jobs).any(failed) {
+        true => Outcome::Problem,
+        false => Outcome::Good,
+    }
 }
 
 /// Whether both are there, and lead to the same file.

@@ -1,24 +1,19 @@
 //! `bimetal lab snia`
 
 use super::args::{OutputArgs, TargetArgs};
-use super::busy::Busy;
-use super::quick::Watcher;
-use super::report::{judge, keep_with, look_ahead};
+use super::report::{judge, keep_with, look_ahead, outcome};
 use super::stop::Stop;
-use super::target::{self, Opening, Wanted};
+use super::target::{Opening, Wanted};
+use super::tested::{Named, tested};
+use super::watcher::Watcher;
 use crate::{Outcome, say, say_json};
 use anyhow::{Context as _, ensure};
-use bimetal_lab::classic::disktester::Tester;
 use bimetal_lab::classic::snia::{self, Found, SniaPlan, Test};
-use bimetal_lab::environment::environment;
 use bimetal_lab::record::Run;
-use bimetal_lab::session::Session;
 use bimetal_lab::target::{OpenHow, TargetName};
 use bimetal_models::size;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
-
-const PROGRAM: &str = concat!("bimetal ", env!("CARGO_PKG_VERSION"));
 
 /// `bimetal lab snia`
 #[derive(Debug, Args)]
@@ -101,38 +96,21 @@ pub(crate) fn run(args: &SniaArgs) -> anyhow::Result<Outcome> {
     let wanted = Wanted { name: args.target.clone(), how, lay_out_bytes: None, read: false };
     let TargetArgs { connections, destroy_data: destroy } = args.opening;
     let opening = Opening { connections, destroy, quiet, seed: args.seed, stop: &stop };
-    let (found, mut run) = target::with(&[wanted], opening, |mut open| {
-        let facts = open.facts[0].clone();
-        let name = args.target.to_string();
-        let layout = snia::layout(facts.size_bytes, args.span)
-            .with_context(|| format!("{name}: there is no MiB to measure on"))?;
-        let plan = SniaPlan {
-            test: args.test.test(),
-            span_bytes: layout.file_bytes,
-            scale: args.scale,
-            seed: args.seed,
-        };
-        let mut environment = environment(PROGRAM);
-        environment.targets.insert(name.clone(), facts);
-        let session = Session {
-            title: format!("SNIA's kind of test on {name}: {}", plan.test.name()),
-            environment,
-            places: vec![name.clone()],
-            seed: args.seed,
-            virtual_time: open.virtual_time,
-            notes: Vec::new(),
-        };
-        stop.listen()?;
-        let busy = Busy::new();
-        let mut watcher = Watcher::new("", quiet, &stop);
-        let mut tester = Tester::new(&mut open.target, &name, layout, &mut watcher);
-        let found = snia::snia(&mut tester, &plan).with_context(|| name.clone())?;
-        let run = Run { cpu: Some(busy.cpu()), ..tester.finish(session) };
-        Ok((found, run))
+    let (target, test) = (args.target.to_string(), args.test.test());
+    let layout = |size_bytes| {
+        snia::layout(size_bytes, args.span)
+            .with_context(|| format!("{target}: there is no MiB to measure on"))
+    };
+    let title = format!("SNIA's kind of test on {target}: {}", test.name());
+    let mut watcher = Watcher::new("", quiet, &stop);
+    let named = Named { title, target: target.clone() };
+    let (found, mut run) = tested(named, wanted, opening, &mut watcher, layout, |tester| {
+        let span_bytes = tester.layout().file_bytes;
+        snia::snia(tester, &SniaPlan { test, span_bytes, scale: args.scale, seed: args.seed })
     })?;
     let steady = judge(&args.output, &mut run);
     match quiet {
-        true => say_json(&Document { target: args.target.to_string(), found: &found, run: &run })?,
+        true => say_json(&Document { target, found: &found, run: &run })?,
         false => {
             say(&run.title);
             say(snia::text(&found).trim_end());
@@ -141,7 +119,6 @@ pub(crate) fn run(args: &SniaArgs) -> anyhow::Result<Outcome> {
     }
     // Behind what is printed: a file that cannot be written loses no run.
     keep_with(&args.output, &run, &snia::page(&found))?;
-    let failed = run.jobs.iter().any(|job| !job.errors.is_empty() || job.unanswered > 0);
     let unsteady = found.steady.iter().any(|steady| steady.steadiness.reached.is_none());
-    Ok(if failed || unsteady { Outcome::Problem } else { Outcome::Good })
+    Ok(if unsteady { Outcome::Problem } else { outcome(&[run]) })
 }

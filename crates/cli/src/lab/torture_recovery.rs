@@ -1,24 +1,19 @@
 //! `bimetal lab torture-recovery`
 
 use super::args::{OutputArgs, TargetArgs, time};
-use super::busy::Busy;
 use super::disktester::Listener;
-use super::report::{judge, keep_with, look_ahead};
+use super::report::{judge, keep_with, look_ahead, outcome};
 use super::stop::Stop;
-use super::target::{self, Opening, Wanted};
+use super::target::{Opening, Wanted};
+use super::tested::{Named, tested};
 use crate::{Outcome, say, say_json};
 use anyhow::{Context as _, ensure};
-use bimetal_lab::classic::disktester::Tester;
 use bimetal_lab::classic::torture_recovery::{self as torture, Found, TorturePlan};
-use bimetal_lab::environment::environment;
 use bimetal_lab::record::Run;
-use bimetal_lab::session::Session;
 use bimetal_lab::target::{OpenHow, TargetName};
 use clap::Args;
 use serde::Serialize;
 use std::time::Duration;
-
-const PROGRAM: &str = concat!("bimetal ", env!("CARGO_PKG_VERSION"));
 
 /// `bimetal lab torture-recovery`
 #[derive(Debug, Args)]
@@ -66,35 +61,17 @@ pub(crate) fn run(args: &TortureRecoveryArgs) -> anyhow::Result<Outcome> {
     let wanted = Wanted { name: args.target.clone(), how, lay_out_bytes: None, read: false };
     let TargetArgs { connections, destroy_data: destroy } = args.opening;
     let opening = Opening { connections, destroy, quiet, seed: args.seed, stop: &stop };
-    let (found, mut run) = target::with(&[wanted], opening, |mut open| {
-        let facts = open.facts[0].clone();
-        let layout = torture::layout(facts.size_bytes).with_context(|| {
-            format!(
-                "{} has {} bytes, too few for {} parts",
-                args.target,
-                facts.size_bytes,
-                torture::PART_COUNT
-            )
-        })?;
-        let place = args.target.to_string();
-        let mut environment = environment(PROGRAM);
-        environment.targets.insert(place.clone(), facts);
-        let session = Session {
-            title: format!("torture and recovery of {place}"),
-            environment,
-            places: vec![place.clone()],
-            seed: args.seed,
-            virtual_time: open.virtual_time,
-            notes: Vec::new(),
-        };
-        stop.listen()?;
-        let busy = Busy::new();
-        let mut listener = Listener::new(quiet, &stop);
-        let mut tester = Tester::new(&mut open.target, &place, layout, &mut listener);
-        let plan = TorturePlan { torture: args.torture, seed: args.seed };
-        let found = torture::torture_recovery(&mut tester, plan).with_context(|| place.clone())?;
-        let run = Run { cpu: Some(busy.cpu()), ..tester.finish(session) };
-        Ok((found, run))
+    let target = args.target.to_string();
+    let layout = |size_bytes| {
+        torture::layout(size_bytes).with_context(|| {
+            format!("{target} has {size_bytes} bytes, too few for {} parts", torture::PART_COUNT)
+        })
+    };
+    let plan = TorturePlan { torture: args.torture, seed: args.seed };
+    let mut listener = Listener::new(quiet, &stop);
+    let named = Named { title: format!("torture and recovery of {target}"), target: target.clone() };
+    let (found, mut run) = tested(named, wanted, opening, &mut listener, layout, |tester| {
+        torture::torture_recovery(tester, plan)
     })?;
     run.notes.extend(found.verdict.iter().flat_map(|verdict| verdict.sentences.clone()));
     let steady = judge(&args.output, &mut run);
@@ -107,6 +84,5 @@ pub(crate) fn run(args: &TortureRecoveryArgs) -> anyhow::Result<Outcome> {
     }
     // Behind what is printed: a file that cannot be written loses no run.
     keep_with(&args.output, &run, &torture::extra(&found, &run))?;
-    let failed = run.jobs.iter().any(|job| !job.errors.is_empty());
-    Ok(if failed { Outcome::Problem } else { Outcome::Good })
+    Ok(outcome(&[run]))
 }

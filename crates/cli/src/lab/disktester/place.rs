@@ -2,6 +2,7 @@
 
 use super::args::TransferArgs;
 use crate::create::random_seed;
+use crate::lab::PROGRAM;
 use crate::lab::args::{OutputArgs, TargetArgs};
 use crate::lab::stop::Stop;
 use crate::lab::target::{self, Opening, Wanted};
@@ -261,7 +262,7 @@ impl<'a> Place<'a> {
     }
 
     fn session(&self, title: &str, facts: TargetFacts, virtual_time: bool, seed: u64) -> Session {
-        let mut environment = environment(concat!("bimetal ", env!("CARGO_PKG_VERSION")));
+        let mut environment = environment(PROGRAM);
         environment.targets.insert(self.target.to_string(), facts);
         let title = format!("{title} {}", self.target);
         Session {

@@ -8,6 +8,7 @@ use super::precondition::fill;
 use super::report::{judge, keep_with, look_ahead, write};
 use super::stop::Stop;
 use super::target::{self, Opening};
+use crate::lab::PROGRAM;
 use crate::progress::Progress as Line;
 use crate::{Outcome as Exit, complain, say, say_json, text_file};
 use anyhow::{bail, ensure};
@@ -19,8 +20,6 @@ use bimetal_lab::session::Session;
 use bimetal_lab::target::{Array, Layout, OpenHow, TargetName};
 use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
-
-const PROGRAM: &str = concat!("bimetal ", env!("CARGO_PKG_VERSION"));
 
 pub(crate) fn run(args: &OrionArgs) -> anyhow::Result<Exit> {
     let luns = luns(args)?;

@@ -2,22 +2,17 @@
 
 use super::args::HowArgs;
 use crate::lab::args::TargetArgs;
-use crate::lab::busy::Busy;
 use crate::lab::stop::Stop;
-use crate::lab::target::{self, Opening, Wanted};
-use crate::progress::Progress;
+use crate::lab::target::{Opening, Wanted};
+use crate::lab::tested::{Named, tested};
+use crate::lab::watcher::Watcher;
 use anyhow::{Context as _, ensure};
-use bimetal_lab::classic::disktester::{Audience, Tester};
 use bimetal_lab::classic::quick::{Figure, QuickPlan, layout, quick};
-use bimetal_lab::environment::environment;
 use bimetal_lab::record::Run;
-use bimetal_lab::session::Session;
 use bimetal_lab::target::{OpenHow, TargetName};
 use bimetal_models::size;
 use std::time::Duration;
 use tempfile::NamedTempFile;
-
-const PROGRAM: &str = concat!("bimetal ", env!("CARGO_PKG_VERSION"));
 
 /// What is measured where a target was named: of a directory, a file in it that is removed in the end.
 pub(super) struct Scratch {
@@ -49,37 +44,6 @@ pub(super) struct Measured {
     pub(super) plan: QuickPlan,
 }
 
-/// Tells how far it is, and nothing else.
-pub(crate) struct Watcher<'s> {
-    what: &'s str,
-    quiet: bool,
-    stop: &'s Stop,
-    part: Option<(String, Progress)>,
-}
-
-impl<'s> Watcher<'s> {
-    pub(crate) fn new(what: &'s str, quiet: bool, stop: &'s Stop) -> Watcher<'s> {
-        Watcher { what, quiet, stop, part: None }
-    }
-}
-
-impl Audience for Watcher<'_> {
-    fn line(&mut self, _text: &str) {}
-
-    fn going(&mut self, what: &str, share: f64) {
-        if self.part.as_ref().is_none_or(|(part, _)| part != what) {
-            self.part = Some((what.to_owned(), Progress::new(format!("{}{what}", self.what), self.quiet)));
-        }
-        if let Some((_, progress)) = &mut self.part {
-            progress.at(&format!("{:.0} %", share * 100.0));
-        }
-    }
-
-    fn goes_on(&mut self) -> bool {
-        !self.stop.is_asked_for()
-    }
-}
-
 /// Runs the test once.
 pub(super) fn measure(
     how: &HowArgs,
@@ -101,34 +65,21 @@ pub(super) fn measure(
     // A file of its own holds nothing yet.
     let destroy = destroy_data || scratch.own.is_some();
     let opening = Opening { connections, destroy, quiet, seed, stop };
-    target::with(&[wanted], opening, |mut open| {
-        let facts = open.facts[0].clone();
-        let name = &scratch.shown;
-        let layout = layout(facts.size_bytes, how.span).with_context(|| {
-            format!(
-                "{name}: of {} bytes, there is no piece of 256 KiB to measure",
-                facts.size_bytes.min(how.span)
-            )
-        })?;
-        let plan = QuickPlan { span_bytes: layout.file_bytes, each: how.each, reads_only, seed };
-        let mut environment = environment(PROGRAM);
-        environment.targets.insert(name.clone(), facts);
-        let session = Session {
-            title: format!("quick test of {name}"),
-            environment,
-            places: vec![name.clone()],
-            seed,
-            virtual_time: open.virtual_time,
-            notes: notes(&plan),
-        };
-        stop.listen()?;
-        let busy = Busy::new();
-        let mut watcher = Watcher::new(what, quiet, stop);
-        let mut tester = Tester::new(&mut open.target, name, layout, &mut watcher);
-        let figures = quick(&mut tester, &plan).with_context(|| name.clone())?;
-        let run = Run { cpu: Some(busy.cpu()), ..tester.finish(session) };
-        Ok(Measured { figures, run, plan })
-    })
+    let name = scratch.shown.clone();
+    let mut watcher = Watcher::new(what, quiet, stop);
+    let layout = |size_bytes: u64| {
+        layout(size_bytes, how.span).with_context(|| {
+            format!("{name}: of {} bytes, there is no piece of 256 KiB to measure", size_bytes.min(how.span))
+        })
+    };
+    let named = Named { title: format!("quick test of {name}"), target: name.clone() };
+    let ((figures, plan), mut run) = tested(named, wanted, opening, &mut watcher, layout, |tester| {
+        let span_bytes = tester.layout().file_bytes;
+        let plan = QuickPlan { span_bytes, each: how.each, reads_only, seed };
+        Ok((quick(tester, &plan)?, plan))
+    })?;
+    run.notes.splice(0..0, notes(&plan));
+    Ok(Measured { figures, run, plan })
 }
 
 fn notes(plan: &QuickPlan) -> Vec<String> {

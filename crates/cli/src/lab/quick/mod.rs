@@ -5,17 +5,16 @@ mod measure;
 
 pub(crate) use args::{CompareArgs, QuickArgs};
 
-use super::report::{judge, keep_with, look_ahead};
+use super::report::{judge, keep_with, look_ahead, outcome};
 use super::stop::Stop;
+use super::turns::in_turns;
 use crate::progress::Progress;
 use crate::{Outcome, say, say_json};
-use anyhow::bail;
 use bimetal_lab::classic::quick::{
     self, Compared, Figure, MEASURED_ONCE, Peer, QuickPlan, Verdict, comparison_page, page, text,
 };
 use bimetal_lab::record::Run;
 use bimetal_lab::stats::Ratio;
-pub(crate) use measure::Watcher;
 use measure::{Measured, Scratch, measure};
 use serde::Serialize;
 
@@ -65,7 +64,7 @@ pub(crate) fn run(args: &QuickArgs) -> anyhow::Result<Outcome> {
     let Measured { figures, mut run, plan } = measure(&args.how, &scratch, args.how.seed, quiet, &stop, "")?;
     let peers = if run.interrupted { Vec::new() } else { models(&plan, quiet, &stop)? };
     let verdict = Verdict::new(&figures, &peers);
-    run.notes.extend(verdict.sentences.iter().cloned());
+    run.notes.splice(0..0, verdict.sentences.iter().cloned());
     let steady = judge(&args.output, &mut run);
     let target = args.target.to_string();
     match quiet {
@@ -80,19 +79,13 @@ pub(crate) fn run(args: &QuickArgs) -> anyhow::Result<Outcome> {
         })?,
         false => {
             say(&run.title);
-            say(text(&figures, &peers, &verdict).trim_end());
-            run.notes.iter().filter(|note| !verdict.sentences.contains(note)).for_each(|note| say(note));
-            steady.iter().for_each(|line| say(line));
+            say(&text(&figures, &peers));
+            run.notes.iter().chain(&steady).for_each(|line| say(line));
         }
     }
     // Behind what is printed: a file that cannot be written loses no run.
     keep_with(&args.output, &run, &page(&target, &figures, &peers, &verdict))?;
-    Ok(outcome(&run))
-}
-
-fn outcome(run: &Run) -> Outcome {
-    let failed = run.jobs.iter().any(|job| !job.errors.is_empty() || job.unanswered > 0);
-    if failed { Outcome::Problem } else { Outcome::Good }
+    Ok(outcome(&[run]))
 }
 
 /// The same test on the models.
@@ -109,19 +102,11 @@ pub(crate) fn compare(args: &CompareArgs) -> anyhow::Result<Outcome> {
     targets.iter().try_for_each(|target| look_ahead(&args.output, Some(target)))?;
     let (stop, quiet) = (Stop::new(), args.output.json);
     let scratch = [Scratch::new(&args.a)?, Scratch::new(&args.b)?];
-    let mut ran: [Vec<Run>; 2] = Default::default();
-    for round in 0..args.rounds {
-        // Who goes first changes, so that what one leaves behind meets both alike.
-        for which in if round.is_multiple_of(2) { [0, 1] } else { [1, 0] } {
-            let what = format!("round {} of {}, {}: ", round + 1, args.rounds, targets[which]);
-            let seed = args.how.seed.wrapping_add(u64::from(round));
-            let done = measure(&args.how, &scratch[which], seed, quiet, &stop, &what)?;
-            if done.run.interrupted {
-                bail!("interrupted in round {} of {}; nothing is said of fewer", round + 1, args.rounds);
-            }
-            ran[which].push(done.run);
-        }
-    }
+    let ran = in_turns(args.rounds, |which, round, what| {
+        let what = format!("{what}, {}: ", targets[which]);
+        let seed = args.how.seed.wrapping_add(u64::from(round));
+        Ok(measure(&args.how, &scratch[which], seed, quiet, &stop, &what)?.run)
+    })?;
     let names = match args.a == args.b {
         true => ["A", "B"].map(str::to_owned),
         false => [args.a.to_string(), args.b.to_string()],
@@ -136,13 +121,13 @@ pub(crate) fn compare(args: &CompareArgs) -> anyhow::Result<Outcome> {
             say(&compared.sentence);
         }
     }
-    let failed = ran.iter().flatten().any(|run| matches!(outcome(run), Outcome::Problem));
+    let outcome = outcome(&ran.concat());
     let [_, b] = ran;
     if let Some(mut last) = b.into_iter().next_back() {
         last.notes.push(compared.sentence.clone());
         keep_with(&args.output, &last, &comparison_page(&compared, names))?;
     }
-    Ok(if failed { Outcome::Problem } else { Outcome::Good })
+    Ok(outcome)
 }
 
 fn document<'d>(args: &CompareArgs, compared: &'d Compared) -> CompareDoc<'d> {

@@ -6,9 +6,10 @@ pub(crate) use args::StorageBenchArgs;
 
 use super::args::TargetArgs;
 use super::busy::Busy;
-use super::report::{judge, keep_with, look_ahead};
+use super::report::{judge, keep_with, look_ahead, outcome};
 use super::stop::Stop;
 use super::target::{self, Open, Opening, Wanted};
+use crate::lab::PROGRAM;
 use crate::progress::Progress;
 use crate::synth;
 use crate::{Outcome, say, say_json};
@@ -28,8 +29,6 @@ use bimetal_sim::scenario::{Survey, TraceSpec};
 use serde::Serialize;
 use std::io::BufWriter;
 use std::path::Path;
-
-const PROGRAM: &str = concat!("bimetal ", env!("CARGO_PKG_VERSION"));
 
 /// What `--json` prints.
 #[derive(Serialize)]
@@ -117,8 +116,7 @@ pub(crate) fn run(args: &StorageBenchArgs) -> anyhow::Result<Outcome> {
     }
     // Behind what is printed: a file that cannot be written loses no run.
     keep_with(&args.output, &run, &extra(&run.title, &figures))?;
-    let failed = run.jobs.iter().any(|job| !job.errors.is_empty() || job.unanswered > 0);
-    Ok(if failed { Outcome::Problem } else { Outcome::Good })
+    Ok(outcome(&[run]))
 }
 
 /// The targets, and those that are volumes of scenarios under each policy.

@@ -29,9 +29,14 @@ impl Unit {
         }
     }
 
+    /// Whether more is better.
+    pub(super) fn more_is_better(self) -> bool {
+        self != Unit::Microseconds
+    }
+
     /// How many times as good the first of two values is as the second.
     pub(super) fn times(self, ours: f64, theirs: f64) -> f64 {
-        if self == Unit::Microseconds { theirs / ours } else { ours / theirs }
+        if self.more_is_better() { ours / theirs } else { theirs / ours }
     }
 }
 
@@ -98,7 +103,7 @@ pub(super) fn figures(ran: &[JobRun]) -> Vec<Figure> {
 }
 
 fn mb_per_s(ran: &JobRun) -> Option<f64> {
-    let writes = ran.name == FILL || PARTS.iter().any(|part| part.name == ran.name && part.writes);
+    let writes = ran.name == FILL || PARTS.iter().any(|part| part.name == ran.name && part.writes());
     let bytes = if writes { ran.write.bytes } else { ran.read.bytes };
     (bytes > 0).then(|| bytes as f64 * 1e3 / ran.elapsed_ns.max(1) as f64)
 }

@@ -2,7 +2,8 @@
 
 use super::compare::Compared;
 use super::figures::{Figure, MEASURED_ONCE, ORDER};
-use super::verdict::{Peer, Verdict, number};
+use super::verdict::{Peer, Verdict};
+use crate::report::units::three;
 use crate::report::{Bar, Bars, Extra, Table};
 
 /// What figures are beside: the drives measured once, then models.
@@ -18,7 +19,7 @@ fn beside<'p>(figure: &Figure, peers: &'p [Peer]) -> Vec<(&'p str, f64)> {
 }
 
 /// The figures, in lines, with the drive that is next below and above each.
-pub fn text(figures: &[Figure], peers: &[Peer], verdict: &Verdict) -> String {
+pub fn text(figures: &[Figure], peers: &[Peer]) -> String {
     let width = figures.iter().map(|figure| figure.name.len()).max().unwrap_or(0);
     let mut out = String::new();
     for figure in figures {
@@ -29,30 +30,26 @@ pub fn text(figures: &[Figure], peers: &[Peer], verdict: &Verdict) -> String {
         let next_worse = worse.min_by(|a, b| times(a.1).total_cmp(&times(b.1)));
         let next_better = better.max_by(|a, b| times(a.1).total_cmp(&times(b.1)));
         let of = |what: &str, found: Option<&(&str, f64)>| {
-            found.map(|(name, value)| format!("{what} {name} ({})", number(*value)))
+            found.map(|(name, value)| format!("{what} {name} ({})", three(*value)))
         };
-        let same = near.iter().find(|(_, value)| number(*value) == number(figure.value));
+        let same = near.iter().find(|(_, value)| three(*value) == three(figure.value));
         let said: Vec<String> = match same {
             Some((name, _)) => vec![format!("as {name}")],
             None => {
                 [of("better than", next_worse), of("worse than", next_better)].into_iter().flatten().collect()
             }
         };
-        let (name, value, unit) = (&figure.name, number(figure.value), figure.unit.name());
+        let (name, value, unit) = (&figure.name, three(figure.value), figure.unit.name());
         out += format!("{name:width$}  {value:>8} {unit:4}  {}", said.join(", ")).trim_end();
         out.push('\n');
     }
-    if !verdict.sentences.is_empty() {
-        out.push('\n');
-    }
-    verdict.sentences.iter().for_each(|sentence| out += &format!("{sentence}\n"));
     out
 }
 
 /// What the page of a run shows beside its plots: each figure's bars, the target's first.
 pub fn page(target: &str, figures: &[Figure], peers: &[Peer], verdict: &Verdict) -> Extra {
     let bars = figures.iter().map(|figure| {
-        let bar = |label: &str, value: f64| Bar { label: label.to_owned(), value, text: number(value) };
+        let bar = |label: &str, value: f64| Bar { label: label.to_owned(), value, text: three(value) };
         let others = beside(figure, peers).into_iter().map(|(name, value)| bar(name, value));
         let unit = figure.unit;
         let direction = if unit.more_is_better() { "" } else { "; less is better" };
@@ -61,7 +58,7 @@ pub fn page(target: &str, figures: &[Figure], peers: &[Peer], verdict: &Verdict)
             bars: std::iter::once(bar(target, figure.value)).chain(others).collect(),
         }
     });
-    let row = |(name, times): &(String, f64)| vec![name.clone(), number(*times)];
+    let row = |(name, times): &(String, f64)| vec![name.clone(), three(*times)];
     Extra {
         title: "Quick test".to_owned(),
         findings: verdict.sentences.clone(),

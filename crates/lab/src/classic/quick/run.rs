@@ -1,8 +1,9 @@
 //! The parts of the test, in order.
 
 use super::figures::{Figure, figures};
+use crate::classic::cell::Cell;
 use crate::classic::disktester::{Layout, Tester, TesterError};
-use crate::job::{Job, Ops, Order, Sizes};
+use crate::job::Job;
 use crate::load::LoadTarget;
 use std::time::Duration;
 
@@ -28,15 +29,19 @@ pub struct QuickPlan {
 /// A part of the test. Its name is that of its job.
 pub(super) struct Part {
     pub(super) name: &'static str,
-    pub(super) writes: bool,
-    random: bool,
-    bytes: u64,
-    depth: u32,
+    cell: Cell,
     flushed: bool,
 }
 
-const fn part(name: &'static str, writes: bool, random: bool, kib: u64) -> Part {
-    Part { name, writes, random, bytes: kib * KIB, depth: 1, flushed: false }
+impl Part {
+    pub(super) fn writes(&self) -> bool {
+        self.cell.read_percent == 0
+    }
+}
+
+const fn part(name: &'static str, writes: bool, random: bool, kib: u64, depth: u32) -> Part {
+    let read_percent = if writes { 0 } else { 100 };
+    Part { name, cell: Cell { read_percent, bytes: kib * KIB, random, depth }, flushed: false }
 }
 
 pub(super) const FILL: &str = "sequential write, 256K";
@@ -46,15 +51,15 @@ pub(super) const DEEP: &str = "random read, 4K, 32 in flight";
 
 /// After the fill; reads first, so that what writes leave a device to do does not burden them.
 pub(super) const PARTS: [Part; 9] = [
-    part("sequential read, 256K", false, false, 256),
-    part("sequential read, 4K", false, false, 4),
-    part("random read, 256K", false, true, 256),
-    part(SMALL_READ, false, true, 4),
-    Part { depth: 32, ..part(DEEP, false, true, 4) },
-    part("sequential write, 4K", true, false, 4),
-    part("random write, 256K", true, true, 256),
-    part("random write, 4K", true, true, 4),
-    Part { flushed: true, ..part(FLUSHED, true, true, 4) },
+    part("sequential read, 256K", false, false, 256, 1),
+    part("sequential read, 4K", false, false, 4, 1),
+    part("random read, 256K", false, true, 256, 1),
+    part(SMALL_READ, false, true, 4, 1),
+    part(DEEP, false, true, 4, 32),
+    part("sequential write, 4K", true, false, 4, 1),
+    part("random write, 256K", true, true, 256, 1),
+    part("random write, 4K", true, true, 4, 1),
+    Part { flushed: true, ..part(FLUSHED, true, true, 4, 1) },
 ];
 
 /// What a target of so many bytes is measured on: the first `wanted` bytes, or as many whole pieces as it has. None if it
@@ -83,7 +88,7 @@ pub fn quick<T: LoadTarget>(
     if !plan.reads_only {
         span = tester.job(&fill(plan))?.write.bytes / FILL_BYTES * FILL_BYTES;
     }
-    let parts = PARTS.iter().filter(|part| !(plan.reads_only && part.writes));
+    let parts = PARTS.iter().filter(|part| !(plan.reads_only && part.writes()));
     for part in parts {
         if tester.is_over() || span == 0 {
             break;
@@ -94,24 +99,15 @@ pub fn quick<T: LoadTarget>(
 }
 
 fn fill(plan: &QuickPlan) -> Job {
-    let mut job = Job::new(FILL, 0..plan.span_bytes);
-    job.ops = Ops::ReadWrite { read_percent: 0 };
-    (job.order, job.sizes) = ([Order::SEQUENTIAL; 3], std::array::from_fn(|_| Sizes::one(FILL_BYTES)));
-    // What the device still has to do for it must not burden what is measured next.
-    (job.runtime_ns, job.end_flush) = (Some(FILL_AT_MOST.as_nanos() as u64), true);
-    job
+    Job {
+        runtime_ns: Some(FILL_AT_MOST.as_nanos() as u64),
+        // What the device still has to do for it must not burden what is measured next.
+        end_flush: true,
+        ..Job::writes_in_order(FILL, 0..plan.span_bytes, FILL_BYTES)
+    }
 }
 
 fn job(part: &Part, plan: &QuickPlan, span: u64) -> Job {
-    let mut job = Job::new(part.name, 0..span);
-    job.ops = Ops::ReadWrite { read_percent: if part.writes { 0 } else { 100 } };
-    if !part.random {
-        job.order = [Order::SEQUENTIAL; 3];
-    }
-    job.sizes = std::array::from_fn(|_| Sizes::one(part.bytes));
-    job.align_bytes = [part.bytes; 3];
-    (job.depth, job.seed, job.each_once) = (part.depth, plan.seed, false);
-    (job.time_based, job.runtime_ns) = (true, Some(u64::try_from(plan.each.as_nanos()).unwrap_or(u64::MAX)));
-    job.flush_every_writes = part.flushed.then_some(1);
-    job
+    let ns = u64::try_from(plan.each.as_nanos()).unwrap_or(u64::MAX);
+    Job { flush_every_writes: part.flushed.then_some(1), ..part.cell.job(part.name, span, plan.seed, ns) }
 }

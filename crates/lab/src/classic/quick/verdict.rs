@@ -1,8 +1,9 @@
 //! Which drive a target is like.
 
-use super::figures::{Figure, Unit};
+use super::figures::Figure;
 use super::run::{QuickPlan, layout, quick};
 use crate::classic::disktester::{Audience, Tester, TesterError};
+use crate::report::units::three;
 use crate::target::Simulated;
 use bimetal_models::spec;
 use serde::Serialize;
@@ -117,7 +118,7 @@ fn place(times: &[(&Peer, f64)]) -> Option<String> {
 fn extremes(ours: &[Figure], peer: &Peer) -> Option<String> {
     let of = |(figure, times): (&Figure, f64)| {
         let unit = figure.unit;
-        format!("{} ({} {}, {})", figure.name, number(figure.value), unit.name(), how_good(times))
+        format!("{} ({} {}, {})", figure.name, three(figure.value), unit.name(), how_good(times))
     };
     let best = pairs(ours, &peer.figures).max_by(|a, b| a.1.total_cmp(&b.1))?;
     let worst = pairs(ours, &peer.figures).min_by(|a, b| a.1.total_cmp(&b.1))?;
@@ -130,35 +131,20 @@ fn extremes(ours: &[Figure], peer: &Peer) -> Option<String> {
 
 /// `3.1 times`, or `1/3.1 of`.
 fn factor(times: f64) -> String {
-    if times >= 1.0 { format!("{} times", number(times)) } else { format!("1/{} of", number(1.0 / times)) }
+    if times >= 1.0 { format!("{} times", three(times)) } else { format!("1/{} of", three(1.0 / times)) }
 }
 
 fn how_good(times: f64) -> String {
     if times >= 1.0 {
-        format!("{} times better", number(times))
+        format!("{} times better", three(times))
     } else {
-        format!("{} times worse", number(1.0 / times))
-    }
-}
-
-/// Three digits.
-pub(super) fn number(value: f64) -> String {
-    match value {
-        v if v >= 100.0 => format!("{v:.0}"),
-        v if v >= 10.0 => format!("{v:.1}"),
-        v => format!("{v:.2}"),
-    }
-}
-
-impl Unit {
-    /// Whether more is better.
-    pub fn more_is_better(self) -> bool {
-        self != Unit::Microseconds
+        format!("{} times worse", three(1.0 / times))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::figures::Unit;
     use super::*;
 
     fn figures(reads: f64, latency: f64) -> Vec<Figure> {

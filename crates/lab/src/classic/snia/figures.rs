@@ -2,6 +2,7 @@
 
 use super::loads::{MIXES, SIZES, Test, size};
 use super::run::{Found, Load, Stage, Steady};
+use crate::report::units::three;
 use crate::report::{Axis, Extra, Figure, FigureLine, Table, Unit};
 
 /// Points of a curve that a plot has at most.
@@ -23,8 +24,7 @@ fn sentences(found: &Found) -> Vec<String> {
     }
     for steady in &found.steady {
         let what = if steady.tracks_latency { "mean response" } else { "IOPS" };
-        let load = &steady.loads[steady.tracked];
-        out.push(format!("{} of {}: {}.", what, load.name, steady.steadiness));
+        out.push(format!("{} of {}: {}.", what, steady.tracked().name, steady.steadiness));
         if steady.steadiness.reached.is_none() {
             out.push(
                 "Without a steady state these are no figures of the device, but of a moment.".to_owned(),
@@ -33,7 +33,7 @@ fn sentences(found: &Found) -> Vec<String> {
             out.push(format!(
                 "Only {} of what was measured on was written in these rounds: what looks steady may be how it \
                  begins. Take a larger --scale, or a smaller --span.",
-                number(steady.written_capacities)
+                three(steady.written_capacities)
             ));
         }
     }
@@ -48,10 +48,10 @@ fn of_stage(stage: &Stage) -> Option<String> {
     Some(format!(
         "{}: {} MB/s at first, {} in the end, {} on average; the longest response {} ms.",
         stage.name,
-        number(first.mb_per_s),
-        number(last.mb_per_s),
-        number(mean),
-        number(longest / 1e3)
+        three(first.mb_per_s),
+        three(last.mb_per_s),
+        three(mean),
+        three(longest / 1e3)
     ))
 }
 
@@ -66,7 +66,7 @@ fn tables(found: &Found) -> Vec<Table> {
 fn iops_table(steady: &Steady) -> Table {
     let at = |bytes: u64, mix: u32| {
         let load = steady.loads.iter().find(|load| load.bytes == bytes && load.read_percent == mix);
-        load.and_then(|load| Load::measured(&load.iops)).map_or("-".to_owned(), number)
+        load.and_then(|load| Load::measured(&load.iops)).map_or("-".to_owned(), three)
     };
     let row = |bytes: &u64| {
         std::iter::once(size(*bytes)).chain(MIXES.iter().map(|mix| at(*bytes, *mix))).collect::<Vec<_>>()
@@ -81,9 +81,9 @@ fn iops_table(steady: &Steady) -> Table {
 
 fn load_table(steady: &Steady) -> Table {
     let row = |load: &Load| {
-        let mean = |values: &[f64]| Load::measured(values).map_or("-".to_owned(), number);
+        let mean = |values: &[f64]| Load::measured(values).map_or("-".to_owned(), three);
         let speed: Vec<f64> = load.iops.iter().map(|iops| iops * load.bytes as f64 / 1e6).collect();
-        let longest = load.max_us.iter().copied().reduce(f64::max).map_or("-".to_owned(), number);
+        let longest = load.max_us.iter().copied().reduce(f64::max).map_or("-".to_owned(), three);
         vec![
             load.name.clone(),
             mean(&load.iops),
@@ -154,30 +154,20 @@ fn axis(label: &str, unit: Unit) -> Axis {
     Axis { label: label.to_owned(), unit, log: false }
 }
 
-/// What is tracked, in an axis' words, its values, and those of all loads that are like it but for their size.
-fn tracked(steady: &Steady) -> (&'static str, impl Iterator<Item = (&Load, &[f64])>) {
-    let mix = steady.loads[steady.tracked].read_percent;
-    let of = |load| -> &[f64] {
-        let load: &Load = load;
-        if steady.tracks_latency { &load.mean_us } else { &load.iops }
-    };
-    let like = steady.loads.iter().filter(move |load| load.read_percent == mix);
-    (if steady.tracks_latency { "mean response, us" } else { "IOPS" }, like.map(move |load| (load, of(load))))
-}
-
-/// The specification's steady state convergence plot.
+/// The specification's steady state convergence plot, of all loads that are like the tracked one but for their size.
 fn convergence(steady: &Steady, nth: usize) -> Figure {
-    let (label, loads) = tracked(steady);
-    let line = |(load, values): (&Load, &[f64])| FigureLine {
-        label: load.name.clone(),
-        points: values.iter().enumerate().map(|(round, value)| (round as f64 + 1.0, *value)).collect(),
+    let like = steady.loads.iter().filter(|load| load.read_percent == steady.tracked().read_percent);
+    let line = |load: &Load| {
+        let rounds = steady.values(load).iter().enumerate();
+        let points = rounds.map(|(round, value)| (round as f64 + 1.0, *value)).collect();
+        FigureLine { label: load.name.clone(), points }
     };
     Figure {
         id: format!("snia-convergence-{nth}"),
         title: "Steady state convergence".to_owned(),
         x: axis("round", Unit::Count),
-        y: axis(label, Unit::Count),
-        lines: loads.map(line).collect(),
+        y: axis(steady.tracks(), Unit::Count),
+        lines: like.map(line).collect(),
         marks: Vec::new(),
     }
 }
@@ -185,8 +175,7 @@ fn convergence(steady: &Steady, nth: usize) -> Figure {
 /// Its measurement window: the rounds, their mean, 10 % above and below it, and the line of least squares.
 fn window(steady: &Steady, nth: usize) -> Option<Figure> {
     let facts = steady.steadiness.reached.or(steady.steadiness.last)?;
-    let load = &steady.loads[steady.tracked];
-    let values = if steady.tracks_latency { &load.mean_us } else { &load.iops };
+    let load = steady.tracked();
     let end = facts.round as usize;
     let begin = end.checked_sub(facts.rounds)?;
     let rounds = (begin + 1) as f64..=end as f64;
@@ -195,7 +184,7 @@ fn window(steady: &Steady, nth: usize) -> Option<Figure> {
         label: label.to_owned(),
         points: [*rounds.start(), *rounds.end()].map(|round| (round, at(round))).to_vec(),
     };
-    let measured = values.get(begin..end)?.iter().enumerate();
+    let measured = steady.values(load).get(begin..end)?.iter().enumerate();
     let mut lines = vec![FigureLine {
         label: load.name.clone(),
         points: measured.map(|(at, value)| ((begin + at + 1) as f64, *value)).collect(),
@@ -208,7 +197,7 @@ fn window(steady: &Steady, nth: usize) -> Option<Figure> {
         id: format!("snia-window-{nth}"),
         title: "Steady state measurement window".to_owned(),
         x: axis("round", Unit::Count),
-        y: axis(if steady.tracks_latency { "mean response, us" } else { "IOPS" }, Unit::Count),
+        y: axis(steady.tracks(), Unit::Count),
         lines,
         marks: Vec::new(),
     })
@@ -234,14 +223,5 @@ fn curve(
         y: axis("IOPS", Unit::Count),
         lines: found.stages.iter().filter(|stage| !stage.points.is_empty()).map(line).collect(),
         marks: Vec::new(),
-    }
-}
-
-/// Three digits.
-fn number(value: f64) -> String {
-    match value {
-        v if v >= 100.0 => format!("{v:.0}"),
-        v if v >= 10.0 => format!("{v:.1}"),
-        v => format!("{v:.2}"),
     }
 }

@@ -1,5 +1,6 @@
 //! What each test asks for.
 
+use crate::classic::cell::Cell;
 use serde::Serialize;
 
 const KIB: u64 = 1024;
@@ -23,16 +24,6 @@ pub enum Test {
 }
 
 impl Test {
-    /// All of them.
-    pub const ALL: [Test; 6] = [
-        Test::Iops,
-        Test::Throughput,
-        Test::Latency,
-        Test::WriteSaturation,
-        Test::HostIdle,
-        Test::CrossStimulus,
-    ];
-
     /// As a command line names it.
     pub fn name(self) -> &'static str {
         match self {
@@ -46,31 +37,21 @@ impl Test {
     }
 }
 
-/// One kind of load.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Cell {
-    pub(super) read_percent: u32,
-    pub(super) bytes: u64,
-    pub(super) random: bool,
-    pub(super) depth: u32,
-}
-
 /// In flight where the specification leaves it open: two threads with sixteen each, as its own example has it.
 pub(super) const DEPTH: u32 = 32;
 
 /// The random writes by which a device becomes steady, and by which most tests see that it is.
 pub(super) const RANDOM_WRITE: Cell = Cell { read_percent: 0, bytes: 4 * KIB, random: true, depth: DEPTH };
 
-impl Cell {
-    pub(super) fn name(&self) -> String {
-        let order = if self.random { "random" } else { "in order" };
-        let mix = match self.read_percent {
-            100 => "reads".to_owned(),
-            0 => "writes".to_owned(),
-            reads => format!("{reads}/{}", 100 - reads),
-        };
-        format!("{order}, {mix}, {}", size(self.bytes))
-    }
+/// A kind of load, in words.
+pub(super) fn name(cell: &Cell) -> String {
+    let order = if cell.random { "random" } else { "in order" };
+    let mix = match cell.read_percent {
+        100 => "reads".to_owned(),
+        0 => "writes".to_owned(),
+        reads => format!("{reads}/{}", 100 - reads),
+    };
+    format!("{order}, {mix}, {}", size(cell.bytes))
 }
 
 /// `4K`.

@@ -1,9 +1,10 @@
 //! Purge, preconditioning, and rounds until they are steady.
 
-use super::loads::{Cell, Test, rounds};
+use super::loads::{DEPTH, Test, name, rounds};
 use super::stages;
+use crate::classic::cell::Cell;
 use crate::classic::disktester::{Layout, Tester, TesterError};
-use crate::job::{Job, Ops, Order, Sizes, side};
+use crate::job::Job;
 use crate::load::LoadTarget;
 use crate::record::JobRun;
 use crate::stats::{Gate, Rule, SniaRule, Steadiness, Step, merged_side, quantile};
@@ -15,8 +16,6 @@ pub const MAX_ROUNDS: u32 = 25;
 /// What a device is preconditioned with: in order, in these pieces, so many times its capacity.
 const PRECONDITION_BYTES: u64 = 128 << 10;
 const PRECONDITION_TIMES: u64 = 2;
-const DISCARD_BYTES: u64 = 32 << 20;
-const BLOCK_BYTES: u64 = 4096;
 
 /// What is left open.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -65,7 +64,7 @@ pub struct Load {
 impl Load {
     fn new(cell: &Cell) -> Load {
         Load {
-            name: cell.name(),
+            name: name(cell),
             read_percent: cell.read_percent,
             bytes: cell.bytes,
             iops: Vec::new(),
@@ -81,6 +80,11 @@ impl Load {
         self.mean_us.push(both.response.mean_ns / 1e3);
         self.max_us.push(both.response.max_ns as f64 / 1e3);
         self.p999_us.push(quantile(&both.response, 0.999).unwrap_or(0) as f64 / 1e3);
+    }
+
+    /// What is tracked of it, by round.
+    fn tracked(&self, latency: bool) -> &[f64] {
+        if latency { &self.mean_us } else { &self.iops }
     }
 
     /// The mean over the last rounds, which are the window of steady state where there is one.
@@ -103,6 +107,23 @@ pub struct Steady {
     pub steadiness: Steadiness,
     /// Written in all rounds, in capacities.
     pub written_capacities: f64,
+}
+
+impl Steady {
+    /// What is tracked, in words.
+    pub(super) fn tracks(&self) -> &'static str {
+        if self.tracks_latency { "mean response, us" } else { "IOPS" }
+    }
+
+    /// The load that is tracked.
+    pub(super) fn tracked(&self) -> &Load {
+        &self.loads[self.tracked]
+    }
+
+    /// That of a load, by round, which is tracked of one.
+    pub(super) fn values<'l>(&self, load: &'l Load) -> &'l [f64] {
+        load.tracked(self.tracks_latency)
+    }
 }
 
 /// A stage of a test over time.
@@ -198,37 +219,16 @@ pub fn snia<T: LoadTarget>(tester: &mut Tester<'_, T>, plan: &SniaPlan) -> Resul
 
 /// Gives all back: to a device that is as new. Whether the target takes that.
 fn purge<T: LoadTarget>(tester: &mut Tester<'_, T>, plan: &SniaPlan) -> Result<bool, TesterError> {
-    let piece = DISCARD_BYTES.min(plan.span_bytes / BLOCK_BYTES * BLOCK_BYTES);
-    let mut job = Job::new("purge", 0..plan.span_bytes / piece * piece);
-    (job.ops, job.order) = (Ops::Discard, [Order::SEQUENTIAL; 3]);
-    job.sizes[side::DISCARD] = Sizes::one(piece);
-    tester.attempt(&job)
+    tester.attempt(&Job::give_back("purge", plan.span_bytes))
 }
 
 fn precondition<T: LoadTarget>(tester: &mut Tester<'_, T>, plan: &SniaPlan) -> Result<(), TesterError> {
     if tester.is_over() {
         return Ok(());
     }
-    let mut job = Job::new("preconditioning", 0..plan.span_bytes);
-    (job.ops, job.order) = (Ops::ReadWrite { read_percent: 0 }, [Order::SEQUENTIAL; 3]);
-    job.sizes = std::array::from_fn(|_| Sizes::one(PRECONDITION_BYTES));
-    (job.depth, job.loops) = (super::loads::DEPTH, PRECONDITION_TIMES);
-    tester.job(&job)?;
+    let once = Job::writes_in_order("preconditioning", 0..plan.span_bytes, PRECONDITION_BYTES);
+    tester.job(&Job { depth: DEPTH, loops: PRECONDITION_TIMES, ..once })?;
     Ok(())
-}
-
-/// A job of one kind of load, for so long.
-pub(super) fn job(cell: &Cell, plan: &SniaPlan, name: String, ns: u64) -> Job {
-    let mut job = Job::new(&name, 0..plan.span_bytes);
-    job.ops = Ops::ReadWrite { read_percent: cell.read_percent };
-    if !cell.random {
-        job.order = [Order::SEQUENTIAL; 3];
-    }
-    job.sizes = std::array::from_fn(|_| Sizes::one(cell.bytes));
-    job.align_bytes = [cell.bytes; 3];
-    (job.depth, job.seed, job.each_once) = (cell.depth, plan.seed, false);
-    (job.time_based, job.runtime_ns) = (true, Some(ns));
-    job
 }
 
 fn until_steady<T: LoadTarget>(
@@ -244,18 +244,15 @@ fn until_steady<T: LoadTarget>(
     let mut written_bytes = 0;
     'rounds: for round in 0..MAX_ROUNDS {
         // Each round asks elsewhere.
-        let plan = SniaPlan { seed: plan.seed.wrapping_add(u64::from(round)), ..*plan };
+        let seed = plan.seed.wrapping_add(u64::from(round));
         for (cell, load) in cells.iter().zip(&mut loads) {
-            let name = format!("round {}: {}", round + 1, cell.name());
-            let ran = tester.job(&job(cell, &plan, name, plan.round_ns()))?.clone();
-            if tester.is_over() {
-                break 'rounds;
-            }
-            load.add(&ran);
+            let name = format!("round {}: {}", round + 1, name(cell));
+            tester.job(&cell.job(&name, plan.span_bytes, seed, plan.round_ns()))?;
+            let Some(ran) = tester.ran().last().filter(|_| !tester.is_over()) else { break 'rounds };
+            load.add(ran);
             written_bytes += ran.write.bytes;
         }
-        let values = if tracks_latency { &loads[tracked].mean_us } else { &loads[tracked].iops };
-        if let Step::Steady(_) = gate.push(values[round as usize]) {
+        if let Step::Steady(_) = gate.push(loads[tracked].tracked(tracks_latency)[round as usize]) {
             break;
         }
     }

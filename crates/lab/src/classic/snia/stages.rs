@@ -1,8 +1,10 @@
 //! Tests that are curves over time.
 
-use super::loads::{Cell, RANDOM_WRITE};
-use super::run::{SniaPlan, Stage, StagePoint, job};
+use super::loads::RANDOM_WRITE;
+use super::run::{SniaPlan, Stage, StagePoint};
+use crate::classic::cell::Cell;
 use crate::classic::disktester::{Tester, TesterError};
+use crate::job::Job;
 use crate::load::LoadTarget;
 use crate::record::JobRun;
 use crate::stats::merged_side;
@@ -58,12 +60,11 @@ fn stage<T: LoadTarget>(
     let mut stage = Stage { name: name.to_owned(), points: Vec::new() };
     let rounds = plan.time_ns(time).div_ceil(plan.round_ns()).max(1);
     for round in 0..rounds {
-        let plan = SniaPlan { seed: plan.seed.wrapping_add(round), ..*plan };
-        let ran = tester.job(&job(cell, &plan, format!("{name}, {}", round + 1), plan.round_ns()))?.clone();
+        let (name, seed) = (format!("{name}, {}", round + 1), plan.seed.wrapping_add(round));
+        let point = clock.point(tester.job(&cell.job(&name, plan.span_bytes, seed, plan.round_ns()))?);
         if tester.is_over() {
             break;
         }
-        let point = clock.point(&ran);
         stage.points.push(point);
         if point.written_capacities >= capacities {
             break;
@@ -106,13 +107,11 @@ pub(super) fn host_idle<T: LoadTarget>(
                 return Ok(stages);
             }
             // A device recovers in real seconds: neither writes nor rests are scaled, but how many there are.
-            let plan = SniaPlan { seed: plan.seed.wrapping_add(cycle), ..*plan };
-            let name = format!("{}, {}", rested.name, cycle + 1);
-            let mut job = job(&RANDOM_WRITE, &plan, name, IDLE_WRITES.as_nanos() as u64);
-            job.start_delay_ns = rest_s * 1_000_000_000;
-            let ran = tester.job(&job)?.clone();
+            let (name, seed) = (format!("{}, {}", rested.name, cycle + 1), plan.seed.wrapping_add(cycle));
+            let writes = RANDOM_WRITE.job(&name, plan.span_bytes, seed, IDLE_WRITES.as_nanos() as u64);
+            let point = clock.point(tester.job(&Job { start_delay_ns: rest_s * 1_000_000_000, ..writes })?);
             if !tester.is_over() {
-                rested.points.push(clock.point(&ran));
+                rested.points.push(point);
             }
         }
         stages.push(rested);

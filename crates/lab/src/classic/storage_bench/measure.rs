@@ -1,7 +1,7 @@
 //! Puts a target into a state, and replays the trace on it.
 
 use super::figures::Figures;
-use crate::job::{Job, Ops, Order, Sizes, side};
+use crate::job::Job;
 use crate::load::{self, Going, LoadTarget, RunError};
 use crate::record::Run;
 use crate::replay::{self, Fidelity, ReplayError};
@@ -15,9 +15,6 @@ pub const IDLE_AT_MOST_NS: u64 = 25_000_000;
 /// What a target is filled with at a time, and how many of these are in flight: as files are copied.
 const WRITE_BYTES: u64 = 1 << 20;
 const WRITE_DEPTH: u32 = 2;
-/// What is given back at a time.
-const DISCARD_BYTES: u64 = 32 << 20;
-const BLOCK_BYTES: u64 = 4096;
 
 /// What a target holds when the trace begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -109,7 +106,7 @@ pub fn measure<T: LoadTarget>(
         return Err(BenchError::Room { needed, room });
     }
     let from = (room - needed) / 2 / WRITE_BYTES * WRITE_BYTES;
-    match prepare(target, "emptied", discard(room), &session, watch) {
+    match prepare(target, "emptied", Job::give_back("discard", room), &session, watch) {
         Err(BenchError::Prepare(what, why)) => {
             session
                 .notes
@@ -123,7 +120,8 @@ pub fn measure<T: LoadTarget>(
         }
         State::Full => ("filled", 0..room),
     };
-    prepare(target, what, fill(span), &session, watch)?;
+    let fill = Job { depth: WRITE_DEPTH, ..Job::writes_in_order("fill", span, WRITE_BYTES) };
+    prepare(target, what, fill, &session, watch)?;
     let spec = ReplaySpec {
         mode: Mode::Queued,
         depth: None,
@@ -136,24 +134,6 @@ pub fn measure<T: LoadTarget>(
         replay::run(target, session, survey, &spec, target_bytes, &mut |share| watch("replaying", share))?;
     let figures = run.jobs.first().map(Figures::new).unwrap_or_default();
     Ok(Measured { run, fidelity, figures })
-}
-
-/// Gives all back, or as much of it as whole pieces have.
-fn discard(room: u64) -> Job {
-    let piece = DISCARD_BYTES.min(room / BLOCK_BYTES * BLOCK_BYTES);
-    let mut job = Job::new("discard", 0..room / piece.max(1) * piece);
-    job.ops = Ops::Discard;
-    (job.order, job.sizes) = ([Order::SEQUENTIAL; 3], std::array::from_fn(|_| Sizes::one(BLOCK_BYTES)));
-    job.sizes[side::DISCARD] = Sizes::one(piece);
-    job
-}
-
-fn fill(span: std::ops::Range<u64>) -> Job {
-    let mut job = Job::new("fill", span);
-    job.ops = Ops::ReadWrite { read_percent: 0 };
-    (job.order, job.sizes) = ([Order::SEQUENTIAL; 3], std::array::from_fn(|_| Sizes::one(WRITE_BYTES)));
-    job.depth = WRITE_DEPTH;
-    job
 }
 
 /// Runs a job that does not count.

@@ -1,8 +1,9 @@
 //! What is done to the drive, in order.
 
 use super::verdict::{Pass, Verdict};
+use crate::classic::cell::Cell;
 use crate::classic::disktester::{Deed, Layout, Tester, TesterError};
-use crate::job::{Job, Ops, Order, Sizes, side};
+use crate::job::Job;
 use crate::load::LoadTarget;
 use crate::record::JobRun;
 use serde::Serialize;
@@ -12,11 +13,8 @@ use std::time::Duration;
 pub const PART_COUNT: u64 = 200;
 /// Of a write in order, one at a time.
 const TRANSFER_BYTES: u64 = 128 << 10;
-/// Of a random write, and how many are in flight.
-const RANDOM_BYTES: u64 = 4096;
-const RANDOM_DEPTH: u32 = 32;
-/// What is given back at a time.
-const DISCARD_BYTES: u64 = 32 << 20;
+/// What tortures it.
+const RANDOM_WRITE: Cell = Cell { read_percent: 0, bytes: 4096, random: true, depth: 32 };
 /// Of the torture, the first and the last of so many parts are what it begins and ends with.
 const TORTURE_PARTS: usize = 20;
 
@@ -49,7 +47,7 @@ pub struct Found {
 /// The parts of a target of so many bytes; none if it is too small for them.
 pub fn layout(target_bytes: u64) -> Option<Layout> {
     let part = target_bytes / PART_COUNT;
-    let granule = if part >= TRANSFER_BYTES { TRANSFER_BYTES } else { RANDOM_BYTES };
+    let granule = if part >= TRANSFER_BYTES { TRANSFER_BYTES } else { RANDOM_WRITE.bytes };
     let file_bytes = part / granule * granule;
     (file_bytes > 0).then_some(Layout {
         count: PART_COUNT,
@@ -107,20 +105,12 @@ fn pass<T: LoadTarget>(tester: &mut Tester<'_, T>, name: &str, parts: u64) -> Re
 
 /// Gives all back. Whether the target takes that; one that does not is no reason to end.
 fn trim<T: LoadTarget>(tester: &mut Tester<'_, T>, name: &str, all: u64) -> Result<bool, TesterError> {
-    let mut job = Job::new(name, 0..all / DISCARD_BYTES.min(all) * DISCARD_BYTES.min(all));
-    (job.ops, job.order) = (Ops::Discard, [Order::SEQUENTIAL; 3]);
-    job.sizes[side::DISCARD] = Sizes::one(DISCARD_BYTES.min(all));
-    tester.attempt(&job)
+    tester.attempt(&Job::give_back(name, all))
 }
 
 fn torture(all: u64, plan: TorturePlan) -> Job {
-    let mut job = Job::new("torture: random writes", 0..all);
-    job.ops = Ops::ReadWrite { read_percent: 0 };
-    job.sizes = std::array::from_fn(|_| Sizes::one(RANDOM_BYTES));
-    (job.depth, job.seed, job.each_once) = (RANDOM_DEPTH, plan.seed, false);
-    (job.time_based, job.runtime_ns) =
-        (true, Some(u64::try_from(plan.torture.as_nanos()).unwrap_or(u64::MAX)));
-    job
+    let ns = u64::try_from(plan.torture.as_nanos()).unwrap_or(u64::MAX);
+    RANDOM_WRITE.job("torture: random writes", all, plan.seed, ns)
 }
 
 /// The speed of the first and of the last part of a job's time, MB/s.
