@@ -207,7 +207,7 @@ fn what_is_wrong_is_named() {
 fn what_changes_nothing_is_said() {
     for (lines, said) in [
         ("thread", "thread: jobs are neither"),
-        ("ioengine=libaio\niodepth_batch=4", "in batches"),
+        ("ioengine=libaio\niodepth_batch=4", "one by one"),
         ("iodepth=32", "[a] iodepth: psync does one I/O at a time"),
         ("bs=4kib", "a kib is a power of 1000"),
         ("rwmixread=80", "nothing is mixed"),

@@ -17,7 +17,7 @@ const fn refuse(
 }
 
 const REPORTS: &str = "the record holds what every report is printed from, so it changes nothing";
-const BATCHES: &str = "I/Os are handed over and taken back in batches as they come, so it changes nothing";
+const BATCHES: &str = "I/Os are handed over one by one and taken back as they come, so it changes nothing";
 const FILES: &str = "files are laid out in the same way always, so it changes nothing";
 const BUFFERS: &str = "buffers and rings are set up in the same way always, so it changes nothing";
 const LOGS: &str = "there are no logs, so it changes nothing";

@@ -1,6 +1,6 @@
 //! Files and block devices, through io_uring: one ring for all of a run.
 
-use crate::load::{LoadTarget, MAX_IN_FLIGHT, RunError, SlotSpec};
+use crate::load::{LoadTarget, RunError, SlotSpec};
 use crate::target::buffers::Buffers;
 use bimetal_driver::{Completion, Ring};
 use bimetal_models::load::{Ended, Fault, Target};
@@ -115,8 +115,6 @@ pub struct Files {
     buffers: Buffers,
     lens: Vec<u32>,
     began: Instant,
-    /// Taken since the last wait: to be handed over.
-    taken: Vec<u32>,
     handed_ns: Vec<u64>,
     in_flight: usize,
     done: Vec<Completion>,
@@ -136,7 +134,6 @@ impl Files {
             buffers,
             lens: Vec::new(),
             began: Instant::now(),
-            taken: Vec::with_capacity(MAX_IN_FLIGHT as usize),
             handed_ns: Vec::new(),
             in_flight: 0,
             done: Vec::new(),
@@ -228,8 +225,9 @@ impl Target for Files {
             }
             Kind::Discard => self.ring.punch(fd, command.offset, command.len, tag),
         }
-        self.taken.push(slot);
         self.in_flight += 1;
+        self.ring.submit_and_sleep(Some(Duration::ZERO)).expect("a ring that was set up takes I/O");
+        self.handed_ns[slot as usize] = self.now_ns();
     }
 
     fn wait(&mut self, until: Option<u64>, ended: &mut Vec<Ended>) -> u64 {
@@ -237,11 +235,6 @@ impl Target for Files {
             let now = self.now_ns();
             std::thread::sleep(Duration::from_nanos(until.unwrap_or(now).saturating_sub(now)));
             return self.now_ns();
-        }
-        if !self.taken.is_empty() {
-            self.ring.submit_and_sleep(Some(Duration::ZERO)).expect("a ring that was set up takes I/O");
-            let now = self.now_ns();
-            self.taken.drain(..).for_each(|slot| self.handed_ns[slot as usize] = now);
         }
         self.ring.completions(&mut self.done);
         if self.done.is_empty() {
