@@ -45,8 +45,20 @@ holds '.figures | length == 8 and all(.name | contains("write") | not)' reads.js
 refused "there is no" quick nothing-there
 refused "256 KiB" quick model:ssd-128gb-2012 --span 64K
 
-"$BIMETAL" lab compare model:disk-1tb-2012 model:ssd-128gb-2012 --each 200ms --json >compare.json
+"$BIMETAL" lab compare model:disk-1tb-2012 model:ssd-128gb-2012 --each 200ms --json --html compare.html >compare.json
+grep -q 'class="bars intervals"' compare.html || fail "the page has the intervals"
+holds '.rounds == 9 and (.interrupted | not) and (.sentence | endswith("All of this together holds 95 of 100 times."))' compare.json
+holds '[.figures[] | select(.figure == "random write, 4K")][0] | .differs and .differs_together' compare.json
 holds '[.figures[] | select(.metric != "p99 response" and .figure == "random read, 4K")][0].ratio.ratio > 20' compare.json
 "$BIMETAL" lab compare model:ssd-128gb-2012 model:ssd-128gb-2012 --each 200ms >same.txt
 tail -n 1 same.txt | grep -q 'No difference was seen at' || { cat same.txt; fail "a drive is like itself"; }
+refused "are for one run" "$BIMETAL" lab compare model:ssd-128gb-2012 model:disk-1tb-2012 --record r.json
+
+# Ended in a later round, it says what the rounds before came to.
+"$BIMETAL" lab compare folder folder --span 1M --each 10ms --rounds 1000 >ended.txt 2>/dev/null &
+ended=$!
+sleep 5
+kill -INT $ended
+wait $ended || fail "a comparison that is ended says what it has"
+grep -q '^interrupted in round' ended.txt && grep -q '^random read, 4K, bandwidth: ' ended.txt || { cat ended.txt; fail "of the rounds before"; }
 echo "quick: three models are found, a directory and a file stay as they were, a drive is like itself"

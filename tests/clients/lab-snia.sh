@@ -7,12 +7,12 @@ cd "$work"
 snia() { "$BIMETAL" lab snia "$@"; }
 
 snia iops 'model:ssd-128gb-2012?size=1G' --scale 0.01 --json --html iops.html >iops.json
-holds '.steady[0].loads | length == 56' iops.json
-holds '.steady[0].steadiness.reached.rounds == 5 and .scale == 0.01 and .purged' iops.json
+holds '.tests[0].steady[0].loads | length == 56' iops.json
+holds '.tests[0].steady[0].steadiness.reached.rounds == 5 and .tests[0].scale == 0.01 and .tests[0].purged' iops.json
 grep -q 'Steady state measurement window' iops.html
 snia iops 'model:ssd-128gb-2012?size=1G' --scale 0.01 | grep -q 'no result of it' || fail "a part of the time is said to be one"
 snia write-saturation 'model:ssd-128gb-2012?size=1G' --scale 0.05 --json >wsat.json
-holds '.stages[0].points | .[0].iops > 1.5 * .[-1].iops and .[-1].written_capacities >= 4' wsat.json
+holds '.tests[0].stages[0].points | .[0].iops > 1.5 * .[-1].iops and .[-1].written_capacities >= 4' wsat.json
 
 # A file: what holds something is refused; one that is empty is measured.
 head -c 4M /dev/urandom >data.img
@@ -26,7 +26,7 @@ code=0
 snia latency empty.img --scale 0.001 --json >file.json || code=$?
 # A shared machine may be steady or not: that is said, and nothing else.
 [[ $code == 0 || $code == 1 ]] || fail "an empty file is measured ($code)"
-holds '.steady[0].loads | length == 9 and all(.iops | length >= 5)' file.json
+holds '.tests[0].steady[0].loads | length == 9 and all(.iops | length >= 5)' file.json
 code=0
 snia latency empty.img --scale 2 >out.txt 2>err.txt || code=$?
 [[ $code == 2 ]] && grep -q 'up to 1' err.txt || fail "a scale above 1 is refused ($code)"

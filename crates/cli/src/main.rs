@@ -159,3 +159,9 @@ pub(crate) fn say_json(document: &impl serde::Serialize) -> anyhow::Result<()> {
     say(&serde_json::to_string_pretty(document)?);
     Ok(())
 }
+
+/// The same with the record of a run in it: in one line, as indented it is six times as long.
+pub(crate) fn say_record(document: &impl serde::Serialize) -> anyhow::Result<()> {
+    say(&serde_json::to_string(document)?);
+    Ok(())
+}

@@ -279,14 +279,15 @@ const IDLE: &[&str] =
     &["seconds", "told", "quiet", "promoted_bytes", "demoted_bytes", "busy_seconds", "samples"];
 const SNIA: &[&str] = &[
     "target",
-    "test",
-    "scale",
-    "span_bytes",
-    "purged",
-    "steady.0.loads.0.iops.0",
-    "steady.0.tracked",
-    "steady.0.steadiness.reached.mean",
-    "stages",
+    "tests.0.test",
+    "tests.0.scale",
+    "tests.0.span_bytes",
+    "tests.0.purged",
+    "tests.0.steady.0.loads.0.iops.0",
+    "tests.0.steady.0.tracked",
+    "tests.0.steady.0.steadiness.reached.mean",
+    "tests.0.histograms",
+    "tests.0.stages",
     "run.format",
 ];
 const QUICK: &[&str] = &[
@@ -301,8 +302,16 @@ const QUICK: &[&str] = &[
     "measured_once.0.mb_per_s",
     "run.format",
 ];
-const COMPARE: &[&str] =
-    &["a", "b", "rounds", "figures.0.figure", "figures.0.ratio.low", "figures.0.differs", "sentence"];
+const COMPARE: &[&str] = &[
+    "a",
+    "b",
+    "rounds",
+    "interrupted",
+    "figures.0.figure",
+    "figures.0.means.0",
+    "figures.0.differs_together",
+    "sentence",
+];
 const ADAPTATION: &[&str] = &[
     "files",
     "late_files",

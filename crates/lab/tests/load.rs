@@ -239,12 +239,24 @@ fn it_ends_when_it_is_told_to() {
     let mut looks = 0;
     let mut watch = |_: &Going| {
         looks += 1;
-        looks < 8
+        // Before the first, and each quarter of a second.
+        looks < 9
     };
     let ran =
         load::run(&mut slow(1), &[job], &names, 0, SECOND, &mut watch).expect("there is room").remove(0);
     assert!((195..=201).contains(&ran.read.ios), "{}", ran.read.ios);
     assert_eq!(ran.elapsed_ns, 2 * SECOND);
+}
+
+/// Two targets in turn, by jobs of 10 ms, once went on for minutes after Ctrl-C: each job was over before anybody looked.
+#[test]
+fn it_does_not_begin_what_is_over_before_anybody_looks() {
+    let mut job = Job::new("short", 0..MIB);
+    (job.runtime_ns, job.time_based) = (Some(SECOND / 100), true);
+    let names = ["target".to_owned()];
+    let ran = load::run(&mut slow(1), &[job], &names, 0, SECOND, &mut |_: &Going| false);
+    let ran = ran.expect("there is room").remove(0);
+    assert_eq!((ran.read.ios, ran.elapsed_ns, ran.unanswered), (0, 0, 0));
 }
 
 #[test]

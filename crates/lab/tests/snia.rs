@@ -100,11 +100,14 @@ fn a_device_that_never_changes_is_steady_at_once_and_measured_exactly() {
     let expected = 4.0 / 104e-6;
     assert!(of(4096, 0).iter().all(|iops| (iops / expected - 1.0).abs() < 0.05), "{:?}", of(4096, 0));
     assert!(of(1 << 20, 100)[0] < of(4096, 100)[0]);
-    assert!(text(&found).contains("this is no result of it"));
-    assert_eq!(text(&found).contains("may be how it begins"), steady.written_capacities < 1.0);
+    assert!(text(std::slice::from_ref(&found)).contains("this is no result of it"));
+    assert_eq!(
+        text(std::slice::from_ref(&found)).contains("may be how it begins"),
+        steady.written_capacities < 1.0
+    );
     // A purge, the preconditioning, and five rounds of 56.
     assert_eq!(run.jobs.len(), 2 + 5 * 56);
-    let page = html_with(&[Named { name: "a".to_owned(), run }], &page(&found));
+    let page = html_with(&[Named { name: "a".to_owned(), run }], &page(std::slice::from_ref(&found)));
     assert!(page.contains("Steady state convergence") && page.contains("Steady state measurement window"));
 }
 
@@ -115,8 +118,9 @@ fn a_device_that_tires_is_never_called_steady() {
     let [steady] = found.steady.as_slice() else { panic!("one set of rounds") };
     assert_eq!(steady.steadiness.rounds, u64::from(MAX_ROUNDS));
     assert!(!steady.steadiness.steady && steady.steadiness.reached.is_none());
-    assert!(text(&found).contains("not steady in 25 rounds"));
-    assert!(text(&found).contains("no figures of the device, but of a moment"));
+    assert!(found.histograms.is_empty(), "there is no state to have a histogram of");
+    assert!(text(std::slice::from_ref(&found)).contains("not steady in 25 rounds"));
+    assert!(text(std::slice::from_ref(&found)).contains("no figures of the device, but of a moment"));
 }
 
 #[test]
@@ -142,4 +146,33 @@ fn the_same_seed_finds_the_same() {
     let found = || tested(ssd(GIB), Test::Throughput, 0.01).0;
     assert_eq!(found(), found());
     assert_eq!(found().steady.len(), 2);
+}
+
+#[test]
+fn every_response_of_the_latency_test_is_in_its_histogram() {
+    let (found, _) = tested(constant(), Test::Latency, 0.001);
+    assert_eq!(
+        found.histograms.iter().map(|histogram| histogram.read_percent).collect::<Vec<_>>(),
+        [100, 65, 0]
+    );
+    for histogram in &found.histograms {
+        assert_eq!(histogram.bins.iter().map(|bin| bin.1).sum::<u64>(), histogram.ios);
+        // One in flight, 104 us each, for 1.2 s.
+        assert!((11_000..=11_539).contains(&histogram.ios), "{}", histogram.ios);
+        let fullest = histogram.bins.iter().max_by_key(|bin| bin.1).expect("there are bins");
+        assert!(fullest.1 == histogram.ios && (104.0..114.0).contains(&fullest.0), "{fullest:?}");
+        // Of 11,500 responses the slowest in 10,000 can be told, that in 100,000 cannot.
+        let last = histogram.percentiles.last().expect("there are percentiles");
+        assert!(last.0 == 99.99 && (last.1 / 104.0 - 1.0).abs() < 0.001, "{last:?}");
+    }
+
+    // Of a device that answers in more than one way, bins without a response are there, too: the plot has no bridge.
+    let (found, run) = tested(ssd(GIB), Test::Latency, 0.02);
+    let writes = &found.histograms[2];
+    assert!(writes.bins.windows(2).all(|two| (two[1].0 / two[0].0 - 2f64.powf(0.125)).abs() < 1e-9));
+    assert!(writes.bins.iter().filter(|bin| bin.1 > 0).count() > 2, "{:?}", writes.bins);
+    let found = [found];
+    let page = html_with(&[Named { name: "a".to_owned(), run }], &page(&found));
+    assert!(page.contains("Response time histogram") && page.contains("Report header"));
+    assert!(text(&found).contains("workload-independent preconditioning (WIPC): 2 times all of it"));
 }

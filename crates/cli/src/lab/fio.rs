@@ -6,12 +6,12 @@ use super::precondition::{WRITE_BYTES, fill};
 use super::report::{judge, keep, look_ahead, outcome};
 use super::stop::Stop;
 use super::target::{self, Opening, Wanted};
-use super::turns::in_turns;
+use super::turns::{Found, in_turns, refuse_of_one};
 use crate::create::random_seed;
 use crate::lab::PROGRAM;
 use crate::progress::Progress;
 use crate::{Outcome, complain, say};
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use bimetal_lab::environment::environment;
 use bimetal_lab::fio::{self, JobFile, Plan};
 use bimetal_lab::record::Run;
@@ -27,7 +27,7 @@ pub(crate) fn run(args: &FioArgs) -> anyhow::Result<Outcome> {
     let seed = args.seed.map_or_else(random_seed, Ok)?;
     let stop = Stop::new();
     if let (Some(target), Some(against)) = (&args.target, &args.against) {
-        return compare(args, &file, seed, [target, against], &stop);
+        return compare(args, &file, seed, [against, target], &stop);
     }
     let mut run = run_once(args, &file, seed, args.target.as_ref(), &stop, "")?;
     let steady = judge(&args.output, &mut run);
@@ -43,7 +43,7 @@ pub(crate) fn run(args: &FioArgs) -> anyhow::Result<Outcome> {
     Ok(outcome(&[run]))
 }
 
-/// Runs the job file on both targets in turn.
+/// Runs the job file on both targets in turn: the second by the first.
 fn compare(
     args: &FioArgs,
     file: &JobFile,
@@ -51,17 +51,25 @@ fn compare(
     targets: [&TargetName; 2],
     stop: &Stop,
 ) -> anyhow::Result<Outcome> {
-    if args.output.record.is_some() || args.output.html.is_some() || args.output.json {
-        bail!("--against prints how two targets compare; --json, --record and --html are for one run");
-    }
-    let ran = in_turns(args.rounds, |which, round, what| {
+    refuse_of_one(&args.output)?;
+    look_ahead(&args.output, Some(targets[0]))?;
+    let turns = in_turns(args.rounds, |which, round, what| {
         let seed = seed.wrapping_add(u64::from(round));
         run_once(args, file, seed, Some(targets[which]), stop, &format!("{what}, "))
     })?;
-    let [ours, theirs] = &ran;
-    let found = findings(theirs, ours, &Bootstrap::default());
-    say(findings_text(&found, &targets[1].to_string(), &targets[0].to_string()).trim_end());
-    Ok(outcome(&ran.concat()))
+    let findings = findings(&turns.ran[0], &turns.ran[1], &Bootstrap::default());
+    let names = targets.map(ToString::to_string);
+    let names = [names[0].as_str(), names[1].as_str()];
+    let found = Found { names, findings: &findings, together: None, sentence: None };
+    match args.output.json {
+        true => found.say_json(&turns)?,
+        false => {
+            say(findings_text(&findings, names[0], names[1]).trim_end());
+            turns.cut.iter().for_each(|line| say(line));
+        }
+    }
+    found.keep(&args.output, &turns)?;
+    Ok(outcome(&turns.ran.concat()))
 }
 
 fn run_once(

@@ -7,7 +7,7 @@ use super::stop::Stop;
 use super::target::{self, Opening, Wanted};
 use crate::lab::PROGRAM;
 use crate::progress::Progress;
-use crate::{Outcome, say, say_json};
+use crate::{Outcome, say, say_record};
 use anyhow::Context as _;
 use bimetal_lab::environment::environment;
 use bimetal_lab::record::Run;
@@ -71,7 +71,7 @@ pub(crate) fn run(args: &ReplayArgs) -> anyhow::Result<Outcome> {
     })?;
     let steady = judge(&args.output, &mut run);
     if args.output.json {
-        say_json(&Document { fidelity: &fidelity, run: &run })?;
+        say_record(&Document { fidelity: &fidelity, run: &run })?;
     } else {
         say(report::text(&[Named { name: run.title.clone(), run: run.clone() }]).trim_end());
         say(&describe(&fidelity));

@@ -31,8 +31,17 @@ pub(crate) fn look_ahead(output: &OutputArgs, target: Option<&TargetName>) -> an
     if output.record.is_some() && output.record == output.html {
         bail!("--record and --html name the same file; give each its own");
     }
-    for path in [&output.record, &output.html].into_iter().flatten() {
-        if !output.force && path.exists() {
+    look_ahead_at(&[output.record.as_deref(), output.html.as_deref()], output.force, target)
+}
+
+/// The same of files by their names.
+pub(super) fn look_ahead_at(
+    files: &[Option<&Path>],
+    force: bool,
+    target: Option<&TargetName>,
+) -> anyhow::Result<()> {
+    for path in files.iter().copied().flatten() {
+        if !force && path.exists() {
             bail!("{} is there already; --force replaces it", path.display());
         }
         if path.is_dir() {

@@ -6,7 +6,7 @@ use super::stop::Stop;
 use super::target::{Opening, Wanted};
 use super::tested::{Named, tested};
 use super::watcher::Watcher;
-use crate::{Outcome, say, say_json};
+use crate::{Outcome, say, say_record};
 use anyhow::{Context as _, ensure};
 use bimetal_lab::classic::snia::{self, Found, SniaPlan, Test};
 use bimetal_lab::record::Run;
@@ -22,6 +22,7 @@ Examples:
   bimetal lab snia iops /dev/sdb --destroy-data --html iops.html
   bimetal lab snia write-saturation model:ssd-128gb-2012 --scale 0.1
   bimetal lab snia latency scratch.img --scale 0.02 --json
+  bimetal lab snia all 'model:ssd-128gb-2012?size=4G' --scale 0.05 --html all.html
 
 After SNIA's performance test specification: the target is given back (TRIM), written in order twice, and loaded in rounds of
 a minute for each kind of load, until the last five rounds keep within 20 % of their mean and their trend within 10 %, in 25
@@ -64,17 +65,20 @@ pub(crate) enum TestArg {
     HostIdle,
     /// Writes in order, at random, and in order again: what the one leaves to the other
     CrossStimulus,
+    /// All of these, one after the other, each from a purge on
+    All,
 }
 
 impl TestArg {
-    fn test(self) -> Test {
+    fn tests(self) -> Vec<Test> {
         match self {
-            TestArg::Iops => Test::Iops,
-            TestArg::Throughput => Test::Throughput,
-            TestArg::Latency => Test::Latency,
-            TestArg::WriteSaturation => Test::WriteSaturation,
-            TestArg::HostIdle => Test::HostIdle,
-            TestArg::CrossStimulus => Test::CrossStimulus,
+            TestArg::Iops => vec![Test::Iops],
+            TestArg::Throughput => vec![Test::Throughput],
+            TestArg::Latency => vec![Test::Latency],
+            TestArg::WriteSaturation => vec![Test::WriteSaturation],
+            TestArg::HostIdle => vec![Test::HostIdle],
+            TestArg::CrossStimulus => vec![Test::CrossStimulus],
+            TestArg::All => Test::ALL.to_vec(),
         }
     }
 }
@@ -83,8 +87,7 @@ impl TestArg {
 #[derive(Serialize)]
 struct Document<'d> {
     target: String,
-    #[serde(flatten)]
-    found: &'d Found,
+    tests: &'d [Found],
     run: &'d Run,
 }
 
@@ -96,21 +99,30 @@ pub(crate) fn run(args: &SniaArgs) -> anyhow::Result<Outcome> {
     let wanted = Wanted { name: args.target.clone(), how, lay_out_bytes: None, read: false };
     let TargetArgs { connections, destroy_data: destroy } = args.opening;
     let opening = Opening { connections, destroy, quiet, seed: args.seed, stop: &stop };
-    let (target, test) = (args.target.to_string(), args.test.test());
+    let (target, tests) = (args.target.to_string(), args.test.tests());
     let layout = |size_bytes| {
         snia::layout(size_bytes, args.span)
             .with_context(|| format!("{target}: there is no MiB to measure on"))
     };
-    let title = format!("SNIA's kind of test on {target}: {}", test.name());
+    let names: Vec<&str> = tests.iter().map(|test| test.name()).collect();
+    let title = format!("SNIA's kind of test on {target}: {}", names.join(", "));
     let mut watcher = Watcher::new("", quiet, &stop);
     let named = Named { title, target: target.clone() };
     let (found, mut run) = tested(named, wanted, opening, &mut watcher, layout, |tester| {
         let span_bytes = tester.layout().file_bytes;
-        snia::snia(tester, &SniaPlan { test, span_bytes, scale: args.scale, seed: args.seed })
+        let mut found = Vec::new();
+        for test in tests {
+            if tester.is_over() {
+                break;
+            }
+            let plan = SniaPlan { test, span_bytes, scale: args.scale, seed: args.seed };
+            found.push(snia::snia(tester, &plan)?);
+        }
+        Ok(found)
     })?;
     let steady = judge(&args.output, &mut run);
     match quiet {
-        true => say_json(&Document { target, found: &found, run: &run })?,
+        true => say_record(&Document { target, tests: &found, run: &run })?,
         false => {
             say(&run.title);
             say(snia::text(&found).trim_end());
@@ -119,6 +131,6 @@ pub(crate) fn run(args: &SniaArgs) -> anyhow::Result<Outcome> {
     }
     // Behind what is printed: a file that cannot be written loses no run.
     keep_with(&args.output, &run, &snia::page(&found))?;
-    let unsteady = found.steady.iter().any(|steady| steady.steadiness.reached.is_none());
-    Ok(if unsteady { Outcome::Problem } else { outcome(&[run]) })
+    let unsteady = |found: &Found| found.steady.iter().any(|steady| steady.steadiness.reached.is_none());
+    Ok(if found.iter().any(unsteady) { Outcome::Problem } else { outcome(&[run]) })
 }

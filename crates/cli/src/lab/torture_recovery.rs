@@ -6,7 +6,7 @@ use super::report::{judge, keep_with, look_ahead, outcome};
 use super::stop::Stop;
 use super::target::{Opening, Wanted};
 use super::tested::{Named, tested};
-use crate::{Outcome, say, say_json};
+use crate::{Outcome, say, say_record};
 use anyhow::{Context as _, ensure};
 use bimetal_lab::classic::torture_recovery::{self as torture, Found, TorturePlan};
 use bimetal_lab::record::Run;
@@ -76,7 +76,7 @@ pub(crate) fn run(args: &TortureRecoveryArgs) -> anyhow::Result<Outcome> {
     run.notes.extend(found.verdict.iter().flat_map(|verdict| verdict.sentences.clone()));
     let steady = judge(&args.output, &mut run);
     match quiet {
-        true => say_json(&Document { found: &found, run: &run })?,
+        true => say_record(&Document { found: &found, run: &run })?,
         false => {
             say("");
             run.notes.iter().chain(&steady).for_each(|line| say(line));

@@ -68,8 +68,13 @@ pub struct Inside {
 impl Inside {
     /// All of it together.
     pub fn all_bytes(&self) -> u64 {
-        let Inside { promoted_bytes, demoted_bytes, copied_bytes, merged_bytes, device_bytes } = self;
-        [promoted_bytes, demoted_bytes, copied_bytes, merged_bytes, device_bytes].into_iter().sum()
+        self.parts().iter().sum()
+    }
+
+    /// One by one, in the order of the fields.
+    pub fn parts(&self) -> [u64; 5] {
+        let Inside { promoted_bytes, demoted_bytes, copied_bytes, merged_bytes, device_bytes } = *self;
+        [promoted_bytes, demoted_bytes, copied_bytes, merged_bytes, device_bytes]
     }
 
     /// What has come since.
@@ -212,6 +217,18 @@ impl<T: LoadTarget> Witness<T> for Look<'_, '_> {
     }
 }
 
+impl Look<'_, '_> {
+    /// Whether the jobs are to begin at all.
+    fn begins(&mut self) -> bool {
+        let done = vec![Default::default(); self.jobs.len()];
+        let begins = (self.watch)(&Going { at_ns: 0, share: 0.0, done, inside: None });
+        if !begins {
+            self.meters.iter_mut().for_each(|meter| meter.stop(self.began_ns));
+        }
+        begins
+    }
+}
+
 /// Runs jobs side by side until all have ended, or the watch has it end; `names` are those of the target's places.
 /// What came of each, with times since `run_began_ns` on the target's clock.
 ///
@@ -274,6 +291,9 @@ fn run_all<T: LoadTarget>(
     let served = target.tiers();
     let gates = jobs.iter().zip(stops).map(|(job, stop)| SteadyWatch::new(job, stop)).collect();
     let mut look = Look { jobs, gates, meters, began_ns, served, tiers: Vec::new(), stopped_ns: None, watch };
+    // Jobs that are over before anybody looks would leave nobody a chance to end those that come next.
+    let begins = look.begins();
+    let streams = streams.filter(|_| begins);
     // Each job draws its own random numbers.
     let mut rng = Rng::new(0, 0);
     load::run(target, streams.collect(), Until::Dry, LOOK_NS, &mut rng, &mut look);

@@ -13,6 +13,8 @@ pub struct Extra {
     pub tables: Vec<Table>,
     /// Bars, between the tables and the plots of the run.
     pub bars: Vec<Bars>,
+    /// Ratios and how sure they are, behind these.
+    pub intervals: Vec<Intervals>,
     /// Plots.
     pub figures: Vec<Figure>,
 }
@@ -34,6 +36,30 @@ pub struct Bar {
     /// How long it is; nothing where it is not above 0.
     pub value: f64,
     /// The value as it is written beside it.
+    pub text: String,
+}
+
+/// A chart of ratios on a logarithmic axis, which needs no script.
+#[derive(Clone, Debug)]
+pub struct Intervals {
+    /// What it shows.
+    pub title: String,
+    /// From top to bottom.
+    pub rows: Vec<Interval>,
+}
+
+/// A ratio above 0, and how sure it is.
+#[derive(Clone, Debug)]
+pub struct Interval {
+    /// Of what.
+    pub label: String,
+    /// The lower end.
+    pub low: f64,
+    /// The ratio.
+    pub at: f64,
+    /// The upper end.
+    pub high: f64,
+    /// As it is written beside it.
     pub text: String,
 }
 

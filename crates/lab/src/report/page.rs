@@ -6,7 +6,7 @@
 
 use super::Named;
 use super::data::data;
-use super::extra::{Bars, Extra, Table};
+use super::extra::{Bars, Extra, Intervals, Table};
 use super::summary::{Ratios, Row, ratios, rows, tier_rows};
 use super::units::{bytes, count, moment, name, percent, rate, three, time, times};
 use crate::record::{Cpu, Environment, JobRun, Run};
@@ -49,14 +49,18 @@ pub fn html_with(runs: &[Named], extra: &Extra) -> String {
     page.limits(runs, shown);
     page.environment(shown);
     page.own(extra);
-    page.summary(shown, &rows);
+    if !rows.is_empty() {
+        page.summary(shown, &rows);
+    }
     page.by_tier(shown, &rows);
     page.ratios(shown, &ratios(&rows));
     page.findings(shown);
     page.raw(
         "<noscript><p class=\"note\">The plots need JavaScript.</p></noscript>\n<div id=\"plots\"></div>\n",
     );
-    page.details(shown);
+    if !rows.is_empty() {
+        page.details(shown);
+    }
     page.raw("</main>\n");
     page.foot();
     page.raw("<script type=\"application/json\" id=\"data\">");
@@ -167,6 +171,33 @@ impl Page {
         self.raw("<div id=\"own\"></div>\n");
         extra.tables.iter().for_each(|table| self.table(table));
         extra.bars.iter().for_each(|bars| self.bars(bars));
+        extra.intervals.iter().for_each(|intervals| self.intervals(intervals));
+    }
+
+    /// Each ratio is a dot on the line of its interval; the line across all of them is equality.
+    fn intervals(&mut self, intervals: &Intervals) {
+        let ends = intervals.rows.iter().flat_map(|row| [row.low, row.high]).map(f64::ln);
+        let reach = ends.filter(|end| end.is_finite()).map(f64::abs).fold(1.25f64.ln(), f64::max);
+        let at = |ratio: f64| (50.0 + 48.0 * ratio.ln() / reach).clamp(0.0, 100.0);
+        self.raw("<section>\n");
+        self.element("h2", &name(&intervals.title));
+        self.raw("<table class=\"bars intervals\">\n");
+        for row in intervals.rows.iter().take(MAX_DETAILS) {
+            self.raw("<tr>");
+            self.element("th", &name(&row.label));
+            let _ = write!(
+                self.0,
+                "<td class=\"rail\"><svg width=\"100%\" height=\"14\" aria-hidden=\"true\"><line x1=\"50%\" x2=\"50%\" \
+                 y1=\"0\" y2=\"14\" class=\"same\"/><line x1=\"{:.2}%\" x2=\"{:.2}%\" y1=\"7\" y2=\"7\"/><circle \
+                 cx=\"{:.2}%\" cy=\"7\" r=\"3.5\"/></svg></td>",
+                at(row.low),
+                at(row.high),
+                at(row.at)
+            );
+            self.element("td", &name(&row.text));
+            self.raw("</tr>\n");
+        }
+        self.raw("</table>\n<p class=\"note\">On a logarithmic axis; the line in the middle is equality.</p>\n</section>\n");
     }
 
     /// Rectangles as long as their values are large; the longest takes all of the width.
@@ -191,14 +222,20 @@ impl Page {
     }
 
     fn table(&mut self, table: &Table) {
+        // Words begin at the left, numbers end at the right: what is longer than a number is, is words.
+        let words = |at: usize| at == 0 || table.rows.iter().any(|row| row[at].chars().count() > 20);
+        let tag = |kind: &str, at: usize| match words(at) {
+            true => format!("{kind} class=\"name\""),
+            false => kind.to_owned(),
+        };
         self.raw("<section>\n");
         self.element("h2", &name(&table.caption));
         self.raw("<div class=\"wide\"><table class=\"figures\">\n<thead><tr>");
-        table.head.iter().for_each(|cell| self.element("th", &name(cell)));
+        table.head.iter().enumerate().for_each(|(at, cell)| self.element(&tag("th", at), &name(cell)));
         self.raw("</tr></thead>\n<tbody>\n");
         for row in &table.rows {
             self.raw("<tr>");
-            row.iter().for_each(|cell| self.element("td", &name(cell)));
+            row.iter().enumerate().for_each(|(at, cell)| self.element(&tag("td", at), &name(cell)));
             self.raw("</tr>\n");
         }
         self.raw("</tbody></table></div>\n</section>\n");
@@ -428,13 +465,12 @@ fn targets(environment: &Environment) -> String {
             .iter()
             .take(MAX_DETAILS)
             .map(|(key, value)| format!(", {} {}", name(key), name(value)));
-        format!(
-            "{}: {}, {}{}",
-            name(called),
-            name(&facts.kind),
-            bytes(facts.size_bytes),
-            details.collect::<String>()
-        )
+        // Of a directory that is only watched it is not known.
+        let size = match facts.size_bytes {
+            0 => String::new(),
+            known => format!(", {}", bytes(known)),
+        };
+        format!("{}: {}{size}{}", name(called), name(&facts.kind), details.collect::<String>())
     };
     environment.targets.iter().take(MAX_DETAILS).map(target).collect::<Vec<_>>().join("; ")
 }

@@ -118,7 +118,14 @@ pub fn findings_text(found: &[Finding], a: &str, b: &str) -> String {
     let lines = found.iter().map(|finding| {
         let verdict = match &finding.ratio {
             Ok(ratio) => ratio.words(&a, &b),
-            Err(why) => why.to_string(),
+            Err(why) => match finding.means {
+                Some([of_a, of_b]) => {
+                    let ratio = of_b / of_a;
+                    let digits = if ratio < 0.1 { 4 } else { 2 };
+                    format!("{b} is {ratio:.digits$} times {a} on average, but {why}")
+                }
+                None => why.to_string(),
+            },
         };
         format!("{}, {}: {verdict}\n", name(&finding.job), finding.metric.name())
     });

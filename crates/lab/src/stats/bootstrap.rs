@@ -185,12 +185,17 @@ impl Bootstrap {
     }
 }
 
+/// Pairs that an interval of this level, below 1, takes at least.
+pub fn pairs_needed(level: f64) -> usize {
+    (2..).find(|&pairs| 1.0 - 0.5f64.powi(pairs - 1) >= level).unwrap_or(2) as usize
+}
+
 fn check(a: &[f64], b: &[f64], level: f64) -> Result<(), BootstrapError> {
     let pairs = a.len();
     if pairs != b.len() {
         return Err(BootstrapError::Unpaired { a: pairs, b: b.len() });
     }
-    let needed = (2..).find(|&pairs| 1.0 - 0.5f64.powi(pairs - 1) >= level).unwrap_or(2) as usize;
+    let needed = pairs_needed(level);
     if pairs < needed {
         return Err(BootstrapError::Few { pairs, needed });
     }

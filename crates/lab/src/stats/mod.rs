@@ -7,7 +7,7 @@ mod normal;
 mod runs;
 mod steady;
 
-pub use bootstrap::{Bootstrap, BootstrapError, MAX_PAIRS, Ratio, Statistic};
+pub use bootstrap::{Bootstrap, BootstrapError, MAX_PAIRS, Ratio, Statistic, pairs_needed};
 pub use hist::{merged, merged_side, quantile, quantiles};
 pub use knee::{Knee, Step as LoadStep, Verdict, knee, next_load, passes};
 pub use runs::{Finding, Metric, findings, rounds};

@@ -37,6 +37,15 @@ impl Metric {
         }
     }
 
+    /// A value as it is shown: MB/s, I/Os in a second, microseconds.
+    pub(crate) fn shown(self, value: f64) -> f64 {
+        match self {
+            Metric::Iops => value,
+            Metric::Bandwidth => value / 1e6,
+            Metric::MeanResponse | Metric::P99Response => value / 1e3,
+        }
+    }
+
     /// Its value; none where nothing was measured.
     pub fn of(self, job: &JobRun) -> Option<f64> {
         let both: Side = merged_side(&job.read, &job.write);
@@ -58,6 +67,8 @@ pub struct Finding {
     pub job: String,
     /// By what.
     pub metric: Metric,
+    /// The means of A and of B, where both were measured.
+    pub means: Option<[f64; 2]>,
     /// The ratio, or why there is none.
     pub ratio: Result<Ratio, BootstrapError>,
 }
@@ -79,7 +90,10 @@ pub fn findings(a: &[Run], b: &[Run], bootstrap: &Bootstrap) -> Vec<Finding> {
         for metric in Metric::ALL {
             let (of_a, of_b) = (values(a, &job.name, metric), values(b, &job.name, metric));
             let ratio = bootstrap.ratio(&of_a, &of_b);
-            out.push(Finding { job: job.name.clone(), metric, ratio });
+            let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
+            let means =
+                Some([mean(&of_a), mean(&of_b)]).filter(|means| means.iter().all(|mean| mean.is_finite()));
+            out.push(Finding { job: job.name.clone(), metric, means, ratio });
         }
     }
     out

@@ -5,6 +5,7 @@ use bimetal_lab::load::MAX_IN_FLIGHT;
 use bimetal_lab::target::TargetName;
 use bimetal_models::size;
 use clap::Args;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// How files are gone through.
@@ -145,6 +146,12 @@ pub(crate) struct IdleArgs {
     /// Print one JSON document on standard output and nothing else there
     #[arg(long)]
     pub(crate) json: bool,
+    /// Write a page with a plot of what it did by when to this file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
+    /// Replace a file that is there already
+    #[arg(long)]
+    pub(crate) force: bool,
 }
 
 /// `bimetal lab adaptation`

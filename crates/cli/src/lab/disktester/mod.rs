@@ -3,19 +3,23 @@
 pub(crate) mod args;
 mod place;
 
-use super::report::{judge, keep, look_ahead};
+use super::PROGRAM;
+use super::report::{judge, keep, look_ahead, look_ahead_at, write};
 use super::stop::Stop;
 use super::target::{self, Opening, Wanted};
 use crate::volume::{self, Volume};
-use crate::{Outcome, complain, say, say_json};
+use crate::{Outcome, complain, say, say_json, say_record};
 use anyhow::{Context as _, bail, ensure};
 use args::{AdaptationArgs, CreateFilesArgs, FillArgs, IdleArgs, ReadFilesArgs};
 use bimetal_engine::units::BLOCK_BYTES;
 use bimetal_lab::classic::disktester::{
     self, AdaptationPlan, Deed, FillPlan, Idle, IdleRule, Layout, Tester, Watched,
 };
+use bimetal_lab::environment::{describe, environment};
 use bimetal_lab::load::{Inside, LoadTarget};
-use bimetal_lab::record::{JobRun, Run};
+use bimetal_lab::record::{JobRun, Run, TargetFacts};
+use bimetal_lab::report;
+use bimetal_lab::session::Session;
 use bimetal_lab::target::{OpenHow, TargetName, device_bytes};
 pub(crate) use place::Listener;
 use place::{Ended, Making, Place, Room};
@@ -92,7 +96,7 @@ fn conclude<F: Serialize>(
     let Ended { found, mut run, problem } = ended;
     let steady = judge(output, &mut run);
     match output.json {
-        true => say_json(&Document {
+        true => say_record(&Document {
             found: &found,
             passes: run.jobs.iter().map(PassDoc::new).collect(),
             run: &run,
@@ -252,10 +256,12 @@ pub(crate) fn adaptation(args: &AdaptationArgs) -> anyhow::Result<Outcome> {
 }
 
 pub(crate) fn idle(args: &IdleArgs) -> anyhow::Result<Outcome> {
+    let page = args.html.as_deref();
+    look_ahead_at(&[page], args.force, Some(&args.target))?;
     let stop = Stop::new();
     let rule = rule(args.quiet, args.at_most, args.at_most);
     let mut listener = Listener::new(args.json, &stop);
-    let found = match &args.target {
+    let (found, run) = match &args.target {
         TargetName::Volume(name) => idle_volume(name, args, &rule, &mut listener, &stop)?,
         TargetName::Path(path) => {
             ensure!(path.exists(), "there is no {}; name a directory or a device that is", path.display());
@@ -267,7 +273,8 @@ pub(crate) fn idle(args: &IdleArgs) -> anyhow::Result<Outcome> {
             stop.listen()?;
             let mut watched =
                 Watched::new(|| Some(Inside { device_bytes: device_bytes(path)?, ..Inside::default() }));
-            rest(&mut watched, &rule, &mut listener)?
+            let facts = describe(path, !path.is_dir(), 0);
+            rest(&mut watched, facts, args, &rule, &mut listener)?
         }
         TargetName::Model { .. } | TargetName::Scenario(_) => bail!(
             "{} is new each time, and has nothing to do; `bimetal lab adaptation` loads it first, and leaves it alone \
@@ -281,13 +288,31 @@ pub(crate) fn idle(args: &IdleArgs) -> anyhow::Result<Outcome> {
     if args.json {
         say_json(&found)?;
     }
+    if let Some(path) = page {
+        let named = report::Named { name: run.title.clone(), run };
+        write(path, args.force, report::html_with(&[named], &found.page()).as_bytes())?;
+    }
     Ok(Outcome::Good)
 }
 
-fn rest<T: LoadTarget>(target: &mut T, rule: &IdleRule, listener: &mut Listener<'_>) -> anyhow::Result<Idle> {
+/// Leaves a target alone; what it did, and a record without jobs, as it was asked for nothing.
+fn rest<T: LoadTarget>(
+    target: &mut T,
+    facts: TargetFacts,
+    args: &IdleArgs,
+    rule: &IdleRule,
+    listener: &mut Listener<'_>,
+) -> anyhow::Result<(Idle, Run)> {
     let nothing =
         Layout { count: 1, file_bytes: 4096, transfer_bytes: 4096, depth: 1, seed: 0, stamped: false };
-    Ok(Tester::new(target, "", nothing, listener).idle(rule)?)
+    let mut tester = Tester::new(target, "", nothing, listener);
+    let idle = tester.idle(rule)?;
+    let mut environment = environment(PROGRAM);
+    environment.targets.insert(args.target.to_string(), facts);
+    let title = format!("idle {}", args.target);
+    let places = vec![args.target.to_string()];
+    let session = Session { title, environment, places, seed: 0, virtual_time: false, notes: Vec::new() };
+    Ok((idle, tester.finish(session)))
 }
 
 /// A volume that is served is asked for its status; another is opened here, as long as the rest lasts.
@@ -297,7 +322,7 @@ fn idle_volume(
     rule: &IdleRule,
     listener: &mut Listener<'_>,
     stop: &Stop,
-) -> anyhow::Result<Idle> {
+) -> anyhow::Result<(Idle, Run)> {
     let volume = Volume::load(&volume::locate(name)?)?;
     let control = volume.socket("control")?;
     let ask = || {
@@ -305,7 +330,7 @@ fn idle_volume(
             format!("the server of {} does not answer on {}", volume.file.display(), control.display())
         })
     };
-    if ask()?.is_some() {
+    if let Some(status) = ask()? {
         stop.listen()?;
         let mut watched = Watched::new(|| {
             let status = ask().ok()??;
@@ -318,7 +343,9 @@ fn idle_volume(
                 device_bytes: 0,
             })
         });
-        return rest(&mut watched, rule, listener);
+        let kind = "served volume".to_owned();
+        let facts = TargetFacts { kind, size_bytes: status.size_bytes, ..TargetFacts::default() };
+        return rest(&mut watched, facts, args, rule, listener);
     }
     let wanted = Wanted {
         name: args.target.clone(),
@@ -327,5 +354,7 @@ fn idle_volume(
         read: false,
     };
     let opening = Opening { connections: 1, destroy: false, quiet: args.json, seed: 1, stop };
-    target::with(&[wanted], opening, |mut open| rest(&mut open.target, rule, listener))
+    target::with(&[wanted], opening, |mut open| {
+        rest(&mut open.target, open.facts[0].clone(), args, rule, listener)
+    })
 }

@@ -38,8 +38,8 @@ Examples:
   bimetal lab compare model:disk-1tb-2012 model:ssd-128gb-2012 --each 1s --json
 
 The quick test runs on both in turn, --rounds times, each first in every other round. For each figure it is said how B
-compares with A, with an interval that holds the truth 95 of 100 times, or that no difference was seen. Records of runs are
-laid side by side by `bimetal lab report`.")]
+compares with A, with an interval that holds the truth 95 of 100 times, or that no difference was seen; the sentence at the
+end is about all figures together. Records of runs are laid side by side by `bimetal lab report`.")]
 pub(crate) struct CompareArgs {
     /// A directory, a file, a block device, or whatever else the lab can measure
     #[arg(value_name = "A", value_parser = TargetName::parse)]
@@ -47,8 +47,8 @@ pub(crate) struct CompareArgs {
     /// What it is compared with
     #[arg(value_name = "B", value_parser = TargetName::parse)]
     pub(crate) b: TargetName,
-    /// How often both are run; 95 % need 6
-    #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u32).range(2..=1000))]
+    /// How often both are run; 6 are needed to judge each figure by itself, 9 for all together
+    #[arg(long, value_name = "N", default_value_t = 9, value_parser = clap::value_parser!(u32).range(2..=1000))]
     pub(crate) rounds: u32,
     #[command(flatten)]
     pub(crate) how: HowArgs,

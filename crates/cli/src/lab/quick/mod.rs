@@ -7,14 +7,12 @@ pub(crate) use args::{CompareArgs, QuickArgs};
 
 use super::report::{judge, keep_with, look_ahead, outcome};
 use super::stop::Stop;
-use super::turns::in_turns;
+use super::turns::{Found, in_turns, refuse_of_one};
 use crate::progress::Progress;
-use crate::{Outcome, say, say_json};
-use bimetal_lab::classic::quick::{
-    self, Compared, Figure, MEASURED_ONCE, Peer, QuickPlan, Verdict, comparison_page, page, text,
-};
+use crate::{Outcome, say, say_record};
+use bimetal_lab::classic::quick::{self, Figure, MEASURED_ONCE, Peer, QuickPlan, Verdict, page, text};
 use bimetal_lab::record::Run;
-use bimetal_lab::stats::Ratio;
+use bimetal_lab::report::findings_text;
 use measure::{Measured, Scratch, measure};
 use serde::Serialize;
 
@@ -37,25 +35,6 @@ struct OnceDoc {
     mb_per_s: [f64; 8],
 }
 
-/// What `lab compare --json` prints.
-#[derive(Serialize)]
-struct CompareDoc<'d> {
-    a: String,
-    b: String,
-    rounds: u32,
-    figures: Vec<FindingDoc<'d>>,
-    sentence: &'d str,
-}
-
-#[derive(Serialize)]
-struct FindingDoc<'d> {
-    figure: &'d str,
-    metric: &'static str,
-    differs: Option<bool>,
-    ratio: Option<&'d Ratio>,
-    problem: Option<String>,
-}
-
 pub(crate) fn run(args: &QuickArgs) -> anyhow::Result<Outcome> {
     look_ahead(&args.output, Some(&args.target))?;
     let stop = Stop::new();
@@ -68,7 +47,7 @@ pub(crate) fn run(args: &QuickArgs) -> anyhow::Result<Outcome> {
     let steady = judge(&args.output, &mut run);
     let target = args.target.to_string();
     match quiet {
-        true => say_json(&QuickDoc {
+        true => say_record(&QuickDoc {
             target: target.clone(),
             span_bytes: plan.span_bytes,
             figures: &figures,
@@ -99,10 +78,11 @@ fn models(plan: &QuickPlan, quiet: bool, stop: &Stop) -> anyhow::Result<Vec<Peer
 
 pub(crate) fn compare(args: &CompareArgs) -> anyhow::Result<Outcome> {
     let targets = [&args.a, &args.b];
+    refuse_of_one(&args.output)?;
     targets.iter().try_for_each(|target| look_ahead(&args.output, Some(target)))?;
     let (stop, quiet) = (Stop::new(), args.output.json);
     let scratch = [Scratch::new(&args.a)?, Scratch::new(&args.b)?];
-    let ran = in_turns(args.rounds, |which, round, what| {
+    let turns = in_turns(args.rounds, |which, round, what| {
         let what = format!("{what}, {}: ", targets[which]);
         let seed = args.how.seed.wrapping_add(u64::from(round));
         Ok(measure(&args.how, &scratch[which], seed, quiet, &stop, &what)?.run)
@@ -112,37 +92,22 @@ pub(crate) fn compare(args: &CompareArgs) -> anyhow::Result<Outcome> {
         false => [args.a.to_string(), args.b.to_string()],
     };
     let names = [names[0].as_str(), names[1].as_str()];
-    let compared = quick::compare(&ran[0], &ran[1], names);
+    let compared = quick::compare(&turns.ran[0], &turns.ran[1], names);
+    let found = Found {
+        names,
+        findings: &compared.findings,
+        together: compared.together.as_deref(),
+        sentence: Some(&compared.sentence),
+    };
     match quiet {
-        true => say_json(&document(args, &compared))?,
+        true => found.say_json(&turns)?,
         false => {
-            say(bimetal_lab::report::findings_text(&compared.findings, names[0], names[1]).trim_end());
+            say(findings_text(&compared.findings, names[0], names[1]).trim_end());
             say("");
+            turns.cut.iter().for_each(|line| say(line));
             say(&compared.sentence);
         }
     }
-    let outcome = outcome(&ran.concat());
-    let [_, b] = ran;
-    if let Some(mut last) = b.into_iter().next_back() {
-        last.notes.push(compared.sentence.clone());
-        keep_with(&args.output, &last, &comparison_page(&compared, names))?;
-    }
-    Ok(outcome)
-}
-
-fn document<'d>(args: &CompareArgs, compared: &'d Compared) -> CompareDoc<'d> {
-    let figures = compared.findings.iter().map(|finding| FindingDoc {
-        figure: &finding.job,
-        metric: finding.metric.name(),
-        differs: finding.ratio.as_ref().ok().map(Ratio::differs),
-        ratio: finding.ratio.as_ref().ok(),
-        problem: finding.ratio.as_ref().err().map(ToString::to_string),
-    });
-    CompareDoc {
-        a: args.a.to_string(),
-        b: args.b.to_string(),
-        rounds: args.rounds,
-        figures: figures.collect(),
-        sentence: &compared.sentence,
-    }
+    found.keep(&args.output, &turns)?;
+    Ok(outcome(&turns.ran.concat()))
 }

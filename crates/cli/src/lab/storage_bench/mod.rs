@@ -12,7 +12,7 @@ use super::target::{self, Open, Opening, Wanted};
 use crate::lab::PROGRAM;
 use crate::progress::Progress;
 use crate::synth;
-use crate::{Outcome, say, say_json};
+use crate::{Outcome, say, say_record};
 use anyhow::{Context as _, ensure};
 use args::{Idle, Policies};
 use bimetal_lab::classic::storage_bench::{
@@ -99,7 +99,7 @@ pub(crate) fn run(args: &StorageBenchArgs) -> anyhow::Result<Outcome> {
     let steady = judge(&args.output, &mut run);
     let figures: Vec<Figures> = done.iter().map(Done::figures).collect();
     match args.output.json {
-        true => say_json(&Document {
+        true => say_record(&Document {
             workload: &profile.name,
             published: &profile.published,
             assumed: &profile.assumed,

@@ -2,6 +2,7 @@
 
 use super::table::{elapsed, quantity, speed};
 use crate::load::{Going, Inside, LoadTarget, RunError, SlotSpec};
+use crate::report::{Axis, Extra, Figure, FigureLine, Unit};
 use bimetal_models::Command;
 use bimetal_models::load::{Ended, Next, Source, Target};
 use bimetal_models::rng::Rng;
@@ -20,6 +21,15 @@ const LOOK_NS: u64 = 250_000_000;
 const TRICKLE_BYTES: u64 = 1 << 20;
 /// Samples that are kept at most.
 const MAX_SAMPLES: usize = 2048;
+
+/// What [`Inside::parts`] has, in words.
+const PARTS: [&str; 5] = [
+    "promoted",
+    "demoted",
+    "copied to the fast tier",
+    "merged into the slow tier",
+    "read and written by the device",
+];
 
 /// When a rest is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,9 +151,8 @@ impl Idle {
         let rate = moved.saturating_sub(self.watch.shown_bytes) as f64 * 1e3 / ns as f64;
         (self.watch.shown_ns, self.watch.shown_bytes) = (self.watch.at_ns, moved);
         self.watch.shown += 1;
-        let Inside { promoted_bytes, demoted_bytes, copied_bytes, merged_bytes, device_bytes } = self.did;
         let mut text = format!("{:>9}", elapsed(self.watch.at_ns));
-        for bytes in [promoted_bytes, demoted_bytes, copied_bytes, merged_bytes, device_bytes] {
+        for bytes in self.did.parts() {
             text += &format!(" {:>10}", quantity(bytes));
         }
         text + &format!(" {:>8}", speed(rate))
@@ -166,6 +175,33 @@ impl Idle {
         self.quiet = self.told && self.is_over();
     }
 
+    /// What it had done by when, for its page.
+    pub fn page(&self) -> Extra {
+        let line = |(at, label): (usize, &&str)| {
+            let done = |inside: &Inside| inside.parts()[at] as f64 / 1e6;
+            let points = self.samples.iter().map(|sample| (sample.seconds * 1e9, done(&sample.inside)));
+            let end = (self.seconds * 1e9, done(&self.did));
+            let points = std::iter::once((0.0, 0.0)).chain(points).chain([end]).collect();
+            (done(&self.did) > 0.0).then(|| FigureLine { label: label.to_string(), points })
+        };
+        let axis = |label: &str, unit| Axis { label: label.to_owned(), unit, log: false };
+        let lines: Vec<FigureLine> = PARTS.iter().enumerate().filter_map(line).collect();
+        let figure = Figure {
+            id: "idle".to_owned(),
+            title: "What it did by then".to_owned(),
+            x: axis("time", Unit::Nanoseconds),
+            y: axis("MB", Unit::Count),
+            lines,
+            marks: Vec::new(),
+        };
+        Extra {
+            title: "Left alone".to_owned(),
+            findings: vec![self.sentence()],
+            figures: if figure.lines.is_empty() { Vec::new() } else { vec![figure] },
+            ..Extra::default()
+        }
+    }
+
     /// What came of it, in a line.
     pub fn sentence(&self) -> String {
         let lasted = elapsed((self.seconds * 1e9) as u64);
@@ -173,17 +209,8 @@ impl Idle {
             return format!("left alone for {lasted}; this target does not tell what it does meanwhile");
         }
         let until = elapsed((self.busy_seconds * 1e9) as u64);
-        let parts: Vec<String> = [
-            (self.did.promoted_bytes, "promoted"),
-            (self.did.demoted_bytes, "demoted"),
-            (self.did.copied_bytes, "copied to the fast tier"),
-            (self.did.merged_bytes, "merged into the slow tier"),
-            (self.did.device_bytes, "read and written by the device"),
-        ]
-        .into_iter()
-        .filter(|(bytes, _)| *bytes > 0)
-        .map(|(bytes, what)| format!("{} {what}", quantity(bytes)))
-        .collect();
+        let parts = self.did.parts().into_iter().zip(PARTS).filter(|(bytes, _)| *bytes > 0);
+        let parts: Vec<String> = parts.map(|(bytes, what)| format!("{} {what}", quantity(bytes))).collect();
         let ended = if self.quiet { "then it was quiet" } else { "it was not quiet yet" };
         match parts.is_empty() {
             true => format!("left alone for {lasted}, it did nothing"),

@@ -33,7 +33,7 @@ pub fn figures(spec: &Spec, outcome: &Outcome) -> Extra {
         findings: verdicts(spec, outcome),
         tables: matrices.into_iter().flatten().collect(),
         figures,
-        bars: Vec::new(),
+        ..Extra::default()
     }
 }
 

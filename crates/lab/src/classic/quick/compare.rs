@@ -2,25 +2,47 @@
 
 use super::run::{DEEP, FILL, FLUSHED, PARTS, SMALL_READ};
 use crate::record::Run;
-use crate::stats::{Bootstrap, Finding, Metric, findings};
+use crate::stats::{Bootstrap, Finding, Metric, findings, pairs_needed};
 
 /// What a comparison came to.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Compared {
     /// A figure each: B's by A's.
     pub findings: Vec<Finding>,
+    /// The same with intervals that hold the truth all together as often as one of those does by itself; where there are
+    /// rounds enough for that.
+    pub together: Option<Vec<Finding>>,
     /// What that means, in a sentence.
     pub sentence: String,
 }
 
 /// Compares runs of two targets of these names: the n-th of each are a pair.
 pub fn compare(a: &[Run], b: &[Run], names: [&str; 2]) -> Compared {
-    let found: Vec<Finding> = findings(a, b, &Bootstrap::default())
-        .into_iter()
-        .filter(|finding| counts(&finding.job, finding.metric))
-        .collect();
-    let sentence = sentence(&found, names);
-    Compared { findings: found, sentence }
+    let by = |level: f64| -> Vec<Finding> {
+        let bootstrap = Bootstrap { level, ..Bootstrap::default() };
+        let found = findings(a, b, &bootstrap).into_iter();
+        found.filter(|finding| counts(&finding.job, finding.metric)).collect()
+    };
+    let level = Bootstrap::default().level;
+    let found = by(level);
+    let known = found.iter().filter(|finding| finding.ratio.is_ok()).count();
+    // Bonferroni: of so many intervals, each may be wrong only so much more rarely.
+    let joint_level = 1.0 - (1.0 - level) / known.max(1) as f64;
+    let together = Some(by(joint_level)).filter(|together| {
+        let still = together.iter().filter(|finding| finding.ratio.is_ok()).count();
+        still == known && known > 0
+    });
+    let mut sentence = sentence(together.as_deref().unwrap_or(&found), names);
+    if known > 0 {
+        sentence += &match together {
+            Some(_) => " All of this together holds 95 of 100 times.".to_owned(),
+            None => format!(
+                " Each figure is judged by itself: of {known}, one may be wrong; {} rounds judge them together.",
+                pairs_needed(joint_level)
+            ),
+        };
+    }
+    Compared { findings: found, together, sentence }
 }
 
 /// Whether this is how a part of the test is judged.
@@ -73,7 +95,7 @@ mod tests {
             resamples: 1000,
             seed: 1,
         };
-        Finding { job: job.to_owned(), metric, ratio: Ok(ratio) }
+        Finding { job: job.to_owned(), metric, means: None, ratio: Ok(ratio) }
     }
 
     #[test]

@@ -12,6 +12,6 @@ mod verdict;
 
 pub use compare::{Compared, compare};
 pub use figures::{Figure, MEASURED_ONCE, Unit};
-pub use page::{comparison_page, page, text};
+pub use page::{page, text};
 pub use run::{QuickPlan, layout, quick};
 pub use verdict::{Peer, Verdict, peers};

@@ -1,6 +1,5 @@
 //! How the quick test prints.
 
-use super::compare::Compared;
 use super::figures::{Figure, MEASURED_ONCE, ORDER};
 use super::verdict::{Peer, Verdict};
 use crate::report::units::three;
@@ -68,32 +67,6 @@ pub fn page(target: &str, figures: &[Figure], peers: &[Peer], verdict: &Verdict)
             rows: verdict.times.iter().map(row).collect(),
         }],
         bars: bars.collect(),
-        ..Extra::default()
-    }
-}
-
-/// The page of a comparison of two targets.
-pub fn comparison_page(compared: &Compared, [a, b]: [&str; 2]) -> Extra {
-    let known = compared.findings.iter().filter_map(|finding| Some((finding, finding.ratio.as_ref().ok()?)));
-    let name = |finding: &crate::stats::Finding| format!("{}, {}", finding.job, finding.metric.name());
-    let rows = known.clone().map(|(finding, ratio)| {
-        let interval = format!("{:.3} to {:.3}", ratio.low, ratio.high);
-        vec![name(finding), format!("{:.3}", ratio.ratio), interval, ratio.words(a, b)]
-    });
-    let bar = |(finding, ratio): (&crate::stats::Finding, &crate::stats::Ratio)| Bar {
-        label: name(finding),
-        value: ratio.ratio,
-        text: format!("{:.2} ({:.2} to {:.2})", ratio.ratio, ratio.low, ratio.high),
-    };
-    Extra {
-        title: format!("{b} by {a}"),
-        findings: vec![compared.sentence.clone()],
-        tables: vec![Table {
-            caption: "Ratios with what chance leaves of them, 95 of 100 times".to_owned(),
-            head: ["figure", "ratio", "95 %", "so"].map(str::to_owned).into(),
-            rows: rows.collect(),
-        }],
-        bars: vec![Bars { title: format!("{b} by {a}"), bars: known.map(bar).collect() }],
         ..Extra::default()
     }
 }

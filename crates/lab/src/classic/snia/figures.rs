@@ -1,5 +1,7 @@
 //! How the tests print: tables as the specification's report has them, and its plots.
 
+use super::header::header;
+use super::histogram::Histogram;
 use super::loads::{MIXES, SIZES, Test, size};
 use super::run::{Found, Load, Stage, Steady};
 use crate::report::units::three;
@@ -56,10 +58,35 @@ fn of_stage(stage: &Stage) -> Option<String> {
 }
 
 fn tables(found: &Found) -> Vec<Table> {
-    match found.test {
-        Test::Iops => found.steady.iter().map(iops_table).collect(),
-        Test::Throughput | Test::Latency | Test::HostIdle => found.steady.iter().map(load_table).collect(),
-        Test::WriteSaturation | Test::CrossStimulus => Vec::new(),
+    let of_rounds = match found.test {
+        Test::Iops => iops_table,
+        _ => load_table,
+    };
+    let rounds = found.steady.iter().map(of_rounds);
+    let histograms = (!found.histograms.is_empty()).then(|| histogram_table(&found.histograms));
+    rounds.chain(histograms).collect()
+}
+
+fn histogram_table(histograms: &[Histogram]) -> Table {
+    let percents = histograms.iter().map(|histogram| &histogram.percentiles).max_by_key(|told| told.len());
+    let percents: Vec<f64> = percents.into_iter().flatten().map(|told| told.0).collect();
+    let row = |histogram: &Histogram| {
+        let at = |percent: &f64| {
+            let told = histogram.percentiles.iter().find(|told| told.0 == *percent);
+            told.map_or("-".to_owned(), |told| three(told.1))
+        };
+        let (begin, end) = (
+            [histogram.name.clone(), histogram.ios.to_string(), three(histogram.mean_us)],
+            three(histogram.max_us),
+        );
+        begin.into_iter().chain(percents.iter().map(at)).chain([end]).collect()
+    };
+    let head = ["load", "responses", "mean us"].map(str::to_owned).into_iter();
+    let head = head.chain(percents.iter().map(|percent| format!("{percent} %")));
+    Table {
+        caption: "Responses once it was steady, microseconds".to_owned(),
+        head: head.chain(["longest".to_owned()]).collect(),
+        rows: histograms.iter().map(row).collect(),
     }
 }
 
@@ -100,9 +127,17 @@ fn load_table(steady: &Steady) -> Table {
     }
 }
 
-/// A test in lines.
-pub fn text(found: &Found) -> String {
+/// Tests in lines.
+pub fn text(found: &[Found]) -> String {
+    found.iter().map(|found| format!("{}\n\n{}\n", found.test.name(), test_text(found))).collect()
+}
+
+fn test_text(found: &Found) -> String {
     let mut out = String::new();
+    for row in &header(found).rows {
+        out += &format!("{}\n", row.join(": "));
+    }
+    out.push('\n');
     for table in tables(found) {
         out += &format!("{}\n", table.caption);
         let lines: Vec<&Vec<String>> = std::iter::once(&table.head).chain(&table.rows).collect();
@@ -121,8 +156,27 @@ pub fn text(found: &Found) -> String {
     out
 }
 
-/// A test's plots and tables, for its page.
-pub fn page(found: &Found) -> Extra {
+/// Plots and tables of tests, for their page.
+pub fn page(found: &[Found]) -> Extra {
+    let mut all = Extra { title: "SNIA's kind of test".to_owned(), ..Extra::default() };
+    for found in found {
+        let name = found.test.name();
+        all.findings.extend(sentences(found).into_iter().map(|sentence| format!("{name}: {sentence}")));
+        all.tables.extend(
+            std::iter::once(header(found))
+                .chain(tables(found))
+                .map(|table| Table { caption: format!("{name}: {}", table.caption), ..table }),
+        );
+        all.figures.extend(figures(found).into_iter().map(|figure| Figure {
+            id: format!("snia-{name}-{}", figure.id),
+            title: format!("{name}: {}", figure.title),
+            ..figure
+        }));
+    }
+    all
+}
+
+fn figures(found: &Found) -> Vec<Figure> {
     let mut figures: Vec<Figure> = Vec::new();
     for (nth, steady) in found.steady.iter().enumerate() {
         figures.push(convergence(steady, nth));
@@ -131,22 +185,37 @@ pub fn page(found: &Found) -> Extra {
     if !found.stages.is_empty() {
         figures.push(curve(
             found,
-            "snia-time",
+            "time",
             "IOPS over time",
             |point| point.at_seconds * 1e9,
             Unit::Nanoseconds,
         ));
         if found.test == Test::WriteSaturation {
             let title = "IOPS by what was written";
-            figures.push(curve(found, "snia-written", title, |point| point.written_capacities, Unit::Count));
+            figures.push(curve(found, "written", title, |point| point.written_capacities, Unit::Count));
         }
     }
-    Extra {
-        title: format!("SNIA's kind of test: {}", found.test.name()),
-        findings: sentences(found),
-        tables: tables(found),
-        figures,
-        ..Extra::default()
+    figures.extend((!found.histograms.is_empty()).then(|| responses(&found.histograms)));
+    figures
+}
+
+/// The specification's response time histogram, by the share of responses: loads of unlike speed stand beside each other.
+fn responses(histograms: &[Histogram]) -> Figure {
+    let line = |histogram: &Histogram| FigureLine {
+        label: histogram.name.clone(),
+        points: histogram
+            .bins
+            .iter()
+            .map(|&(end_us, ios)| (end_us * 1e3, ios as f64 / histogram.ios.max(1) as f64 * 100.0))
+            .collect(),
+    };
+    Figure {
+        id: "responses".to_owned(),
+        title: "Response time histogram".to_owned(),
+        x: Axis { label: "response".to_owned(), unit: Unit::Nanoseconds, log: true },
+        y: axis("of all responses", Unit::Percent),
+        lines: histograms.iter().map(line).collect(),
+        marks: Vec::new(),
     }
 }
 
@@ -163,7 +232,7 @@ fn convergence(steady: &Steady, nth: usize) -> Figure {
         FigureLine { label: load.name.clone(), points }
     };
     Figure {
-        id: format!("snia-convergence-{nth}"),
+        id: format!("convergence-{nth}"),
         title: "Steady state convergence".to_owned(),
         x: axis("round", Unit::Count),
         y: axis(steady.tracks(), Unit::Count),
@@ -194,7 +263,7 @@ fn window(steady: &Steady, nth: usize) -> Option<Figure> {
     lines.push(through("90 % of it", &|_| facts.mean * 0.9));
     lines.push(through("least squares", &|round| facts.mean + facts.slope * (round - middle)));
     Some(Figure {
-        id: format!("snia-window-{nth}"),
+        id: format!("window-{nth}"),
         title: "Steady state measurement window".to_owned(),
         x: axis("round", Unit::Count),
         y: axis(steady.tracks(), Unit::Count),

@@ -24,6 +24,16 @@ pub enum Test {
 }
 
 impl Test {
+    /// All of them, in the order of the specification.
+    pub const ALL: [Test; 6] = [
+        Test::Iops,
+        Test::Throughput,
+        Test::Latency,
+        Test::WriteSaturation,
+        Test::HostIdle,
+        Test::CrossStimulus,
+    ];
+
     /// As a command line names it.
     pub fn name(self) -> &'static str {
         match self {
@@ -62,6 +72,9 @@ pub(super) fn size(bytes: u64) -> String {
     }
 }
 
+/// Mixes of the latency test, reads of a hundred.
+pub(super) const MIXES_OF_LATENCY: [u32; 3] = [100, 65, 0];
+
 /// Mixes of the IOPS test, reads of a hundred; and sizes of all random tests, in the order of the specification.
 pub(super) const MIXES: [u32; 7] = [100, 95, 65, 50, 35, 5, 0];
 pub(super) const SIZES: [u64; 8] =
@@ -84,10 +97,8 @@ pub(super) fn rounds(test: Test) -> Vec<(Vec<Cell>, Cell)> {
             .collect(),
         Test::Latency => {
             let one = |mix, bytes| Cell { depth: 1, ..cell(mix, bytes) };
-            let mixes = [100, 65, 0];
-            let cells =
-                mixes.iter().flat_map(|mix| [8 * KIB, 4 * KIB, KIB / 2].map(|bytes| one(*mix, bytes)));
-            vec![(cells.collect(), one(0, 4 * KIB))]
+            let sizes = |mix: &u32| [8 * KIB, 4 * KIB, KIB / 2].map(|bytes| one(*mix, bytes));
+            vec![(MIXES_OF_LATENCY.iter().flat_map(sizes).collect(), one(0, 4 * KIB))]
         }
         Test::HostIdle => vec![(vec![RANDOM_WRITE], RANDOM_WRITE)],
         Test::WriteSaturation | Test::CrossStimulus => Vec::new(),

@@ -6,10 +6,13 @@
 //! specification, and says so.
 
 mod figures;
+mod header;
+mod histogram;
 mod loads;
 mod run;
 mod stages;
 
 pub use figures::{page, text};
+pub use histogram::Histogram;
 pub use loads::Test;
 pub use run::{Found, Load, MAX_ROUNDS, SniaPlan, Stage, StagePoint, Steady, layout, snia};

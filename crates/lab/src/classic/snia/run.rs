@@ -1,5 +1,6 @@
 //! Purge, preconditioning, and rounds until they are steady.
 
+use super::histogram::{Histogram, histograms};
 use super::loads::{DEPTH, Test, name, rounds};
 use super::stages;
 use crate::classic::cell::Cell;
@@ -14,8 +15,8 @@ use std::time::Duration;
 /// Rounds after which a device is not steady.
 pub const MAX_ROUNDS: u32 = 25;
 /// What a device is preconditioned with: in order, in these pieces, so many times its capacity.
-const PRECONDITION_BYTES: u64 = 128 << 10;
-const PRECONDITION_TIMES: u64 = 2;
+pub(super) const PRECONDITION_BYTES: u64 = 128 << 10;
+pub(super) const PRECONDITION_TIMES: u64 = 2;
 
 /// What is left open.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -159,12 +160,18 @@ pub struct Found {
     pub test: Test,
     /// Of the specification's times.
     pub scale: f64,
+    /// A round of one kind of load, seconds.
+    pub round_seconds: f64,
+    /// Where places were drawn from.
+    pub seed: u64,
     /// What was measured on, bytes.
     pub span_bytes: u64,
     /// Whether the target took the purge.
     pub purged: bool,
     /// Rounds.
     pub steady: Vec<Steady>,
+    /// Responses one by one, of a device that became steady.
+    pub histograms: Vec<Histogram>,
     /// Curves.
     pub stages: Vec<Stage>,
 }
@@ -191,9 +198,12 @@ pub fn snia<T: LoadTarget>(tester: &mut Tester<'_, T>, plan: &SniaPlan) -> Resul
     let mut found = Found {
         test: plan.test,
         scale: plan.scale,
+        round_seconds: plan.round_ns() as f64 / 1e9,
+        seed: plan.seed,
         span_bytes: plan.span_bytes,
         purged: purge(tester, plan)?,
         steady: Vec::new(),
+        histograms: Vec::new(),
         stages: Vec::new(),
     };
     for (nth, (cells, tracked)) in rounds(plan.test).into_iter().enumerate() {
@@ -211,6 +221,9 @@ pub fn snia<T: LoadTarget>(tester: &mut Tester<'_, T>, plan: &SniaPlan) -> Resul
             Test::WriteSaturation => found.stages = stages::write_saturation(tester, plan)?,
             Test::HostIdle => found.stages = stages::host_idle(tester, plan)?,
             Test::CrossStimulus => found.stages = stages::cross_stimulus(tester, plan)?,
+            Test::Latency if found.steady.iter().all(|steady| steady.steadiness.reached.is_some()) => {
+                found.histograms = histograms(tester, plan)?;
+            }
             Test::Iops | Test::Throughput | Test::Latency => {}
         }
     }
