@@ -81,11 +81,14 @@ pub(crate) fn compare(args: &CompareArgs) -> anyhow::Result<Outcome> {
     refuse_of_one(&args.output)?;
     targets.iter().try_for_each(|target| look_ahead(&args.output, Some(target)))?;
     let (stop, quiet) = (Stop::new(), args.output.json);
-    let scratch = [Scratch::new(&args.a)?, Scratch::new(&args.b)?];
+    // What is wrong with B is said before A is measured.
+    targets.iter().try_for_each(|target| Scratch::new(target).map(drop))?;
     let turns = in_turns(args.rounds, |which, round, what| {
         let what = format!("{what}, {}: ", targets[which]);
         let seed = args.how.seed.wrapping_add(u64::from(round));
-        Ok(measure(&args.how, &scratch[which], seed, quiet, &stop, &what)?.run)
+        // In a directory a new file each time: where a file happens to lie is chance, and would look like a difference.
+        let scratch = Scratch::new(targets[which])?;
+        Ok(measure(&args.how, &scratch, seed, quiet, &stop, &what)?.run)
     })?;
     let names = match args.a == args.b {
         true => ["A", "B"].map(str::to_owned),
