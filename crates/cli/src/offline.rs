@@ -119,6 +119,9 @@ fn describe(doc: &StatusDoc) -> String {
             let WakeUpsDoc { clients, background } = tier.wakeups;
             text += &format!("        woken {} times, {clients} by clients\n", clients + background);
         }
+        if tier.pinned_bytes > 0 {
+            text += &format!("        {} pinned to it\n", size::show(tier.pinned_bytes));
+        }
         if let Some(silent) = tier.silent_since_unix_s.and_then(silent_for) {
             text += &format!("        it has not answered for {silent} s, and requests wait for it\n");
         }

@@ -73,6 +73,11 @@ fn pins_are_obeyed_and_outlive_kills_and_restarts() {
     let pins = settled(&served);
     assert_eq!(listed(&pins), expected);
     assert_eq!(pins["pins"][1]["settled_bytes"], 2 * MIB);
+    let status = document(&served, &["status"]);
+    let pinned = |tier: usize| status["tiers"][tier]["pinned_bytes"].as_u64();
+    assert_eq!([pinned(0), pinned(1)], [Some(2 * MIB), Some(64 << 10)], "{status}");
+    let said = succeed(&mut command(&served, &["status"], &[]));
+    assert!(text(&said.stdout).contains("2 MiB pinned to it"), "{}", text(&said.stdout));
 
     let why = document(&served, &["why", "77M"]);
     assert_eq!((&why["tier"], &why["pinned"]), (&"fast".into(), &"fast".into()), "{why}");

@@ -173,6 +173,8 @@ pub struct TierStatus {
     pub silent_since: Option<Nanos>,
     /// How often it was woken since open.
     pub wakeups: WakeUps,
+    /// Bytes pinned to it.
+    pub pinned_bytes: u64,
 }
 
 /// How much the engine may write to the fast device of its own accord.

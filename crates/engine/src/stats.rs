@@ -82,6 +82,7 @@ impl<A: Arena> Engine<A> {
                 flushes: self.flushers[i].count,
                 silent_since: self.tokens.silent_since(i),
                 wakeups: self.tokens.wakeups(i),
+                pinned_bytes: self.pins.list().chunks_on([FAST, SLOW][i]) * chunk,
             }
         });
         let stopping = self.shutdown.began();

@@ -111,7 +111,9 @@ fn values() {
         (job.verify, job.durability, job.data),
         (Some(Verify::Pattern), Durability::DataSync, Data::Zeros)
     );
-    assert_eq!(good("verify=crc32c-intel").verify, Some(Verify::Crc32c));
+    for checksum in ["crc32c-intel", "md5", "sha3-512", "xxhash"] {
+        assert_eq!(good(&format!("verify={checksum}")).verify, Some(Verify::Checksum));
+    }
 
     let job = good("ss=iops_slope:0.3%\nss_dur=30\nss_ramp=5s");
     let steady = job.steady_state.expect("a steady state");
@@ -151,7 +153,7 @@ fn distributions() {
 const WRONG: &[(&str, &str)] = &[
     ("iodepht=4", "a.fio:3: [a] iodepht: fio has no such option; did you mean iodepth?"),
     ("rate_min=1m", "a.fio:3: [a] rate_min: ending below a rate is not offered"),
-    ("verify=md5", "verifying with `md5` is not offered; write verify=crc32c or verify=pattern"),
+    ("verify=meta", "verifying with `meta` is not offered; name a checksum, such as verify=crc32c"),
     ("exec_prerun=rm", "no commands are run"),
     ("write_bw_log=x", "logs are not written"),
     ("buffer_compress_percentage=50", "compressibility is not offered"),

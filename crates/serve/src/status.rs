@@ -30,6 +30,9 @@ pub struct TierDoc {
     /// How often the device was used after a rest of 20 s, since the volume was opened.
     #[serde(default)]
     pub wakeups: WakeUpsDoc,
+    /// Bytes of the volume that are pinned to it.
+    #[serde(default)]
+    pub pinned_bytes: u64,
     /// Since when the device has answered nothing; null while nothing is asked of it.
     #[serde(default)]
     pub silent_since_unix_s: Option<u64>,
@@ -167,6 +170,7 @@ impl StatusDoc {
             device_written_bytes: tier.device_written_bytes,
             flushes: tier.flushes,
             wakeups: WakeUpsDoc { clients: tier.wakeups.clients, background: tier.wakeups.background },
+            pinned_bytes: tier.pinned_bytes,
             silent_since_unix_s: tier.silent_since.map(bimetal_driver::Clock::unix_s),
             direct: false,
             logical_sector_bytes: None,

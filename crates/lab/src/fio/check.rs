@@ -164,7 +164,7 @@ fn verification(options: &JobOptions) -> Vec<Option<Contradiction>> {
             "add verify_pattern",
         ),
         when(
-            verify == Some(Verify::Crc32c) && smallest < SECTOR_BYTES,
+            verify == Some(Verify::Checksum) && smallest < SECTOR_BYTES,
             "verify",
             "a header does not fit into blocks of less than 512 bytes",
             "make bs larger",

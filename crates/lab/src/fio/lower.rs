@@ -92,7 +92,8 @@ pub fn plan<'f>(file: &'f JobFile, redirect: Option<&TargetName>) -> Result<Plan
     }
     if file.jobs.iter().any(|section| section.options.verify.is_some()) {
         plan.notes.push(
-            "verify=crc32c: blocks carry the lab's own stamps, and all of their bytes are compared".into(),
+            "verify: blocks carry the lab's own stamps, and all of their bytes are compared, whichever checksum is named"
+                .into(),
         );
     }
     Ok(plan)

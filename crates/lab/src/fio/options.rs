@@ -199,8 +199,8 @@ pub enum Data {
 /// What is written so that it can be told from anything else when it is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verify {
-    /// A header and a CRC-32C in each block.
-    Crc32c,
+    /// Stamps of our own in each sector, whichever checksum was named.
+    Checksum,
     /// [`JobOptions::verify_pattern`].
     Pattern,
 }

@@ -259,10 +259,12 @@ pub(crate) fn filenames(options: &mut JobOptions, given: &mut Given<'_>) -> Resu
 pub(crate) fn verify(options: &mut JobOptions, given: &mut Given<'_>) -> Result<()> {
     options.verify = match given.text()? {
         "0" => None,
-        "crc32c" | "crc32c-intel" => Some(Verify::Crc32c),
+        // Which checksum fio would write is no matter: all bytes are compared.
+        "crc7" | "crc16" | "crc32" | "crc32c" | "crc32c-intel" | "crc64" | "md5" | "xxhash" | "sha1"
+        | "sha256" | "sha512" | "sha3-224" | "sha3-256" | "sha3-384" | "sha3-512" => Some(Verify::Checksum),
         "pattern" => Some(Verify::Pattern),
         other => {
-            let cure = "write verify=crc32c or verify=pattern";
+            let cure = "name a checksum, such as verify=crc32c";
             return Err(Problem::new(format!("verifying with `{other}` is not offered"), cure));
         }
     };
