@@ -385,7 +385,7 @@
       height: 300, scales: { x: across, y: y.log ? logScale() : fromZero() },
       axes: [bottom(x.label, units[x.unit], x.log ? { splits: tens } : {}), left(y.label, units[y.unit], y.log ? { splits: tens } : {})],
       series: [{ label: x.label, value: (u, v) => (v == null ? "–" : units[x.unit](v)) }].concat(own.lines.map((line, i) => ({
-        label: line.label, stroke: () => colours[theme()][i % 7], width: 1.6, spanGaps: true, points: { show: true, size: 6 },
+        label: line.label, stroke: () => colours[theme()][i % 7], dash: dashes[Math.floor(i / 7) % dashes.length], width: 1.6, spanGaps: true, points: { show: true, size: 6 },
         value: (u, v) => (v == null ? "–" : units[y.unit](v)) }))),
       hooks: { draw: [paint] },
     }, columns, frame(parent, "own-" + own.id, own.title));

@@ -3,7 +3,7 @@
 use super::header::header;
 use super::histogram::Histogram;
 use super::loads::{MIXES, SIZES, Test, size};
-use super::run::{Found, Load, Stage, Steady};
+use super::run::{Found, Load, Stage, StagePoint, Steady};
 use crate::report::units::three;
 use crate::report::{Axis, Extra, Figure, FigureLine, Table, Unit};
 
@@ -182,17 +182,29 @@ fn figures(found: &Found) -> Vec<Figure> {
         figures.push(convergence(steady, nth));
         figures.extend(window(steady, nth));
     }
+    if found.test == Test::Iops {
+        figures.extend(found.steady.iter().map(by_size));
+    }
     if !found.stages.is_empty() {
-        figures.push(curve(
-            found,
-            "time",
-            "IOPS over time",
-            |point| point.at_seconds * 1e9,
-            Unit::Nanoseconds,
-        ));
-        if found.test == Test::WriteSaturation {
-            let title = "IOPS by what was written";
-            figures.push(curve(found, "written", title, |point| point.written_capacities, Unit::Count));
+        let time: (&str, Over) = ("over time", Over { label: "time", unit: Unit::Nanoseconds, of: time_ns });
+        let written: (&str, Over) =
+            ("by what was written", Over { label: "written, capacities", unit: Unit::Count, of: written });
+        let over = if found.test == Test::WriteSaturation { vec![time, written] } else { vec![time] };
+        for (nth, (words, x)) in over.into_iter().enumerate() {
+            let iops = Over { label: "IOPS", unit: Unit::Count, of: |point| point.iops };
+            let mean =
+                Over { label: "mean response", unit: Unit::Nanoseconds, of: |point| point.mean_us * 1e3 };
+            let longest =
+                Over { label: "longest response", unit: Unit::Nanoseconds, of: |point| point.max_us * 1e3 };
+            figures.push(curve(found, &format!("iops-{nth}"), &format!("IOPS {words}"), &x, &iops));
+            figures.push(curve(found, &format!("mean-{nth}"), &format!("Mean response {words}"), &x, &mean));
+            figures.push(curve(
+                found,
+                &format!("max-{nth}"),
+                &format!("Longest response {words}"),
+                &x,
+                &longest,
+            ));
         }
     }
     figures.extend((!found.histograms.is_empty()).then(|| responses(&found.histograms)));
@@ -272,25 +284,52 @@ fn window(steady: &Steady, nth: usize) -> Option<Figure> {
     })
 }
 
-fn curve(
-    found: &Found,
-    id: &str,
-    title: &str,
-    x: impl Fn(&super::run::StagePoint) -> f64,
+/// What an axis of a curve counts.
+struct Over {
+    label: &'static str,
     unit: Unit,
-) -> Figure {
+    of: fn(&StagePoint) -> f64,
+}
+
+fn time_ns(point: &StagePoint) -> f64 {
+    point.at_seconds * 1e9
+}
+
+fn written(point: &StagePoint) -> f64 {
+    point.written_capacities
+}
+
+fn curve(found: &Found, id: &str, title: &str, x: &Over, y: &Over) -> Figure {
     let line = |stage: &Stage| {
         let every = stage.points.len().div_ceil(MAX_POINTS).max(1);
-        let points = stage.points.iter().step_by(every).map(|point| (x(point), point.iops)).collect();
-        FigureLine { label: stage.name.clone(), points }
+        let points = stage.points.iter().step_by(every).map(|point| ((x.of)(point), (y.of)(point)));
+        FigureLine { label: stage.name.clone(), points: points.collect() }
     };
-    let label = if unit == Unit::Nanoseconds { "time" } else { "written, capacities" };
     Figure {
         id: id.to_owned(),
         title: title.to_owned(),
-        x: axis(label, unit),
-        y: axis("IOPS", Unit::Count),
+        x: axis(x.label, x.unit),
+        y: axis(y.label, y.unit),
         lines: found.stages.iter().filter(|stage| !stage.points.is_empty()).map(line).collect(),
+        marks: Vec::new(),
+    }
+}
+
+/// The specification's plot of IOPS by size, a line for each mix.
+fn by_size(steady: &Steady) -> Figure {
+    let log = |label: &str| Axis { label: label.to_owned(), unit: Unit::Count, log: true };
+    let line = |mix: &u32| {
+        let loads = steady.loads.iter().rev().filter(|load| load.read_percent == *mix);
+        let point = |load: &Load| Some((load.bytes as f64 / 1024.0, Load::measured(&load.iops)?));
+        let points = loads.filter_map(point).filter(|(_, iops)| *iops > 0.0).collect();
+        FigureLine { label: format!("{mix}/{}", 100 - mix), points }
+    };
+    Figure {
+        id: "sizes".to_owned(),
+        title: "IOPS by size, reads/writes".to_owned(),
+        x: log("KiB"),
+        y: log("IOPS"),
+        lines: MIXES.iter().map(line).filter(|line| !line.points.is_empty()).collect(),
         marks: Vec::new(),
     }
 }
