@@ -6,7 +6,7 @@
 
 use crate::{Op, Record};
 use bimetal_engine::units::Nanos;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 
 /// Requests that are held back at most: far more than devices have in flight. What is still without an end then goes
 /// out without one.
@@ -23,16 +23,17 @@ pub(crate) struct End {
     pub(crate) bytes: u64,
 }
 
-/// A device, an operation, and the byte behind the last.
-type Key = (u32, u8, u64);
+/// Requests without any end among them, after which a trace is one that has no ends: far more than are in flight before
+/// the first of them is done. Such a one would be held back for nothing.
+const NO_ENDS: u32 = 4096;
 
-fn key(device: u32, op: Op, end: u64) -> Key {
-    (device, op as u8, end)
-}
+/// A device, an operation, the byte behind the last, and a number.
+type Key = (u32, u8, u64, u64);
 
 struct Held {
     record: Record,
-    has_ended: bool,
+    /// It has ended, or its end is not waited for.
+    is_done: bool,
 }
 
 /// Holds requests back until they have ended.
@@ -41,39 +42,52 @@ pub(crate) struct Join {
     held: VecDeque<Held>,
     /// The number of the first that is held.
     first: u64,
-    /// Numbers of those without an end, ascending.
-    open: BTreeMap<Key, VecDeque<u64>>,
+    /// Those without an end; of those that end at the same byte, the oldest comes first.
+    open: BTreeSet<Key>,
     latest: u64,
+    /// Begun before the first end.
+    before_ends: u32,
+    has_ends: bool,
+    /// Kept from one end to the next, for its memory.
+    found: Vec<Key>,
 }
 
 impl Join {
     /// A request has begun; its record has a time.
     pub(crate) fn begun(&mut self, record: Record) {
         self.latest = self.latest.max(record.time.map_or(0, |time| time.0));
-        let key = key(record.device, record.op, record.offset + record.bytes);
-        self.open.entry(key).or_default().push_back(self.first + self.held.len() as u64);
-        self.held.push_back(Held { record, has_ended: false });
+        self.before_ends = self.before_ends.saturating_add(u32::from(!self.has_ends));
+        let is_held = !self.has_no_ends();
+        if is_held {
+            let number = self.first + self.held.len() as u64;
+            self.open.insert(open_key(&record, number));
+        }
+        self.held.push_back(Held { record, is_done: !is_held });
+    }
+
+    fn has_no_ends(&self) -> bool {
+        !self.has_ends && self.before_ends > NO_ENDS
     }
 
     /// Something has ended, so long after the first record.
     pub(crate) fn ended(&mut self, end: End, at: u64) {
         self.latest = self.latest.max(at);
+        self.has_ends = true;
         let upto = end.offset.saturating_add(end.bytes);
         // A flush has no range: both ends are 0.
         let from = if end.bytes == 0 { end.offset } else { end.offset + 1 };
-        let range = key(end.device, end.op, from)..=key(end.device, end.op, upto);
-        let keys: Vec<Key> = self.open.range(range).map(|(key, _)| *key).collect();
-        for key in keys {
-            let Some(numbers) = self.open.get_mut(&key) else { continue };
-            let number = numbers.pop_front();
-            if numbers.is_empty() {
-                self.open.remove(&key);
-            }
-            let place = number.and_then(|number| number.checked_sub(self.first));
+        let at_byte = |byte: u64, number: u64| (end.device, end.op as u8, byte, number);
+        let mut found = std::mem::take(&mut self.found);
+        found.extend(self.open.range(at_byte(from, 0)..=at_byte(upto, u64::MAX)));
+        found.dedup_by_key(|key| key.2);
+        for key in found.drain(..) {
+            self.open.remove(&key);
+            let place = key.3.checked_sub(self.first);
             let Some(held) = place.and_then(|place| self.held.get_mut(place as usize)) else { continue };
-            held.has_ended = true;
+            held.is_done = true;
             held.record.response = held.record.time.and_then(|time| at.checked_sub(time.0)).map(Nanos);
         }
+        self.found = found;
     }
 
     /// The next request that nothing is waited for; with `last`, all are.
@@ -81,22 +95,77 @@ impl Join {
         let front = self.held.front()?;
         let since = front.record.time.map_or(0, |time| time.0);
         let too_long = self.held.len() > MAX_HELD || self.latest - since.min(self.latest) > MAX_HELD_NS;
-        if !(front.has_ended || too_long || last) {
+        if !(front.is_done || too_long || last || self.has_no_ends()) {
             return None;
         }
         let held = self.held.pop_front()?;
-        if !held.has_ended {
-            let Record { device, op, offset, bytes, .. } = held.record;
-            let key = key(device, op, offset + bytes);
-            if let Some(numbers) = self.open.get_mut(&key) {
-                // The oldest is the first of its kind, too.
-                numbers.pop_front();
-                if numbers.is_empty() {
-                    self.open.remove(&key);
-                }
-            }
+        if !held.is_done {
+            self.open.remove(&open_key(&held.record, self.first));
         }
         self.first += 1;
         Some(held.record)
+    }
+}
+
+fn open_key(record: &Record, number: u64) -> Key {
+    (record.device, record.op as u8, record.offset + record.bytes, number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Marks;
+
+    fn record(number: u64) -> Record {
+        Record {
+            time: Some(Nanos(number * 1000)),
+            device: 0,
+            op: Op::Write,
+            offset: number % 7 * 4096,
+            bytes: 4096,
+            response: None,
+            marks: Marks::default(),
+        }
+    }
+
+    fn end(number: u64) -> End {
+        End { device: 0, op: Op::Write, offset: number % 7 * 4096, bytes: 4096 }
+    }
+
+    #[test]
+    fn a_trace_without_ends_is_held_back_only_until_that_is_known() {
+        let mut join = Join::default();
+        let mut out = Vec::new();
+        for number in 0..10_000 {
+            join.begun(record(number));
+            assert!(join.held.len() <= NO_ENDS as usize + 1 && join.open.len() <= join.held.len());
+            out.extend(std::iter::from_fn(|| join.next(false)));
+        }
+        assert!(join.held.is_empty() && join.open.is_empty(), "all of it is through, and none is waited for");
+        // The first end makes it a trace that has some: from there on each is waited for.
+        join.ended(end(3), 20_000_000);
+        join.begun(record(10_000));
+        assert!(join.next(false).is_none());
+        join.ended(end(10_000), 10_000_500);
+        out.extend(join.next(false));
+        assert_eq!(out.len(), 10_001);
+        assert_eq!(out[10_000].response, Some(Nanos(500)));
+        assert!(out.windows(2).all(|two| two[0].time < two[1].time) && out[9_999].response.is_none());
+    }
+
+    #[test]
+    fn of_two_that_end_at_the_same_byte_the_older_has_ended() {
+        let mut join = Join::default();
+        (0..8).for_each(|number| join.begun(record(number)));
+        // 0 and 7 write the same block.
+        join.ended(end(0), 9_000);
+        assert_eq!(join.next(false).and_then(|record| record.response), Some(Nanos(9_000)));
+        assert!(join.next(false).is_none());
+        // One end for all that were merged into it.
+        join.ended(End { offset: 0, bytes: 7 * 4096, ..end(0) }, 10_000);
+        let responses: Vec<_> =
+            std::iter::from_fn(|| join.next(false)).map(|record| record.response).collect();
+        assert_eq!(responses, (1..8).map(|number| Some(Nanos(10_000 - number * 1000))).collect::<Vec<_>>());
+        assert!(join.open.is_empty());
     }
 }
