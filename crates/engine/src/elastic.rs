@@ -227,11 +227,11 @@ impl<A: Arena> Engine<A> {
         if !self.slots[0].is_used(slot) {
             return Some(0);
         }
-        let (chunk, map) = (self.slots[0].owner(slot)?, &self.state.map);
-        if self.copies.is_in(chunk, slot) {
-            // It gives way without being moved.
+        if self.copies.are_in(slot) {
+            // They give way without being moved.
             return Some(0);
         }
+        let (chunk, map) = (self.slots[0].owner(slot)?, &self.state.map);
         let there = map.home(chunk) == Some(Home { tier: FAST, slot });
         let may_leave = !map.is_busy(chunk) && self.pins.list().allows(chunk, SLOW);
         (there && may_leave).then(|| self.policy.heat(chunk, self.now))

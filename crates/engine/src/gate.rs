@@ -158,7 +158,7 @@ impl<A: Arena> Engine<A> {
         let chunk = record.chunk;
         let old = self.state.map.home(chunk);
         if !planted(Bug::CopyOutlivesHome) || record.home.is_none_or(|home| home.tier == FAST) {
-            self.drop_copy(chunk);
+            self.drop_copies(chunk);
         }
         self.leave_shadow(old.filter(|old| record.home != Some(*old)));
         self.state.end_landed(chunk, record.ends);
@@ -180,7 +180,7 @@ impl<A: Arena> Engine<A> {
             return;
         }
         if let Some(home) = self.state.drop_empty_home(chunk) {
-            self.drop_copy(chunk);
+            self.drop_copies(chunk);
             self.leave_shadow(Some(home));
             // Whatever emptied it may be in a group that is not even complete.
             let after = self.log.appended();

@@ -37,6 +37,7 @@ mod patience;
 mod pending;
 mod piece;
 pub mod pins;
+mod places;
 mod plan;
 pub mod policy;
 mod read;

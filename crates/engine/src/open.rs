@@ -192,6 +192,7 @@ fn engine<A: Arena>(
     let rest_after_ns = tuning.rest_after_ns;
     let policy = HeatPolicy::new(state.geo.chunks, state.geo.slots(FAST), &tuning);
     let fast_slots = state.geo.slots(FAST);
+    let copies = Copies::new(fast_slots, state.geo.blocks_per_chunk());
     let (requests, pieces) = new_slabs();
     let now = reader.io.now();
     let wear = Wear::new(tuning.wear_bytes_per_day, now);
@@ -238,7 +239,7 @@ fn engine<A: Arena>(
         decisions: Decisions::new(now),
         streams: [Streams::default(), Streams::default()],
         sum_loads: SumLoads::default(),
-        copies: Copies::new(fast_slots),
+        copies,
         shadows: Shadows::new(fast_slots),
         wear,
         checkpoint: Checkpoint::new(header, pages),

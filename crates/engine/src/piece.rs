@@ -2,6 +2,7 @@
 
 use crate::action::{DeviceError, RequestError};
 use crate::arena::{Arena, Buf, Pool};
+use crate::copies::CellBlock;
 use crate::coverage::Stage;
 use crate::engine::Engine;
 use crate::landed::ZoneBlock;
@@ -31,8 +32,8 @@ pub enum Source {
     Landed(ZoneBlock),
     /// In a slot, recorded or pending.
     Slot(Home),
-    /// In the copy of a slow home.
-    Copy(Home, Slot),
+    /// In a copy of what is in a slow home.
+    Copy(Home, CellBlock),
     /// Lost: reading it is an error.
     Bad,
 }

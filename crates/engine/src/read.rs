@@ -47,8 +47,8 @@ impl<A: Arena> Engine<A> {
             return if lost { Source::Bad } else { Source::Slot(p.home) };
         }
         match map.home(chunk) {
-            Some(home) if map.is_valid(chunk, block) => match self.copies.slot(chunk) {
-                Some(slot) => Source::Copy(home, slot),
+            Some(home) if map.is_valid(chunk, block) => match self.copies.find(chunk, block) {
+                Some(at) => Source::Copy(home, at),
                 None => Source::Slot(home),
             },
             _ => Source::Zero,
@@ -68,7 +68,7 @@ impl<A: Arena> Engine<A> {
         for i in 0..count {
             let source = self.source(chunk, first + i);
             match &mut run {
-                Some(e) if follows(e, source) => e.count += 1,
+                Some(e) if self.follows(e, source) => e.count += 1,
                 _ => {
                     extents.extend(run.map(|e| close(e, first, buf)));
                     run = Some(Extent { source, first: first + i, count: 1, buf });
@@ -78,9 +78,22 @@ impl<A: Arena> Engine<A> {
         extents.extend(run.map(|e| close(e, first, buf)));
     }
 
+    /// Whether a block from `source` continues the run.
+    fn follows(&self, e: &Extent, source: Source) -> bool {
+        match (e.source, source) {
+            (Source::Landed(z), Source::Landed(next)) => z.0 + e.count == next.0,
+            (Source::Copy(home, at), Source::Copy(next_home, next)) => {
+                home == next_home && at.after(e.count) == next && self.copies.place(next).1 > 0
+            }
+            (a, b) => a == b,
+        }
+    }
+
     /// Reads the extents; what they refer to stays in place until they are verified.
     pub(crate) fn fetch(&mut self, piece: u32, extents: SmallVec<[Extent; 2]>) {
         (self.pieces[piece].left, self.pieces[piece].verified) = (1, 0);
+        let slow = |e: &&Extent| matches!(e.source, Source::Slot(home) if home.tier == SLOW);
+        let slow_until = extents.iter().rev().find(slow).map_or(0, |e| e.first + e.count);
         for (i, e) in extents.iter().enumerate() {
             match e.source {
                 Source::Zero => self.arena.zero(e.buf),
@@ -93,7 +106,7 @@ impl<A: Arena> Engine<A> {
                 Source::Slot(home) => {
                     self.slots[usize::from(home.tier.0)].pin(home.slot);
                     if home.tier == SLOW {
-                        match self.read_with_copy(piece, i as u16, home, e) {
+                        match self.read_with_copy(piece, i as u16, home, e, slow_until) {
                             Fetched::Now => continue,
                             Fetched::Later => {
                                 self.pieces[piece].left += 1;
@@ -105,11 +118,9 @@ impl<A: Arena> Engine<A> {
                     let at = self.state.geo.block_at(home, e.first);
                     self.issue_read(piece, home.tier, at, e.buf);
                 }
-                Source::Copy(_, slot) => {
-                    self.slots[0].pin(slot);
-                    let home = Home { tier: FAST, slot };
-                    let at = self.state.geo.block_at(home, e.first);
-                    self.issue_read(piece, FAST, at, e.buf);
+                Source::Copy(_, at) => {
+                    self.slots[0].pin(self.copies.place(at).0);
+                    self.issue_read(piece, FAST, self.copy_at(at), e.buf);
                 }
             }
         }
@@ -193,9 +204,8 @@ impl<A: Arena> Engine<A> {
                         (self.slow_sum(chunk, home, e.first + k), SLOW, at)
                     }
                     Source::Copy(..) if copies_believed() => continue,
-                    Source::Copy(home, slot) => {
-                        let at = self.state.geo.block_at(Home { tier: FAST, slot }, e.first + k);
-                        (self.slow_sum(chunk, home, e.first + k), FAST, at)
+                    Source::Copy(home, at) => {
+                        (self.slow_sum(chunk, home, e.first + k), FAST, self.copy_at(at.after(k)))
                     }
                     _ => continue,
                 };
@@ -283,7 +293,10 @@ impl<A: Arena> Engine<A> {
             match e.source {
                 Source::Landed(z) => self.unpin_landed(z),
                 Source::Slot(home) => self.unpin_slot(home),
-                Source::Copy(_, slot) => self.unpin_slot(Home { tier: FAST, slot }),
+                Source::Copy(_, at) => {
+                    let slot = self.copies.place(at).0;
+                    self.unpin_slot(Home { tier: FAST, slot });
+                }
                 Source::Zero | Source::Bad => {}
             }
         }
@@ -320,7 +333,6 @@ impl<A: Arena> Engine<A> {
     }
 
     fn count_read(&mut self, piece: u32) {
-        let chunk = self.pieces[piece].chunk;
         for i in 0..self.pieces[piece].extents.len() {
             let e = self.pieces[piece].extents[i];
             let bytes = u64::from(e.count) * u64::from(BLOCK_BYTES);
@@ -328,7 +340,7 @@ impl<A: Arena> Engine<A> {
                 Source::Landed(_) => FAST,
                 Source::Slot(home) => home.tier,
                 Source::Copy(..) => {
-                    self.count_copy_read(chunk, bytes);
+                    self.count_copy_read(piece, &e);
                     FAST
                 }
                 Source::Zero | Source::Bad => continue,
@@ -345,14 +357,6 @@ impl<A: Arena> Engine<A> {
 /// Whether copies are not held against checksums: in tests of what would happen then.
 fn copies_believed() -> bool {
     planted(Bug::CopyOutlivesHome) || planted(Bug::CopyFreedUnderRead)
-}
-
-/// Whether a block from `source` continues the run.
-fn follows(e: &Extent, source: Source) -> bool {
-    match (e.source, source) {
-        (Source::Landed(z), Source::Landed(next)) => z.0 + e.count == next.0,
-        (a, b) => a == b,
-    }
 }
 
 fn close(e: Extent, first: u32, buf: Buf) -> Extent {

@@ -110,7 +110,7 @@ impl<A: Arena> Engine<A> {
             && self.slow_slots_are_plentiful()
             && !self.slots[1].has_readers(old.slot);
         if kept {
-            self.slots[1].lend(old.slot, chunk);
+            self.slots[1].lend(old.slot, Some(chunk));
             self.shadows.keep(home.slot, old.slot);
         }
         kept

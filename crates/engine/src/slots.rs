@@ -62,10 +62,10 @@ impl Slots {
         self.free
     }
 
-    /// A slot that was taken, or a home that nothing needs any more, holds a copy of a chunk, or its shadow, from here on.
-    pub fn lend(&mut self, slot: Slot, chunk: Chunk) {
+    /// A slot that was taken, or a home that nothing needs any more, holds copies, or a chunk's shadow, from here on.
+    pub fn lend(&mut self, slot: Slot, chunk: Option<Chunk>) {
         assert!(self.is_used(slot), "a slot is taken before it is lent");
-        self.set_owner(slot, Some(chunk));
+        self.set_owner(slot, chunk);
         self.lent += 1;
     }
 

@@ -4,6 +4,7 @@ use crate::arena::Arena;
 use crate::copies;
 use crate::engine::Engine;
 use crate::format::geometry::Geometry;
+use crate::landed;
 use crate::options::{Status, TierStatus, Tuning};
 use crate::pages;
 use crate::policy;
@@ -45,7 +46,10 @@ pub struct Stats {
 pub fn ram_bytes_at_most(geo: &Geometry, tuning: &Tuning) -> u64 {
     let caches = tuning.recent_checksums as u64 * RECENT_BYTES
         + tuning.checksum_cache_pages as u64 * u64::from(BLOCK_BYTES);
-    tables_bytes(geo) + caches + copies::ram_bytes_at_most(u64::from(geo.slots(FAST))) + why::RAM_BYTES
+    tables_bytes(geo)
+        + caches
+        + copies::ram_bytes_at_most(u64::from(geo.slots(FAST)), geo.blocks_per_chunk())
+        + why::RAM_BYTES
 }
 
 /// What is allocated when a volume is opened, and stays.
@@ -53,7 +57,7 @@ fn tables_bytes(geo: &Geometry) -> u64 {
     let chunks = u64::from(geo.chunks);
     let map = chunks * (8 + 4 * geo.mask_words() as u64) + u64::from(geo.map_pages.div_ceil(64)) * 8;
     let zone_blocks = u64::from(geo.most_zone_areas()) * u64::from(geo.area_blocks());
-    let landed = (zone_blocks * 4 / 3 + 1).next_power_of_two() * 4 + zone_blocks * 12;
+    let landed = landed::ram_bytes(zone_blocks);
     let (fast, slow) = (u64::from(geo.slots(FAST)), u64::from(geo.slots(SLOW)));
     let slots = (fast.div_ceil(64) + slow.div_ceil(64)) * 8 + fast * 4;
     map + landed
@@ -113,7 +117,7 @@ impl<A: Arena> Engine<A> {
             client_flushes: s.client_flushes,
             shadowed_bytes: self.shadows.len() as u64 * chunk,
             shadow_demoted_chunks: self.shadows.used,
-            copied_bytes: self.copies.len() as u64 * chunk,
+            copied_bytes: self.copies.bytes(),
             copy_read_bytes: self.copies.read_bytes,
             wear: self.wear_status(),
             ram_bytes: self.ram_bytes(),

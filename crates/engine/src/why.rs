@@ -230,7 +230,7 @@ impl<A: Arena> Engine<A> {
             home_offset: home.map(|home| geo.slot_at(home)),
             home_blocks: map.valid(chunk).count(),
             landed_blocks: self.state.landed_in(chunk).len() as u32,
-            copied: self.copies.slot(chunk).is_some(),
+            copied: self.copies.has_any(chunk),
             shadow_offset: home
                 .and_then(|home| self.shadows.get(home))
                 .map(|slot| geo.slot_at(Home { tier: SLOW, slot })),

@@ -108,6 +108,12 @@ impl HeatPolicy {
         self.heat[chunk.0 as usize].faded(tick).total()
     }
 
+    /// Whether nobody wrote a chunk of late: copies serve it as well as a home does, and in less space where it is read here
+    /// and there.
+    fn is_only_read(&self, chunk: Chunk, tick: u16) -> bool {
+        self.foresight.is_none() && self.heat[chunk.0 as usize].faded(tick).writes == 0
+    }
+
     fn mark_region(&mut self, chunk: Chunk) {
         let region = chunk.0 / REGION_CHUNKS;
         let (word, bit) = (&mut self.hot[region as usize / 64], 1 << (region % 64));
@@ -235,9 +241,9 @@ impl HeatPolicy {
 
     /// Fast slots that are to be without a home.
     fn target(&self, view: &View<'_>) -> u32 {
-        let slow = &view.slots[1];
-        let has_room = slow.free() > 2 * (slow.count() / SLOW_FREE_SHARE) + view.copies_wanted;
-        if has_room { self.free_target.max(view.copies_wanted) } else { self.free_target }
+        let [fast, slow] = view.slots;
+        let room = (fast.free() + slow.free()).saturating_sub(2 * (slow.count() / SLOW_FREE_SHARE));
+        view.copies_wanted.min(room).max(self.free_target)
     }
 
     /// Moves after which so many fast slots are without a home, or nearer to that.
@@ -270,12 +276,13 @@ impl HeatPolicy {
         let mut down = Vec::new();
         // Copies push out only what nobody touches; while clients are busy, only where copies have proved worth it.
         let for_copies = up.is_empty() && free >= self.free_target as usize;
-        let proved = view.copies_wanted > view.slots[0].count() / LEAST_SHARE;
+        let proved = copies_proved(view);
         let wanted = self.hot_regions > 0 || for_copies && proved;
         if needed > 0 && (idle || !up.is_empty() || pace == Pace::Busy && wanted) {
             down = self.coldest(view, tick, needed);
             if for_copies {
-                down.retain(|(_, heat)| *heat == 0);
+                let gives_way = |chunk: Chunk| pace == Pace::Busy && proved && self.is_only_read(chunk, tick);
+                down.retain(|(chunk, heat)| *heat == 0 || gives_way(*chunk));
             }
         }
         if let Some(least) = up.iter().map(|(_, heat)| *heat).min() {
@@ -291,6 +298,11 @@ impl HeatPolicy {
         let slow = &view.slots[1];
         view.slots[0].free() > 2 * self.free_target && slow.free() < slow.count() / SLOW_FREE_SHARE
     }
+}
+
+/// Whether copies were read again so often that they are worth more than the least share of the fast tier.
+fn copies_proved(view: &View<'_>) -> bool {
+    view.copies_wanted > view.slots[0].count() / LEAST_SHARE
 }
 
 impl Policy for HeatPolicy {
@@ -370,9 +382,11 @@ impl Policy for HeatPolicy {
     fn plan(&mut self, now: Nanos, view: &View<'_>, budget: usize, pace: Pace) -> Vec<Move> {
         let target = self.target(view);
         let moves = self.plan_towards(target, now, view, budget, pace);
-        // Where nothing cold is left to give way to copies, their wish does not keep down what is hot.
-        if moves.is_empty() && target > self.free_target && pace == Pace::Idle {
-            return self.plan_towards(self.free_target, now, view, budget, pace);
+        // Where nothing cold is left to give way to copies, their wish does not keep down what is hot. While clients are busy,
+        // copies that have proved worth their slots keep those they have: chunks rise in exchange for others.
+        if moves.is_empty() && target > self.free_target && pace != Pace::Short {
+            let kept = if pace == Pace::Busy && copies_proved(view) { view.slots[0].free() } else { 0 };
+            return self.plan_towards(kept.clamp(self.free_target, target), now, view, budget, pace);
         }
         moves
     }
@@ -516,6 +530,12 @@ mod tests {
         volume.copies_wanted = least + 1;
         assert_eq!(volume.plan_at(10, Pace::Busy), (vec![], 16));
         for chunk in (0..volume.on_fast).map(Chunk) {
+            let touch = Touch { chunk, write: false, stream: false, on_fast: true };
+            volume.policy.touch(touch, Nanos(10 * Nanos::SECOND));
+        }
+        assert_eq!(volume.plan_at(11, Pace::Busy), (vec![], 16), "copies serve what is only read");
+        assert_eq!(volume.plan_at(11, Pace::Idle), (vec![], 0), "but for nothing it is not moved");
+        for chunk in (0..volume.on_fast).map(Chunk) {
             let touch = Touch { chunk, write: true, stream: false, on_fast: true };
             volume.policy.touch(touch, Nanos(20 * Nanos::SECOND));
         }
@@ -530,13 +550,18 @@ mod tests {
         let mut volume = Volume::with_blank(1000);
         volume.copies_wanted = volume.slots[0].count() / 2;
         for chunk in (0..volume.on_fast).map(Chunk) {
-            let touch = Touch { chunk, write: false, stream: false, on_fast: true };
+            let touch = Touch { chunk, write: true, stream: false, on_fast: true };
             volume.policy.touch(touch, Nanos(5 * Nanos::SECOND));
         }
         (1..=3).for_each(|pass| volume.read(10 * pass, 40, false));
-        assert_eq!(volume.plan_at(31, Pace::Busy), (vec![], 0), "copies serve them meanwhile");
         let (first, free) = (volume.on_fast, volume.slots[0].free());
-        let (up, down) = volume.plan_at(31, Pace::Idle);
+        let (up, down) = volume.plan_at(31, Pace::Busy);
+        assert!(
+            !up.is_empty() && down == up.len(),
+            "in exchange, copies keep what they have: {up:?}, {down}"
+        );
+        (1..=3).for_each(|pass| volume.read(30 + 10 * pass, 40, false));
+        let (up, down) = volume.plan_at(61, Pace::Idle);
         assert_eq!(up, (first..first + free.min(8)).collect::<Vec<_>>());
         assert_eq!(down, up.len(), "what was touched once makes room");
     }
