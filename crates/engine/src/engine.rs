@@ -7,6 +7,7 @@ use crate::action::{
     Action, BufList, Class, DeviceError, Machine, Request, RequestError, RequestKind, Token,
 };
 use crate::action::{MAX_PAYLOAD_BYTES, MAX_REQUESTS};
+use crate::admission::Kept;
 use crate::arena::{Arena, Buf};
 use crate::checkpoint::Checkpoint;
 use crate::commit::Commit;
@@ -139,6 +140,7 @@ pub struct Engine<A> {
     pub(crate) copies: Copies,
     pub(crate) shadows: Shadows,
     pub(crate) wear: Wear,
+    pub(crate) kept: Kept,
     pub(crate) checkpoint: Checkpoint,
     pub(crate) shutdown: Shutdown,
     pub(crate) wanted: Wanted,
@@ -262,6 +264,7 @@ impl<A: Arena> Engine<A> {
             self.pump_requests();
             self.pump_commit();
             self.pump_log();
+            self.mind_margin();
             self.pump_moves();
             self.pump_checkpoint();
             self.pump_pins();

@@ -1,5 +1,6 @@
 //! Opens a volume: recover, raise the generation, hand over to the engine.
 
+use crate::admission::Kept;
 use crate::arena::{Arena, Pool};
 use crate::bugs::{Bug, planted};
 use crate::checkpoint::Checkpoint;
@@ -239,6 +240,7 @@ fn engine<A: Arena>(
         decisions: Decisions::new(now),
         streams: [Streams::default(), Streams::default()],
         sum_loads: SumLoads::default(),
+        kept: Kept::default(),
         copies,
         shadows: Shadows::new(fast_slots),
         wear,

@@ -126,11 +126,8 @@ impl<A: Arena> Engine<A> {
         let failed = b.io_failed.is_some();
         if b.frees_zone {
             let (merged, pushed) = (self.stats.destaged - merged, self.stats.demoted - pushed);
-            self.mover.planner.borrowing.learn(
-                took,
-                merged,
-                pushed * u64::from(self.state.geo.blocks_per_chunk()),
-            );
+            let (idle, blocks) = (self.is_idle(), u64::from(self.state.geo.blocks_per_chunk()));
+            self.mover.planner.borrowing.learn(took, merged, pushed * blocks, idle);
         }
         self.batch_ended(b.frees_zone, Ended { took_ns: took, moved: moved_any, failed, damaged: b.damaged });
         self.release_slots();
