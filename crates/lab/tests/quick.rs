@@ -1,6 +1,6 @@
 //! The quick test and its comparison, on models in virtual time.
 
-use bimetal_lab::classic::disktester::{Audience, Tester};
+use bimetal_lab::classic::disktester::{Nobody, Tester};
 use bimetal_lab::classic::quick::{Compared, QuickPlan, Unit, compare, layout, quick};
 use bimetal_lab::record::Run;
 use bimetal_lab::report::{comparison_html, findings_text};
@@ -8,16 +8,6 @@ use bimetal_lab::session::Session;
 use bimetal_lab::target::Simulated;
 use bimetal_models::constant::{Constant, ConstantParams};
 use std::time::Duration;
-
-struct Nobody;
-
-impl Audience for Nobody {
-    fn line(&mut self, _: &str) {}
-
-    fn goes_on(&mut self) -> bool {
-        true
-    }
-}
 
 /// A run of the quick test on a device that takes so long for each I/O, and 1 us for each KiB.
 fn run(latency_ns: u64) -> (Vec<(String, f64, Unit)>, Run) {

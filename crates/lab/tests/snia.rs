@@ -1,7 +1,7 @@
 //! SNIA's kind of test, on models in virtual time.
 
 use bimetal_engine::units::Nanos;
-use bimetal_lab::classic::disktester::{Audience, Tester};
+use bimetal_lab::classic::disktester::{Nobody, Tester};
 use bimetal_lab::classic::snia::{Found, MAX_ROUNDS, SniaPlan, Test, layout, page, snia, text};
 use bimetal_lab::record::Run;
 use bimetal_lab::report::{Named, html_with};
@@ -12,16 +12,6 @@ use bimetal_models::{Command, Done, Model, Usage, spec};
 use std::collections::VecDeque;
 
 const GIB: u64 = 1 << 30;
-
-struct Nobody;
-
-impl Audience for Nobody {
-    fn line(&mut self, _: &str) {}
-
-    fn goes_on(&mut self) -> bool {
-        true
-    }
-}
 
 fn tested(device: Box<dyn Model>, test: Test, scale: f64) -> (Found, Run) {
     let mut target = Simulated::device(device);

@@ -1,6 +1,6 @@
 //! Storage Bench's kind of test, and torture and recovery, on models in virtual time.
 
-use bimetal_lab::classic::disktester::{Audience, Tester};
+use bimetal_lab::classic::disktester::{Nobody, Tester};
 use bimetal_lab::classic::storage_bench::{
     BenchError, Figures, IDLE_AT_MOST_NS, Measured, Plan, State, extra, measure, text,
 };
@@ -126,16 +126,6 @@ fn tables_and_bars_have_each_target() {
     let page = html_with(&[Named { name: "heavy".to_owned(), run }], &extra);
     assert_eq!(page.matches("<rect width=").count(), 2 * extra.bars.len());
     assert!(page.contains("<rect width=\"100.00%\""));
-}
-
-struct Nobody;
-
-impl Audience for Nobody {
-    fn line(&mut self, _: &str) {}
-
-    fn goes_on(&mut self) -> bool {
-        true
-    }
 }
 
 fn tortured(device: Box<dyn Model>, seconds: u64) -> (Found, Run) {

@@ -25,7 +25,7 @@ pub(crate) struct End {
 
 /// Requests without any end among them, after which a trace is one that has no ends: far more than are in flight before
 /// the first of them is done. Such a one would be held back for nothing.
-const NO_ENDS: u32 = 4096;
+const NO_ENDS: u64 = 4096;
 
 /// A device, an operation, the byte behind the last, and a number.
 type Key = (u32, u8, u64, u64);
@@ -45,8 +45,6 @@ pub(crate) struct Join {
     /// Those without an end; of those that end at the same byte, the oldest comes first.
     open: BTreeSet<Key>,
     latest: u64,
-    /// Begun before the first end.
-    before_ends: u32,
     has_ends: bool,
     /// Kept from one end to the next, for its memory.
     found: Vec<Key>,
@@ -56,17 +54,16 @@ impl Join {
     /// A request has begun; its record has a time.
     pub(crate) fn begun(&mut self, record: Record) {
         self.latest = self.latest.max(record.time.map_or(0, |time| time.0));
-        self.before_ends = self.before_ends.saturating_add(u32::from(!self.has_ends));
-        let is_held = !self.has_no_ends();
+        let number = self.first + self.held.len() as u64;
+        let is_held = self.has_ends || number < NO_ENDS;
         if is_held {
-            let number = self.first + self.held.len() as u64;
             self.open.insert(open_key(&record, number));
         }
         self.held.push_back(Held { record, is_done: !is_held });
     }
 
     fn has_no_ends(&self) -> bool {
-        !self.has_ends && self.before_ends > NO_ENDS
+        !self.has_ends && self.first + self.held.len() as u64 > NO_ENDS
     }
 
     /// Something has ended, so long after the first record.

@@ -5,15 +5,13 @@ use super::busy::Busy;
 use super::report::{judge, keep, look_ahead};
 use super::stop::Stop;
 use super::target::{self, Opening, Wanted};
-use crate::lab::PROGRAM;
+use super::tested::session;
 use crate::progress::Progress;
 use crate::{Outcome, say, say_record};
 use anyhow::Context as _;
-use bimetal_lab::environment::environment;
 use bimetal_lab::record::Run;
 use bimetal_lab::replay::{self, Fidelity};
 use bimetal_lab::report::{self, Named};
-use bimetal_lab::session::Session;
 use bimetal_lab::target::OpenHow;
 use bimetal_sim::scenario::{Extent, ReplaySpec, Survey, TraceSpec};
 use serde::Serialize;
@@ -49,16 +47,9 @@ pub(crate) fn run(args: &ReplayArgs) -> anyhow::Result<Outcome> {
     let TargetArgs { connections, destroy_data: destroy } = args.opening;
     let opening = Opening { connections, destroy, quiet, seed: 1, stop: &stop };
     let (mut run, fidelity) = target::with(&[wanted], opening, |mut open| {
-        let mut session = Session {
-            title: title(args),
-            environment: environment(PROGRAM),
-            places: vec![args.target.to_string()],
-            seed: 1,
-            virtual_time: open.virtual_time,
-            notes: Vec::new(),
-        };
-        let size_bytes = open.facts[0].size_bytes;
-        session.environment.targets.insert(args.target.to_string(), open.facts[0].clone());
+        let facts = open.facts[0].clone();
+        let size_bytes = facts.size_bytes;
+        let session = session(title(args), &args.target.to_string(), facts, open.virtual_time, 1);
         stop.listen()?;
         let busy = Busy::new();
         let mut progress = Progress::new(session.title.clone(), quiet);

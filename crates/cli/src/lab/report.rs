@@ -9,7 +9,7 @@ use bimetal_lab::stats::{Gate, Quantity, Rule, SniaRule, rounds};
 use bimetal_lab::target::TargetName;
 use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// `bimetal lab report`
 pub(crate) fn run(args: &ReportArgs) -> anyhow::Result<Outcome> {
@@ -31,16 +31,16 @@ pub(crate) fn look_ahead(output: &OutputArgs, target: Option<&TargetName>) -> an
     if output.record.is_some() && output.record == output.html {
         bail!("--record and --html name the same file; give each its own");
     }
-    look_ahead_at(&[output.record.as_deref(), output.html.as_deref()], output.force, target)
+    look_ahead_at(output.record.iter().chain(&output.html), output.force, target)
 }
 
 /// The same of files by their names.
-pub(super) fn look_ahead_at(
-    files: &[Option<&Path>],
+pub(super) fn look_ahead_at<'a>(
+    files: impl IntoIterator<Item = &'a PathBuf>,
     force: bool,
     target: Option<&TargetName>,
 ) -> anyhow::Result<()> {
-    for path in files.iter().copied().flatten() {
+    for path in files {
         if !force && path.exists() {
             bail!("{} is there already; --force replaces it", path.display());
         }

@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use bimetal_lab::classic::disktester::{Audience, Layout, Tester, TesterError};
 use bimetal_lab::environment::environment;
 use bimetal_lab::load::LoadTarget;
-use bimetal_lab::record::Run;
+use bimetal_lab::record::{Run, TargetFacts};
 use bimetal_lab::session::Session;
 
 /// A test, as its record has it.
@@ -31,16 +31,7 @@ pub(super) fn tested<F>(
     target::with(&[wanted], opening, |mut open| {
         let facts = open.facts[0].clone();
         let layout = layout(facts.size_bytes)?;
-        let mut environment = environment(PROGRAM);
-        environment.targets.insert(target.clone(), facts);
-        let session = Session {
-            title,
-            environment,
-            places: vec![target.clone()],
-            seed: opening.seed,
-            virtual_time: open.virtual_time,
-            notes: Vec::new(),
-        };
+        let session = session(title, &target, facts, open.virtual_time, opening.seed);
         opening.stop.listen()?;
         let busy = Busy::new();
         let mut tester = Tester::new(&mut open.target, &target, layout, audience);
@@ -48,4 +39,17 @@ pub(super) fn tested<F>(
         let run = Run { cpu: Some(busy.cpu()), ..tester.finish(session) };
         Ok((found, run))
     })
+}
+
+/// What a run on one target is called and was done on.
+pub(super) fn session(
+    title: String,
+    target: &str,
+    facts: TargetFacts,
+    virtual_time: bool,
+    seed: u64,
+) -> Session {
+    let mut environment = environment(PROGRAM);
+    environment.targets.insert(target.to_owned(), facts);
+    Session { title, environment, places: vec![target.to_owned()], seed, virtual_time, notes: Vec::new() }
 }

@@ -179,46 +179,53 @@ impl Page {
         let ends = intervals.rows.iter().flat_map(|row| [row.low, row.high]).map(f64::ln);
         let reach = ends.filter(|end| end.is_finite()).map(f64::abs).fold(1.25f64.ln(), f64::max);
         let at = |ratio: f64| (50.0 + 48.0 * ratio.ln() / reach).clamp(0.0, 100.0);
-        self.raw("<section>\n");
-        self.element("h2", &name(&intervals.title));
-        self.raw("<table class=\"bars intervals\">\n");
-        for row in intervals.rows.iter().take(MAX_DETAILS) {
-            self.raw("<tr>");
-            self.element("th", &name(&row.label));
-            let _ = write!(
-                self.0,
-                "<td class=\"rail\"><svg width=\"100%\" height=\"14\" aria-hidden=\"true\"><line x1=\"50%\" x2=\"50%\" \
-                 y1=\"0\" y2=\"14\" class=\"same\"/><line x1=\"{:.2}%\" x2=\"{:.2}%\" y1=\"7\" y2=\"7\"/><circle \
-                 cx=\"{:.2}%\" cy=\"7\" r=\"3.5\"/></svg></td>",
+        let rows = intervals.rows.iter().map(|row| {
+            let drawn = format!(
+                "<line x1=\"50%\" x2=\"50%\" y1=\"0\" y2=\"14\" class=\"same\"/><line x1=\"{:.2}%\" x2=\"{:.2}%\" \
+                 y1=\"7\" y2=\"7\"/><circle cx=\"{:.2}%\" cy=\"7\" r=\"3.5\"/>",
                 at(row.low),
                 at(row.high),
                 at(row.at)
             );
-            self.element("td", &name(&row.text));
-            self.raw("</tr>\n");
-        }
-        self.raw("</table>\n<p class=\"note\">On a logarithmic axis; the line in the middle is equality.</p>\n</section>\n");
+            (row.label.as_str(), drawn, row.text.as_str())
+        });
+        let note = "<p class=\"note\">On a logarithmic axis; the line in the middle is equality.</p>\n";
+        self.drawn("bars intervals", &intervals.title, rows, note);
     }
 
     /// Rectangles as long as their values are large; the longest takes all of the width.
     fn bars(&mut self, bars: &Bars) {
         let most = bars.bars.iter().map(|bar| bar.value).fold(0.0, f64::max);
-        self.raw("<section>\n");
-        self.element("h2", &name(&bars.title));
-        self.raw("<table class=\"bars\">\n");
-        for bar in bars.bars.iter().take(MAX_DETAILS) {
-            self.raw("<tr>");
-            self.element("th", &name(&bar.label));
+        let rows = bars.bars.iter().map(|bar| {
             let part = if most > 0.0 { (bar.value / most * 100.0).clamp(0.0, 100.0) } else { 0.0 };
+            let drawn = format!("<rect width=\"{part:.2}%\" height=\"14\"/>");
+            (bar.label.as_str(), drawn, bar.text.as_str())
+        });
+        self.drawn("bars", &bars.title, rows, "");
+    }
+
+    /// A row for each label, with a drawing beside it and what that says.
+    fn drawn<'a>(
+        &mut self,
+        class: &str,
+        title: &str,
+        rows: impl Iterator<Item = (&'a str, String, &'a str)>,
+        note: &str,
+    ) {
+        self.raw("<section>\n");
+        self.element("h2", &name(title));
+        let _ = writeln!(self.0, "<table class=\"{class}\">");
+        for (label, drawn, text) in rows.take(MAX_DETAILS) {
+            self.raw("<tr>");
+            self.element("th", &name(label));
             let _ = write!(
                 self.0,
-                "<td class=\"rail\"><svg width=\"100%\" height=\"14\" aria-hidden=\"true\"><rect width=\"{part:.2}%\" \
-                 height=\"14\"/></svg></td>"
+                "<td class=\"rail\"><svg width=\"100%\" height=\"14\" aria-hidden=\"true\">{drawn}</svg></td>"
             );
-            self.element("td", &name(&bar.text));
+            self.element("td", &name(text));
             self.raw("</tr>\n");
         }
-        self.raw("</table>\n</section>\n");
+        let _ = writeln!(self.0, "</table>\n{note}</section>");
     }
 
     fn table(&mut self, table: &Table) {

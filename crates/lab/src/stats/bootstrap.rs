@@ -207,7 +207,8 @@ fn check(a: &[f64], b: &[f64], level: f64) -> Result<(), BootstrapError> {
     if a.iter().chain(b).all(usable) { Ok(()) } else { Err(BootstrapError::NotPositive) }
 }
 
-fn mean(values: &[f64]) -> f64 {
+/// The arithmetic mean of values.
+pub(super) fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 

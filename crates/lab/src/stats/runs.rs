@@ -1,6 +1,6 @@
 //! Figures of whole runs, for the rules and comparisons beside this.
 
-use super::bootstrap::{Bootstrap, BootstrapError, Ratio};
+use super::bootstrap::{Bootstrap, BootstrapError, Ratio, mean};
 use super::hist::{merged_side, quantile};
 use super::steady::Quantity;
 use crate::record::{Interval, IntervalSide, JobRun, Run, Side};
@@ -90,7 +90,6 @@ pub fn findings(a: &[Run], b: &[Run], bootstrap: &Bootstrap) -> Vec<Finding> {
         for metric in Metric::ALL {
             let (of_a, of_b) = (values(a, &job.name, metric), values(b, &job.name, metric));
             let ratio = bootstrap.ratio(&of_a, &of_b);
-            let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
             let means =
                 Some([mean(&of_a), mean(&of_b)]).filter(|means| means.iter().all(|mean| mean.is_finite()));
             out.push(Finding { job: job.name.clone(), metric, means, ratio });

@@ -3,10 +3,10 @@
 pub(crate) mod args;
 mod place;
 
-use super::PROGRAM;
 use super::report::{judge, keep, look_ahead, look_ahead_at, write};
 use super::stop::Stop;
 use super::target::{self, Opening, Wanted};
+use super::tested::session;
 use crate::volume::{self, Volume};
 use crate::{Outcome, complain, say, say_json, say_record};
 use anyhow::{Context as _, bail, ensure};
@@ -15,11 +15,10 @@ use bimetal_engine::units::BLOCK_BYTES;
 use bimetal_lab::classic::disktester::{
     self, AdaptationPlan, Deed, FillPlan, Idle, IdleRule, Layout, Tester, Watched,
 };
-use bimetal_lab::environment::{describe, environment};
+use bimetal_lab::environment::describe;
 use bimetal_lab::load::{Inside, LoadTarget};
 use bimetal_lab::record::{JobRun, Run, TargetFacts};
 use bimetal_lab::report;
-use bimetal_lab::session::Session;
 use bimetal_lab::target::{OpenHow, TargetName, device_bytes};
 pub(crate) use place::Listener;
 use place::{Ended, Making, Place, Room};
@@ -257,12 +256,11 @@ pub(crate) fn adaptation(args: &AdaptationArgs) -> anyhow::Result<Outcome> {
 
 pub(crate) fn idle(args: &IdleArgs) -> anyhow::Result<Outcome> {
     let page = args.html.as_deref();
-    look_ahead_at(&[page], args.force, Some(&args.target))?;
+    look_ahead_at(&args.html, args.force, Some(&args.target))?;
     let stop = Stop::new();
-    let rule = rule(args.quiet, args.at_most, args.at_most);
     let mut listener = Listener::new(args.json, &stop);
     let (found, run) = match &args.target {
-        TargetName::Volume(name) => idle_volume(name, args, &rule, &mut listener, &stop)?,
+        TargetName::Volume(name) => idle_volume(name, args, &mut listener, &stop)?,
         TargetName::Path(path) => {
             ensure!(path.exists(), "there is no {}; name a directory or a device that is", path.display());
             ensure!(
@@ -274,7 +272,7 @@ pub(crate) fn idle(args: &IdleArgs) -> anyhow::Result<Outcome> {
             let mut watched =
                 Watched::new(|| Some(Inside { device_bytes: device_bytes(path)?, ..Inside::default() }));
             let facts = describe(path, !path.is_dir(), 0);
-            rest(&mut watched, facts, args, &rule, &mut listener)?
+            rest(&mut watched, facts, args, &mut listener)?
         }
         TargetName::Model { .. } | TargetName::Scenario(_) => bail!(
             "{} is new each time, and has nothing to do; `bimetal lab adaptation` loads it first, and leaves it alone \
@@ -300,26 +298,20 @@ fn rest<T: LoadTarget>(
     target: &mut T,
     facts: TargetFacts,
     args: &IdleArgs,
-    rule: &IdleRule,
     listener: &mut Listener<'_>,
 ) -> anyhow::Result<(Idle, Run)> {
     let nothing =
         Layout { count: 1, file_bytes: 4096, transfer_bytes: 4096, depth: 1, seed: 0, stamped: false };
     let mut tester = Tester::new(target, "", nothing, listener);
-    let idle = tester.idle(rule)?;
-    let mut environment = environment(PROGRAM);
-    environment.targets.insert(args.target.to_string(), facts);
-    let title = format!("idle {}", args.target);
-    let places = vec![args.target.to_string()];
-    let session = Session { title, environment, places, seed: 0, virtual_time: false, notes: Vec::new() };
-    Ok((idle, tester.finish(session)))
+    let idle = tester.idle(&rule(args.quiet, args.at_most, args.at_most))?;
+    let target = args.target.to_string();
+    Ok((idle, tester.finish(session(format!("idle {target}"), &target, facts, false, 0))))
 }
 
 /// A volume that is served is asked for its status; another is opened here, as long as the rest lasts.
 fn idle_volume(
     name: &str,
     args: &IdleArgs,
-    rule: &IdleRule,
     listener: &mut Listener<'_>,
     stop: &Stop,
 ) -> anyhow::Result<(Idle, Run)> {
@@ -345,7 +337,7 @@ fn idle_volume(
         });
         let kind = "served volume".to_owned();
         let facts = TargetFacts { kind, size_bytes: status.size_bytes, ..TargetFacts::default() };
-        return rest(&mut watched, facts, args, rule, listener);
+        return rest(&mut watched, facts, args, listener);
     }
     let wanted = Wanted {
         name: args.target.clone(),
@@ -354,7 +346,5 @@ fn idle_volume(
         read: false,
     };
     let opening = Opening { connections: 1, destroy: false, quiet: args.json, seed: 1, stop };
-    target::with(&[wanted], opening, |mut open| {
-        rest(&mut open.target, open.facts[0].clone(), args, rule, listener)
-    })
+    target::with(&[wanted], opening, |mut open| rest(&mut open.target, open.facts[0].clone(), args, listener))
 }

@@ -2,15 +2,15 @@
 
 use super::args::TransferArgs;
 use crate::create::random_seed;
-use crate::lab::PROGRAM;
 use crate::lab::args::{OutputArgs, TargetArgs};
 use crate::lab::stop::Stop;
 use crate::lab::target::{self, Opening, Wanted};
+use crate::lab::tested::session;
 use crate::progress::Progress;
 use crate::say;
 use anyhow::{Context as _, ensure};
 use bimetal_lab::classic::disktester::{Audience, Layout, Tester};
-use bimetal_lab::environment::{describe, environment};
+use bimetal_lab::environment::describe;
 use bimetal_lab::load::LoadTarget;
 use bimetal_lab::record::{Run, TargetFacts};
 use bimetal_lab::session::Session;
@@ -262,16 +262,7 @@ impl<'a> Place<'a> {
     }
 
     fn session(&self, title: &str, facts: TargetFacts, virtual_time: bool, seed: u64) -> Session {
-        let mut environment = environment(PROGRAM);
-        environment.targets.insert(self.target.to_string(), facts);
-        let title = format!("{title} {}", self.target);
-        Session {
-            title,
-            environment,
-            places: vec![self.target.to_string()],
-            seed,
-            virtual_time,
-            notes: Vec::new(),
-        }
+        let target = self.target.to_string();
+        session(format!("{title} {target}"), &target, facts, virtual_time, seed)
     }
 }

@@ -9,7 +9,7 @@ use super::busy::Busy;
 use super::report::{judge, keep_with, look_ahead, outcome};
 use super::stop::Stop;
 use super::target::{self, Open, Opening, Wanted};
-use crate::lab::PROGRAM;
+use super::tested::session;
 use crate::progress::Progress;
 use crate::synth;
 use crate::{Outcome, say, say_record};
@@ -18,10 +18,8 @@ use args::{Idle, Policies};
 use bimetal_lab::classic::storage_bench::{
     BenchError, Figures, IDLE_AT_MOST_NS, Measured, Plan, State, extra, measure, text,
 };
-use bimetal_lab::environment::environment;
 use bimetal_lab::record::{Run, TargetFacts};
 use bimetal_lab::replay::Fidelity;
-use bimetal_lab::session::Session;
 use bimetal_lab::synth::Profile;
 use bimetal_lab::target::{OpenHow, TargetName};
 use bimetal_sim::peers::Policy;
@@ -204,16 +202,9 @@ impl Bench<'_> {
 
     fn on(&self, entry: &Entry, state: State, mut open: Open<'_>) -> anyhow::Result<Measured> {
         let title = format!("{}, {state}", entry.label);
-        let (size_bytes, mut environment) = (open.facts[0].size_bytes, environment(PROGRAM));
-        environment.targets.insert(entry.label.clone(), open.facts[0].clone());
-        let session = Session {
-            title: title.clone(),
-            environment,
-            places: vec![entry.label.clone()],
-            seed: self.args.seed,
-            virtual_time: open.virtual_time,
-            notes: Vec::new(),
-        };
+        let facts = open.facts[0].clone();
+        let size_bytes = facts.size_bytes;
+        let session = session(title.clone(), &entry.label, facts, open.virtual_time, self.args.seed);
         let idle_at_most_ns = (self.args.idle == Idle::Capped).then_some(IDLE_AT_MOST_NS);
         let plan = Plan { state, idle_at_most_ns };
         let mut line = Progress::new(title, self.args.output.json);

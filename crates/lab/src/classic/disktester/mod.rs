@@ -16,4 +16,4 @@ pub use adaptation::{Adaptation, AdaptationPlan, Step, adaptation};
 pub use fill::{Burst, Cliff, Fill, FillPlan, fill};
 pub use idle::{Idle, IdleRule, IdleSample, Watched};
 pub use pass::{Deed, Layout, LayoutError};
-pub use tester::{Audience, Tester, TesterError};
+pub use tester::{Audience, Nobody, Tester, TesterError};

@@ -21,6 +21,17 @@ pub trait Audience {
     fn goes_on(&mut self) -> bool;
 }
 
+/// An audience of nobody: it goes on, and says nothing.
+pub struct Nobody;
+
+impl Audience for Nobody {
+    fn line(&mut self, _text: &str) {}
+
+    fn goes_on(&mut self) -> bool {
+        true
+    }
+}
+
 /// Why a pass cannot be run.
 #[derive(Debug, thiserror::Error)]
 pub enum TesterError {

@@ -2,7 +2,7 @@
 
 use super::figures::Figure;
 use super::run::{QuickPlan, layout, quick};
-use crate::classic::disktester::{Audience, Tester, TesterError};
+use crate::classic::disktester::{Nobody, Tester, TesterError};
 use crate::report::units::three;
 use crate::target::Simulated;
 use bimetal_models::spec;
@@ -49,16 +49,6 @@ pub fn peers(plan: &QuickPlan, watch: &mut dyn FnMut(&str) -> bool) -> Result<Ve
         peers.push(Peer { name: name.to_owned(), figures });
     }
     Ok(peers)
-}
-
-struct Nobody;
-
-impl Audience for Nobody {
-    fn line(&mut self, _text: &str) {}
-
-    fn goes_on(&mut self) -> bool {
-        true
-    }
 }
 
 impl Verdict {

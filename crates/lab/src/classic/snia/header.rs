@@ -1,13 +1,15 @@
 //! The head of the specification's report: under which conditions a test ran.
 
-use super::loads::{DEPTH, Test};
+use super::Test;
+use super::loads::{DEPTH, rounds};
 use super::run::{Found, PRECONDITION_BYTES, PRECONDITION_TIMES};
+use super::stages::CROSS_DEPTH;
 use crate::report::Table;
 use crate::report::units::three;
 
 /// Its fields, as far as the lab sets them; the device, the system and its software stand in the record's environment.
 pub(super) fn header(found: &Found) -> Table {
-    let rounds = matches!(found.test, Test::Iops | Test::Throughput | Test::Latency | Test::HostIdle);
+    let rounds = !rounds(found.test).is_empty();
     let given = |field: &str, value: String| vec![field.to_owned(), value];
     let purge = match found.purged {
         true => "TRIM of all that is measured on",
@@ -22,7 +24,7 @@ pub(super) fn header(found: &Found) -> Table {
     };
     let outstanding = match found.test {
         Test::Latency => "1: 1 thread, queue depth 1".to_owned(),
-        Test::CrossStimulus => format!("1 thread; 1 MiB: queue depth 8, 8 KiB: {DEPTH}"),
+        Test::CrossStimulus => format!("1 thread; 1 MiB: queue depth {CROSS_DEPTH}, 8 KiB: {DEPTH}"),
         _ => format!("{DEPTH}: 1 thread, queue depth {DEPTH}"),
     };
     let rows = vec![

@@ -23,7 +23,7 @@ const IDLE_BASELINE: Duration = Duration::from_secs(1800);
 /// Cross stimulus recovery.
 const CROSS_ORDERED: Duration = HOUR.saturating_mul(8);
 const CROSS_RANDOM: Duration = HOUR.saturating_mul(6);
-const CROSS_DEPTH: u32 = 8;
+pub(super) const CROSS_DEPTH: u32 = 8;
 
 /// What is written and when, so far.
 struct Clock {
