@@ -1,12 +1,14 @@
 //! The quick test and its comparison, on models in virtual time.
 
+mod common;
+
 use bimetal_lab::classic::disktester::{Nobody, Tester};
 use bimetal_lab::classic::quick::{Compared, QuickPlan, Unit, compare, layout, quick};
 use bimetal_lab::record::Run;
 use bimetal_lab::report::{comparison_html, findings_text};
-use bimetal_lab::session::Session;
 use bimetal_lab::target::Simulated;
 use bimetal_models::constant::{Constant, ConstantParams};
+use common::session;
 use std::time::Duration;
 
 /// A run of the quick test on a device that takes so long for each I/O, and 1 us for each KiB.
@@ -23,14 +25,7 @@ fn run(latency_ns: u64) -> (Vec<(String, f64, Unit)>, Run) {
     let mut nobody = Nobody;
     let mut tester = Tester::new(&mut target, "a model", layout, &mut nobody);
     let figures = quick(&mut tester, &plan).expect("it is run");
-    let session = Session {
-        title: "a test".to_owned(),
-        environment: Default::default(),
-        places: vec!["a model".to_owned()],
-        seed: 1,
-        virtual_time: true,
-        notes: Vec::new(),
-    };
+    let session = session("a test", "a model");
     let figures = figures.into_iter().map(|figure| (figure.name, figure.value, figure.unit)).collect();
     (figures, tester.finish(session))
 }

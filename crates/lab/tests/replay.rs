@@ -1,13 +1,15 @@
 //! Traces on targets: timed, closed, in the order of what waited for what, and with the queue that was recorded.
 
+mod common;
+
 use bimetal_engine::units::Nanos;
 use bimetal_lab::record::Run;
 use bimetal_lab::replay::{self, Fidelity, ReplayError};
-use bimetal_lab::session::Session;
 use bimetal_lab::target::Simulated;
 use bimetal_models::constant::{Constant, ConstantParams};
 use bimetal_sim::scenario::{Map, Mode, ReplaySpec, Survey, TraceSpec};
 use bimetal_trace::{Op, OwnWriter, Record, RecordWriter as _};
+use common::session;
 use std::path::Path;
 
 const MS: u64 = 1_000_000;
@@ -56,14 +58,7 @@ fn tried(
         from: Default::default(),
     };
     change(&mut spec);
-    let session = Session {
-        title: "two programs".to_owned(),
-        environment: Default::default(),
-        places: vec!["target".to_owned()],
-        seed: 1,
-        virtual_time: true,
-        notes: Vec::new(),
-    };
+    let session = session("two programs", "target");
     replay::run(&mut target, session, &survey, &spec, SIZE_BYTES, &mut |_| true)
 }
 

@@ -1,14 +1,16 @@
 //! SNIA's kind of test, on models in virtual time.
 
+mod common;
+
 use bimetal_engine::units::Nanos;
 use bimetal_lab::classic::disktester::{Nobody, Tester};
 use bimetal_lab::classic::snia::{Found, MAX_ROUNDS, SniaPlan, Test, layout, page, snia, text};
 use bimetal_lab::record::Run;
 use bimetal_lab::report::{Named, html_with};
-use bimetal_lab::session::Session;
 use bimetal_lab::target::Simulated;
 use bimetal_models::constant::{Constant, ConstantParams};
 use bimetal_models::{Command, Done, Model, Usage, spec};
+use common::session;
 use std::collections::VecDeque;
 
 const GIB: u64 = 1 << 30;
@@ -20,14 +22,7 @@ fn tested(device: Box<dyn Model>, test: Test, scale: f64) -> (Found, Run) {
     let mut nobody = Nobody;
     let mut tester = Tester::new(&mut target, "a model", layout, &mut nobody);
     let found = snia(&mut tester, &plan).expect("it is run");
-    let session = Session {
-        title: "a test".to_owned(),
-        environment: Default::default(),
-        places: vec!["a model".to_owned()],
-        seed: 1,
-        virtual_time: true,
-        notes: Vec::new(),
-    };
+    let session = session("a test", "a model");
     (found, tester.finish(session))
 }
 

@@ -1,5 +1,7 @@
 //! Storage Bench's kind of test, and torture and recovery, on models in virtual time.
 
+mod common;
+
 use bimetal_lab::classic::disktester::{Nobody, Tester};
 use bimetal_lab::classic::storage_bench::{
     BenchError, Figures, IDLE_AT_MOST_NS, Measured, Plan, State, extra, measure, text,
@@ -7,13 +9,13 @@ use bimetal_lab::classic::storage_bench::{
 use bimetal_lab::classic::torture_recovery::{Found, TorturePlan, layout, torture_recovery};
 use bimetal_lab::record::Run;
 use bimetal_lab::report::{Named, html_with};
-use bimetal_lab::session::Session;
 use bimetal_lab::synth::{Profile, Synth};
 use bimetal_lab::target::Simulated;
 use bimetal_models::constant::{Constant, ConstantParams};
 use bimetal_models::{Model, spec};
 use bimetal_sim::scenario::{Survey, TraceSpec};
 use bimetal_trace::{OwnWriter, RecordWriter as _};
+use common::session;
 use std::path::Path;
 use std::time::Duration;
 
@@ -22,17 +24,6 @@ const GIB: u64 = 1 << 30;
 /// How long random writes go on: they fill two thirds of a drive of 4 GiB by then.
 const TORTURE_SECONDS: u64 = 80;
 const CAPPED: Plan = Plan { state: State::Empty, idle_at_most_ns: Some(IDLE_AT_MOST_NS) };
-
-fn session(title: &str) -> Session {
-    Session {
-        title: title.to_owned(),
-        environment: Default::default(),
-        places: vec!["target".to_owned()],
-        seed: 1,
-        virtual_time: true,
-        notes: Vec::new(),
-    }
-}
 
 /// The heavy workload, one in 500 operations, on a model.
 fn tried(device: Box<dyn Model>, plan: Plan, goes_on: bool) -> Result<Measured, BenchError> {
@@ -47,7 +38,7 @@ fn tried(device: Box<dyn Model>, plan: Plan, goes_on: bool) -> Result<Measured, 
     let survey = Survey::read(&spec, Path::new("")).expect("it can be read");
     let mut target = Simulated::device(device);
     let bytes = target.size_bytes();
-    measure(&mut target, session("a model"), &survey, plan, bytes, &mut |_, _| goes_on)
+    measure(&mut target, session("a model", "target"), &survey, plan, bytes, &mut |_, _| goes_on)
 }
 
 fn measured(device: Box<dyn Model>, plan: Plan) -> Measured {
@@ -135,7 +126,7 @@ fn tortured(device: Box<dyn Model>, seconds: u64) -> (Found, Run) {
     let mut tester = Tester::new(&mut target, "a model", layout, &mut nobody);
     let plan = TorturePlan { torture: Duration::from_secs(seconds), seed: 1 };
     let found = torture_recovery(&mut tester, plan).expect("it is run");
-    (found, tester.finish(session("torture")))
+    (found, tester.finish(session("torture", "target")))
 }
 
 /// An SSD of flash falls under random writes, comes back as it is written in order, and at once with TRIM.

@@ -75,11 +75,8 @@ fn histogram_table(histograms: &[Histogram]) -> Table {
             let told = histogram.percentiles.iter().find(|told| told.0 == *percent);
             told.map_or("-".to_owned(), |told| three(told.1))
         };
-        let (begin, end) = (
-            [histogram.name.clone(), histogram.ios.to_string(), three(histogram.mean_us)],
-            three(histogram.max_us),
-        );
-        begin.into_iter().chain(percents.iter().map(at)).chain([end]).collect()
+        let begin = [histogram.name.clone(), histogram.ios.to_string(), three(histogram.mean_us)];
+        begin.into_iter().chain(percents.iter().map(at)).chain([three(histogram.max_us)]).collect()
     };
     let head = ["load", "responses", "mean us"].map(str::to_owned).into_iter();
     let head = head.chain(percents.iter().map(|percent| format!("{percent} %")));
