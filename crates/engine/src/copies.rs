@@ -121,9 +121,9 @@ impl Copies {
         self.cells.is_tray(slot)
     }
 
-    /// Whether there are copies of blocks of the chunk.
-    pub fn has_any(&self, chunk: Chunk) -> bool {
-        self.cells.has_any(chunk)
+    /// Blocks of the chunk with a copy, or of which one is being made.
+    pub fn blocks_of(&self, chunk: Chunk) -> u32 {
+        self.cells.parts_of(chunk) * self.cells.part_blocks()
     }
 
     /// Bytes in copies, those being made included.

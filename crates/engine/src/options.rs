@@ -240,7 +240,7 @@ pub struct Status {
     pub shadowed_bytes: u64,
     /// Chunks among those moved down that had one, so that nothing was copied.
     pub shadow_demoted_chunks: u64,
-    /// Bytes of chunks of the slow tier that have a clean copy on the fast one.
+    /// Bytes of the slow tier that have a clean copy on the fast one.
     pub copied_bytes: u64,
     /// Bytes of clients' reads that such copies served, since open.
     pub copy_read_bytes: u64,

@@ -116,8 +116,8 @@ pub struct Why {
     pub home_blocks: u32,
     /// Blocks whose newest copy is in the landing zone.
     pub landed_blocks: u32,
-    /// It has a clean copy on the fast tier, which serves reads of it.
-    pub copied: bool,
+    /// Blocks with a clean copy on the fast tier, which serves reads of them.
+    pub copied_blocks: u32,
     /// Where on the slow device it has a shadow, bytes: going down costs nothing until it is written.
     pub shadow_offset: Option<u64>,
     /// It was written to this tier, and no record says so yet.
@@ -230,7 +230,7 @@ impl<A: Arena> Engine<A> {
             home_offset: home.map(|home| geo.slot_at(home)),
             home_blocks: map.valid(chunk).count(),
             landed_blocks: self.state.landed_in(chunk).len() as u32,
-            copied: self.copies.has_any(chunk),
+            copied_blocks: self.copies.blocks_of(chunk),
             shadow_offset: home
                 .and_then(|home| self.shadows.get(home))
                 .map(|slot| geo.slot_at(Home { tier: SLOW, slot })),

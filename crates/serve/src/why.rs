@@ -43,8 +43,8 @@ pub struct WhyDoc {
     pub home_bytes: u64,
     /// Bytes whose newest copy is in the landing zone.
     pub landed_bytes: u64,
-    /// Whether reads of it are served by a copy on the fast tier, which gives way to whatever needs its place.
-    pub copied: bool,
+    /// Bytes with a copy on the fast tier, which serves reads of them and gives way to whatever needs its place.
+    pub copied_bytes: u64,
     /// Where on the slow device it has a shadow: it goes down without being copied until it is written; null where not.
     #[serde(default)]
     pub shadow_offset: Option<u64>,
@@ -91,7 +91,7 @@ impl WhyDoc {
             device_offset: why.home_offset,
             home_bytes: bytes(why.home_blocks),
             landed_bytes: bytes(why.landed_blocks),
-            copied: why.copied,
+            copied_bytes: bytes(why.copied_blocks),
             shadow_offset: why.shadow_offset,
             pending: why.pending.map(name),
             moving: why.moving,
@@ -187,11 +187,11 @@ fn where_it_is(why: &Why, status: &Status) -> Vec<String> {
             why.landed_blocks
         ));
     }
-    if why.copied {
-        said.push(
-            "Reads of it are served by a copy on the fast tier, which gives way to whatever needs its place."
-                .into(),
-        );
+    if why.copied_blocks > 0 {
+        said.push(format!(
+            "Reads of {} of its blocks are served by copies on the fast tier, which give way to whatever needs their place.",
+            why.copied_blocks
+        ));
     }
     if let Some(at) = why.shadow_offset {
         said.push(format!(
@@ -357,7 +357,7 @@ mod tests {
             home_offset: Some(4096),
             home_blocks: 32,
             landed_blocks: 0,
-            copied: false,
+            copied_blocks: 0,
             shadow_offset: None,
             pending: None,
             moving: false,

@@ -199,9 +199,9 @@ impl Cells {
         self.places.get(self.key(chunk, part)).is_some()
     }
 
-    /// Whether a chunk has copies of parts.
-    pub fn has_any(&self, chunk: Chunk) -> bool {
-        self.len() > 0 && (0..self.per_slot).any(|part| self.has(chunk, part))
+    /// How many parts of a chunk have a copy, or will.
+    pub fn parts_of(&self, chunk: Chunk) -> u32 {
+        (0..self.per_slot).filter(|part| self.has(chunk, *part)).count() as u32
     }
 
     /// Whether a slot is a tray.
