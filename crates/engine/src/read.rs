@@ -47,10 +47,12 @@ impl<A: Arena> Engine<A> {
             return if lost { Source::Bad } else { Source::Slot(p.home) };
         }
         match map.home(chunk) {
-            Some(home) if map.is_valid(chunk, block) => match self.copies.find(chunk, block) {
-                Some(at) => Source::Copy(home, at),
-                None => Source::Slot(home),
-            },
+            Some(home) if map.is_valid(chunk, block) => {
+                match (home.tier == SLOW).then(|| self.copies.find(chunk, block)).flatten() {
+                    Some(at) => Source::Copy(home, at),
+                    None => Source::Slot(home),
+                }
+            }
             _ => Source::Zero,
         }
     }
