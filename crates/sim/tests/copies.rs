@@ -5,7 +5,9 @@ mod story;
 use bimetal_engine::units::Nanos;
 use bimetal_sim::disk::CutStyle;
 use bimetal_sim::rng::Rng;
+use bimetal_sim::scenario::{Scenario, run};
 use bimetal_sim::world::Death;
+use std::path::Path;
 use story::{BLOCK, CHUNK, Story};
 
 fn all(bytes: &[u8], byte: u8) -> bool {
@@ -150,4 +152,37 @@ fn copies_end_with_the_opening() {
         assert_eq!(s.engine().status().copied_bytes, 0);
         assert!(all(&s.read(chunk, BLOCK).expect("it is read"), 0x11));
     }
+}
+
+/// Reads of 4 KiB here and there over 7 GB, some places far more often than others, with an SSD of 512 MB. When whole chunks
+/// were kept, of which one block is read, 76 % came from the SSD, at 409 reads a second, and it had 2.0 GB written to it.
+#[test]
+fn a_hot_set_that_is_spread_thin_fits_the_fast_tier() {
+    let text = r#"
+name = "a hot set spread thin"
+[volume]
+fast = { model = "ssd-128gb-2012", size = "512M" }
+slow = { model = "disk-1tb-2012", size = "8G" }
+[[phase]]
+name = "place"
+load = [{ pattern = "sequential", block = "1M", depth = 2, span = "7G" }]
+for = "7G"
+[[phase]]
+name = "settle"
+pause_seconds = 60
+[[phase]]
+name = "reads"
+load = [{ pattern = "zipf", theta = 1.2, read_percent = 100, block = "4K", depth = 4, span = "7G" }]
+seconds = 600
+[[phase]]
+name = "reads after that"
+load = [{ pattern = "zipf", theta = 1.2, read_percent = 100, block = "4K", depth = 4, span = "7G" }]
+seconds = 120
+"#;
+    let scenario = Scenario::parse(text).expect("a scenario");
+    let report = run(&scenario, Path::new(""), &mut |_, _| {}).expect("it runs");
+    let share = report.phases[3].fast_share.expect("it was read");
+    assert!(share > 0.82, "{share} from the SSD");
+    let written: u64 = report.phases[2..].iter().map(|phase| phase.fast_written.expect("known").bytes).sum();
+    assert!(written < 1 << 30, "{written} bytes written to the SSD");
 }
