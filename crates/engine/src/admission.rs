@@ -28,17 +28,17 @@ const KEPT_LEAST: u32 = 2;
 #[derive(Default)]
 pub(crate) struct Kept {
     blocks: u64,
-    /// The room that there was when that was looked at last, blocks.
-    room: u64,
+    /// The room that there was when that was looked at last, blocks; none before that.
+    room: Option<u64>,
 }
 
 impl Kept {
     /// So much is wanted, and there is so much room. Where that is less, half of what is being freed goes into it, and
     /// clients get the other half.
     fn follow(&mut self, wanted: u64, room: u64) {
-        let freed = room.saturating_sub(self.room);
-        self.room = room;
-        self.blocks = if room > wanted { wanted } else { (self.blocks + freed.div_ceil(2)).min(wanted) };
+        let goes_in = self.room.map_or(room, |before| room.saturating_sub(before).div_ceil(2));
+        self.room = Some(room);
+        self.blocks = if room > wanted { wanted } else { (self.blocks + goes_in).min(wanted) };
     }
 }
 
@@ -131,6 +131,16 @@ impl<A: Arena> Engine<A> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A zone that is short when the volume is opened: what is left of it is kept.
+    #[test]
+    fn a_margin_that_is_not_there_at_first_is_not_used_up() {
+        let mut kept = Kept::default();
+        kept.follow(400, 90);
+        assert_eq!(kept.blocks, 90);
+        kept.follow(400, 110);
+        assert_eq!(kept.blocks, 100);
+    }
 
     /// The margin is wanted again while clients have used it up: they get half of what is freed until it is there.
     #[test]

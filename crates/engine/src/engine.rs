@@ -261,10 +261,10 @@ impl<A: Arena> Engine<A> {
             if std::mem::take(&mut self.wanted.release) {
                 self.release_slots();
             }
+            self.mind_margin();
             self.pump_requests();
             self.pump_commit();
             self.pump_log();
-            self.mind_margin();
             self.pump_moves();
             self.pump_checkpoint();
             self.pump_pins();
