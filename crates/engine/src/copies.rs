@@ -395,7 +395,9 @@ impl<A: Arena> Engine<A> {
         let mut runs: Vec<(Cell, BufList)> = Vec::new();
         let mut last: Option<(Cell, u32)> = None;
         for ((part, wish), cell) in parts.iter().zip(&taken) {
-            self.copies.cells.fill(chunk, *part, *cell, *wish);
+            if self.copies.cells.fill(chunk, *part, *cell, *wish) {
+                self.copies.worth.missed();
+            }
             if *wish == Wish::Given && !stream {
                 self.copies.worth.saved();
             }

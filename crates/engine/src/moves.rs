@@ -103,6 +103,8 @@ struct Batch {
     /// Every landed block of the batch is in a group up to here.
     landed_upto: Seq,
     started: Nanos,
+    /// What the slow device had worked for the background until then, ns.
+    worked_ns: u64,
     frees_zone: bool,
     /// What a device said that failed an I/O.
     io_failed: Option<DeviceError>,
@@ -227,6 +229,7 @@ impl<A: Arena> Engine<A> {
             last: Seq(0),
             landed_upto: Seq(0),
             started: self.now,
+            worked_ns: self.tokens.background_ns(SLOW),
             frees_zone,
             io_failed: None,
             damaged: false,

@@ -68,7 +68,7 @@ pub struct Tuning {
     pub batch_chunks: usize,
     /// Background I/Os in flight at most.
     pub background_depth: usize,
-    /// When busy, background moves take at most one part in this many of the time.
+    /// When busy, background moves take at most one part in this many of the slow device's time.
     pub busy_share: u32,
     /// Recent checksums kept as a list before they are folded into pages, entries.
     pub recent_checksums: usize,

@@ -8,6 +8,10 @@ use crate::units::*;
 
 /// Device I/Os in flight at most: far beyond what any queue gains from.
 const MAX_TOKENS: usize = 1 << 16;
+/// Unit of a queue's average depth.
+const DEPTH_UNIT: u32 = 256;
+/// One command in this many is the weight of the newest one in that average.
+const DEPTH_MEMORY: u32 = 16;
 
 /// What one device is used for.
 struct Use {
@@ -16,6 +20,12 @@ struct Use {
     heard: Nanos,
     /// When a client's request last used it.
     clients_at: Nanos,
+    /// Of `in_flight`, those with a client's request behind them.
+    clients: u32,
+    /// How many of these there were lately when one more came, itself included, in [`DEPTH_UNIT`].
+    depth: u32,
+    /// How long it has worked for the background, ns: each answer ends the time since the one before.
+    background_ns: u64,
     wakeups: WakeUps,
 }
 
@@ -31,7 +41,15 @@ pub struct Tokens {
 impl Tokens {
     /// None in flight. Opening has just used both devices; one that nobody uses for `rest_after_ns` rests.
     pub(crate) fn new(now: Nanos, rest_after_ns: u64) -> Tokens {
-        let unused = || Use { in_flight: 0, heard: now, clients_at: now, wakeups: WakeUps::default() };
+        let unused = || Use {
+            in_flight: 0,
+            heard: now,
+            clients_at: now,
+            clients: 0,
+            depth: 0,
+            background_ns: 0,
+            wakeups: WakeUps::default(),
+        };
         Tokens { slab: Slab::new(MAX_TOKENS), generation: 0, rest_after_ns, uses: [unused(), unused()] }
     }
 
@@ -47,6 +65,9 @@ impl Tokens {
         }
         if owner.is_clients() {
             on.clients_at = now;
+            on.clients += 1;
+            on.depth -= on.depth / DEPTH_MEMORY;
+            on.depth += on.clients * DEPTH_UNIT / DEPTH_MEMORY;
         }
         on.in_flight += 1;
         self.generation = self.generation.wrapping_add(1);
@@ -68,10 +89,13 @@ impl Tokens {
         let (_, device, _) = self.slab.remove(token.0 as u32);
         let on = &mut self.uses[usize::from(device.0)];
         on.in_flight -= 1;
-        on.heard = now;
         if owner.is_clients() {
             on.clients_at = now;
+            on.clients -= 1;
+        } else {
+            on.background_ns += now.since(on.heard);
         }
+        on.heard = now;
         (device, owner)
     }
 
@@ -84,6 +108,16 @@ impl Tokens {
     /// When a client's request last used the device; the opening counts as one.
     pub(crate) fn used_by_clients(&self, tier: Tier) -> Nanos {
         self.uses[usize::from(tier.0)].clients_at
+    }
+
+    /// How many commands of clients the device has to do lately, when one more comes.
+    pub(crate) fn client_depth(&self, tier: Tier) -> u32 {
+        self.uses[usize::from(tier.0)].depth / DEPTH_UNIT
+    }
+
+    /// How long the device has worked for the background so far, ns.
+    pub(crate) fn background_ns(&self, tier: Tier) -> u64 {
+        self.uses[usize::from(tier.0)].background_ns
     }
 
     /// How often the device was woken.
@@ -116,5 +150,32 @@ mod tests {
         assert_eq!(tokens.wakeups(1), WakeUps { clients: 1, background: 1 });
         assert_eq!(tokens.wakeups(0), WakeUps::default());
         assert_eq!(tokens.used_by_clients(SLOW), at(169));
+    }
+    #[test]
+    fn work_for_the_background_and_the_depth_of_clients_are_told_apart() {
+        let at = |ms: u64| Nanos(ms * Nanos::MS);
+        let mut tokens = Tokens::new(at(0), 20 * Nanos::SECOND);
+        let (client, background) = (Owner::Piece(0), Owner::Batch { batch: 0, io: 0 });
+        // Idle until 100; the background's command is at work from 110 to 118, behind a client's.
+        let first = tokens.issue(SLOW, client, at(100));
+        let second = tokens.issue(SLOW, background, at(101));
+        tokens.redeem(first, at(110));
+        tokens.redeem(second, at(118));
+        assert_eq!(tokens.background_ns(SLOW), 8 * Nanos::MS);
+        let alone = tokens.issue(SLOW, background, at(200));
+        tokens.redeem(alone, at(204));
+        assert_eq!(tokens.background_ns(SLOW), 12 * Nanos::MS);
+        assert_eq!(tokens.client_depth(SLOW), 0);
+        let mut waiting: Vec<_> = (0..3).map(|_| tokens.issue(SLOW, client, at(300))).collect();
+        for ms in 301..400 {
+            tokens.redeem(waiting.remove(0), at(ms));
+            waiting.push(tokens.issue(SLOW, client, at(ms)));
+        }
+        assert_eq!(tokens.client_depth(SLOW), 3);
+        for ms in 400..500 {
+            let token = tokens.issue(FAST, client, at(ms));
+            tokens.redeem(token, at(ms));
+        }
+        assert_eq!([tokens.client_depth(FAST), tokens.client_depth(SLOW)], [1, 3]);
     }
 }

@@ -262,8 +262,8 @@ impl Cells {
         taken
     }
 
-    /// A cell that was taken is being written with a part.
-    pub fn fill(&mut self, chunk: Chunk, part: u32, cell: Cell, wish: Wish) {
+    /// A cell that was taken is being written with a part; gives whether a client asked for it, and it had left of late.
+    pub fn fill(&mut self, chunk: Chunk, part: u32, cell: Cell, wish: Wish) -> bool {
         let key = self.key(chunk, part);
         assert!(!self.has(chunk, part), "a part has one copy");
         self.places.insert(key, cell.0, false);
@@ -277,11 +277,12 @@ impl Cells {
         let state = &mut self.state[cell.0 as usize];
         *state = *state & (QUEUED | FILLING) | flags;
         if *state & QUEUED != 0 {
-            return;
+            return was_there && wish == Wish::First;
         }
         let (queue, flag) = if was_there { (&mut self.main, IN_MAIN) } else { (&mut self.small, IN_SMALL) };
         queue.push_back(cell.0);
         *state |= flag;
+        was_there && wish == Wish::First
     }
 
     /// Whether one cell follows the other in the same slot.

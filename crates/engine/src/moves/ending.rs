@@ -129,7 +129,9 @@ impl<A: Arena> Engine<A> {
             let (idle, blocks) = (self.is_idle(), u64::from(self.state.geo.blocks_per_chunk()));
             self.mover.planner.borrowing.learn(took, merged, pushed * blocks, idle);
         }
-        self.batch_ended(b.frees_zone, Ended { took_ns: took, moved: moved_any, failed, damaged: b.damaged });
+        let worked = self.tokens.background_ns(SLOW) - b.worked_ns;
+        let ended = Ended { took_ns: took, worked_ns: worked, moved: moved_any, failed, damaged: b.damaged };
+        self.batch_ended(b.frees_zone, ended);
         self.release_slots();
     }
 
