@@ -32,6 +32,8 @@ use worth::Worth;
 const MAX_FILLS: usize = 32;
 /// Trays that give way to a home at most: the slot of one that is being read is free later.
 const EVICTIONS: usize = 64;
+/// What gave way to something else counts for this long, ns.
+const PRESSED_NS: u64 = Nanos::SECOND;
 /// One fast slot in this many is left without a copy for first writes and what rises, which would have to wait for
 /// reads of a copy.
 const SPARE_SHARE: u32 = 256;
@@ -92,6 +94,8 @@ pub struct Copies {
     cells: Cells,
     fills: Slab<Fill>,
     worth: Worth,
+    /// When a copy last gave way to another.
+    gave_way: Option<Nanos>,
     /// Bytes of clients' reads that copies served.
     pub(crate) read_bytes: u64,
 }
@@ -102,6 +106,7 @@ impl Copies {
             cells: Cells::new(fast_slots, chunk_blocks),
             fills: Slab::new(MAX_FILLS),
             worth: Worth::new(fast_slots),
+            gave_way: None,
             read_bytes: 0,
         }
     }
@@ -262,6 +267,14 @@ impl<A: Arena> Engine<A> {
         Fetched::Later
     }
 
+    /// Whether more slots would be filled with copies at once: some give way to others, or streams asked for more in vain
+    /// than there is by now.
+    pub(crate) fn copies_are_pressed(&self) -> bool {
+        let asked = self.copies.worth.asked_lately(self.now);
+        self.copies.gave_way.is_some_and(|at| self.now.since(at) < PRESSED_NS)
+            || asked > 0 && self.slots[0].unused() < self.spare_slots() + asked
+    }
+
     /// Fast slots that are left without a copy.
     fn spare_slots(&self) -> u32 {
         self.slots[0].count() / SPARE_SHARE
@@ -351,6 +364,7 @@ impl<A: Arena> Engine<A> {
             if !may_push_out || self.copies.cells.free() as usize >= most || !self.push_out_for(chunk) {
                 break;
             }
+            self.copies.gave_way = Some(self.now);
         }
         let slots = &self.slots[0];
         self.copies.cells.take(most, |slot| !slots.has_readers(slot))
@@ -395,7 +409,7 @@ impl<A: Arena> Engine<A> {
         let mut runs: Vec<(Cell, BufList)> = Vec::new();
         let mut last: Option<(Cell, u32)> = None;
         for ((part, wish), cell) in parts.iter().zip(&taken) {
-            if self.copies.cells.fill(chunk, *part, *cell, *wish) {
+            if self.copies.cells.fill(chunk, *part, *cell, *wish) && !stream {
                 self.copies.worth.missed();
             }
             if *wish == Wish::Given && !stream {

@@ -109,7 +109,7 @@ impl Worth {
     /// Slots that copies have use for, as far as experience goes, and what streams asked for of late.
     pub fn wanted(&self, now: Nanos) -> u32 {
         let wanted = u64::from(self.slots) * self.wanted / PARTS;
-        (wanted as u32).saturating_add(self.asked.lately(now)).min(self.slots - self.slots / OTHERS_SHARE)
+        (wanted as u32).saturating_add(self.asked_lately(now)).min(self.slots - self.slots / OTHERS_SHARE)
     }
 
     fn want_more(&mut self, parts: u64) {
@@ -121,9 +121,14 @@ impl Worth {
         self.asked.another(now);
     }
 
+    /// Chunks for which streams found no slot lately.
+    pub fn asked_lately(&self, now: Nanos) -> u32 {
+        self.asked.lately(now)
+    }
+
     /// Whether a stream comes by again and again where there was no slot for it.
     pub fn are_asked_for(&self, now: Nanos) -> bool {
-        self.asked.lately(now) > 0
+        self.asked_lately(now) > 0
     }
 
     /// Whether what is being read is to be copied.

@@ -140,6 +140,7 @@ impl<A: Arena> Engine<A> {
             slots: &self.slots,
             pins: &self.pins.list,
             copies_wanted: self.copies.wanted(self.now),
+            copies_pressed: self.copies_are_pressed(),
             may_rise: self.may_rise(),
         };
         let victims = self.policy.victims(self.now, &view, chunks);

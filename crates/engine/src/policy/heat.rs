@@ -274,10 +274,11 @@ impl HeatPolicy {
         // What rises into slots that are free beyond the target pushes nothing out.
         let needed = (target + up.len()).saturating_sub(free).min(budget - up.len()).min(room);
         let mut down = Vec::new();
-        // Copies push out only what nobody touches; while clients are busy, only where copies have proved worth it.
+        // Copies push out only what nobody touches; while clients are busy and copies have proved worth it, only as fast as they
+        // fill what is free.
         let for_copies = up.is_empty() && free >= self.free_target as usize;
         let proved = copies_proved(view);
-        let wanted = self.hot_regions > 0 || for_copies && proved;
+        let wanted = if for_copies && proved { view.copies_pressed } else { self.hot_regions > 0 };
         if needed > 0 && (idle || !up.is_empty() || pace == Pace::Busy && wanted) {
             down = self.coldest(view, tick, needed);
             if for_copies {
@@ -429,6 +430,7 @@ mod tests {
         policy: HeatPolicy,
         on_fast: u32,
         copies_wanted: u32,
+        copies_pressed: bool,
         may_rise: usize,
     }
 
@@ -452,7 +454,15 @@ mod tests {
                 slots[usize::from(tier.0)].set_owner(slot, Some(chunk));
                 map.set(chunk, Some(Home { tier, slot }), &BlockMask::range(0, 32));
             }
-            Volume { map, slots, policy, on_fast, copies_wanted: 0, may_rise: usize::MAX }
+            Volume {
+                map,
+                slots,
+                policy,
+                on_fast,
+                copies_wanted: 0,
+                copies_pressed: true,
+                may_rise: usize::MAX,
+            }
         }
 
         /// Chunks from the first one of the slow tier on are read, all within a second.
@@ -470,7 +480,9 @@ mod tests {
         fn plan_at(&mut self, second: u64, pace: Pace) -> (Vec<u32>, usize) {
             let (pins, copies_wanted) = (&PinList::default(), self.copies_wanted);
             let may_rise = self.may_rise;
-            let view = View { map: &self.map, slots: &self.slots, pins, copies_wanted, may_rise };
+            let copies_pressed = self.copies_pressed;
+            let view =
+                View { map: &self.map, slots: &self.slots, pins, copies_wanted, copies_pressed, may_rise };
             let moves = self.policy.plan(Nanos(second * Nanos::SECOND), &view, 16, pace);
             let up = moves.iter().filter(|m| m.to == Destination::Tier(FAST)).map(|m| m.chunk.0).collect();
             (up, moves.iter().filter(|m| m.to == Destination::Tier(SLOW)).count())
@@ -500,7 +512,8 @@ mod tests {
         let (pins, copies_wanted) = (&PinList::default(), 0);
         let has_work = |volume: &Volume| {
             let (map, slots, may_rise) = (&volume.map, &volume.slots, volume.may_rise);
-            volume.policy.has_work(&View { map, slots, pins, copies_wanted, may_rise })
+            let copies_pressed = false;
+            volume.policy.has_work(&View { map, slots, pins, copies_wanted, copies_pressed, may_rise })
         };
         volume.may_rise = 0;
         assert!(!has_work(&volume));
@@ -537,6 +550,9 @@ mod tests {
         assert_eq!(volume.plan_at(10, Pace::Busy), (vec![], 0));
         volume.copies_wanted = least + 1;
         assert_eq!(volume.plan_at(10, Pace::Busy), (vec![], 16));
+        volume.copies_pressed = false;
+        assert_eq!(volume.plan_at(10, Pace::Busy), (vec![], 0), "they have what they need");
+        volume.copies_pressed = true;
         for chunk in (0..volume.on_fast).map(Chunk) {
             let touch = Touch { chunk, write: false, stream: false, on_fast: true };
             volume.policy.touch(touch, Nanos(10 * Nanos::SECOND));

@@ -56,6 +56,8 @@ pub struct View<'a> {
     pub pins: &'a PinList,
     /// Fast slots that copies have use for.
     pub copies_wanted: u32,
+    /// Whether copies give way to others, or are asked for in vain, of late.
+    pub copies_pressed: bool,
     /// Chunks that may be moved up now, as far as wear goes.
     pub may_rise: usize,
 }
