@@ -10,7 +10,7 @@ use crate::engine::Engine;
 use crate::landed::ZoneBlock;
 use crate::moves::MAX_BATCHES;
 use crate::options::Level;
-use crate::policy::{Foresight, Pace, Touch, View};
+use crate::policy::{Foresight, Pace, Policy, Touch, View};
 use crate::rest::Rest;
 use crate::tail::Tail;
 use crate::units::*;
@@ -118,7 +118,7 @@ impl<A: Arena> Engine<A> {
     /// A client touched the piece's chunk.
     pub(crate) fn touched(&mut self, piece: u32, write: bool) {
         let p = &self.pieces[piece];
-        let stream = self.requests[p.request].stream_bytes >= 1 << 20;
+        let stream = self.requests[p.request].is_stream();
         let on_fast = self.state.map.is_on(p.chunk, FAST);
         if stream && !on_fast {
             self.mover.planner.streamed = self.now;
@@ -364,6 +364,19 @@ impl<A: Arena> Engine<A> {
         }
     }
 
+    /// Asks the policy for something that it notes.
+    pub(crate) fn ask_policy<R>(&mut self, ask: impl FnOnce(&mut dyn Policy, &View<'_>) -> R) -> R {
+        let view = View {
+            map: &self.state.map,
+            slots: &self.slots,
+            pins: self.pins.list(),
+            copies_wanted: self.copies.wanted(self.now),
+            copies_pressed: self.copies_are_pressed(),
+            may_rise: self.may_rise(),
+        };
+        ask(&mut *self.policy, &view)
+    }
+
     /// Chunks that are merged next at most.
     fn destage_batch(&self) -> usize {
         match self.pace() {
@@ -394,15 +407,8 @@ impl<A: Arena> Engine<A> {
         let budget = budget.min(self.batch_room());
         let mut moves = if pace == Pace::Short { Vec::new() } else { self.pin_moves(budget) };
         if moves.is_empty() {
-            let view = View {
-                map: &self.state.map,
-                slots: &self.slots,
-                pins: self.pins.list(),
-                copies_wanted: self.copies.wanted(self.now),
-                copies_pressed: self.copies_are_pressed(),
-                may_rise: self.may_rise(),
-            };
-            moves = self.policy.plan(self.now, &view, budget, pace);
+            let now = self.now;
+            moves = self.ask_policy(|policy, view| policy.plan(now, view, budget, pace));
             self.decide_by_heat(&moves);
         }
         if budget == 0 || moves.is_empty() {

@@ -17,6 +17,8 @@ pub const MAX_PIECES: usize = 1024;
 const PIECES_PER_REQUEST: u32 = 64;
 /// Chunks that one call looks at, so that a discard of a blank volume stays in short steps.
 const CHUNKS_PER_CALL: u32 = 4096;
+/// A stream begins to count as one at this length, bytes.
+const STREAM_BYTES: u64 = 1 << 20;
 
 /// A request in flight.
 pub struct InRequest {
@@ -39,6 +41,11 @@ pub struct InRequest {
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
 impl InRequest {
+    /// Whether it is part of a sequential stream.
+    pub(crate) fn is_stream(&self) -> bool {
+        self.stream_bytes >= STREAM_BYTES
+    }
+
     fn fua(&self) -> bool {
         match self.kind {
             RequestKind::Write { fua } | RequestKind::Discard { fua } | RequestKind::WriteZeroes { fua } => {

@@ -151,6 +151,7 @@ mod tests {
         assert_eq!(tokens.wakeups(0), WakeUps::default());
         assert_eq!(tokens.used_by_clients(SLOW), at(169));
     }
+
     #[test]
     fn work_for_the_background_and_the_depth_of_clients_are_told_apart() {
         let at = |ms: u64| Nanos(ms * Nanos::MS);

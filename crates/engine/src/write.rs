@@ -21,9 +21,6 @@ use smallvec::SmallVec;
 /// Writes in flight to homes, by chunk: a move waits for them.
 pub type HomeWriters = IndexMap<Chunk, u32>;
 
-/// A stream begins to count as one at this length, bytes.
-const STREAM_BYTES: u64 = 1 << 20;
-
 impl<A: Arena> Engine<A> {
     /// Zeroing part of a block: a write of zeros.
     pub(crate) fn zero_piece(&mut self, piece: u32) {
@@ -217,7 +214,7 @@ impl<A: Arena> Engine<A> {
     fn stream_or_land(&mut self, piece: u32) {
         let p = &self.pieces[piece];
         let whole = p.count == self.state.geo.blocks_per_chunk();
-        let long = self.requests[p.request].stream_bytes >= STREAM_BYTES;
+        let long = self.requests[p.request].is_stream();
         let short = self.state.zone.free_segments() * 2 < self.state.zone.len();
         // A loss that is being recorded lands behind the stream, and would be taken for newer.
         if !whole || !(long || short) || self.log.losses > 0 {

@@ -5,7 +5,7 @@ mod story;
 use bimetal_engine::units::Nanos;
 use bimetal_sim::disk::CutStyle;
 use bimetal_sim::rng::Rng;
-use bimetal_sim::scenario::{Scenario, run};
+use bimetal_sim::scenario::{Report, Scenario, run};
 use bimetal_sim::world::Death;
 use std::path::Path;
 use story::{BLOCK, CHUNK, Story};
@@ -154,33 +154,43 @@ fn copies_end_with_the_opening() {
     }
 }
 
+/// A fast tier of 512 MB and a slow one, of which a span is written; then reads here and there all over it, some places far
+/// more often than others, in two phases of so many seconds.
+fn read_here_and_there(slow: &str, span: &str, settle: &str, reads: &str, seconds: [u32; 2]) -> Report {
+    let [first, second] = seconds;
+    let reads =
+        format!(r#"[{{ pattern = "zipf", theta = 1.2, read_percent = 100, span = "{span}", {reads} }}]"#);
+    let text = format!(
+        r#"
+name = "reads here and there"
+[volume]
+fast = {{ model = "ssd-128gb-2012", size = "512M" }}
+slow = {{ model = "disk-1tb-2012", size = "{slow}" }}
+[[phase]]
+name = "place"
+load = [{{ pattern = "sequential", block = "1M", depth = 2, span = "{span}" }}]
+for = "{span}"
+{settle}
+[[phase]]
+name = "reads"
+load = {reads}
+seconds = {first}
+[[phase]]
+name = "reads after that"
+load = {reads}
+seconds = {second}
+"#
+    );
+    let scenario = Scenario::parse(&text).expect("a scenario");
+    run(&scenario, Path::new(""), &mut |_, _| {}).expect("it runs")
+}
+
 /// Reads of 4 KiB here and there over 7 GB, some places far more often than others, with an SSD of 512 MB. When whole chunks
 /// were kept, of which one block is read, 76 % came from the SSD, at 409 reads a second, and it had 2.0 GB written to it.
 #[test]
 fn a_hot_set_that_is_spread_thin_fits_the_fast_tier() {
-    let text = r#"
-name = "a hot set spread thin"
-[volume]
-fast = { model = "ssd-128gb-2012", size = "512M" }
-slow = { model = "disk-1tb-2012", size = "8G" }
-[[phase]]
-name = "place"
-load = [{ pattern = "sequential", block = "1M", depth = 2, span = "7G" }]
-for = "7G"
-[[phase]]
-name = "settle"
-pause_seconds = 60
-[[phase]]
-name = "reads"
-load = [{ pattern = "zipf", theta = 1.2, read_percent = 100, block = "4K", depth = 4, span = "7G" }]
-seconds = 600
-[[phase]]
-name = "reads after that"
-load = [{ pattern = "zipf", theta = 1.2, read_percent = 100, block = "4K", depth = 4, span = "7G" }]
-seconds = 120
-"#;
-    let scenario = Scenario::parse(text).expect("a scenario");
-    let report = run(&scenario, Path::new(""), &mut |_, _| {}).expect("it runs");
+    let settle = "[[phase]]\nname = \"settle\"\npause_seconds = 60";
+    let report = read_here_and_there("8G", "7G", settle, r#"block = "4K", depth = 4"#, [600, 120]);
     let share = report.phases[3].fast_share.expect("it was read");
     assert!(share > 0.87, "{share} from the SSD");
     let written: u64 = report.phases[2..].iter().map(|phase| phase.fast_written.expect("known").bytes).sum();
@@ -192,26 +202,7 @@ seconds = 120
 /// minutes to make room: 918 reads a second, 88 % from the SSD.
 #[test]
 fn a_hot_set_becomes_fast_while_many_read_it() {
-    let text = r#"
-name = "many readers"
-[volume]
-fast = { model = "ssd-128gb-2012", size = "512M" }
-slow = { model = "disk-1tb-2012", size = "5G" }
-[[phase]]
-name = "place"
-load = [{ pattern = "sequential", block = "1M", depth = 2, span = "3G" }]
-for = "3G"
-[[phase]]
-name = "reads"
-load = [{ pattern = "zipf", theta = 1.2, read_percent = 100, block = "64K", depth = 8, span = "3G" }]
-seconds = 300
-[[phase]]
-name = "reads after that"
-load = [{ pattern = "zipf", theta = 1.2, read_percent = 100, block = "64K", depth = 8, span = "3G" }]
-seconds = 60
-"#;
-    let scenario = Scenario::parse(text).expect("a scenario");
-    let report = run(&scenario, Path::new(""), &mut |_, _| {}).expect("it runs");
+    let report = read_here_and_there("5G", "3G", "", r#"block = "64K", depth = 8"#, [300, 60]);
     let reads = &report.phases[2];
     assert!(reads.iops > 1300.0, "{} reads a second", reads.iops);
     assert!(reads.fast_share.expect("it was read") > 0.91);

@@ -276,12 +276,12 @@ impl Cells {
         let was_there = self.ghosts.is_back(key, wish != Wish::Extra) && wish != Wish::Extra;
         let state = &mut self.state[cell.0 as usize];
         *state = *state & (QUEUED | FILLING) | flags;
-        if *state & QUEUED != 0 {
-            return was_there && wish == Wish::First;
+        if *state & QUEUED == 0 {
+            let (queue, flag) =
+                if was_there { (&mut self.main, IN_MAIN) } else { (&mut self.small, IN_SMALL) };
+            queue.push_back(cell.0);
+            *state |= flag;
         }
-        let (queue, flag) = if was_there { (&mut self.main, IN_MAIN) } else { (&mut self.small, IN_SMALL) };
-        queue.push_back(cell.0);
-        *state |= flag;
         was_there && wish == Wish::First
     }
 

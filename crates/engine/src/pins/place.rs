@@ -4,7 +4,6 @@ use super::Pins;
 use crate::arena::Arena;
 use crate::engine::Engine;
 use crate::moves::{Destination, Move};
-use crate::policy::View;
 use crate::units::*;
 use crate::why::Reason;
 
@@ -135,15 +134,8 @@ impl<A: Arena> Engine<A> {
         if chunks == 0 {
             return Vec::new();
         }
-        let view = View {
-            map: &self.state.map,
-            slots: &self.slots,
-            pins: &self.pins.list,
-            copies_wanted: self.copies.wanted(self.now),
-            copies_pressed: self.copies_are_pressed(),
-            may_rise: self.may_rise(),
-        };
-        let victims = self.policy.victims(self.now, &view, chunks);
+        let now = self.now;
+        let victims = self.ask_policy(|policy, view| policy.victims(now, view, chunks));
         let moves: Vec<Move> =
             victims.into_iter().map(|chunk| Move { chunk, to: Destination::Tier(SLOW) }).collect();
         self.decide(&moves, |_| Reason::MakesRoom);

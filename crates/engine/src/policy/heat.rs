@@ -23,7 +23,7 @@ const RUN_SLOTS: u32 = 16;
 const SAMPLE_RUNS: u32 = 64;
 /// Heat halves when a chunk is left alone for this many touch intervals (an hour at the default).
 const HALF_LIFE_TOUCHES: u32 = 3600;
-/// A chunk rises only over one that is colder by this much, or the two would change places for ever.
+/// A chunk rises only over one that is colder by this much at least, or the two would change places for ever.
 const MARGIN: u32 = 1;
 /// One fast slot in this many is kept free for what rises and what is written first, ...
 const FREE_SHARE: u32 = 64;
