@@ -61,7 +61,7 @@ impl PoolSizes {
         PoolSizes {
             client: 64 << 20,
             log: segment_bytes.next_power_of_two().max(4 << 20),
-            background: (2 * chunk_bytes.next_power_of_two()).max(8 << 20),
+            background: (4 * chunk_bytes.next_power_of_two()).max(8 << 20),
             meta: 4 << 20,
         }
     }

@@ -69,6 +69,12 @@ pub enum Bug {
     ShadowOutlivesMerge,
     /// A shadow is kept when its chunk has its home elsewhere.
     ShadowOutlivesHome,
+    /// What landed of a block is not laid over what is beneath it.
+    PartNotLaidOver,
+    /// When more of a block lands, what landed of it before is forgotten.
+    PartForgotten,
+    /// What a merge of parts of blocks overwrites is not recorded first.
+    MergeUnannounced,
     /// The list of pins is not flushed before it is answered.
     PinsNotFlushed,
     /// Writes are not ordered by block locks.

@@ -46,6 +46,8 @@ stages! {
     MoveQuiesce = "move: quiesce",
     /// A move reads its source.
     MoveRead = "move: read",
+    /// A merge of parts of blocks waits for the record of what it will write over.
+    MoveIntend = "move: intend",
     /// A merge flushes the landed blocks that it will write over a slow home.
     MoveFlushLanded = "move: flush landed",
     /// A move writes its destination.

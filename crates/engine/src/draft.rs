@@ -5,6 +5,7 @@ use crate::arena::{Arena, Buf, Pool};
 use crate::engine::Engine;
 use crate::format::log::{self as wire, Index, Record};
 use crate::log::{Homes, Job, Part};
+use crate::sectors::Sectors;
 use crate::units::*;
 use smallvec::SmallVec;
 
@@ -20,7 +21,8 @@ pub struct Draft {
     pub(crate) payload: BufList,
     pub(crate) payload_blocks: u32,
     pub(crate) parts: SmallVec<[Part; 4]>,
-    pub(crate) sums: SmallVec<[u32; 32]>,
+    /// Checksum and sectors of each block of the payload.
+    pub(crate) sums: SmallVec<[(u32, Sectors); 32]>,
     pub(crate) own: SmallVec<[Buf; 1]>,
     /// A job was refused for want of space in the segment.
     pub(crate) full: bool,
@@ -44,6 +46,7 @@ impl<A: Arena> Engine<A> {
             Job::Discard { piece } => self.draft_discard(draft, piece),
             Job::Homes { of, from, to } => self.draft_homes(draft, of, from, to),
             Job::Bad { block, was } => self.draft_bad(draft, block, was),
+            Job::Merging { batch, from, to } => self.draft_merging(draft, batch, from, to),
             Job::Fence => {
                 self.lift_fence(self.log.appended());
                 None
@@ -51,7 +54,24 @@ impl<A: Arena> Engine<A> {
         }
     }
 
-    fn draft_land(&mut self, draft: &mut Draft, piece: u32, from: u32, count: u32) -> Option<Job> {
+    fn draft_land(&mut self, draft: &mut Draft, piece: u32, mut from: u32, mut count: u32) -> Option<Job> {
+        while count > 0 {
+            let taken = self.draft_run(draft, piece, from, count);
+            if taken == 0 {
+                draft.full = true;
+                return Some(Job::Land { piece, from, count });
+            }
+            (from, count) = (from + taken, count - taken);
+        }
+        None
+    }
+
+    /// Adds blocks of a landing piece that are whole, or one that is not; gives how many.
+    fn draft_run(&mut self, draft: &mut Draft, piece: u32, from: u32, count: u32) -> u32 {
+        let p = &self.pieces[piece];
+        let sectors = p.landing_sectors(from);
+        let whole = (from..from + count).take_while(|i| p.landing_sectors(*i).is_all()).count() as u32;
+        let count = if sectors.is_all() { whole } else { 1 };
         let mut take = count.min(GROUP_PAYLOAD_BLOCKS - draft.payload_blocks.min(GROUP_PAYLOAD_BLOCKS));
         while take > 0
             && !self.fits(draft.records.len() + wire::data_record_bytes(take), draft.payload_blocks + take)
@@ -59,22 +79,20 @@ impl<A: Arena> Engine<A> {
             take -= 1;
         }
         if take == 0 || draft.payload.len() + 3 > MAX_BUFS {
-            draft.full = true;
-            return Some(Job::Land { piece, from, count });
+            return 0;
         }
-        let p = &self.pieces[piece];
         let buf = p.buf.expect("a landing piece has its buffer");
         let buf = buf.slice(from * BLOCK_BYTES, take * BLOCK_BYTES);
         let block = self.state.map.join(p.chunk, p.first + from);
         let sums: SmallVec<[u32; 32]> =
             (0..take).map(|i| self.arena.crc32c(buf.slice(i * BLOCK_BYTES, BLOCK_BYTES))).collect();
-        wire::put_data(&mut draft.records, block, &sums);
-        draft.sums.extend_from_slice(&sums);
+        wire::put_data(&mut draft.records, block, &sums, sectors);
+        draft.sums.extend(sums.into_iter().map(|sum| (sum, sectors)));
         let job = Job::Land { piece, from, count: take };
         draft.parts.push(Part { job, payload: draft.payload_blocks });
         draft.payload.push(buf);
         draft.payload_blocks += take;
-        (take < count).then_some(Job::Land { piece, from: from + take, count: count - take })
+        take
     }
 
     fn draft_discard(&mut self, draft: &mut Draft, piece: u32) -> Option<Job> {
@@ -135,11 +153,35 @@ impl<A: Arena> Engine<A> {
         let Some(buf) = self.arena.alloc(Pool::Log, BLOCK_BYTES) else { return Some(job) };
         self.arena.zero(buf);
         Record::Bad { block, was }.encode(&mut draft.records, self.state.geo.mask_words());
-        draft.sums.push(self.arena.crc32c(buf));
+        draft.sums.push((self.arena.crc32c(buf), Sectors::ALL));
         draft.own.push(buf);
         draft.parts.push(Part { job, payload: draft.payload_blocks });
         draft.payload.push(buf);
         draft.payload_blocks += 1;
         None
+    }
+
+    /// Says what a batch is about to overwrite; chunks of which nothing needs saying take no record.
+    fn draft_merging(&mut self, draft: &mut Draft, batch: u32, from: u32, to: u32) -> Option<Job> {
+        let words = self.state.geo.mask_words();
+        let mut at = from;
+        while at < to {
+            let record = self.merging_record(batch, at);
+            let blocks = if let Record::Merging { rests, .. } = &record { rests.len() as u32 } else { 0 };
+            let bytes = draft.records.len() + wire::merging_record_bytes(blocks);
+            if !self.fits(bytes, draft.payload_blocks) {
+                draft.full = true;
+                break;
+            }
+            if blocks > 0 {
+                record.encode(&mut draft.records, words);
+            }
+            at += 1;
+        }
+        if at > from {
+            let job = Job::Merging { batch, from, to: at };
+            draft.parts.push(Part { job, payload: draft.payload_blocks });
+        }
+        (at < to).then_some(Job::Merging { batch, from: at, to })
     }
 }

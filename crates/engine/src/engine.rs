@@ -151,13 +151,14 @@ pub struct Engine<A> {
     pub(crate) failure: Option<DeviceError>,
     /// A flush of the fast device failed: slots that no record shows may hold what was there before.
     pub(crate) unshown_lost: bool,
-    /// A chunk's buffer for the batch that empties the zone: those who wait for the zone may hold all others.
+    /// A buffer for a chunk and what landed of it, for the batch that empties the zone: those who wait for the zone may
+    /// hold all others.
     pub(crate) spare: Option<Buf>,
     pub(crate) last_client: Nanos,
     /// When a client last asked for something that is not a read.
     pub(crate) last_change: Nanos,
-    /// When the fast device last read something well.
-    pub(crate) last_good_read: Nanos,
+    /// When each device last read something well.
+    pub(crate) last_good_read: [Nanos; 2],
     pub(crate) leaving_since: Option<Nanos>,
     pub(crate) granted: Vec<u32>,
     pub(crate) index_bufs: Vec<(crate::zone::Place, crate::arena::Buf)>,

@@ -104,7 +104,7 @@ impl<A: Arena> Engine<A> {
 fn placement(source: Source) -> Placement {
     match source {
         Source::Zero => Placement::Hole,
-        Source::Landed(_) => Placement::Landed,
+        Source::Landed(_) | Source::Part(_) => Placement::Landed,
         Source::Slot(home) | Source::Copy(home, _) => Placement::Home(home.tier),
         Source::Bad => Placement::Lost,
     }

@@ -1,10 +1,11 @@
 //! Landed blocks: those whose newest copy is in the log.
 //!
 //! Every block of the landing zone has an index, the *zone block* (segment place times blocks per
-//! area plus block in the area). An owner and a checksum stand beside each, and a hash table leads
-//! from the volume's block to its zone block: at most 24 bytes per landed block.
+//! area plus block in the area). An owner, a checksum and the sectors that it holds stand beside each, and a hash table
+//! leads from the volume's block to its zone block: at most 24 bytes per landed block.
 
 use crate::places::{self, Places};
+use crate::sectors::Sectors;
 use crate::units::Block;
 
 /// A block of the landing zone, by its index in RAM.
@@ -15,24 +16,27 @@ pub struct ZoneBlock(pub u32);
 pub struct Landed {
     places: Places,
     sum: Vec<u32>,
+    sectors: Vec<Sectors>,
     /// Blocks that were lost.
     bad: u32,
 }
 
 /// Bytes of RAM for a zone of this many blocks.
 pub fn ram_bytes(zone_blocks: u64) -> u64 {
-    places::ram_bytes(zone_blocks) + zone_blocks * 4
+    places::ram_bytes(zone_blocks) + zone_blocks * 5
 }
 
 impl Landed {
     /// A table for a zone of this many blocks.
     pub fn new(zone_blocks: u32) -> Landed {
-        Landed { places: Places::new(zone_blocks), sum: vec![0; zone_blocks as usize], bad: 0 }
+        let blocks = zone_blocks as usize;
+        let (sum, sectors) = (vec![0; blocks], vec![Sectors::ALL; blocks]);
+        Landed { places: Places::new(zone_blocks), sum, sectors, bad: 0 }
     }
 
     /// Bytes of RAM.
     pub fn ram_bytes(&self) -> u64 {
-        self.places.ram_bytes() + self.sum.len() as u64 * 4
+        self.places.ram_bytes() + self.sum.len() as u64 * 5
     }
 
     /// Landed blocks.
@@ -65,13 +69,19 @@ impl Landed {
         self.sum[z.0 as usize]
     }
 
-    /// Notes the checksum of what is being written to a zone block that has no owner yet.
-    pub fn note_sum(&mut self, z: ZoneBlock, sum: u32) {
-        assert!(self.owner(z).is_none(), "the checksum of a landed block does not change");
-        self.sum[z.0 as usize] = sum;
+    /// The sectors of its block that a zone block holds: of the others it says nothing.
+    pub fn sectors(&self, z: ZoneBlock) -> Sectors {
+        self.sectors[z.0 as usize]
     }
 
-    /// Makes `z`, whose checksum was noted, the block's newest copy; gives the copy it supersedes, and whether that was
+    /// Notes checksum and sectors of what is being written to a zone block that has no owner yet.
+    pub fn note(&mut self, z: ZoneBlock, sum: u32, sectors: Sectors) {
+        assert!(self.owner(z).is_none(), "a landed block does not change");
+        self.sum[z.0 as usize] = sum;
+        self.sectors[z.0 as usize] = sectors;
+    }
+
+    /// Makes `z`, of which that was noted, the block's newest copy; gives the copy it supersedes, and whether that was
     /// lost.
     pub fn insert(&mut self, block: Block, z: ZoneBlock, bad: bool) -> Option<(ZoneBlock, bool)> {
         let old = self.places.insert(block.0, z.0, bad);

@@ -45,6 +45,7 @@ mod recovery;
 mod replay;
 mod requests;
 mod rest;
+pub mod sectors;
 mod shadows;
 mod shutdown;
 pub mod slab;

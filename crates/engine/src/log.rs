@@ -57,6 +57,15 @@ pub enum Job {
         /// Where its unreadable copy is.
         was: LogPos,
     },
+    /// What items `from..to` of a batch are about to overwrite, of which only parts landed.
+    Merging {
+        /// The batch.
+        batch: u32,
+        /// First.
+        from: u32,
+        /// One past the last.
+        to: u32,
+    },
     /// Stands behind jobs that are appended again after a failure: slots that they free wait for it.
     Fence,
 }
@@ -307,9 +316,9 @@ impl<A: Arena> Engine<A> {
         let (first, rest) = bytes.split_at_mut(BLOCK_BYTES as usize);
         segment_header.encode(first, volume);
         group.encode(&mut rest[..(header_blocks * BLOCK_BYTES) as usize], volume, &draft.records);
-        for (i, sum) in draft.sums.iter().enumerate() {
+        for (i, (sum, sectors)) in draft.sums.iter().enumerate() {
             let z = self.state.zone.zone_block(place, offset + header_blocks + i as u32);
-            self.state.landed.note_sum(z, *sum);
+            self.state.landed.note(z, *sum, *sectors);
         }
         let front = if begins { 0 } else { 1 };
         let mut bufs = BufList::new();
@@ -390,6 +399,7 @@ impl<A: Arena> Engine<A> {
                     self.state.lose(block, was, z);
                     self.log.losses -= 1;
                 }
+                Job::Merging { batch, from, to } => self.merging_recorded(batch, from..to, true),
             }
         }
     }
@@ -484,6 +494,7 @@ impl<A: Arena> Engine<A> {
                 Job::Land { piece, count, .. } => self.fail_landing(piece, count, error),
                 Job::Discard { piece } => self.finish_piece(piece, Err(error)),
                 Job::Homes { of, from, to } => self.homes_failed(of, to - from),
+                Job::Merging { batch, from, to } => self.merging_recorded(batch, from..to, false),
                 Job::Bad { .. } | Job::Fence => {}
             }
         }
@@ -554,7 +565,9 @@ impl<A: Arena> Engine<A> {
             Job::Land { .. } => Stage::WriteLand,
             Job::Discard { .. } => Stage::Discard,
             Job::Homes { of: Homes::Commit, .. } => Stage::CommitAppend,
-            Job::Homes { of: Homes::Batch(_), .. } | Job::Bad { .. } | Job::Fence => Stage::MoveAppend,
+            Job::Homes { of: Homes::Batch(_), .. } => Stage::MoveAppend,
+            Job::Merging { .. } => Stage::MoveIntend,
+            Job::Bad { .. } | Job::Fence => Stage::MoveAppend,
         })
     }
 }

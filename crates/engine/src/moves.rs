@@ -6,6 +6,7 @@
 //! the log, show. A chunk whose I/O fails stays as it was.
 
 mod ending;
+mod reading;
 
 use crate::action::{Action, BufList, Class, DeviceError};
 use crate::arena::{Arena, Buf, Pool};
@@ -13,6 +14,7 @@ use crate::bugs::{Bug, planted};
 use crate::coverage::Stage;
 use crate::engine::{Engine, Owner};
 use crate::flush::Waiter;
+use crate::format::log::Record;
 use crate::landed::ZoneBlock;
 use crate::log::{Homes, Job};
 use crate::mask::BlockMask;
@@ -20,10 +22,12 @@ use crate::options::Level;
 use crate::patience::Unread;
 use crate::plan::Planner;
 use crate::policy::Pace;
+use crate::sectors::Remains;
 use crate::slab::Slab;
 use crate::sumload::SumWaiter;
 use crate::sums::Lookup;
 use crate::units::*;
+use std::ops::Range;
 
 /// Batches in flight: one that frees the zone and one that places chunks.
 pub const MAX_BATCHES: usize = 2;
@@ -55,6 +59,16 @@ struct Item {
     /// Those of them that were not discarded since.
     have: BlockMask,
     landed: Vec<(u32, ZoneBlock)>,
+    /// Those of them of which not all sectors landed: they are read behind the blocks of `copy` in the buffer.
+    parts: BlockMask,
+    /// Blocks of `parts` that the old home does not hold.
+    bare: BlockMask,
+    /// What will be as it was of blocks of `parts` that are to be overwritten.
+    rests: Vec<(u32, Remains)>,
+    /// Blocks of the buffer that could not be read.
+    unreadable: Vec<u32>,
+    /// Landed blocks, before they were let go.
+    merged: u32,
     /// Landed blocks that are lost, and where: said again before the record that ends what landed so far.
     lost: Vec<(Block, LogPos)>,
     ends: LogPos,
@@ -67,6 +81,18 @@ struct Item {
     /// What it has is all in its home.
     whole: bool,
     failed: bool,
+}
+
+impl Item {
+    /// Where a block landed, if it did.
+    fn landed_at(&self, block: u32) -> Option<ZoneBlock> {
+        self.landed.iter().find(|(b, _)| *b == block).map(|(_, z)| *z)
+    }
+
+    /// Where, in the item's buffer, what landed of the nth block of `parts` is read to.
+    fn part_buf(&self, buf: Buf, nth: u32) -> Buf {
+        buf.slice((self.copy.count() + nth) * BLOCK_BYTES, BLOCK_BYTES)
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -82,6 +108,7 @@ enum BatchStage {
     Quiesce,
     Sums,
     Read,
+    Intend,
     FlushLanded,
     Write,
     FlushData,
@@ -175,6 +202,7 @@ impl Mover {
         self.batches.get(batch).map(|b| match b.stage {
             BatchStage::Quiesce => Stage::MoveQuiesce,
             BatchStage::Sums | BatchStage::Read => Stage::MoveRead,
+            BatchStage::Intend => Stage::MoveIntend,
             BatchStage::FlushLanded => Stage::MoveFlushLanded,
             BatchStage::Write => Stage::MoveWrite,
             BatchStage::FlushData => Stage::MoveFlushData,
@@ -207,6 +235,11 @@ impl<A: Arena> Engine<A> {
                 copy: BlockMask::EMPTY,
                 have: BlockMask::EMPTY,
                 landed: Vec::new(),
+                parts: BlockMask::EMPTY,
+                bare: BlockMask::EMPTY,
+                rests: Vec::new(),
+                unreadable: Vec::new(),
+                merged: 0,
                 lost: Vec::new(),
                 ends: LogPos(0),
                 buf: None,
@@ -286,6 +319,8 @@ impl<A: Arena> Engine<A> {
         let st = &self.state;
         item.whole = landed.is_empty() && lost.is_empty();
         let mut copy = BlockMask::EMPTY;
+        let mut parts = BlockMask::EMPTY;
+        landed.iter().filter(|(_, z)| !st.landed.sectors(*z).is_all()).for_each(|(b, _)| parts.set(*b));
         landed.iter().for_each(|(b, _)| copy.set(*b));
         if item.to == Destination::Merge && item.from.is_none() {
             let pinned = self.pins.list().tier_of(chunk);
@@ -308,7 +343,8 @@ impl<A: Arena> Engine<A> {
             item.have = copy;
             return true;
         }
-        item.buf = self.arena.alloc(Pool::Background, copy.count() * BLOCK_BYTES);
+        let blocks = copy.count() + parts.count();
+        item.buf = self.arena.alloc(Pool::Background, blocks * BLOCK_BYTES);
         if item.buf.is_none() && frees_zone {
             item.buf = self.spare.take();
             item.spare = item.buf.is_some();
@@ -316,7 +352,8 @@ impl<A: Arena> Engine<A> {
         if item.buf.is_none() {
             return false;
         }
-        (item.copy, item.have, item.landed) = (copy, copy, landed);
+        (item.copy, item.have, item.merged, item.landed) = (copy, copy, landed.len() as u32, landed);
+        (item.parts, item.bare) = (parts, parts.minus(self.state.map.valid(chunk)));
         item.sums = vec![None; copy.count() as usize];
         item.home = match item.to {
             Destination::Merge => item.from,
@@ -360,58 +397,10 @@ impl<A: Arena> Engine<A> {
         }
         // Which chunks the lost page covers is not worth finding out: those from the slow tier stay.
         let items = &mut self.mover.batches[batch].items;
-        items
-            .iter_mut()
-            .for_each(|i| i.failed |= i.from.is_some_and(|h| h.tier == SLOW) && i.to != Destination::Merge);
+        let reads_home = |i: &Item| i.to != Destination::Merge || !i.parts.is_empty();
+        items.iter_mut().for_each(|i| i.failed |= i.from.is_some_and(|h| h.tier == SLOW) && reads_home(i));
         self.drop_failed(batch);
         self.gather_sums(batch);
-    }
-
-    fn expect_sums(&mut self, item: &mut Item) -> Option<u32> {
-        for (k, block) in item.copy.iter().enumerate() {
-            if item.sums[k].is_some() {
-                continue;
-            }
-            if let Some((_, z)) = item.landed.iter().find(|(b, _)| *b == block) {
-                item.sums[k] = Some(self.state.landed.sum(*z));
-            } else if let Some(home) = item.from.filter(|h| h.tier == SLOW) {
-                match self.state.sums.get(home.slot, block) {
-                    Lookup::Known(sum) => item.sums[k] = Some(sum),
-                    Lookup::InPage(page) => return Some(page),
-                }
-            }
-        }
-        None
-    }
-
-    fn plan_reads(&mut self, batch: u32) {
-        let mut ios = Vec::new();
-        for (i, item) in self.mover.batches[batch].items.iter().enumerate() {
-            let Some(buf) = item.buf else { continue };
-            // After a failure each landed block is read by itself, so that one bad sector does not
-            // condemn its neighbours.
-            let apart = item.landed.iter().any(|(_, z)| self.mover.unread.contains(z));
-            let mut last: Option<(Tier, u64)> = None;
-            for (k, block) in item.copy.iter().enumerate() {
-                let landed = item.landed.iter().find(|(b, _)| *b == block);
-                let (tier, offset) = match (landed, item.from) {
-                    (Some((_, z)), _) => (FAST, self.state.zone.offset_of(*z)),
-                    (None, Some(home)) => (home.tier, self.state.geo.block_at(home, block)),
-                    (None, None) => unreachable!("a block that is copied is somewhere"),
-                };
-                let part = buf.slice(k as u32 * BLOCK_BYTES, BLOCK_BYTES);
-                match ios.last_mut() {
-                    Some(Io { item, buf, .. })
-                        if *item == i as u32 && last == Some((tier, offset)) && !apart =>
-                    {
-                        buf.len += BLOCK_BYTES;
-                    }
-                    _ => ios.push(Io { item: i as u32, tier, offset, buf: part }),
-                }
-                last = Some((tier, offset + u64::from(BLOCK_BYTES)));
-            }
-        }
-        self.begin_ios(batch, BatchStage::Read, ios);
     }
 
     fn begin_ios(&mut self, batch: u32, stage: BatchStage, mut ios: Vec<Io>) {
@@ -457,11 +446,16 @@ impl<A: Arena> Engine<A> {
         let io = b.ios[io as usize];
         b.in_flight -= 1;
         let writes = b.stage == BatchStage::Write;
-        b.items[io.item as usize].failed |= result.is_err();
+        let item = &mut b.items[io.item as usize];
+        item.failed |= result.is_err();
+        if let (Err(_), Some(buf), false) = (result, item.buf, writes) {
+            let first = ((io.buf.start - buf.start) / u64::from(BLOCK_BYTES)) as u32;
+            item.unreadable.extend(first..first + io.buf.len / BLOCK_BYTES);
+        }
         if writes {
             self.flushers[usize::from(io.tier.0)].dirty = true;
-        } else if result.is_ok() && io.tier == FAST {
-            self.last_good_read = self.now;
+        } else if result.is_ok() {
+            self.last_good_read[usize::from(io.tier.0)] = self.now;
         }
         if let Err(error) = result {
             b.io_failed = Some(error);
@@ -484,7 +478,15 @@ impl<A: Arena> Engine<A> {
         }
         self.mover.batches[batch].damaged = items.iter().any(|item| item.failed);
         self.mover.batches[batch].items = items;
+        if self.read_only {
+            return self.end_batch(batch, false);
+        }
         let b = &mut self.mover.batches[batch];
+        if b.items.iter().any(|i| !i.failed && !i.rests.is_empty()) && !planted(Bug::MergeUnannounced) {
+            let to = b.items.len() as u32;
+            (b.stage, b.records_left) = (BatchStage::Intend, to);
+            return self.log.internal.push_back(Job::Merging { batch, from: 0, to });
+        }
         let overwrites = |i: &Item| i.home == i.from && i.home.is_some_and(|h| h.tier == SLOW);
         let unsafe_yet = b.items.iter().any(overwrites) && b.landed_upto > self.log.durable;
         if unsafe_yet && !planted(Bug::MergeBeforeLandedDurable) {
@@ -495,6 +497,32 @@ impl<A: Arena> Engine<A> {
             return self.request_flush(FAST, Waiter::Batch(batch));
         }
         self.plan_writes(batch);
+    }
+
+    /// What an item is about to overwrite.
+    pub(crate) fn merging_record(&self, batch: u32, i: u32) -> Record {
+        let item = &self.mover.batches[batch].items[i as usize];
+        let rests = if item.failed { Vec::new() } else { item.rests.clone() };
+        Record::Merging { chunk: item.chunk, rests }
+    }
+
+    /// What items are about to overwrite is in the log, or never will be: with that durable, and what landed, they may.
+    pub(crate) fn merging_recorded(&mut self, batch: u32, items: Range<u32>, ok: bool) {
+        let b = &mut self.mover.batches[batch];
+        b.records_left -= items.len() as u32;
+        b.flush_failed |= !ok;
+        if ok {
+            let items = &b.items[items.start as usize..items.end as usize];
+            items.iter().filter(|i| !i.failed).for_each(|i| self.state.begin_merging(i.chunk, &i.rests));
+        }
+        if b.records_left > 0 {
+            return;
+        }
+        if b.flush_failed {
+            return self.end_batch(batch, false);
+        }
+        (b.stage, b.flushes_left) = (BatchStage::FlushLanded, 1);
+        self.request_flush(FAST, Waiter::Batch(batch));
     }
 
     fn plan_writes(&mut self, batch: u32) {
@@ -527,48 +555,6 @@ impl<A: Arena> Engine<A> {
             item.failed = !self.wear_by_move(item.chunk, bytes);
         }
         self.mover.batches[batch].items = items;
-    }
-
-    /// Compares what was read with its checksums. A landed block that stays unreadable is given up in the
-    /// end, for it would hold the log's tail for ever.
-    fn verify_item(&mut self, item: &mut Item) {
-        let Some(buf) = item.buf else { return };
-        let was_read = !item.failed;
-        let mut wrong = item.failed;
-        for (k, block) in item.copy.iter().enumerate() {
-            let sum = self.arena.crc32c(buf.slice(k as u32 * BLOCK_BYTES, BLOCK_BYTES));
-            let expected = item.sums[k].replace(sum);
-            let ignored = planted(Bug::ChecksumNotVerified) || planted(Bug::MoveNotVerified);
-            if expected.is_some_and(|e| e != sum) && !ignored {
-                wrong = true;
-                let what = "the copy to be moved does not match its checksum";
-                self.event(Level::Warning, format!("chunk {} block {block}: {what}", item.chunk), None);
-            }
-        }
-        item.failed = wrong;
-        for (b, z) in &item.landed {
-            if !wrong {
-                self.mover.unread.forget(z);
-                continue;
-            }
-            let last_good = self.last_good_read;
-            if !self.mover.unread.failed(*z, was_read, self.now, last_good) {
-                continue;
-            }
-            self.mover.unread.forget(z);
-            let block = self.state.map.join(item.chunk, *b);
-            let k = item.copy.iter().take_while(|c| c != b).count() as u32;
-            let sum = self.arena.crc32c(buf.slice(k * BLOCK_BYTES, BLOCK_BYTES));
-            if sum != self.state.landed.sum(*z) && self.state.landed.get(block) == Some(*z) {
-                let (name, at) = (&self.names[0], self.state.zone.offset_of(*z));
-                let volume_at = block.0 * u64::from(BLOCK_BYTES);
-                let what = format!(
-                    "volume byte {volume_at}: a block is lost; its only copy was on {name} at byte {at}"
-                );
-                self.event(Level::Error, what, None);
-                self.record_loss(block, *z);
-            }
-        }
     }
 
     fn writes_done(&mut self, batch: u32) {

@@ -213,7 +213,7 @@ fn engine<A: Arena>(
     let events = events.chain(pin_faults).collect();
     let mut arena = reader.io.take_arena();
     let mut engine = Engine {
-        spare: arena.alloc(Pool::Background, state.geo.chunk_bytes),
+        spare: arena.alloc(Pool::Background, 2 * state.geo.chunk_bytes),
         arena,
         now,
         names: [reader.devices[0].name.clone(), reader.devices[1].name.clone()],
@@ -254,7 +254,7 @@ fn engine<A: Arena>(
         unshown_lost: false,
         last_client: now,
         last_change: now,
-        last_good_read: now,
+        last_good_read: [now; 2],
         leaving_since: None,
         granted: Vec::new(),
         index_bufs: Vec::new(),

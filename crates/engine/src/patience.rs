@@ -22,6 +22,7 @@ const READ_LIMIT_NS: u64 = 120 * Nanos::SECOND;
 struct Failures {
     count: u32,
     since: Nanos,
+    last: Nanos,
 }
 
 /// What could not be read lately.
@@ -47,14 +48,35 @@ impl<K: Hash + Eq> Unread<K> {
     /// It failed again, or was read and is wrong. True: it is time to give it up. `last_good` is when the device last
     /// read anything.
     pub fn failed(&mut self, key: K, was_read: bool, now: Nanos, last_good: Nanos) -> bool {
-        let failures = self.0.entry(key).or_insert(Failures { count: 0, since: now });
+        self.is_over(key, was_read, now, last_good, Some(READ_LIMIT_NS))
+    }
+
+    /// The same of something that is not given up for what a device fails that is away: it read something between any two
+    /// of the failures that count.
+    pub fn failed_alone(&mut self, key: K, was_read: bool, now: Nanos, last_good: Nanos) -> bool {
+        if !was_read && self.0.get(&key).is_some_and(|failures| last_good <= failures.last) {
+            return false;
+        }
+        self.is_over(key, was_read, now, last_good, None)
+    }
+
+    fn is_over(
+        &mut self,
+        key: K,
+        was_read: bool,
+        now: Nanos,
+        last_good: Nanos,
+        limit_ns: Option<u64>,
+    ) -> bool {
+        let failures = self.0.entry(key).or_insert(Failures { count: 0, since: now, last: now });
         failures.count += 1;
+        failures.last = now;
         let (attempts, patience) = if was_read {
             (MISMATCH_ATTEMPTS, MISMATCH_PATIENCE_NS)
         } else {
             (READ_ATTEMPTS, READ_PATIENCE_NS)
         };
-        let limit = if last_good > failures.since { patience } else { READ_LIMIT_NS };
-        failures.count >= attempts && now.since(failures.since) >= limit
+        let limit_ns = if last_good > failures.since { Some(patience) } else { limit_ns };
+        failures.count >= attempts && limit_ns.is_some_and(|limit| now.since(failures.since) >= limit)
     }
 }

@@ -6,6 +6,7 @@ use crate::copies::CellBlock;
 use crate::coverage::Stage;
 use crate::engine::Engine;
 use crate::landed::ZoneBlock;
+use crate::sectors::Sectors;
 use crate::units::*;
 use smallvec::SmallVec;
 
@@ -30,6 +31,8 @@ pub enum Source {
     Zero,
     /// In the log.
     Landed(ZoneBlock),
+    /// Some sectors in the log, the others beneath.
+    Part(ZoneBlock),
     /// In a slot, recorded or pending.
     Slot(Home),
     /// In a copy of what is in a slow home.
@@ -49,6 +52,19 @@ pub struct Extent {
     pub count: u32,
     /// Where they are read to.
     pub buf: Buf,
+}
+
+/// What landed of a block, to be laid over what is beneath it.
+#[derive(Clone, Copy, Debug)]
+pub struct Overlay {
+    /// Where it landed.
+    pub at: ZoneBlock,
+    /// The sectors that landed.
+    pub sectors: Sectors,
+    /// What landed.
+    pub from: Buf,
+    /// What is beneath.
+    pub to: Buf,
 }
 
 /// A piece in flight.
@@ -87,12 +103,34 @@ pub struct Piece {
     /// Blocks of the extents that matched their checksums: those are not looked up again when a page
     /// of checksums has to be waited for, or pages that push each other out would never let it end.
     pub verified: u32,
-    /// Old contents of partial blocks.
-    pub fill: SmallVec<[Buf; 2]>,
+    /// Where old contents of partial blocks are read to: of the first block (0) or the last (1).
+    pub fill: SmallVec<[(usize, Buf); 2]>,
+    /// The sectors of the first block and of the last that land.
+    pub sectors: [Sectors; 2],
+    /// What is laid over what was read, once all is read.
+    pub overlays: Vec<Overlay>,
+    /// The engine's own buffer that fill and overlays are read to.
+    pub scratch: Option<Buf>,
     /// Where it is being written.
     pub home: Option<Home>,
     /// It was read again after a checksum did not match.
     pub again: bool,
+}
+
+impl Piece {
+    /// The bytes of a block, by its place in the piece, that are the request's.
+    pub fn bytes_in(&self, i: u32) -> (u32, u32) {
+        let from = if i == 0 { self.head } else { 0 };
+        let to = if i + 1 == self.count { BLOCK_BYTES - self.tail } else { BLOCK_BYTES };
+        (from, to)
+    }
+
+    /// The sectors of a block, by its place in the piece, that land.
+    pub fn landing_sectors(&self, i: u32) -> Sectors {
+        let first = if i == 0 { self.sectors[0] } else { Sectors::ALL };
+        let last = if i + 1 == self.count { self.sectors[1] } else { Sectors::ALL };
+        first.and(last).expect("some sector lands of each block")
+    }
 }
 
 impl<A: Arena> Engine<A> {
@@ -135,9 +173,31 @@ impl<A: Arena> Engine<A> {
     /// Gives back the buffers that the engine took for the piece.
     pub(crate) fn drop_piece_buffers(&mut self, piece: &Piece) {
         let own = piece.buf.filter(|_| piece.kind == PieceKind::Zero);
-        for buf in piece.fill.iter().copied().chain(own) {
+        for buf in own.into_iter().chain(piece.scratch) {
             self.arena.free(buf);
             self.wanted.wake = true;
+        }
+    }
+
+    /// A buffer for a piece to read so many blocks to, all at once: who waits for one holds none. None where the piece is
+    /// blocked until there is one.
+    pub(crate) fn take_scratch(&mut self, piece: u32, blocks: u32) -> Option<Buf> {
+        let buf = self.arena.alloc(Pool::Background, blocks * BLOCK_BYTES);
+        if buf.is_none() {
+            self.block_piece(piece);
+        }
+        self.pieces[piece].scratch = buf;
+        buf
+    }
+
+    /// Gives back what a piece has read so far.
+    pub(crate) fn drop_scratch(&mut self, piece: u32) {
+        let p = &mut self.pieces[piece];
+        p.fill.clear();
+        p.overlays.clear();
+        if let Some(buf) = p.scratch.take() {
+            self.arena.free(buf);
+            self.wanted.wake |= !self.blocked.is_empty();
         }
     }
 

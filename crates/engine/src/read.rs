@@ -8,10 +8,12 @@ use crate::coverage::Stage;
 use crate::engine::{Engine, Owner};
 use crate::landed::ZoneBlock;
 use crate::options::Level;
-use crate::piece::{Extent, PieceKind, Source};
+use crate::piece::{Extent, Overlay, PieceKind, Source};
+use crate::sectors::Sectors;
 use crate::sums::Lookup;
 use crate::units::*;
 use smallvec::SmallVec;
+use std::ops::Range;
 
 enum Verdict {
     Good,
@@ -19,15 +21,30 @@ enum Verdict {
     Mismatch(Tier, u64),
 }
 
+/// Where blocks are.
+#[derive(Default)]
+pub(crate) struct Located {
+    pub(crate) extents: SmallVec<[Extent; 2]>,
+    /// What landed of those of which not all did: to be laid over the extents.
+    parts: Vec<(ZoneBlock, Extent)>,
+}
+
 impl<A: Arena> Engine<A> {
     pub(crate) fn read_piece(&mut self, piece: u32) {
+        self.drop_scratch(piece);
         let p = &self.pieces[piece];
-        let (chunk, first, count) = (p.chunk, p.first, p.count);
         let buf = p.buf.expect("a read has its buffer");
-        let mut extents = SmallVec::new();
-        self.locate(chunk, first, count, buf, &mut extents);
+        let mut found = Located::default();
+        self.locate(p.chunk, p.first..p.first + p.count, buf, |i| p.bytes_in(i), &mut found);
+        let mut scratch = None;
+        if !found.parts.is_empty() {
+            scratch = self.take_scratch(piece, found.parts.len() as u32);
+            if scratch.is_none() {
+                return;
+            }
+        }
         self.set_stage(piece, Stage::ReadData);
-        self.fetch(piece, extents);
+        self.fetch(piece, found, scratch);
     }
 
     /// Where a block's newest copy is.
@@ -39,8 +56,19 @@ impl<A: Arena> Engine<A> {
             && pending
                 .is_none_or(|p| p.written.or(p.flushing).is_empty() || self.state.zone.pos_of(z) >= p.ends)
         {
-            return if self.state.landed.is_bad(z) { Source::Bad } else { Source::Landed(z) };
+            return match self.state.landed.sectors(z).is_all() {
+                _ if self.state.landed.is_bad(z) => Source::Bad,
+                true => Source::Landed(z),
+                false => Source::Part(z),
+            };
         }
+        self.beneath(chunk, block)
+    }
+
+    /// Where a block's newest copy was before any of it landed.
+    fn beneath(&self, chunk: Chunk, block: u32) -> Source {
+        let map = &self.state.map;
+        let pending = if map.is_pending(chunk) { self.pending.get(chunk) } else { None };
         if let Some(p) = pending.filter(|p| p.written.has(block) || p.flushing.has(block)) {
             // Slow blocks prove themselves by their checksums.
             let lost = self.unshown_lost && p.home.tier == FAST;
@@ -57,27 +85,40 @@ impl<A: Arena> Engine<A> {
         }
     }
 
-    /// The sources of blocks `[first, first + count)` as runs, to be read into `buf`.
+    /// The sources of some blocks as runs, to be read into `buf`; of each, by its place among them, the bytes that are wanted
+    /// are known.
     pub(crate) fn locate(
         &self,
         chunk: Chunk,
-        first: u32,
-        count: u32,
+        blocks: Range<u32>,
         buf: Buf,
-        extents: &mut SmallVec<[Extent; 2]>,
+        bytes: impl Fn(u32) -> (u32, u32),
+        found: &mut Located,
     ) {
+        let first = blocks.start;
         let mut run: Option<Extent> = None;
-        for i in 0..count {
-            let source = self.source(chunk, first + i);
+        for block in blocks {
+            let mut source = self.source(chunk, block);
+            if let Source::Part(z) = source {
+                let (from, to) = bytes(block - first);
+                source = if self.state.landed.sectors(z).has(Sectors::touching(from, to)) {
+                    Source::Landed(z)
+                } else {
+                    let buf = buf.slice((block - first) * BLOCK_BYTES, BLOCK_BYTES);
+                    let source = Source::Landed(z);
+                    found.parts.push((z, Extent { source, first: block, count: 1, buf }));
+                    self.beneath(chunk, block)
+                };
+            }
             match &mut run {
                 Some(e) if self.follows(e, source) => e.count += 1,
                 _ => {
-                    extents.extend(run.map(|e| close(e, first, buf)));
-                    run = Some(Extent { source, first: first + i, count: 1, buf });
+                    found.extents.extend(run.map(|e| close(e, first, buf)));
+                    run = Some(Extent { source, first: block, count: 1, buf });
                 }
             }
         }
-        extents.extend(run.map(|e| close(e, first, buf)));
+        found.extents.extend(run.map(|e| close(e, first, buf)));
     }
 
     /// Whether a block from `source` continues the run.
@@ -91,8 +132,17 @@ impl<A: Arena> Engine<A> {
         }
     }
 
-    /// Reads the extents; what they refer to stays in place until they are verified.
-    pub(crate) fn fetch(&mut self, piece: u32, extents: SmallVec<[Extent; 2]>) {
+    /// Reads what was found, with what landed of blocks of which not all did to where there is room for it; what it refers
+    /// to stays in place until it is verified.
+    pub(crate) fn fetch(&mut self, piece: u32, found: Located, scratch: Option<Buf>) {
+        let Located { mut extents, parts } = found;
+        for (i, (at, part)) in parts.into_iter().enumerate() {
+            let scratch = scratch.expect("there is room for parts");
+            let from = scratch.slice(i as u32 * BLOCK_BYTES, BLOCK_BYTES);
+            let overlay = Overlay { at, sectors: self.state.landed.sectors(at), from, to: part.buf };
+            self.pieces[piece].overlays.push(overlay);
+            extents.push(Extent { buf: from, ..part });
+        }
         (self.pieces[piece].left, self.pieces[piece].verified) = (1, 0);
         let slow = |e: &&Extent| matches!(e.source, Source::Slot(home) if home.tier == SLOW);
         let slow_until = extents.iter().rev().find(slow).map_or(0, |e| e.first + e.count);
@@ -120,6 +170,7 @@ impl<A: Arena> Engine<A> {
                     let at = self.state.geo.block_at(home, e.first);
                     self.issue_read(piece, home.tier, at, e.buf);
                 }
+                Source::Part(_) => unreachable!("what landed of a block is laid over what is beneath it"),
                 Source::Copy(_, at) => {
                     self.slots[0].pin(self.copies.place(at).0);
                     self.issue_read(piece, FAST, self.copy_at(at), e.buf);
@@ -166,6 +217,9 @@ impl<A: Arena> Engine<A> {
             Verdict::Good => {
                 self.note_sources(piece);
                 self.unpin(piece);
+                for overlay in std::mem::take(&mut self.pieces[piece].overlays) {
+                    self.lay_over(&overlay);
+                }
                 if filling {
                     self.filled(piece);
                 } else {
@@ -184,6 +238,18 @@ impl<A: Arena> Engine<A> {
         let filling = self.pieces[piece].kind != PieceKind::Read;
         self.set_stage(piece, if filling { Stage::WriteFill } else { Stage::ReadData });
         self.data_arrived(piece);
+    }
+
+    /// Lays what landed of a block over what is beneath it.
+    pub(crate) fn lay_over(&mut self, overlay: &Overlay) {
+        if planted(Bug::PartNotLaidOver) {
+            return;
+        }
+        for offset in overlay.sectors.offsets() {
+            let (from, to) =
+                (overlay.from.slice(offset, SECTOR_BYTES), overlay.to.slice(offset, SECTOR_BYTES));
+            self.arena.copy(to, from);
+        }
     }
 
     fn verify(&mut self, piece: u32) -> Verdict {
@@ -215,7 +281,10 @@ impl<A: Arena> Engine<A> {
                     Lookup::InPage(page) => return Verdict::NeedPage(page),
                     Lookup::Known(sum) => {
                         let block = e.buf.slice(k * BLOCK_BYTES, BLOCK_BYTES);
-                        if self.arena.crc32c(block) != sum && !planted(Bug::ChecksumNotVerified) {
+                        if self.arena.crc32c(block) != sum
+                            && !self.is_torn_beneath(piece, e.first + k, block)
+                            && !planted(Bug::ChecksumNotVerified)
+                        {
                             return Verdict::Mismatch(tier, at);
                         }
                     }
@@ -224,6 +293,13 @@ impl<A: Arena> Engine<A> {
             }
         }
         Verdict::Good
+    }
+
+    /// Whether a block that does not match its checksum is being, or was, overwritten, and whole with what landed of it.
+    fn is_torn_beneath(&self, piece: u32, block: u32, here: Buf) -> bool {
+        let p = &self.pieces[piece];
+        let overlay = p.overlays.iter().find(|overlay| overlay.to == here);
+        overlay.is_some_and(|o| self.is_torn(self.state.map.join(p.chunk, block), o.sectors, here))
     }
 
     /// The checksum of a block in a slow slot, which a stream may have written that no record shows yet.
@@ -236,8 +312,12 @@ impl<A: Arena> Engine<A> {
 
     /// On a mismatch the block is looked up and read again once: it may have moved, or the transfer was bad.
     fn mismatch(&mut self, piece: u32, tier: Tier, offset: u64) {
+        // What is beneath a part may have been overwritten with it since it was looked up: once for each part, as who reads
+        // a block holds its lock.
+        let p = &self.pieces[piece];
+        let merged = p.overlays.iter().any(|overlay| self.state.landed.owner(overlay.at).is_none());
         let name = &self.names[usize::from(tier.0)];
-        if self.pieces[piece].again {
+        if p.again && !merged {
             self.event(
                 Level::Error,
                 format!("{name}: the block at byte {offset} does not match its checksum"),
@@ -252,7 +332,7 @@ impl<A: Arena> Engine<A> {
         self.pieces[piece].again = true;
         match self.pieces[piece].kind {
             PieceKind::Read => self.read_piece(piece),
-            _ => self.refill(piece),
+            _ => self.fill_piece(piece),
         }
     }
 
@@ -281,7 +361,9 @@ impl<A: Arena> Engine<A> {
         match e.source {
             Source::Zero => None,
             Source::Bad => Some("its newest copy was lost".into()),
-            Source::Landed(z) => Some(format!("{} at byte {}", self.names[0], self.state.zone.offset_of(z))),
+            Source::Landed(z) | Source::Part(z) => {
+                Some(format!("{} at byte {}", self.names[0], self.state.zone.offset_of(z)))
+            }
             Source::Slot(home) | Source::Copy(home, _) => {
                 let at = self.state.geo.block_at(home, e.first);
                 Some(format!("{} at byte {at}", self.names[usize::from(home.tier.0)]))
@@ -299,7 +381,7 @@ impl<A: Arena> Engine<A> {
                     let slot = self.copies.place(at).0;
                     self.unpin_slot(Home { tier: FAST, slot });
                 }
-                Source::Zero | Source::Bad => {}
+                Source::Part(_) | Source::Zero | Source::Bad => {}
             }
         }
         self.pieces[piece].extents = extents;
@@ -329,14 +411,19 @@ impl<A: Arena> Engine<A> {
             match e.source {
                 Source::Landed(_) | Source::Copy(..) => served.add(FAST),
                 Source::Slot(home) => served.add(home.tier),
-                Source::Zero | Source::Bad => {}
+                Source::Part(_) | Source::Zero | Source::Bad => {}
             }
         }
     }
 
     fn count_read(&mut self, piece: u32) {
+        let scratch = self.pieces[piece].scratch.map(|buf| buf.start..buf.start + u64::from(buf.len));
         for i in 0..self.pieces[piece].extents.len() {
             let e = self.pieces[piece].extents[i];
+            if scratch.as_ref().is_some_and(|scratch| scratch.contains(&e.buf.start)) {
+                // It is counted with what it is laid over.
+                continue;
+            }
             let bytes = u64::from(e.count) * u64::from(BLOCK_BYTES);
             let tier = match e.source {
                 Source::Landed(_) => FAST,
@@ -345,11 +432,9 @@ impl<A: Arena> Engine<A> {
                     self.count_copy_read(piece, &e);
                     FAST
                 }
-                Source::Zero | Source::Bad => continue,
+                Source::Part(_) | Source::Zero | Source::Bad => continue,
             };
-            if tier == FAST {
-                self.last_good_read = self.now;
-            }
+            self.last_good_read[usize::from(tier.0)] = self.now;
             self.stats.read_bytes[usize::from(tier.0)] += bytes;
         }
         self.touched(piece, false);

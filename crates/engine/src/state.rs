@@ -3,10 +3,12 @@
 use crate::bugs::{Bug, planted};
 use crate::format::geometry::Geometry;
 use crate::format::log::{HomeRecord, Record};
+use crate::hash::IndexMap;
 use crate::landed::{Landed, ZoneBlock};
 use crate::map::Map;
 use crate::mask::BlockMask;
 use crate::options::Tuning;
+use crate::sectors::{Remains, Sectors};
 use crate::sums::Sums;
 use crate::units::*;
 use crate::zone::Zone;
@@ -23,6 +25,9 @@ pub struct State {
     pub sums: Sums,
     /// Segments.
     pub zone: Zone,
+    /// Blocks of which a part landed and whose homes were, or are being, overwritten: a home that does not match its
+    /// checksum may be torn, and is whole with the part if this is as it was.
+    merging: IndexMap<Block, Remains>,
 }
 
 impl State {
@@ -33,12 +38,16 @@ impl State {
             landed: Landed::new(geo.most_zone_areas() * geo.area_blocks()),
             sums: Sums::new(&geo, tuning.recent_checksums, tuning.checksum_cache_pages),
             zone: Zone::new(&geo),
+            merging: IndexMap::default(),
             geo,
         }
     }
 
     /// A block landed.
     pub fn land(&mut self, block: Block, z: ZoneBlock, bad: bool) {
+        if bad || self.landed.sectors(z).is_all() {
+            self.merging.remove(&block);
+        }
         self.zone.enter(self.zone.place_of(z), bad);
         if let Some((old, was_bad)) = self.landed.insert(block, z, bad) {
             self.leave(old, was_bad);
@@ -78,6 +87,7 @@ impl State {
 
     fn unland(&mut self, block: Block) {
         if let Some((z, was_bad)) = self.landed.remove(block) {
+            self.merging.remove(&block);
             self.leave(z, was_bad);
         }
     }
@@ -135,14 +145,15 @@ impl State {
     /// already holds (`in_map`) only bring landed blocks up to date. False when the record names what does not exist.
     pub fn replay(&mut self, record: &Record, payload: ZoneBlock, in_map: bool) -> bool {
         match record {
-            Record::Data { block, sums } => self.replay_data(*block, sums, payload),
+            Record::Data { block, sums, sectors } => self.replay_data(*block, sums, *sectors, payload),
             Record::Bad { block, was } => self.replay_loss(*block, *was, payload),
+            Record::Merging { chunk, rests } => self.replay_merging(*chunk, rests),
             Record::Discard { block, count } => self.replay_discard(*block, *count, in_map),
             Record::Home(r) => self.replay_home(r, in_map),
         }
     }
 
-    fn replay_data(&mut self, block: Block, sums: &[u32], payload: ZoneBlock) -> bool {
+    fn replay_data(&mut self, block: Block, sums: &[u32], sectors: Sectors, payload: ZoneBlock) -> bool {
         let blocks = u64::from(self.geo.chunks) * u64::from(self.geo.blocks_per_chunk());
         if block.0.checked_add(sums.len() as u64).is_none_or(|end| end > blocks) {
             return false;
@@ -153,10 +164,35 @@ impl State {
                 continue;
             }
             let z = ZoneBlock(payload.0 + i as u32);
-            self.landed.note_sum(z, *sum);
+            self.landed.note(z, *sum, sectors);
             self.land(block, z, false);
         }
         true
+    }
+
+    /// Blocks of a chunk's home are about to be overwritten with what landed of them.
+    pub fn begin_merging(&mut self, chunk: Chunk, rests: &[(u32, Remains)]) {
+        for (b, remains) in rests {
+            let block = self.map.join(chunk, *b);
+            let part = |z: ZoneBlock| !self.landed.is_bad(z) && self.landed.sectors(z).has(remains.landed);
+            if self.landed.get(block).is_some_and(part) {
+                self.merging.insert(block, *remains);
+            }
+        }
+    }
+
+    /// What is known to be as it was of a block whose home was, or is being, overwritten.
+    pub fn remains(&self, block: Block) -> Option<Remains> {
+        self.merging.get(&block).copied()
+    }
+
+    fn replay_merging(&mut self, chunk: Chunk, rests: &[(u32, Remains)]) -> bool {
+        let known =
+            chunk.0 < self.geo.chunks && rests.iter().all(|(block, _)| *block < self.geo.blocks_per_chunk());
+        if known {
+            self.begin_merging(chunk, rests);
+        }
+        known
     }
 
     fn replay_discard(&mut self, block: Block, count: u32, in_map: bool) -> bool {

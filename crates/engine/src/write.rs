@@ -10,16 +10,30 @@ use crate::bugs::{Bug, planted};
 use crate::coverage::Stage;
 use crate::engine::{Engine, Owner};
 use crate::hash::IndexMap;
+use crate::landed::ZoneBlock;
 use crate::log::Job;
 use crate::mask::BlockMask;
 use crate::options::Level;
-use crate::piece::Source;
+use crate::piece::{Extent, Source};
 use crate::policy::FirstWrite;
+use crate::read::Located;
+use crate::sectors::Sectors;
 use crate::units::*;
 use smallvec::SmallVec;
 
 /// Writes in flight to homes, by chunk: a move waits for them.
 pub type HomeWriters = IndexMap<Chunk, u32>;
+
+/// Where the rest of a block comes from, of which part is written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Rest {
+    /// From where it is, once somebody wants it: only a part lands.
+    Beneath,
+    /// What landed of it before; of the others as above.
+    Landed(ZoneBlock),
+    /// From where each sector is.
+    Everything,
+}
 
 impl<A: Arena> Engine<A> {
     /// Zeroing part of a block: a write of zeros.
@@ -32,50 +46,89 @@ impl<A: Arena> Engine<A> {
         self.fill_piece(piece);
     }
 
-    /// Fetches the rest of partial blocks, then chooses the path.
+    /// Fetches the rest of partial blocks that do not land as they are, then chooses the path.
     pub(crate) fn fill_piece(&mut self, piece: u32) {
+        self.drop_scratch(piece);
         let p = &self.pieces[piece];
-        let need = usize::from(p.head > 0) + usize::from(p.tail > 0 && (p.count > 1 || p.head == 0));
-        if need == 0 {
-            return self.route_write(piece);
+        let ends: SmallVec<[(usize, u32); 2]> = match p.count {
+            1 if p.head > 0 || p.tail > 0 => SmallVec::from_slice(&[(0, 0)]),
+            1 => SmallVec::new(),
+            n => [(0, 0, p.head), (1, n - 1, p.tail)]
+                .into_iter()
+                .filter(|(_, _, rest)| *rest > 0)
+                .map(|(end, i, _)| (end, i))
+                .collect(),
+        };
+        let mut fills: SmallVec<[(usize, u32, Rest); 2]> = SmallVec::new();
+        for (end, i) in ends {
+            let (rest, sectors) = self.rest_of(piece, i);
+            self.pieces[piece].sectors[end] = sectors;
+            if rest != Rest::Beneath {
+                fills.push((end, i, rest));
+            }
         }
-        while self.pieces[piece].fill.len() < need {
-            let Some(buf) = self.block_buffer(piece) else { return };
-            self.pieces[piece].fill.push(buf);
+        if fills.is_empty() {
+            return self.filled(piece);
         }
-        self.refill(piece);
-    }
-
-    /// Reads the old contents of the partial blocks.
-    pub(crate) fn refill(&mut self, piece: u32) {
-        let p = &self.pieces[piece];
-        let (chunk, first, last) = (p.chunk, p.first, p.first + p.count - 1);
-        let mut extents = SmallVec::new();
-        let from_head = p.head > 0;
-        for (i, buf) in p.fill.iter().enumerate() {
-            let block = if i == 0 && from_head { first } else { last };
-            self.locate(chunk, block, 1, *buf, &mut extents);
+        // Of each there may be something landed to be laid over what is beneath it.
+        let blocks = fills.len() as u32;
+        let Some(scratch) = self.take_scratch(piece, 2 * blocks) else { return };
+        let mut found = Located::default();
+        for (n, (end, i, rest)) in fills.into_iter().enumerate() {
+            let buf = scratch.slice(n as u32 * BLOCK_BYTES, BLOCK_BYTES);
+            self.pieces[piece].fill.push((end, buf));
+            let p = &self.pieces[piece];
+            let block = p.first + i;
+            match rest {
+                Rest::Landed(z) => {
+                    let source = Source::Landed(z);
+                    found.extents.push(Extent { source, first: block, count: 1, buf });
+                }
+                _ => self.locate(p.chunk, block..block + 1, buf, |_| (0, BLOCK_BYTES), &mut found),
+            }
         }
         self.set_stage(piece, Stage::WriteFill);
-        self.fetch(piece, extents);
+        self.fetch(piece, found, Some(scratch.slice(blocks * BLOCK_BYTES, blocks * BLOCK_BYTES)));
+    }
+
+    /// Where the rest of a partial block comes from, and the sectors that land with it.
+    fn rest_of(&self, piece: u32, i: u32) -> (Rest, Sectors) {
+        let p = &self.pieces[piece];
+        let (from, to) = p.bytes_in(i);
+        if !from.is_multiple_of(SECTOR_BYTES) || !to.is_multiple_of(SECTOR_BYTES) {
+            return (Rest::Everything, Sectors::ALL);
+        }
+        let written = Sectors::touching(from, to);
+        match self.source(p.chunk, p.first + i) {
+            Source::Part(z) => {
+                let before = self.state.landed.sectors(z);
+                let over = written.has(before) || planted(Bug::PartForgotten);
+                if over { (Rest::Beneath, written) } else { (Rest::Landed(z), before.or(written)) }
+            }
+            // The disk would have to be read before the write is answered.
+            Source::Slot(home) if home.tier == SLOW && !self.state.map.is_pending(p.chunk) => {
+                (Rest::Beneath, written)
+            }
+            _ => (Rest::Everything, Sectors::ALL),
+        }
     }
 
     /// The old contents are here: complete the cover with them.
     pub(crate) fn filled(&mut self, piece: u32) {
-        let p = &mut self.pieces[piece];
+        let p = &self.pieces[piece];
         let buf = p.buf.expect("a write has its buffer");
-        let fill = std::mem::take(&mut p.fill);
         let (head, tail) = (p.head, p.tail);
-        if let (true, Some(old)) = (head > 0, fill.first()) {
-            self.arena.copy(buf.slice(0, head), old.slice(0, head));
+        let parts = [(0, buf.slice(0, head)), (buf.len - tail, buf.slice(buf.len - tail, tail))];
+        for (end, (at, part)) in parts.into_iter().enumerate().filter(|(_, (_, part))| part.len > 0) {
+            let p = &self.pieces[piece];
+            let end = if p.count == 1 { 0 } else { end };
+            match p.fill.iter().find(|(of, _)| *of == end) {
+                Some((_, old)) => self.arena.copy(part, old.slice(at % BLOCK_BYTES, part.len)),
+                // Nobody will read it; but it goes to a device.
+                None => self.arena.zero(part),
+            }
         }
-        if let (true, Some(old)) = (tail > 0, fill.last()) {
-            self.arena.copy(buf.slice(buf.len - tail, tail), old.slice(BLOCK_BYTES - tail, tail));
-        }
-        for old in fill {
-            self.arena.free(old);
-        }
-        self.wanted.wake |= !self.blocked.is_empty();
+        self.drop_scratch(piece);
         // The cover is complete: whoever routes it again need not fill again.
         let p = &mut self.pieces[piece];
         (p.head, p.tail) = (0, 0);
@@ -93,6 +146,9 @@ impl<A: Arena> Engine<A> {
             return;
         }
         let p = &self.pieces[piece];
+        if !p.sectors.iter().all(|sectors| sectors.is_all()) {
+            return self.land_piece(piece);
+        }
         let (chunk, first, count) = (p.chunk, p.first, p.count);
         let moving = self.state.map.is_moving(chunk) && !planted(Bug::InPlaceWhileMoving);
         let landed = self.any_landed(chunk, first, count) && !planted(Bug::InPlaceWhileLanded);

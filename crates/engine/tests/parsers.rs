@@ -12,6 +12,7 @@ use bimetal_engine::format::pins::{MAX_PIN_RANGES, PinRange, get_pins, put_pins}
 use bimetal_engine::format::superblock::{Found, OpenState, Superblock};
 use bimetal_engine::mask::BlockMask;
 use bimetal_engine::options::{CreateOptions, DeviceInfo};
+use bimetal_engine::sectors::{Remains, Sectors};
 use bimetal_engine::units::*;
 use formats::{VOLUME, input};
 use std::path::Path;
@@ -64,8 +65,16 @@ fn records(rng: &mut Rng) -> Vec<u8> {
     for _ in 0..1 + rng.below(6) {
         let block = Block(rng.next() % 1000);
         let summed = BlockMask::range(0, rng.below(32) as u32);
-        let record = match rng.below(4) {
-            0 => Record::Data { block, sums: vec![1; rng.below(40)] },
+        let record = match rng.below(6) {
+            0 => Record::Data { block, sums: vec![1; rng.below(40)], sectors: Sectors::ALL },
+            4 => Record::Data { block, sums: vec![1], sectors: Sectors::touching(512, 4096) },
+            5 => {
+                let remains = Remains { landed: Sectors::touching(0, 1024), sum: 3 };
+                Record::Merging {
+                    chunk: Chunk(3),
+                    rests: (0..rng.below(40) as u32).map(|b| (b, remains)).collect(),
+                }
+            }
             1 => Record::Discard { block, count: rng.next() as u32 },
             2 => Record::Bad { block, was: LogPos(rng.next()) },
             _ => Record::Home(Box::new(HomeRecord {

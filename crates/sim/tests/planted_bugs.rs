@@ -95,4 +95,7 @@ planted! {
     blank_fua_answered_early: BlankFuaAnsweredEarly,
     folded_page_stale: FoldedPageStale,
     merge_before_landed_durable: MergeBeforeLandedDurable,
+    part_not_laid_over: PartNotLaidOver,
+    part_forgotten: PartForgotten,
+    merge_unannounced: MergeUnannounced,
 }

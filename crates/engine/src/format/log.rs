@@ -4,6 +4,7 @@ use super::Id;
 use super::codec::{Get, Put, SEAL_BYTES, claimed_blocks, seal, sealed_blocks, unseal};
 use super::page::{pack_home, unpack_home};
 use crate::mask::BlockMask;
+use crate::sectors::{Remains, Sectors};
 use crate::units::*;
 
 const SEGMENT_MAGIC: &[u8; 8] = b"BMTLsegm";
@@ -153,6 +154,8 @@ pub enum Record {
         block: Block,
         /// Their checksums.
         sums: Vec<u32>,
+        /// The sectors that landed: of a block of which not all did, the others are as before. Several blocks are whole.
+        sectors: Sectors,
     },
     /// The newest copy of a landed block could not be read: the block is an error until written again.
     /// One block of payload follows like data, which only gives the loss a place in the log.
@@ -161,6 +164,13 @@ pub enum Record {
         block: Block,
         /// The copy that is lost: the record says nothing of a newer one.
         was: LogPos,
+    },
+    /// Blocks of a slow home are about to be overwritten with what landed of them and the rest of each as it is.
+    Merging {
+        /// The chunk.
+        chunk: Chunk,
+        /// Of each block, by its place in the chunk: what will still be as it was if a crash leaves the block torn.
+        rests: Vec<(u32, Remains)>,
     },
     /// A chunk has a home.
     Home(Box<HomeRecord>),
@@ -177,6 +187,7 @@ const DATA: u8 = 1;
 const HOME: u8 = 2;
 const DISCARD: u8 = 3;
 const BAD: u8 = 4;
+const MERGING: u8 = 5;
 const RECORD_HEAD_BYTES: usize = 16;
 
 /// Bytes of a data record for `count` blocks.
@@ -192,6 +203,11 @@ pub fn home_record_bytes(mask_words: usize, sums: u32) -> usize {
 /// Bytes of a record of loss.
 pub const BAD_RECORD_BYTES: usize = RECORD_HEAD_BYTES + 8;
 
+/// Bytes of a record of so many blocks that are about to be overwritten.
+pub fn merging_record_bytes(blocks: u32) -> usize {
+    RECORD_HEAD_BYTES + 8 * blocks as usize
+}
+
 /// Bytes of a discard record.
 pub const DISCARD_RECORD_BYTES: usize = RECORD_HEAD_BYTES;
 
@@ -199,7 +215,14 @@ impl Record {
     /// Appends the record's bytes.
     pub fn encode(&self, out: &mut Vec<u8>, mask_words: usize) {
         match self {
-            Record::Data { block, sums } => put_data(out, *block, sums),
+            Record::Data { block, sums, sectors } => put_data(out, *block, sums, *sectors),
+            Record::Merging { chunk, rests } => {
+                let mut put = Put(out);
+                put.u8(MERGING).u8(0).u16(0).u32(rests.len() as u32).u64(u64::from(chunk.0));
+                for (block, remains) in rests {
+                    put.u16(*block as u16).u8(remains.landed.absent()).u8(0).u32(remains.sum);
+                }
+            }
             Record::Bad { block, was } => {
                 Put(out).u8(BAD).u8(0).u16(0).u32(1).u64(block.0).u64(was.0);
             }
@@ -228,16 +251,29 @@ impl Record {
         match self {
             Record::Data { sums, .. } => sums.len() as u32,
             Record::Bad { .. } => 1,
-            Record::Home(_) | Record::Discard { .. } => 0,
+            Record::Home(_) | Record::Discard { .. } | Record::Merging { .. } => 0,
         }
     }
 
     /// Reads the next record; `None` when the bytes are not a record.
     pub fn decode(get: &mut Get<'_>, mask_words: usize) -> Option<Record> {
-        let (kind, _, _) = (get.u8()?, get.u8()?, get.u16()?);
+        let (kind, absent, _) = (get.u8()?, get.u8()?, get.u16()?);
         let (count, key) = (get.u32()?, get.u64()?);
         match kind {
-            DATA => Some(Record::Data { block: Block(key), sums: words(get, count)? }),
+            DATA => {
+                let sectors = Sectors::from_absent(absent)?;
+                let data = Record::Data { block: Block(key), sums: words(get, count)?, sectors };
+                (sectors.is_all() || count == 1).then_some(data)
+            }
+            MERGING => {
+                let chunk = Chunk(u32::try_from(key).ok()?);
+                let rest = |_| {
+                    let (block, absent, _, sum) = (get.u16()?, get.u8()?, get.u8()?, get.u32()?);
+                    Some((u32::from(block), Remains { landed: Sectors::from_absent(absent)?, sum }))
+                };
+                (count <= MAX_BLOCKS_PER_CHUNK).then_some(())?;
+                Some(Record::Merging { chunk, rests: (0..count).map(rest).collect::<Option<_>>()? })
+            }
             BAD => Some(Record::Bad { block: Block(key), was: LogPos(get.u64()?) }),
             DISCARD => Some(Record::Discard { block: Block(key), count }),
             HOME => {
@@ -261,9 +297,10 @@ impl Record {
 }
 
 /// Appends a data record without building one.
-pub fn put_data(out: &mut Vec<u8>, block: Block, sums: &[u32]) {
+pub fn put_data(out: &mut Vec<u8>, block: Block, sums: &[u32], sectors: Sectors) {
+    assert!(sectors.is_all() || sums.len() == 1, "several blocks are whole");
     let mut put = Put(out);
-    put.u8(DATA).u8(0).u16(0).u32(sums.len() as u32).u64(block.0);
+    put.u8(DATA).u8(sectors.absent()).u16(0).u32(sums.len() as u32).u64(block.0);
     sums.iter().for_each(|s| {
         put.u32(*s);
     });
@@ -366,7 +403,12 @@ mod tests {
         let summed = BlockMask::range(3, 2);
         let valid = BlockMask::range(0, 9);
         vec![
-            Record::Data { block: Block(77), sums: vec![1, 2, 3] },
+            Record::Data { block: Block(77), sums: vec![1, 2, 3], sectors: Sectors::ALL },
+            Record::Data { block: Block(78), sums: vec![4], sectors: Sectors::touching(512, 1536) },
+            Record::Merging {
+                chunk: Chunk(2),
+                rests: vec![(3, Remains { landed: Sectors::touching(0, 512), sum: 7 })],
+            },
             Record::Discard { block: Block(5), count: 4 },
             Record::Home(Box::new(HomeRecord {
                 chunk: Chunk(9),

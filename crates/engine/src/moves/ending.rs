@@ -1,7 +1,7 @@
 //! How a batch ends: its records, what they show, and the chunks let go.
 
 use super::*;
-use crate::format::log::{HomeRecord, Record};
+use crate::format::log::HomeRecord;
 use crate::plan::Ended;
 
 impl<A: Arena> Engine<A> {
@@ -162,7 +162,7 @@ impl<A: Arena> Engine<A> {
                 self.stats.demoted += 1;
                 self.shadows.used += u64::from(item.copy.is_empty());
             }
-            _ => self.stats.destaged += u64::from(item.copy.count()),
+            _ => self.stats.destaged += u64::from(item.merged),
         }
     }
 }

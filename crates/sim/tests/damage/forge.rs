@@ -9,6 +9,7 @@ use bimetal_engine::format::header::CheckpointHeader;
 use bimetal_engine::format::log::{HomeRecord, Index, Record};
 use bimetal_engine::format::page::{self, REF_BYTES, REFS_PER_PAGE};
 use bimetal_engine::mask::BlockMask;
+use bimetal_engine::sectors::{Remains, Sectors};
 use bimetal_engine::units::*;
 use bimetal_sim::rng::Rng;
 
@@ -171,8 +172,15 @@ fn records(p: &Patient<'_>, rng: &mut Rng) -> (Vec<u8>, u32) {
     for _ in 0..rng.range(1, 6) {
         let near = rng.below(p.scene.blocks);
         let block = Block(if rng.one_in(4) { nasty(p.scene.blocks, rng) } else { near });
-        let record = match rng.below(4) {
-            0 => Record::Data { block, sums: vec![1; rng.below(40) as usize] },
+        let record = match rng.below(6) {
+            0 => Record::Data { block, sums: vec![1; rng.below(40) as usize], sectors: Sectors::ALL },
+            4 => Record::Data { block, sums: vec![1], sectors: Sectors::touching(0, 512) },
+            5 => {
+                let chunk = Chunk(nasty(u64::from(geo.chunks), rng) as u32);
+                let remains = Remains { landed: Sectors::touching(0, 512), sum: 3 };
+                let rest = |rng: &mut Rng| (nasty(16, rng) as u16 as u32, remains);
+                Record::Merging { chunk, rests: (0..rng.below(20)).map(|_| rest(rng)).collect() }
+            }
             1 => Record::Discard { block, count: nasty(16, rng) as u32 },
             2 => Record::Bad { block, was: LogPos(nasty(1 << 20, rng)) },
             _ => {

@@ -4,6 +4,7 @@ use crate::forge;
 use crate::image::{Group, get, put, reseal};
 use crate::patient::Patient;
 use crate::story::BLOCK;
+use bimetal_engine::format::FORMAT;
 use bimetal_engine::format::geometry::header_at;
 use bimetal_engine::units::*;
 use bimetal_sim::disk::Disk;
@@ -88,7 +89,7 @@ pub const KINDS: &[Kind] = &[
             let at = p.superblock(tier, copy);
             let mut bytes = get(&p.disks[tier], at.1, 1);
             // A newer format may change everything behind its number.
-            bytes[16] = 2;
+            bytes[16] = FORMAT as u8 + 1;
             bytes[24..200].fill(r.next_u64() as u8);
             reseal(&mut bytes);
             p.put(at, &bytes)

@@ -12,6 +12,7 @@ use bimetal_sim::arena::{ArenaMemory, ArenaSizes, SimArena};
 use bimetal_sim::disk::Disk;
 use bimetal_sim::world::storm::Layout;
 use bimetal_sim::world::{Death, FaultRates, Flow, World};
+use std::ops::Range;
 
 /// Bytes in a block and in a chunk of these volumes.
 pub const BLOCK: u64 = 4096;
@@ -34,7 +35,16 @@ pub struct Story {
 /// A request under way.
 pub struct Asked {
     id: RequestId,
+    /// Whole blocks around what is asked for.
     buf: Option<Buf>,
+    /// What is asked for in them.
+    bytes: Range<usize>,
+}
+
+/// Bytes of the blocks around a range, and where in them the range is.
+fn cover(offset: u64, len: u64) -> (u32, Range<usize>) {
+    let head = offset % BLOCK;
+    ((head + len).next_multiple_of(BLOCK) as u32, head as usize..(head + len) as usize)
 }
 
 impl Story {
@@ -157,15 +167,16 @@ impl Story {
         let (id, now) = (self.world.request_id(), self.world.now());
         let engine = self.engine.as_mut().expect("the volume is open");
         let payload = matches!(kind, RequestKind::Read | RequestKind::Write { .. });
+        let (around, bytes) = cover(offset, len);
         let buf = payload.then(|| {
             engine.with_arena(|a| {
-                let buf = a.alloc(Pool::Client, len as u32).expect("the client's pool has room");
-                a.payload_mut(buf).fill(fill);
+                let buf = a.alloc(Pool::Client, around).expect("the client's pool has room");
+                a.payload_mut(buf)[bytes.clone()].fill(fill);
                 buf
             })
         });
         engine.on_request(now, Request { id, kind, offset, len, buf });
-        Asked { id, buf }
+        Asked { id, buf, bytes }
     }
 
     /// One event. False: nothing will ever happen again by itself.
@@ -200,7 +211,7 @@ impl Story {
         let (_, result) = self.answers.swap_remove(place);
         let bytes = asked.buf.map(|buf| {
             self.engine().with_arena(|a| {
-                let bytes = a.payload(buf).to_vec();
+                let bytes = a.payload(buf)[asked.bytes.clone()].to_vec();
                 a.free(buf);
                 bytes
             })
@@ -223,15 +234,16 @@ impl Story {
     pub fn write_bytes(&mut self, offset: u64, bytes: &[u8]) -> Result<(), RequestError> {
         let (id, now) = (self.world.request_id(), self.world.now());
         let len = bytes.len() as u64;
+        let (around, within) = cover(offset, len);
         let engine = self.engine();
         let buf = engine.with_arena(|a| {
-            let buf = a.alloc(Pool::Client, len as u32).expect("the client's pool has room");
-            a.payload_mut(buf).copy_from_slice(bytes);
+            let buf = a.alloc(Pool::Client, around).expect("the client's pool has room");
+            a.payload_mut(buf)[within.clone()].copy_from_slice(bytes);
             buf
         });
         let kind = RequestKind::Write { fua: false };
         engine.on_request(now, Request { id, kind, offset, len, buf: Some(buf) });
-        self.answer(Asked { id, buf: Some(buf) }).map(drop)
+        self.answer(Asked { id, buf: Some(buf), bytes: within }).map(drop)
     }
 
     pub fn write(&mut self, offset: u64, len: u64, fill: u8) {
