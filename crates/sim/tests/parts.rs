@@ -5,12 +5,15 @@ mod story;
 
 use bimetal_engine::action::RequestError;
 use bimetal_engine::coverage::Stage;
+use bimetal_engine::format::FORMAT;
 use bimetal_engine::units::Nanos;
-use bimetal_sim::disk::{CutStyle, Disk};
+use bimetal_sim::disk::{CutStyle, Disk, IoId};
 use bimetal_sim::world::Death;
 use story::{BLOCK, CHUNK, Story};
 
 const SECTOR: u64 = 512;
+/// Where a superblock says of which version it is.
+const FORMAT_AT: usize = 16;
 
 /// A volume with a chunk on the slow tier whose first block is full of 0x11, and where that chunk is.
 fn begin() -> (Story, u64) {
@@ -130,6 +133,40 @@ fn survives(disks: &[Disk], at: u64, parts: &[(u64, u64, u8)], steps: u32, style
     s.stop();
     assert_eq!(s.check(), Ok(Vec::new()), "{style:?} after {steps} steps");
     torn.is_some()
+}
+
+/// A volume from before there were parts is of the version that has them before the first of them lands: a program that
+/// knows none would take one for a whole block.
+#[test]
+fn a_volume_of_the_version_before_is_raised_when_it_is_opened() {
+    let (mut s, at) = begin();
+    s.stop();
+    let ends = |disk: &Disk| [0, disk.size_bytes() - BLOCK];
+    for disk in &mut s.world.disks {
+        for offset in ends(disk) {
+            let mut bytes = vec![0; BLOCK as usize];
+            disk.read(offset, &mut bytes).expect("the device is whole");
+            assert_eq!(bytes[FORMAT_AT], FORMAT as u8);
+            bytes[FORMAT_AT] = 1;
+            let len = u32::from_le_bytes(bytes[12..16].try_into().expect("four bytes")) as usize;
+            let crc = crc32c::crc32c_append(crc32c::crc32c(&bytes[..8]), &bytes[12..16 + len]);
+            bytes[8..12].copy_from_slice(&crc.to_le_bytes());
+            disk.submit_write(IoId(0), offset, bytes, false);
+            disk.complete(IoId(0));
+            disk.submit_flush(IoId(0));
+            disk.complete(IoId(0));
+        }
+    }
+    s.open().expect("the volume opens");
+    assert_eq!(s.read(at, BLOCK), Ok(block(&[])));
+    s.die(Death::PowerCut(CutStyle::LoseAll));
+    for disk in &s.world.disks {
+        for offset in ends(disk) {
+            let mut bytes = vec![0; BLOCK as usize];
+            disk.read(offset, &mut bytes).expect("the device is whole");
+            assert_eq!(bytes[FORMAT_AT], FORMAT as u8);
+        }
+    }
 }
 
 fn find(disk: &Disk, wanted: impl Fn(&[u8]) -> bool) -> Option<u64> {
