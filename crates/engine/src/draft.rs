@@ -72,9 +72,17 @@ impl<A: Arena> Engine<A> {
         let sectors = p.landing_sectors(from);
         let whole = (from..from + count).take_while(|i| p.landing_sectors(*i).is_all()).count() as u32;
         let count = if sectors.is_all() { whole } else { 1 };
+        // A part of a block whose home may be torn says again how that is told, for the log may go on without what said so.
+        let block = self.state.map.join(p.chunk, p.first + from);
+        let remains = self.state.remains(block).filter(|_| !sectors.is_all());
+        let said_again = if remains.is_some() { wire::merging_record_bytes(1) } else { 0 };
+        let (chunk, at) = (p.chunk, p.first + from);
         let mut take = count.min(GROUP_PAYLOAD_BLOCKS - draft.payload_blocks.min(GROUP_PAYLOAD_BLOCKS));
         while take > 0
-            && !self.fits(draft.records.len() + wire::data_record_bytes(take), draft.payload_blocks + take)
+            && !self.fits(
+                draft.records.len() + wire::data_record_bytes(take) + said_again,
+                draft.payload_blocks + take,
+            )
         {
             take -= 1;
         }
@@ -83,10 +91,13 @@ impl<A: Arena> Engine<A> {
         }
         let buf = p.buf.expect("a landing piece has its buffer");
         let buf = buf.slice(from * BLOCK_BYTES, take * BLOCK_BYTES);
-        let block = self.state.map.join(p.chunk, p.first + from);
         let sums: SmallVec<[u32; 32]> =
             (0..take).map(|i| self.arena.crc32c(buf.slice(i * BLOCK_BYTES, BLOCK_BYTES))).collect();
         wire::put_data(&mut draft.records, block, &sums, sectors);
+        if let Some(remains) = remains {
+            let record = Record::Merging { chunk, rests: vec![(at, remains)] };
+            record.encode(&mut draft.records, self.state.geo.mask_words());
+        }
         draft.sums.extend(sums.into_iter().map(|sum| (sum, sectors)));
         let job = Job::Land { piece, from, count: take };
         draft.parts.push(Part { job, payload: draft.payload_blocks });
@@ -166,15 +177,16 @@ impl<A: Arena> Engine<A> {
         let words = self.state.geo.mask_words();
         let mut at = from;
         while at < to {
-            let record = self.merging_record(batch, at);
-            let blocks = if let Record::Merging { rests, .. } = &record { rests.len() as u32 } else { 0 };
-            let bytes = draft.records.len() + wire::merging_record_bytes(blocks);
+            let (chunk, rests) = self.merging(batch, at);
+            let bytes = draft.records.len() + wire::merging_record_bytes(rests.len() as u32);
             if !self.fits(bytes, draft.payload_blocks) {
                 draft.full = true;
                 break;
             }
-            if blocks > 0 {
-                record.encode(&mut draft.records, words);
+            if !rests.is_empty() {
+                // Known from here on: a part that is drafted behind this says it again.
+                self.state.begin_merging(chunk, &rests);
+                Record::Merging { chunk, rests }.encode(&mut draft.records, words);
             }
             at += 1;
         }

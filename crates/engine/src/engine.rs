@@ -157,8 +157,8 @@ pub struct Engine<A> {
     pub(crate) last_client: Nanos,
     /// When a client last asked for something that is not a read.
     pub(crate) last_change: Nanos,
-    /// When each device last read something well.
-    pub(crate) last_good_read: [Nanos; 2],
+    /// When the fast device last read something well, and when the slow one last read or wrote something.
+    pub(crate) last_good: [Nanos; 2],
     pub(crate) leaving_since: Option<Nanos>,
     pub(crate) granted: Vec<u32>,
     pub(crate) index_bufs: Vec<(crate::zone::Place, crate::arena::Buf)>,

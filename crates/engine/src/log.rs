@@ -399,7 +399,7 @@ impl<A: Arena> Engine<A> {
                     self.state.lose(block, was, z);
                     self.log.losses -= 1;
                 }
-                Job::Merging { batch, from, to } => self.merging_recorded(batch, from..to, true),
+                Job::Merging { batch, from, to } => self.merging_recorded(batch, to - from, true),
             }
         }
     }
@@ -494,7 +494,7 @@ impl<A: Arena> Engine<A> {
                 Job::Land { piece, count, .. } => self.fail_landing(piece, count, error),
                 Job::Discard { piece } => self.finish_piece(piece, Err(error)),
                 Job::Homes { of, from, to } => self.homes_failed(of, to - from),
-                Job::Merging { batch, from, to } => self.merging_recorded(batch, from..to, false),
+                Job::Merging { batch, from, to } => self.merging_recorded(batch, to - from, false),
                 Job::Bad { .. } | Job::Fence => {}
             }
         }

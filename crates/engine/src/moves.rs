@@ -14,7 +14,6 @@ use crate::bugs::{Bug, planted};
 use crate::coverage::Stage;
 use crate::engine::{Engine, Owner};
 use crate::flush::Waiter;
-use crate::format::log::Record;
 use crate::landed::ZoneBlock;
 use crate::log::{Homes, Job};
 use crate::mask::BlockMask;
@@ -27,7 +26,6 @@ use crate::slab::Slab;
 use crate::sumload::SumWaiter;
 use crate::sums::Lookup;
 use crate::units::*;
-use std::ops::Range;
 
 /// Batches in flight: one that frees the zone and one that places chunks.
 pub const MAX_BATCHES: usize = 2;
@@ -143,7 +141,8 @@ struct Batch {
 pub struct Mover {
     batches: Slab<Batch>,
     pub(crate) planner: Planner,
-    unread: Unread<ZoneBlock>,
+    /// By place in the log: that of a zone block is used again.
+    unread: Unread<LogPos>,
     /// Since when the devices failed every batch.
     pub(crate) barren_since: Option<Nanos>,
     /// What a device said when the last of them failed.
@@ -454,8 +453,9 @@ impl<A: Arena> Engine<A> {
         }
         if writes {
             self.flushers[usize::from(io.tier.0)].dirty = true;
-        } else if result.is_ok() {
-            self.last_good_read[usize::from(io.tier.0)] = self.now;
+        }
+        if result.is_ok() && (io.tier == SLOW || !writes) {
+            self.last_good[usize::from(io.tier.0)] = self.now;
         }
         if let Err(error) = result {
             b.io_failed = Some(error);
@@ -482,7 +482,18 @@ impl<A: Arena> Engine<A> {
             return self.end_batch(batch, false);
         }
         let b = &mut self.mover.batches[batch];
-        if b.items.iter().any(|i| !i.failed && !i.rests.is_empty()) && !planted(Bug::MergeUnannounced) {
+        let merges_parts = b.items.iter().any(|i| !i.failed && !i.rests.is_empty());
+        if merges_parts && !planted(Bug::MergeUnannounced) {
+            let state = &self.state;
+            for item in &mut b.items {
+                // What the log has is not said again: a batch that fails may be tried for ever.
+                let chunk = item.chunk;
+                item.rests
+                    .retain(|(block, rest)| state.remains(state.map.join(chunk, *block)) != Some(*rest));
+            }
+            if b.items.iter().all(|i| i.failed || i.rests.is_empty()) {
+                return self.flush_landed(batch);
+            }
             let to = b.items.len() as u32;
             (b.stage, b.records_left) = (BatchStage::Intend, to);
             return self.log.internal.push_back(Job::Merging { batch, from: 0, to });
@@ -492,37 +503,35 @@ impl<A: Arena> Engine<A> {
         if unsafe_yet && !planted(Bug::MergeBeforeLandedDurable) {
             // A crash may lose a landed block that was never flushed, but keep what is merged over the
             // old, flushed one, which its recorded checksum would then deny.
-            b.stage = BatchStage::FlushLanded;
-            b.flushes_left = 1;
-            return self.request_flush(FAST, Waiter::Batch(batch));
+            return self.flush_landed(batch);
         }
         self.plan_writes(batch);
     }
 
+    fn flush_landed(&mut self, batch: u32) {
+        let b = &mut self.mover.batches[batch];
+        (b.stage, b.flushes_left) = (BatchStage::FlushLanded, 1);
+        self.request_flush(FAST, Waiter::Batch(batch));
+    }
+
     /// What an item is about to overwrite.
-    pub(crate) fn merging_record(&self, batch: u32, i: u32) -> Record {
+    pub(crate) fn merging(&self, batch: u32, i: u32) -> (Chunk, Vec<(u32, Remains)>) {
         let item = &self.mover.batches[batch].items[i as usize];
-        let rests = if item.failed { Vec::new() } else { item.rests.clone() };
-        Record::Merging { chunk: item.chunk, rests }
+        (item.chunk, if item.failed { Vec::new() } else { item.rests.clone() })
     }
 
     /// What items are about to overwrite is in the log, or never will be: with that durable, and what landed, they may.
-    pub(crate) fn merging_recorded(&mut self, batch: u32, items: Range<u32>, ok: bool) {
+    pub(crate) fn merging_recorded(&mut self, batch: u32, items: u32, ok: bool) {
         let b = &mut self.mover.batches[batch];
-        b.records_left -= items.len() as u32;
+        b.records_left -= items;
         b.flush_failed |= !ok;
-        if ok {
-            let items = &b.items[items.start as usize..items.end as usize];
-            items.iter().filter(|i| !i.failed).for_each(|i| self.state.begin_merging(i.chunk, &i.rests));
-        }
         if b.records_left > 0 {
             return;
         }
         if b.flush_failed {
             return self.end_batch(batch, false);
         }
-        (b.stage, b.flushes_left) = (BatchStage::FlushLanded, 1);
-        self.request_flush(FAST, Waiter::Batch(batch));
+        self.flush_landed(batch);
     }
 
     fn plan_writes(&mut self, batch: u32) {

@@ -254,7 +254,7 @@ fn engine<A: Arena>(
         unshown_lost: false,
         last_client: now,
         last_change: now,
-        last_good_read: [now; 2],
+        last_good: [now; 2],
         leaving_since: None,
         granted: Vec::new(),
         index_bufs: Vec::new(),

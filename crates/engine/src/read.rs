@@ -434,7 +434,7 @@ impl<A: Arena> Engine<A> {
                 }
                 Source::Part(_) | Source::Zero | Source::Bad => continue,
             };
-            self.last_good_read[usize::from(tier.0)] = self.now;
+            self.last_good[usize::from(tier.0)] = self.now;
             self.stats.read_bytes[usize::from(tier.0)] += bytes;
         }
         self.touched(piece, false);

@@ -45,7 +45,10 @@ impl State {
 
     /// A block landed.
     pub fn land(&mut self, block: Block, z: ZoneBlock, bad: bool) {
-        if bad || self.landed.sectors(z).is_all() {
+        // Of a block that is lost, a part is not all that there is.
+        let whole = self.landed.sectors(z).is_all();
+        let bad = bad || !whole && self.landed.get(block).is_some_and(|old| self.landed.is_bad(old));
+        if bad || whole {
             self.merging.remove(&block);
         }
         self.zone.enter(self.zone.place_of(z), bad);
@@ -174,7 +177,10 @@ impl State {
     pub fn begin_merging(&mut self, chunk: Chunk, rests: &[(u32, Remains)]) {
         for (b, remains) in rests {
             let block = self.map.join(chunk, *b);
-            let part = |z: ZoneBlock| !self.landed.is_bad(z) && self.landed.sectors(z).has(remains.landed);
+            let part = |z: ZoneBlock| {
+                let sectors = self.landed.sectors(z);
+                !self.landed.is_bad(z) && !sectors.is_all() && sectors.has(remains.landed)
+            };
             if self.landed.get(block).is_some_and(part) {
                 self.merging.insert(block, *remains);
             }

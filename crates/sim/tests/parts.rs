@@ -135,6 +135,52 @@ fn survives(disks: &[Disk], at: u64, parts: &[(u64, u64, u8)], steps: u32, style
     torn.is_some()
 }
 
+/// A crash in the middle of a merge left the home of a part torn. Then the same sectors, and more of the block, are written
+/// again and again, as a database does with the head of its log: each time the part lands anew at the head of the log. What
+/// said how to tell the rest of the block from garbage stayed behind; once the log's tail had gone past it, the volume went
+/// on well enough, but the next opening knew nothing of it, refused the block, and in the end gave it up with all that was
+/// flushed. So a part says it again.
+#[test]
+fn what_tells_a_torn_home_goes_with_the_part() {
+    let (mut s, at) = begin();
+    // Not so near that it would be merged with it.
+    let elsewhere = at + 8 * CHUNK;
+    s.write(elsewhere, BLOCK, 0x77);
+    s.flush();
+    s.wait(Nanos::SECOND);
+    assert!(s.is_slow(elsewhere));
+    write(&mut s, at, &[(0, 1, 0x22)]);
+    s.flush();
+    s.until_stage(Stage::MoveFlushData);
+    s.die(Death::PowerCut(CutStyle::KeepAll));
+    let merged = block(&[(0, 1, 0x22)]);
+    assert!(
+        find(&s.world.disks[1], |found| found == merged).is_some(),
+        "the home is written, and no record says so"
+    );
+
+    // Nothing is merged but what has to be.
+    s.tuning.idle_after_ns = 3600 * Nanos::SECOND;
+    s.open().expect("the volume opens");
+    let before = s.engine().status().checkpoints;
+    for round in 0..1000u64 {
+        write(&mut s, at, &[(1, 2, round as u8)]);
+        s.write(elsewhere + round % 16 * BLOCK, BLOCK, 0x77);
+    }
+    s.flush();
+    assert!(s.engine().status().checkpoints > before + 2, "the log's tail went on");
+    s.die(Death::Kill);
+    s.open().expect("the volume opens");
+    let whole = block(&[(0, 1, 0x22), (1, 2, 999u64 as u8)]);
+    assert_eq!(s.read(at, BLOCK).as_ref(), Ok(&whole));
+    s.die(Death::Kill);
+    s.tuning.idle_after_ns = 10 * Nanos::MS;
+    s.open().expect("the volume opens");
+    s.wait(10 * Nanos::SECOND);
+    assert!(s.is_slow(at), "it is merged");
+    assert_eq!(s.read(at, BLOCK).as_ref(), Ok(&whole));
+}
+
 /// A volume from before there were parts is of the version that has them before the first of them lands: a program that
 /// knows none would take one for a whole block.
 #[test]

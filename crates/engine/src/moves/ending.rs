@@ -1,7 +1,7 @@
 //! How a batch ends: its records, what they show, and the chunks let go.
 
 use super::*;
-use crate::format::log::HomeRecord;
+use crate::format::log::{HomeRecord, Record};
 use crate::plan::Ended;
 
 impl<A: Arena> Engine<A> {

@@ -38,7 +38,8 @@ impl<A: Arena> Engine<A> {
             let Some(buf) = item.buf else { continue };
             // After a failure each landed block is read by itself, so that one bad sector does not
             // condemn its neighbours.
-            let apart = item.landed.iter().any(|(_, z)| self.mover.unread.contains(z));
+            let failed = |z| self.mover.unread.contains(&self.state.zone.pos_of(z));
+            let apart = item.landed.iter().any(|(_, z)| failed(*z));
             let mut last: Option<(Tier, u64)> = None;
             for (k, block) in item.copy.iter().enumerate() {
                 let part = buf.slice(k as u32 * BLOCK_BYTES, BLOCK_BYTES);
@@ -100,7 +101,7 @@ impl<A: Arena> Engine<A> {
         for (b, z) in &item.landed {
             match faults.iter().find(|(of, _)| of == b) {
                 Some((_, fault)) => self.settle_fault(item, (*b, *z), *fault),
-                None => self.mover.unread.forget(z),
+                None => self.mover.unread.forget(&self.state.zone.pos_of(*z)),
             }
         }
     }
@@ -151,22 +152,22 @@ impl<A: Arena> Engine<A> {
     /// for ever.
     fn settle_fault(&mut self, item: &Item, (b, z): (u32, ZoneBlock), fault: Fault) {
         let was_read = item.unreadable.is_empty();
-        let (now, last_good) = (self.now, self.last_good_read);
+        let (now, last_good) = (self.now, self.last_good);
         let base = item.from.map_or(FAST, |home| home.tier);
+        let (block, pos) = (self.state.map.join(item.chunk, b), self.state.zone.pos_of(z));
         let unread = &mut self.mover.unread;
+        if self.state.landed.get(block) != Some(z) {
+            return unread.forget(&pos);
+        }
         let over = match fault {
             // A slow device that is away takes nothing with it that landed.
-            Fault::Beneath => unread.failed_alone(z, was_read, now, last_good[usize::from(base.0)]),
-            Fault::Landed => unread.failed(z, was_read, now, last_good[0]),
+            Fault::Beneath => unread.failed_alone(pos, was_read, now, last_good[usize::from(base.0)]),
+            Fault::Landed => unread.failed(pos, was_read, now, last_good[0]),
         };
         if !over {
             return;
         }
-        self.mover.unread.forget(&z);
-        let block = self.state.map.join(item.chunk, b);
-        if self.state.landed.get(block) != Some(z) {
-            return;
-        }
+        unread.forget(&pos);
         let what = match fault {
             Fault::Landed => {
                 let at = self.state.zone.offset_of(z);
