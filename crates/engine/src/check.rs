@@ -128,12 +128,11 @@ impl<A: Arena> Checker<A> {
         let mut wanted = Vec::new();
         for block in valid.iter() {
             // Where all of it landed, nobody will read it.
-            let landed = &self.state().landed;
-            let z = landed.get(self.state().map.join(chunk, block));
+            let (landed, of_volume) = (&self.state().landed, self.state().map.join(chunk, block));
             let whole = |z| landed.is_bad(z) || landed.sectors(z).is_all();
             // Where a part did, a crash may have left the home torn.
-            let torn = self.state().remains(self.state().map.join(chunk, block)).is_some();
-            if torn || z.is_some_and(whole) {
+            let torn = self.state().remains(of_volume).is_some();
+            if torn || landed.get(of_volume).is_some_and(whole) {
                 continue;
             }
             let at = self.state().geo.block_at(home, block);

@@ -73,10 +73,10 @@ impl<A: Arena> Engine<A> {
         let whole = (from..from + count).take_while(|i| p.landing_sectors(*i).is_all()).count() as u32;
         let count = if sectors.is_all() { whole } else { 1 };
         // A part of a block whose home may be torn says again how that is told, for the log may go on without what said so.
-        let block = self.state.map.join(p.chunk, p.first + from);
-        let remains = self.state.remains(block).filter(|_| !sectors.is_all());
-        let said_again = if remains.is_some() { wire::merging_record_bytes(1) } else { 0 };
         let (chunk, at) = (p.chunk, p.first + from);
+        let block = self.state.map.join(chunk, at);
+        let remains = if sectors.is_all() { None } else { self.state.remains(block) };
+        let said_again = remains.map_or(0, |_| wire::merging_record_bytes(1));
         let mut take = count.min(GROUP_PAYLOAD_BLOCKS - draft.payload_blocks.min(GROUP_PAYLOAD_BLOCKS));
         while take > 0
             && !self.fits(

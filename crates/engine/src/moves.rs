@@ -379,29 +379,6 @@ impl<A: Arena> Engine<A> {
         }
     }
 
-    /// Notes the checksums that what is read must have, loading pages of them as needed.
-    fn gather_sums(&mut self, batch: u32) {
-        let mut items = std::mem::take(&mut self.mover.batches[batch].items);
-        let missing = items.iter_mut().find_map(|item| self.expect_sums(item));
-        self.mover.batches[batch].items = items;
-        match missing {
-            Some(page) => self.want_sum_page(page, SumWaiter::Batch(batch)),
-            None => self.plan_reads(batch),
-        }
-    }
-
-    pub(crate) fn batch_sums_arrived(&mut self, batch: u32, ok: bool) {
-        if ok {
-            return self.gather_sums(batch);
-        }
-        // Which chunks the lost page covers is not worth finding out: those from the slow tier stay.
-        let items = &mut self.mover.batches[batch].items;
-        let reads_home = |i: &Item| i.to != Destination::Merge || !i.parts.is_empty();
-        items.iter_mut().for_each(|i| i.failed |= i.from.is_some_and(|h| h.tier == SLOW) && reads_home(i));
-        self.drop_failed(batch);
-        self.gather_sums(batch);
-    }
-
     fn begin_ios(&mut self, batch: u32, stage: BatchStage, mut ios: Vec<Io>) {
         ios.sort_by_key(|io| (io.tier, io.offset));
         let b = &mut self.mover.batches[batch];

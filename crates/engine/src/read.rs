@@ -8,6 +8,7 @@ use crate::coverage::Stage;
 use crate::engine::{Engine, Owner};
 use crate::landed::ZoneBlock;
 use crate::options::Level;
+use crate::pending::PendingChunk;
 use crate::piece::{Extent, Overlay, PieceKind, Source};
 use crate::sectors::Sectors;
 use crate::sums::Lookup;
@@ -50,10 +51,10 @@ impl<A: Arena> Engine<A> {
     /// Where a block's newest copy is.
     pub(crate) fn source(&self, chunk: Chunk, block: u32) -> Source {
         let map = &self.state.map;
-        let pending = if map.is_pending(chunk) { self.pending.get(chunk) } else { None };
         if map.may_be_landed(chunk)
             && let Some(z) = self.state.landed.get(map.join(chunk, block))
-            && pending
+            && self
+                .pending_in(chunk)
                 .is_none_or(|p| p.written.or(p.flushing).is_empty() || self.state.zone.pos_of(z) >= p.ends)
         {
             return match self.state.landed.sectors(z).is_all() {
@@ -65,11 +66,15 @@ impl<A: Arena> Engine<A> {
         self.beneath(chunk, block)
     }
 
+    /// What of a chunk is written and not shown yet; most chunks have nothing, which the map knows without a search.
+    fn pending_in(&self, chunk: Chunk) -> Option<&PendingChunk> {
+        if self.state.map.is_pending(chunk) { self.pending.get(chunk) } else { None }
+    }
+
     /// Where a block's newest copy was before any of it landed.
     fn beneath(&self, chunk: Chunk, block: u32) -> Source {
         let map = &self.state.map;
-        let pending = if map.is_pending(chunk) { self.pending.get(chunk) } else { None };
-        if let Some(p) = pending.filter(|p| p.written.has(block) || p.flushing.has(block)) {
+        if let Some(p) = self.pending_in(chunk).filter(|p| p.written.has(block) || p.flushing.has(block)) {
             // Slow blocks prove themselves by their checksums.
             let lost = self.unshown_lost && p.home.tier == FAST;
             return if lost { Source::Bad } else { Source::Slot(p.home) };

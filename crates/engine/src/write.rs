@@ -50,17 +50,13 @@ impl<A: Arena> Engine<A> {
     pub(crate) fn fill_piece(&mut self, piece: u32) {
         self.drop_scratch(piece);
         let p = &self.pieces[piece];
-        let ends: SmallVec<[(usize, u32); 2]> = match p.count {
-            1 if p.head > 0 || p.tail > 0 => SmallVec::from_slice(&[(0, 0)]),
-            1 => SmallVec::new(),
-            n => [(0, 0, p.head), (1, n - 1, p.tail)]
-                .into_iter()
-                .filter(|(_, _, rest)| *rest > 0)
-                .map(|(end, i, _)| (end, i))
-                .collect(),
-        };
+        let last = p.count - 1;
         let mut fills: SmallVec<[(usize, u32, Rest); 2]> = SmallVec::new();
-        for (end, i) in ends {
+        // A single block is the first, not the last.
+        for (end, i) in [(0, 0), (1, last)].into_iter().take(p.count.min(2) as usize) {
+            if self.pieces[piece].bytes_in(i) == (0, BLOCK_BYTES) {
+                continue;
+            }
             let (rest, sectors) = self.rest_of(piece, i);
             self.pieces[piece].sectors[end] = sectors;
             if rest != Rest::Beneath {

@@ -1,14 +1,18 @@
 //! Stories of writes of part of a block that lies on the slow tier: only what was written lands, and the rest stays where it
 //! is until the two are merged.
 
+#[allow(dead_code, reason = "it serves the tests of damage, and has more than is needed here")]
+#[path = "damage/image.rs"]
+mod image;
 mod story;
 
 use bimetal_engine::action::RequestError;
 use bimetal_engine::coverage::Stage;
 use bimetal_engine::format::FORMAT;
 use bimetal_engine::units::Nanos;
-use bimetal_sim::disk::{CutStyle, Disk, IoId};
+use bimetal_sim::disk::{CutStyle, Disk};
 use bimetal_sim::world::Death;
+use image::{get, put, reseal};
 use story::{BLOCK, CHUNK, Story};
 
 const SECTOR: u64 = 512;
@@ -180,30 +184,22 @@ fn what_tells_a_torn_home_goes_with_the_part() {
 fn a_volume_of_the_version_before_is_raised_when_it_is_opened() {
     let (mut s, at) = begin();
     s.stop();
-    let ends = |disk: &Disk| [0, disk.size_bytes() - BLOCK];
+    let ends = |disk: &Disk| [0, disk.size_bytes() / BLOCK - 1];
     for disk in &mut s.world.disks {
-        for offset in ends(disk) {
-            let mut bytes = vec![0; BLOCK as usize];
-            disk.read(offset, &mut bytes).expect("the device is whole");
+        for at in ends(disk) {
+            let mut bytes = get(disk, at, 1);
             assert_eq!(bytes[FORMAT_AT], FORMAT as u8);
             bytes[FORMAT_AT] = 1;
-            let len = u32::from_le_bytes(bytes[12..16].try_into().expect("four bytes")) as usize;
-            let crc = crc32c::crc32c_append(crc32c::crc32c(&bytes[..8]), &bytes[12..16 + len]);
-            bytes[8..12].copy_from_slice(&crc.to_le_bytes());
-            disk.submit_write(IoId(0), offset, bytes, false);
-            disk.complete(IoId(0));
-            disk.submit_flush(IoId(0));
-            disk.complete(IoId(0));
+            reseal(&mut bytes);
+            put(disk, at, &bytes);
         }
     }
     s.open().expect("the volume opens");
     assert_eq!(s.read(at, BLOCK), Ok(block(&[])));
     s.die(Death::PowerCut(CutStyle::LoseAll));
     for disk in &s.world.disks {
-        for offset in ends(disk) {
-            let mut bytes = vec![0; BLOCK as usize];
-            disk.read(offset, &mut bytes).expect("the device is whole");
-            assert_eq!(bytes[FORMAT_AT], FORMAT as u8);
+        for at in ends(disk) {
+            assert_eq!(get(disk, at, 1)[FORMAT_AT], FORMAT as u8);
         }
     }
 }

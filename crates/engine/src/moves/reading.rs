@@ -14,8 +14,31 @@ enum Fault {
 }
 
 impl<A: Arena> Engine<A> {
+    /// Notes the checksums that what is read must have, loading pages of them as needed.
+    pub(super) fn gather_sums(&mut self, batch: u32) {
+        let mut items = std::mem::take(&mut self.mover.batches[batch].items);
+        let missing = items.iter_mut().find_map(|item| self.expect_sums(item));
+        self.mover.batches[batch].items = items;
+        match missing {
+            Some(page) => self.want_sum_page(page, SumWaiter::Batch(batch)),
+            None => self.plan_reads(batch),
+        }
+    }
+
+    pub(crate) fn batch_sums_arrived(&mut self, batch: u32, ok: bool) {
+        if ok {
+            return self.gather_sums(batch);
+        }
+        // Which chunks the lost page covers is not worth finding out: those from the slow tier stay.
+        let items = &mut self.mover.batches[batch].items;
+        let reads_home = |i: &Item| i.to != Destination::Merge || !i.parts.is_empty();
+        items.iter_mut().for_each(|i| i.failed |= i.from.is_some_and(|h| h.tier == SLOW) && reads_home(i));
+        self.drop_failed(batch);
+        self.gather_sums(batch);
+    }
+
     /// Notes what checksums the blocks must have; gives a page of them that has to be read first.
-    pub(super) fn expect_sums(&mut self, item: &mut Item) -> Option<u32> {
+    fn expect_sums(&mut self, item: &mut Item) -> Option<u32> {
         for (k, block) in item.copy.iter().enumerate() {
             if item.sums[k].is_some() || item.bare.has(block) {
                 continue;
@@ -32,7 +55,7 @@ impl<A: Arena> Engine<A> {
         None
     }
 
-    pub(super) fn plan_reads(&mut self, batch: u32) {
+    fn plan_reads(&mut self, batch: u32) {
         let mut ios = Vec::new();
         for (i, item) in self.mover.batches[batch].items.iter().enumerate() {
             let Some(buf) = item.buf else { continue };
@@ -106,7 +129,7 @@ impl<A: Arena> Engine<A> {
         }
     }
 
-    /// Lays the nth part over what is beneath it, unless something is wrong with either.
+    /// Lays the nth part over what is beneath it; gives what is wrong with either, in which case nobody is shown the two.
     fn verify_part(
         &mut self,
         item: &mut Item,
