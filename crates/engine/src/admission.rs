@@ -43,7 +43,7 @@ impl Kept {
 }
 
 impl<A: Arena> Engine<A> {
-    fn reserve_segments(&self) -> u32 {
+    pub(crate) fn reserve_segments(&self) -> u32 {
         RESERVE_SEGMENTS + self.state.zone.len() / RESERVE_SHARE
     }
 

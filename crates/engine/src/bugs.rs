@@ -63,6 +63,8 @@ pub enum Bug {
     CopyFreedUnderRead,
     /// The slot of a copy is used for something else while the copy is still being written.
     CopyFreedWhileWritten,
+    /// The log takes a segment back from copies while I/O of them is in flight in it.
+    RecalledTooEarly,
     /// A write in place does not end the shadow of the home that it changes.
     ShadowOutlivesWrite,
     /// A merge does not end the shadow of the home that it changes.

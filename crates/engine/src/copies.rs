@@ -16,6 +16,7 @@ use crate::arena::{Arena, Buf, Pool};
 use crate::bugs::{Bug, planted};
 use crate::coverage::Stage;
 use crate::engine::{Engine, Owner};
+use crate::format::geometry::Geometry;
 use crate::mask::BlockMask;
 use crate::piece::{Extent, PieceKind, Source};
 use crate::policy::NextUse;
@@ -101,11 +102,12 @@ pub struct Copies {
 }
 
 impl Copies {
-    pub(crate) fn new(fast_slots: u32, chunk_blocks: u32) -> Copies {
+    pub(crate) fn new(geo: &Geometry) -> Copies {
+        let homes = geo.slots(FAST);
         Copies {
-            cells: Cells::new(fast_slots, chunk_blocks),
+            cells: Cells::new(homes, geo.slots_of_areas(), geo.blocks_per_chunk()),
             fills: Slab::new(MAX_FILLS),
-            worth: Worth::new(fast_slots),
+            worth: Worth::new(homes),
             gave_way: None,
             read_bytes: 0,
         }
@@ -119,6 +121,11 @@ impl Copies {
     /// The slot that a block of a copy is in, and which block of the slot it is.
     pub fn place(&self, at: CellBlock) -> (Slot, u32) {
         self.cells.place(at)
+    }
+
+    /// A slot in which nothing is holds copies from here on.
+    pub(crate) fn add_tray(&mut self, slot: Slot) {
+        self.cells.add_tray(slot);
     }
 
     /// Whether the slot holds copies, or will.
@@ -358,8 +365,9 @@ impl<A: Arena> Engine<A> {
         while (self.copies.cells.free() as usize) < most && self.slots[0].unused() > spare {
             let Some(slot) = self.slots[0].take() else { break };
             self.slots[0].lend(slot, None);
-            self.copies.cells.add_tray(slot);
+            self.copies.add_tray(slot);
         }
+        while may_push_out && (self.copies.cells.free() as usize) < most && self.lend_segment() {}
         for _ in 0..most {
             if !may_push_out || self.copies.cells.free() as usize >= most || !self.push_out_for(chunk) {
                 break;
@@ -480,8 +488,14 @@ impl<A: Arena> Engine<A> {
 
     /// A slot in which no copies are any more.
     fn return_slot(&mut self, slot: Slot) {
+        let of_zone = slot.0 >= self.state.geo.slots(FAST);
+        if of_zone && self.state.zone.is_lent(Area(slot.0 / self.state.geo.slots_per_area())) {
+            return;
+        }
         self.copies.cells.remove_tray(slot);
-        if self.slots[0].has_readers(slot) && !planted(Bug::CopyFreedUnderRead) {
+        if of_zone {
+            self.wanted.wake = true;
+        } else if self.slots[0].has_readers(slot) && !planted(Bug::CopyFreedUnderRead) {
             self.slots[0].reclaim(slot);
             self.free_slot(Home { tier: FAST, slot }, Seq(0), false);
         } else {

@@ -281,7 +281,7 @@ impl<A: Arena> Engine<A> {
     fn progress(&self) -> impl PartialEq + use<A> {
         (
             (self.log.appended(), self.log.durable, self.flushed_already.len(), self.requests.len()),
-            self.state.zone.room_blocks(),
+            (self.state.zone.room_blocks(), self.state.zone.free_segments()),
             (self.commit.coverage(), self.commit.is_busy(), self.checkpoint.coverage(), self.shutdown.step()),
             self.pins.step(),
             (

@@ -25,6 +25,7 @@ pub mod format;
 mod gate;
 mod hash;
 mod landed;
+mod lending;
 mod locks;
 mod log;
 mod map;

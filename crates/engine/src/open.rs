@@ -193,7 +193,7 @@ fn engine<A: Arena>(
     let rest_after_ns = tuning.rest_after_ns;
     let policy = HeatPolicy::new(state.geo.chunks, state.geo.slots(FAST), &tuning);
     let fast_slots = state.geo.slots(FAST);
-    let copies = Copies::new(fast_slots, state.geo.blocks_per_chunk());
+    let copies = Copies::new(&state.geo);
     let (requests, pieces) = new_slabs();
     let now = reader.io.now();
     let wear = Wear::new(tuning.wear_bytes_per_day, now);

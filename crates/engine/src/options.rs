@@ -95,6 +95,10 @@ pub struct Tuning {
     /// most one part in this many of the time of one that is merged; 0: whatever it costs. What is pushed down has to come
     /// up again, and is missed meanwhile.
     pub push_worth: u32,
+    /// Free segments of the landing zone that are not lent to copies, beside its reserve and a part of the zone; at least 1.
+    pub kept_from_copies: u32,
+    /// Others are lent when no client has asked for a write for so long, ns.
+    pub lend_after_ns: u64,
 }
 
 impl Default for Tuning {
@@ -117,6 +121,8 @@ impl Default for Tuning {
             rest_after_ns: 20 * Nanos::SECOND,
             rest_at_most_ns: 3600 * Nanos::SECOND,
             push_worth: 4,
+            kept_from_copies: 4,
+            lend_after_ns: 60 * Nanos::SECOND,
         }
     }
 }

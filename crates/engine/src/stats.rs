@@ -48,7 +48,7 @@ pub fn ram_bytes_at_most(geo: &Geometry, tuning: &Tuning) -> u64 {
         + tuning.checksum_cache_pages as u64 * u64::from(BLOCK_BYTES);
     tables_bytes(geo)
         + caches
-        + copies::ram_bytes_at_most(u64::from(geo.slots(FAST)), geo.blocks_per_chunk())
+        + copies::ram_bytes_at_most(u64::from(geo.slots_of_areas()), geo.blocks_per_chunk())
         + why::RAM_BYTES
 }
 

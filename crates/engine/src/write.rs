@@ -267,7 +267,7 @@ impl<A: Arena> Engine<A> {
         let p = &self.pieces[piece];
         let whole = p.count == self.state.geo.blocks_per_chunk();
         let long = self.requests[p.request].is_stream();
-        let short = self.state.zone.free_segments() * 2 < self.state.zone.len();
+        let short = self.state.zone.unused_segments() * 2 < self.state.zone.len();
         // A loss that is being recorded lands behind the stream, and would be taken for newer.
         if !whole || !(long || short) || self.log.losses > 0 {
             return self.land_piece(piece);

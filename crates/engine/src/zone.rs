@@ -73,6 +73,10 @@ pub struct Zone {
     free: VecDeque<Place>,
     /// Out of the chain, but reads are in flight.
     retiring: Vec<Place>,
+    /// Free, and lent to copies: the last one is recalled first.
+    lent: Vec<Place>,
+    /// Those that were recalled, until nothing is in flight in them.
+    recalled: Vec<Place>,
     /// The zone's own areas.
     own: Range<u32>,
     area_blocks: u32,
@@ -95,6 +99,8 @@ impl Zone {
             chain: VecDeque::new(),
             free: VecDeque::new(),
             retiring: Vec::new(),
+            lent: Vec::new(),
+            recalled: Vec::new(),
             own,
             area_blocks: geo.area_blocks(),
             base: geo.area_at(Area(0)),
@@ -253,8 +259,52 @@ impl Zone {
     /// Blocks that are free, or about to be: those of free segments, and of each that is being emptied as large a share
     /// as has been done of that.
     pub fn room_blocks(&self) -> u64 {
-        let free = (self.free.len() + self.retiring.len()) as u64 * u64::from(self.area_blocks);
-        free + self.emptied_blocks
+        let free = u64::from(self.unused_segments()) + self.retiring.len() as u64;
+        free * u64::from(self.area_blocks) + self.emptied_blocks
+    }
+
+    /// Segments in which nothing of the log is: those that are free, and those that copies will leave.
+    pub fn unused_segments(&self) -> u32 {
+        (self.free.len() + self.lent.len() + self.recalled.len()) as u32
+    }
+
+    /// Lends a free segment of the zone's own.
+    pub fn lend(&mut self) -> Option<Area> {
+        let own = self.own_len();
+        let at = self.free.iter().rposition(|place| place.0 < own)?;
+        let place = self.free.remove(at)?;
+        self.lent.push(place);
+        Some(self.area(place))
+    }
+
+    /// Whether an area's segment is lent, and was not recalled.
+    pub fn is_lent(&self, area: Area) -> bool {
+        self.lent.iter().any(|place| self.area(*place) == area)
+    }
+
+    /// Wants a lent segment back.
+    pub fn recall(&mut self) -> Option<Area> {
+        let place = self.lent.pop()?;
+        self.recalled.push(place);
+        Some(self.area(place))
+    }
+
+    /// Segments that were recalled and are not free yet.
+    pub fn recalled(&self) -> u32 {
+        self.recalled.len() as u32
+    }
+
+    /// Those recalled segments are free whose areas have been left; whether there was one.
+    pub fn take_recalled(&mut self, is_left: impl Fn(Area) -> bool) -> bool {
+        let (areas, free, before) = (&self.areas, &mut self.free, self.recalled.len());
+        self.recalled.retain(|place| {
+            let left = is_left(areas[place.0 as usize]);
+            if left {
+                free.push_back(*place);
+            }
+            !left
+        });
+        self.recalled.len() < before
     }
 
     /// Takes a free segment to be named as a successor; one of the zone's own, if there is one, where borrowed ones are to

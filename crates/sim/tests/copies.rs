@@ -209,3 +209,66 @@ fn a_hot_set_becomes_fast_while_many_read_it() {
     let while_moving = report.phases[1].p99_us;
     assert!(while_moving < 130_000.0, "99 % within {while_moving} us: nobody pays for it with much waiting");
 }
+
+/// A volume whose fast slots all have homes in them, and a landing zone of 32 segments; and its chunks on the slow device.
+fn full() -> (Story, Vec<u64>) {
+    let mut s = Story::begin_with_zone(80, 64, 64);
+    let chunks: Vec<u64> = (0..24).map(|i| i * CHUNK).collect();
+    for (i, at) in chunks.iter().enumerate() {
+        s.write(*at, CHUNK, i as u8 + 1);
+        s.flush();
+    }
+    s.wait(60 * Nanos::SECOND);
+    s.die(Death::Kill);
+    s.open().expect("it opens, without copies");
+    s.wait(60 * Nanos::SECOND);
+    let slow: Vec<u64> = chunks.into_iter().filter(|at| s.is_slow(*at)).collect();
+    (s, slow)
+}
+
+fn read_all(s: &mut Story, chunks: &[u64]) {
+    // Not in their order: that would be a stream.
+    for at in chunks.iter().step_by(2).chain(chunks.iter().skip(1).step_by(2)) {
+        let byte = (at / CHUNK) as u8 + 1;
+        assert!(all(&s.read(at + 5 * BLOCK, BLOCK).expect("it is read"), byte));
+        s.wait(100 * Nanos::MS);
+    }
+}
+
+/// Nothing lands, so free segments of the log's hold copies; when something does, they make way, and when the process dies
+/// in the midst of that, opening finds what was written and nothing else.
+#[test]
+fn what_nothing_lands_in_holds_copies() {
+    /// Enough to go through the landing zone.
+    const WRITES: usize = 600;
+    for steps in 0..20 {
+        let (mut s, slow) = full();
+        read_all(&mut s, &slow);
+        read_all(&mut s, &slow);
+        assert!(from_copies(&mut s) >= slow.len() as u64 * BLOCK, "the second time they come from copies");
+        let mut asked = Vec::new();
+        for i in 0..WRITES {
+            // A read between the writes begins copies while segments are being recalled.
+            let at = slow[i % slow.len()] + (i % 15) as u64 * BLOCK;
+            asked.push(s.ask(bimetal_engine::action::RequestKind::Write { fua: true }, at, BLOCK, 0x70));
+            let other = slow[(i + 1) % slow.len()];
+            asked.push(s.ask(bimetal_engine::action::RequestKind::Read, other + CHUNK - BLOCK, BLOCK, 0));
+            for _ in 0..steps {
+                s.step();
+            }
+            for asked in asked.drain(..) {
+                s.answer(asked).expect("it is answered");
+            }
+        }
+        s.die(Death::PowerCut(CutStyle::LoseAll));
+        s.open().expect("it opens");
+        for (i, at) in slow.iter().enumerate() {
+            let last = s.read(*at + CHUNK - BLOCK, BLOCK).expect("it is read");
+            assert!(all(&last, (at / CHUNK) as u8 + 1), "chunk {i} at {at}");
+        }
+        for i in 0..WRITES {
+            let at = slow[i % slow.len()] + (i % 15) as u64 * BLOCK;
+            assert!(all(&s.read(at, BLOCK).expect("it is read"), 0x70), "what was written at {at}");
+        }
+    }
+}

@@ -272,7 +272,8 @@ fn policies_differ_as_they_should() {
     assert_ne!(again.event_hash, reports[5].1.event_hash);
 }
 
-/// A replay known ahead is answered no later than one that is not, and no earlier than by the fast device alone.
+/// A replay known ahead comes from the fast device more often than one that is not, and is answered as soon but for a
+/// twentieth (which of the rest the disk is asked for matters too), and no earlier than by the fast device alone.
 #[test]
 fn what_is_known_ahead_lies_between_what_is_not_and_the_fast_device_alone() {
     let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios"));
@@ -284,13 +285,15 @@ fn what_is_known_ahead_lies_between_what_is_not_and_the_fast_device_alone() {
         (volume.policy, volume.foresight) = (policy, 1.0);
         bimetal_sim::scenario::run(&scenario, folder, &mut |_, _| {}).expect("it runs")
     };
-    let mean_us = |report: &Report| {
+    let replay = |report: &Report| {
         let phase = report.phases.iter().find(|phase| phase.name == "as recorded").expect("a phase");
-        phase.mean_us
+        (phase.mean_us, phase.fast_share)
     };
     let [ours, known, fast] = [Policy::Bimetal, Policy::Clairvoyant, Policy::AllFast].map(run);
-    assert!(mean_us(&fast) < mean_us(&known) / 2.0, "{} {}", mean_us(&fast), mean_us(&known));
-    assert!(mean_us(&known) <= mean_us(&ours), "{} {}", mean_us(&known), mean_us(&ours));
+    let [(ours_us, our_share), (known_us, known_share), (fast_us, _)] = [&ours, &known, &fast].map(replay);
+    assert!(fast_us < known_us / 2.0, "{fast_us} {known_us}");
+    assert!(known_share > our_share, "{known_share:?} {our_share:?}");
+    assert!(known_us <= 1.05 * ours_us, "{known_us} {ours_us}");
     assert_eq!(run(Policy::Clairvoyant).event_hash, known.event_hash);
     let wrong = text.replace("[volume]", "[volume]\nforesight = 1.5");
     assert!(Scenario::parse(&wrong).expect_err("more than all").to_string().contains("foresight"));

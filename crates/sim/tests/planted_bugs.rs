@@ -86,6 +86,7 @@ planted! {
     copy_outlives_home: CopyOutlivesHome,
     copy_freed_under_read: CopyFreedUnderRead,
     copy_freed_while_written: CopyFreedWhileWritten,
+    recalled_too_early: RecalledTooEarly,
     shadow_outlives_write: ShadowOutlivesWrite,
     shadow_outlives_merge: ShadowOutlivesMerge,
     shadow_outlives_home: ShadowOutlivesHome,

@@ -97,6 +97,8 @@ pub struct Cells {
     ghosts: Ghosts,
     /// The slot that was looked at last for any tray.
     hand: u32,
+    /// Slots before this one are wanted for homes too.
+    homes: u32,
 }
 
 /// What cells for so many fast slots take at most.
@@ -115,8 +117,8 @@ fn part_blocks(slots: u64, chunk_blocks: u32) -> u32 {
 }
 
 impl Cells {
-    /// For so many fast slots; none of them is a tray.
-    pub fn new(slots: u32, chunk_blocks: u32) -> Cells {
+    /// For so many fast slots, of which so many, the first ones, are wanted for homes too; none of them is a tray.
+    pub fn new(homes: u32, slots: u32, chunk_blocks: u32) -> Cells {
         let part_blocks = part_blocks(u64::from(slots), chunk_blocks);
         let per_slot = chunk_blocks / part_blocks;
         let cells = slots * per_slot;
@@ -132,6 +134,7 @@ impl Cells {
             main: VecDeque::new(),
             ghosts: Ghosts::new(cells),
             hand: 0,
+            homes,
         }
     }
 
@@ -436,10 +439,13 @@ impl Cells {
         chunks.into_iter().map(|chunk| (next_use(chunk), chunk)).max()
     }
 
-    /// The tray whose slot is missed least: an empty one, or of those whose cells give way next, the one of which least
+    /// The tray whose slot, one for homes, is missed least: an empty one, or of those whose cells give way next, the one of which least
     /// was read; or any.
     pub fn tray_to_leave(&mut self) -> Option<Slot> {
-        let stays = |slot: &Slot| self.trays[slot.0 as usize].exists && !self.trays[slot.0 as usize].leaving;
+        let stays = |slot: &Slot| {
+            let tray = self.trays[slot.0 as usize];
+            slot.0 < self.homes && tray.exists && !tray.leaving
+        };
         let mut empty = self.with_room.iter().take(TRAYS_LOOKED_AT).copied();
         if let Some(slot) = empty.find(|slot| stays(slot) && self.trays[slot.0 as usize].taken == 0) {
             return Some(slot);
@@ -457,7 +463,7 @@ impl Cells {
         if let Some(slot) = slots.into_iter().min_by_key(used) {
             return Some(slot);
         }
-        let count = self.trays.len() as u32;
+        let count = self.homes;
         for _ in 0..SLOTS_LOOKED_AT.min(count) {
             self.hand = (self.hand + 1) % count;
             let tray = self.trays[self.hand as usize];
@@ -499,7 +505,7 @@ mod tests {
     /// Random steps, beside a table of which parts have copies and where: every step leaves both the same.
     #[test]
     fn agree_with_a_table_whatever_comes_and_goes() {
-        let mut cells = Cells::new(SLOTS, CHUNK_BLOCKS);
+        let mut cells = Cells::new(SLOTS, SLOTS, CHUNK_BLOCKS);
         assert_eq!((cells.part_blocks(), cells.per_slot), (1, CHUNK_BLOCKS));
         let mut model: BTreeMap<(u32, u32), Cell> = BTreeMap::new();
         let mut filling: Vec<Cell> = Vec::new();
@@ -564,7 +570,7 @@ mod tests {
     /// What is read only once leaves before what is read again, however much of it comes.
     #[test]
     fn what_is_read_again_outlives_what_is_not() {
-        let mut cells = Cells::new(SLOTS, CHUNK_BLOCKS);
+        let mut cells = Cells::new(SLOTS, SLOTS, CHUNK_BLOCKS);
         (0..SLOTS).for_each(|slot| cells.add_tray(Slot(slot)));
         let mut fill = |chunk: u32| {
             while cells.free() < CHUNK_BLOCKS {
@@ -588,7 +594,7 @@ mod tests {
         let gib = |gib: u64| gib << 30 >> 17;
         assert_eq!([1, 8, 16, 128, 1024].map(|size| part_blocks(gib(size), 32)), [1, 1, 2, 16, 32]);
         assert!(ram_bytes_at_most(gib(128), 32) < 72 << 20);
-        let cells = Cells::new(1000, 64);
+        let cells = Cells::new(1000, 1000, 64);
         assert!(cells.ram_bytes() <= ram_bytes_at_most(1000, 64));
     }
 }

@@ -138,6 +138,10 @@ impl Geometry {
     pub fn slots(&self, tier: Tier) -> u32 {
         if tier == FAST { self.zone_first.0 * self.slots_per_area() } else { self.slow_slots }
     }
+    /// Slots of the fast device's areas, those of the landing zone included, in which nothing is at home.
+    pub fn slots_of_areas(&self) -> u32 {
+        self.areas * self.slots_per_area()
+    }
     /// Whether there is such a home, and it has room for these blocks.
     pub fn can_hold(&self, home: Option<Home>, valid: &BlockMask) -> bool {
         let room = if home.is_some() { self.blocks_per_chunk() } else { 0 };

@@ -10,6 +10,7 @@ use crate::rng::Rng;
 use crate::world::{Death, FaultRates, Service};
 use bimetal_engine::coverage::Stage;
 use bimetal_engine::options::Tuning;
+use bimetal_engine::units::Nanos;
 
 const US: u64 = 1_000;
 const MS: u64 = 1_000_000;
@@ -31,6 +32,8 @@ pub fn plan(seed: u64) -> Plan {
         tuning: Tuning {
             wear_bytes_per_day: wear_budget(seed, chunk),
             push_worth: Rng::new(seed, 8).pick(&[0, 0, 4]),
+            kept_from_copies: Rng::new(seed, 9).pick(&[1, 1, 4]),
+            lend_after_ns: Rng::new(seed, 10).pick(&[0, 0, 60 * Nanos::SECOND]),
             ..tuning(&mut rng, chunk)
         },
         arena: ArenaSizes {
