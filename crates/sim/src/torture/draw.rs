@@ -23,6 +23,8 @@ pub fn plan(seed: u64) -> Plan {
     let geometry = roomy(seed, geometry(&mut rng));
     let chunk = geometry.chunk_bytes;
     let tight = rng.one_in(4);
+    let lending = [(1, 0), (1, 0), (4, 60 * Nanos::SECOND)];
+    let (kept_from_copies, lend_after_ns) = Rng::new(seed, 9).pick(&lending);
     // Opening reads a segment whole.
     let segment = geometry.area_bytes.unwrap_or(chunk).max(256 << 10);
     let background = if tight { 4 * chunk } else { (8 * chunk).max(2 << 20) };
@@ -32,8 +34,8 @@ pub fn plan(seed: u64) -> Plan {
         tuning: Tuning {
             wear_bytes_per_day: wear_budget(seed, chunk),
             push_worth: Rng::new(seed, 8).pick(&[0, 0, 4]),
-            kept_from_copies: Rng::new(seed, 9).pick(&[1, 1, 4]),
-            lend_after_ns: Rng::new(seed, 10).pick(&[0, 0, 60 * Nanos::SECOND]),
+            kept_from_copies,
+            lend_after_ns,
             ..tuning(&mut rng, chunk)
         },
         arena: ArenaSizes {
