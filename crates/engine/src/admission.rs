@@ -88,8 +88,17 @@ impl<A: Arena> Engine<A> {
 
     /// Whether clients will soon land no more than what is freed.
     pub(crate) fn zone_runs_short(&self) -> bool {
-        let soon = self.reserve_segments() + self.kept_segments() * 3 / 2;
-        self.state.zone.room_blocks() <= u64::from(soon + 1) * u64::from(self.state.geo.area_blocks())
+        self.zone_room_is_within(self.kept_segments() * 3 / 2)
+    }
+
+    /// Whether they are about to.
+    pub(crate) fn zone_is_short(&self) -> bool {
+        self.zone_room_is_within(self.kept_segments())
+    }
+
+    fn zone_room_is_within(&self, kept: u32) -> bool {
+        let segments = self.reserve_segments() + kept + 1;
+        self.state.zone.room_blocks() <= u64::from(segments) * u64::from(self.state.geo.area_blocks())
     }
 
     /// Whether records of commits and placements may use the log now. Flush after flush would use up what

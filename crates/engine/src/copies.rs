@@ -133,6 +133,11 @@ impl Copies {
         self.cells.is_tray(slot)
     }
 
+    /// Whether there are copies in a slot, none of which was ever read.
+    pub fn are_unread_in(&self, slot: Slot) -> bool {
+        self.cells.is_unread(slot)
+    }
+
     /// Blocks of the chunk with a copy, or of which one is being made.
     pub fn blocks_of(&self, chunk: Chunk) -> u32 {
         self.cells.parts_of(chunk) * self.cells.part_blocks()

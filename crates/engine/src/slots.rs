@@ -148,6 +148,12 @@ impl Slots {
         self.closing = Some(Closing { range, empty });
     }
 
+    /// Takes a range out of use if nothing is in it; whether it did.
+    pub fn take_empty(&mut self, mut range: Range<u32>) -> bool {
+        let is_empty = range.clone().all(|slot| !self.is_used(Slot(slot)));
+        is_empty && range.all(|slot| self.mark_used(Slot(slot)))
+    }
+
     /// The range that is being taken out of use.
     pub fn closing(&self) -> Option<Range<u32>> {
         self.closing.as_ref().map(|closing| closing.range.clone())

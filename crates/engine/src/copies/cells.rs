@@ -212,6 +212,13 @@ impl Cells {
         self.trays[slot.0 as usize].exists
     }
 
+    /// Whether a slot is a tray, into which nothing is being written, and nothing in it was ever read.
+    pub fn is_unread(&self, slot: Slot) -> bool {
+        let cells = self.cells_of(slot);
+        let states = &self.state[cells.start as usize..cells.end as usize];
+        self.is_tray(slot) && states.iter().all(|state| state & (USED | REPAID | FILLING) == 0)
+    }
+
     /// Makes a slot a tray with free cells.
     pub fn add_tray(&mut self, slot: Slot) {
         assert!(!self.is_tray(slot), "a tray is somebody's already");

@@ -4,7 +4,6 @@
 //! more, so that films and backups do not rise when they are read once; later passes count as any touch does.
 
 use super::{FirstWrite, Foresight, NextUse, Pace, Policy, Touch, View};
-use crate::copies::LEAST_SHARE;
 use crate::moves::{Destination, Move};
 use crate::options::Tuning;
 use crate::units::*;
@@ -64,7 +63,7 @@ pub struct HeatPolicy {
     hot_regions: u32,
     /// The region that is looked at next for what rises.
     next_region: u32,
-    /// The run of slots that was looked at last for what is cold.
+    /// The run of slots that is looked at next for what is cold.
     hand: u32,
     /// The chunk that is looked at next for what to move up when nothing is hot.
     refill: u32,
@@ -202,8 +201,8 @@ impl HeatPolicy {
         let runs = slots.count().div_ceil(RUN_SLOTS);
         let mut sample = Vec::new();
         for _ in 0..SAMPLE_RUNS.min(runs) {
-            self.hand = (self.hand + 1) % runs;
             let first = self.hand * RUN_SLOTS;
+            self.hand = (self.hand + 1) % runs;
             let owners =
                 (first..(first + RUN_SLOTS).min(slots.count())).filter_map(|slot| slots.owner(Slot(slot)));
             let movable = |chunk: &Chunk| {
@@ -277,7 +276,7 @@ impl HeatPolicy {
         // Copies push out only what nobody touches; while clients are busy and copies have proved worth it, only as fast as they
         // fill what is free.
         let for_copies = up.is_empty() && free >= self.free_target as usize;
-        let proved = copies_proved(view);
+        let proved = view.copies_proved();
         let wanted = if for_copies && proved { view.copies_pressed } else { self.hot_regions > 0 };
         if needed > 0 && (idle || !up.is_empty() || pace == Pace::Busy && wanted) {
             down = self.coldest(view, tick, needed);
@@ -305,11 +304,6 @@ impl HeatPolicy {
         let slow = &view.slots[1];
         view.slots[0].free() > 2 * self.free_target && slow.free() < slow.count() / SLOW_FREE_SHARE
     }
-}
-
-/// Whether copies were read again so often that they are worth more than the least share of the fast tier.
-fn copies_proved(view: &View<'_>) -> bool {
-    view.copies_wanted > view.slots[0].count() / LEAST_SHARE
 }
 
 impl Policy for HeatPolicy {
@@ -392,7 +386,7 @@ impl Policy for HeatPolicy {
         // Where nothing cold is left to give way to copies, their wish does not keep down what is hot. While clients are busy,
         // copies that have proved worth their slots keep those they have: chunks rise in exchange for others.
         if moves.is_empty() && target > self.free_target && pace != Pace::Short {
-            let kept = if pace == Pace::Busy && copies_proved(view) { view.slots[0].free() } else { 0 };
+            let kept = if pace == Pace::Busy && view.copies_proved() { view.slots[0].free() } else { 0 };
             return self.plan_towards(kept.clamp(self.free_target, target), now, view, budget, pace);
         }
         moves
@@ -416,6 +410,7 @@ impl Policy for HeatPolicy {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::copies::LEAST_SHARE;
     use crate::format::geometry::Geometry;
     use crate::map::Map;
     use crate::mask::BlockMask;

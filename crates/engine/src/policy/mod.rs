@@ -7,6 +7,7 @@ pub use foresight::Foresight;
 pub use heat::HeatPolicy;
 pub(crate) use heat::ram_bytes;
 
+use crate::copies::LEAST_SHARE;
 use crate::map::Map;
 use crate::moves::Move;
 use crate::pins::PinList;
@@ -60,6 +61,13 @@ pub struct View<'a> {
     pub copies_pressed: bool,
     /// Chunks that may be moved up now, as far as wear goes.
     pub may_rise: usize,
+}
+
+impl View<'_> {
+    /// Whether copies were read again so often that they are worth more than the least share of the fast tier.
+    pub fn copies_proved(&self) -> bool {
+        self.copies_wanted > self.slots[0].count() / LEAST_SHARE
+    }
 }
 
 /// How much of the slow device is to be had for placing chunks.
