@@ -45,6 +45,34 @@ seconds = 60
     }
 }
 
+/// Half a gigabyte on the disk is written at random after a rest, in which an eighth of the SSD was made free. What had been
+/// there had left copies behind, which nobody read and which counted as used: so the zone, when it ran short, pushed chunks
+/// down to the disk to grow, and the burst went at 65 MB/s beside that.
+#[test]
+fn a_burst_lands_where_only_copies_are_that_nobody_reads() {
+    let text = r#"
+name = "a burst after a rest"
+[volume]
+fast = { model = "ssd-128gb-2012", size = "4G" }
+slow = { model = "disk-1tb-2012", size = "31G" }
+[[phase]]
+name = "fill"
+load = [{ pattern = "sequential", block = "1M", depth = 2 }]
+for = "80%"
+[[phase]]
+name = "rest"
+pause_seconds = 600
+[[phase]]
+name = "burst"
+load = [{ pattern = "random", block = "4K", depth = 16, from = "70%", span = 500000000 }]
+seconds = 7
+"#;
+    let scenario = Scenario::parse(text).expect("a scenario");
+    let report = run(&scenario, Path::new(""), &mut |_, _| {}).expect("it runs");
+    let burst = report.phases.last().expect("it has phases");
+    assert!(burst.mb_per_s > 95.0, "{:.1} MB/s", burst.mb_per_s);
+}
+
 /// A volume that is nearly full: its fast tier keeps its last few slots free for what rises, and under a burst of writes
 /// chunks are pushed down so that the zone can grow. Small first writes land then, and were to settle on the slow tier; but
 /// that had no slot left. They waited in the zone for ever, held the log's tail, and so stopped all writes, though the fast
