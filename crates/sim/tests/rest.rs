@@ -141,7 +141,7 @@ fn wishes_wake_the_disk() {
     assert_eq!((s.engine().status().promoted_chunks, woken(&mut s).background), (1, 1));
     s.wait(MINUTE);
     let (now, demoted) = (s.world.now(), s.engine().status().demoted_chunks);
-    s.engine().begin_pin(now, chunk - CHUNK, CHUNK, Some(SLOW)).expect("it is pinned");
+    s.engine().begin_pin(now, 0, CHUNK, Some(SLOW)).expect("it is pinned");
     s.wait(10 * Nanos::SECOND);
     assert_eq!((s.engine().status().demoted_chunks - demoted, woken(&mut s).background), (1, 2));
 }

@@ -63,7 +63,7 @@ pub struct HeatPolicy {
     hot_regions: u32,
     /// The region that is looked at next for what rises.
     next_region: u32,
-    /// The run of slots that is looked at next for what is cold.
+    /// The run of slots that was looked at last for what is cold.
     hand: u32,
     /// The chunk that is looked at next for what to move up when nothing is hot.
     refill: u32,
@@ -201,8 +201,8 @@ impl HeatPolicy {
         let runs = slots.count().div_ceil(RUN_SLOTS);
         let mut sample = Vec::new();
         for _ in 0..SAMPLE_RUNS.min(runs) {
-            let first = self.hand * RUN_SLOTS;
             self.hand = (self.hand + 1) % runs;
+            let first = self.hand * RUN_SLOTS;
             let owners =
                 (first..(first + RUN_SLOTS).min(slots.count())).filter_map(|slot| slots.owner(Slot(slot)));
             let movable = |chunk: &Chunk| {
