@@ -296,15 +296,8 @@ impl Zone {
 
     /// Those recalled segments are free whose areas have been left; whether there was one.
     pub fn take_recalled(&mut self, is_left: impl Fn(Area) -> bool) -> bool {
-        let (areas, free, before) = (&self.areas, &mut self.free, self.recalled.len());
-        self.recalled.retain(|place| {
-            let left = is_left(areas[place.0 as usize]);
-            if left {
-                free.push_back(*place);
-            }
-            !left
-        });
-        self.recalled.len() < before
+        let areas = &self.areas;
+        release(&mut self.recalled, &mut self.free, |place| is_left(areas[place.0 as usize]))
     }
 
     /// Takes a free segment to be named as a successor; one of the zone's own, if there is one, where borrowed ones are to
@@ -342,18 +335,24 @@ impl Zone {
     /// Moves retired segments without reads in flight to the free list.
     pub fn recycle(&mut self) {
         let segments = &self.segments;
-        let free = &mut self.free;
-        self.retiring.retain(|p| {
-            let idle = segments[p.0 as usize].pins == 0;
-            if idle {
-                free.push_back(*p);
-            }
-            !idle
-        });
+        release(&mut self.retiring, &mut self.free, |place| segments[place.0 as usize].pins == 0);
     }
 
     /// Bytes of segments in the chain.
     pub fn used_bytes(&self) -> u64 {
         self.chain.len() as u64 * self.area_bytes
     }
+}
+
+/// Moves the places for which nothing is waited any more to the free list; whether there was one.
+fn release(waiting: &mut Vec<Place>, free: &mut VecDeque<Place>, is_done: impl Fn(Place) -> bool) -> bool {
+    let before = waiting.len();
+    waiting.retain(|place| {
+        let done = is_done(*place);
+        if done {
+            free.push_back(*place);
+        }
+        !done
+    });
+    waiting.len() < before
 }

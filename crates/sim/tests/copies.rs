@@ -2,6 +2,7 @@
 
 mod story;
 
+use bimetal_engine::action::RequestKind;
 use bimetal_engine::units::Nanos;
 use bimetal_sim::disk::CutStyle;
 use bimetal_sim::rng::Rng;
@@ -35,7 +36,7 @@ fn from_copies(s: &mut Story) -> u64 {
 /// Some fast slots are free again: chunks that were written first are discarded.
 fn free_fast_slots(s: &mut Story) {
     for i in 0..4 {
-        let discard = s.ask(bimetal_engine::action::RequestKind::Discard { fua: false }, i * CHUNK, CHUNK, 0);
+        let discard = s.ask(RequestKind::Discard { fua: false }, i * CHUNK, CHUNK, 0);
         s.answer(discard).expect("a discard succeeds");
     }
     s.flush();
@@ -60,7 +61,7 @@ fn the_second_read_of_a_slow_chunk_is_fast() {
 fn what_is_read_while_a_copy_is_written_comes_from_memory() {
     let (mut s, chunk) = begin();
     free_fast_slots(&mut s);
-    let first = s.ask(bimetal_engine::action::RequestKind::Read, chunk, BLOCK, 0);
+    let first = s.ask(RequestKind::Read, chunk, BLOCK, 0);
     s.until_stage(bimetal_engine::coverage::Stage::CopyWrite);
     assert!(all(&s.answer(first).expect("it is read"), 0x11));
     for service in &mut s.world.services {
@@ -250,9 +251,9 @@ fn what_nothing_lands_in_holds_copies() {
         for i in 0..WRITES {
             // A read between the writes begins copies while segments are being recalled.
             let at = slow[i % slow.len()] + (i % 15) as u64 * BLOCK;
-            asked.push(s.ask(bimetal_engine::action::RequestKind::Write { fua: true }, at, BLOCK, 0x70));
+            asked.push(s.ask(RequestKind::Write { fua: true }, at, BLOCK, 0x70));
             let other = slow[(i + 1) % slow.len()];
-            asked.push(s.ask(bimetal_engine::action::RequestKind::Read, other + CHUNK - BLOCK, BLOCK, 0));
+            asked.push(s.ask(RequestKind::Read, other + CHUNK - BLOCK, BLOCK, 0));
             for _ in 0..steps {
                 s.step();
             }

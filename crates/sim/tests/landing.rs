@@ -4,20 +4,15 @@ mod story;
 
 use bimetal_engine::action::RequestKind;
 use bimetal_engine::units::Nanos;
-use bimetal_sim::scenario::{Scenario, run};
+use bimetal_sim::scenario::{Report, Scenario, run};
 use std::collections::VecDeque;
 use std::path::Path;
 use story::{BLOCK, CHUNK, Story};
 
-/// Random writes over a volume that is mostly full, for a quarter of an hour. The zone grows to three times its size, and
-/// each time it has doubled, its oldest quarter is chosen anew, the one before left half done. What was left of that used to
-/// have its turn by where it lay on the disk, minutes later: until then nothing behind the first segment with one
-/// block left could be used again, though clients had been let in for it. So all writes stood still for 40 s here, and for
-/// minutes on a volume of a terabyte. What is left of the plan before comes first now.
-#[test]
-fn writes_never_stand_still_however_long_they_go_on() {
-    let text = r#"
-name = "random writes without end"
+/// What comes of these phases on a volume of which 80 % were written in order, and which has rested.
+fn mostly_full(phases: &str) -> Report {
+    const FULL: &str = r#"
+name = "a volume that is mostly full"
 [volume]
 fast = { model = "ssd-128gb-2012", size = "4G" }
 slow = { model = "disk-1tb-2012", size = "31G" }
@@ -28,6 +23,20 @@ for = "80%"
 [[phase]]
 name = "rest"
 pause_seconds = 600
+"#;
+    let scenario = Scenario::parse(&format!("{FULL}{phases}")).expect("a scenario");
+    run(&scenario, Path::new(""), &mut |_, _| {}).expect("it runs")
+}
+
+/// Random writes over a volume that is mostly full, for a quarter of an hour. The zone grows to three times its size, and
+/// each time it has doubled, its oldest quarter is chosen anew, the one before left half done. What was left of that used to
+/// have its turn by where it lay on the disk, minutes later: until then nothing behind the first segment with one
+/// block left could be used again, though clients had been let in for it. So all writes stood still for 40 s here, and for
+/// minutes on a volume of a terabyte. What is left of the plan before comes first now.
+#[test]
+fn writes_never_stand_still_however_long_they_go_on() {
+    let report = mostly_full(
+        r#"
 [[phase]]
 name = "random writes"
 load = [{ pattern = "random", block = "4K", depth = 16, span = "80%" }]
@@ -36,9 +45,8 @@ seconds = 900
 name = "afterwards"
 load = [{ pattern = "random", block = "4K", depth = 16, span = "80%" }]
 seconds = 60
-"#;
-    let scenario = Scenario::parse(text).expect("a scenario");
-    let report = run(&scenario, Path::new(""), &mut |_, _| {}).expect("it runs");
+"#,
+    );
     for phase in &report.phases {
         assert_eq!(phase.failures, 0, "{}", phase.name);
         assert!(phase.max_us < 1e6, "{}: a write took {:.1} s", phase.name, phase.max_us / 1e6);
@@ -50,25 +58,14 @@ seconds = 60
 /// down to the disk to grow, and the burst went at 65 MB/s beside that.
 #[test]
 fn a_burst_lands_where_only_copies_are_that_nobody_reads() {
-    let text = r#"
-name = "a burst after a rest"
-[volume]
-fast = { model = "ssd-128gb-2012", size = "4G" }
-slow = { model = "disk-1tb-2012", size = "31G" }
-[[phase]]
-name = "fill"
-load = [{ pattern = "sequential", block = "1M", depth = 2 }]
-for = "80%"
-[[phase]]
-name = "rest"
-pause_seconds = 600
+    let report = mostly_full(
+        r#"
 [[phase]]
 name = "burst"
 load = [{ pattern = "random", block = "4K", depth = 16, from = "70%", span = 500000000 }]
 seconds = 7
-"#;
-    let scenario = Scenario::parse(text).expect("a scenario");
-    let report = run(&scenario, Path::new(""), &mut |_, _| {}).expect("it runs");
+"#,
+    );
     let burst = report.phases.last().expect("it has phases");
     assert!(burst.mb_per_s > 95.0, "{:.1} MB/s", burst.mb_per_s);
 }

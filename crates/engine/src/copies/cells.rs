@@ -176,6 +176,11 @@ impl Cells {
         slot.0 * self.per_slot..(slot.0 + 1) * self.per_slot
     }
 
+    fn states_of(&self, slot: Slot) -> &[u8] {
+        let cells = self.cells_of(slot);
+        &self.state[cells.start as usize..cells.end as usize]
+    }
+
     /// Where a block's copy is, if it has one that can be read.
     pub fn find(&self, chunk: Chunk, block: u32) -> Option<CellBlock> {
         if self.len() == 0 {
@@ -214,9 +219,7 @@ impl Cells {
 
     /// Whether a slot is a tray, into which nothing is being written, and nothing in it was ever read.
     pub fn is_unread(&self, slot: Slot) -> bool {
-        let cells = self.cells_of(slot);
-        let states = &self.state[cells.start as usize..cells.end as usize];
-        self.is_tray(slot) && states.iter().all(|state| state & (USED | REPAID | FILLING) == 0)
+        self.is_tray(slot) && self.states_of(slot).iter().all(|state| state & (USED | REPAID | FILLING) == 0)
     }
 
     /// Makes a slot a tray with free cells.
@@ -446,8 +449,8 @@ impl Cells {
         chunks.into_iter().map(|chunk| (next_use(chunk), chunk)).max()
     }
 
-    /// The tray whose slot, one for homes, is missed least: an empty one, or of those whose cells give way next, the one of which least
-    /// was read; or any.
+    /// The tray whose slot, one for homes, is missed least: an empty one, or of those whose cells give way next, the one of
+    /// which least was read; or any.
     pub fn tray_to_leave(&mut self) -> Option<Slot> {
         let stays = |slot: &Slot| {
             let tray = self.trays[slot.0 as usize];
@@ -463,9 +466,7 @@ impl Cells {
         slots.retain(stays);
         slots.truncate(TRAYS_LOOKED_AT);
         let used = |slot: &Slot| {
-            let cells = self.cells_of(*slot);
-            let states = &self.state[cells.start as usize..cells.end as usize];
-            states.iter().filter(|state| **state & (USED | FILLING) != 0).count()
+            self.states_of(*slot).iter().filter(|state| **state & (USED | FILLING) != 0).count()
         };
         if let Some(slot) = slots.into_iter().min_by_key(used) {
             return Some(slot);
