@@ -255,9 +255,13 @@ impl BlockFile {
         self.fd.as_raw_fd()
     }
 
-    /// The best way to give space back that has not failed yet.
-    pub(crate) fn give_back(&self) -> GiveBack {
-        self.give_back
+    /// The best way to give space back that has not failed yet. A hole in a file is none for what will be `refilled`: then
+    /// the file system may have no room for it.
+    pub(crate) fn give_back(&self, refilled: bool) -> GiveBack {
+        match self.give_back {
+            GiveBack::Punch if refilled => GiveBack::Nothing,
+            way => way,
+        }
     }
 
     /// `way` does not work here: asks for the next one from now on.
@@ -451,9 +455,9 @@ mod tests {
         // Two discards in flight fail one after the other: that is one step, not two.
         file.cannot_give_back(GiveBack::Discard);
         file.cannot_give_back(GiveBack::Discard);
-        assert_eq!(file.give_back(), GiveBack::Punch);
+        assert_eq!((file.give_back(false), file.give_back(true)), (GiveBack::Punch, GiveBack::Nothing));
         file.cannot_give_back(GiveBack::Punch);
         file.cannot_give_back(GiveBack::Discard);
-        assert_eq!(file.give_back(), GiveBack::Nothing);
+        assert_eq!(file.give_back(false), GiveBack::Nothing);
     }
 }

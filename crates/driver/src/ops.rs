@@ -17,7 +17,7 @@ enum Kind {
     Read,
     Write { dsync: bool },
     Flush,
-    Discard { len: u64, way: GiveBack },
+    Discard { len: u64, refilled: bool, way: GiveBack },
 }
 
 #[derive(Debug)]
@@ -98,9 +98,9 @@ impl DeviceOps {
                 (Kind::Write { dsync: fua }, device, offset, bufs, token)
             }
             Action::Flush { device, token } => (Kind::Flush, device, 0, none, token),
-            Action::Discard { device, offset, len, token } => {
-                let way = devices[usize::from(device.0)].give_back();
-                (Kind::Discard { len, way }, device, offset, none, token)
+            Action::Discard { device, offset, len, refilled, token } => {
+                let way = devices[usize::from(device.0)].give_back(refilled);
+                (Kind::Discard { len, refilled, way }, device, offset, none, token)
             }
             Action::Reply { .. } => return,
         };
@@ -208,12 +208,15 @@ impl DeviceOp {
 
     /// What an error means; `None` when there is another way to try.
     fn failed(&mut self, errno: i32, device: &mut BlockFile) -> Option<Result<(), DeviceError>> {
-        let Kind::Discard { way, .. } = &mut self.kind else { return Some(Err(DeviceError { errno })) };
+        let Kind::Discard { way, refilled, .. } = &mut self.kind else {
+            return Some(Err(DeviceError { errno }));
+        };
         // How kernels and devices say that they do not know the command.
         if matches!(errno, libc::EOPNOTSUPP | libc::EINVAL | libc::ENOTTY | libc::ENOSYS) {
             device.cannot_give_back(*way);
-            if device.give_back() < *way && device.give_back() != GiveBack::Nothing {
-                *way = device.give_back();
+            let next = device.give_back(*refilled);
+            if next < *way && next != GiveBack::Nothing {
+                *way = next;
                 return None;
             }
         }
@@ -260,8 +263,8 @@ fn submit(op: &DeviceOp, place: u32, ring: &mut Ring, devices: &[BlockFile]) {
         Kind::Flush if now => ring.flush_now(fd, tag),
         Kind::Write { dsync } => ring.write(fd, op.offset, &op.bufs, dsync, tag),
         Kind::Flush => ring.flush(fd, tag),
-        Kind::Discard { len, way: GiveBack::Discard } => ring.discard(fd, op.offset, len, tag),
-        Kind::Discard { len, way: GiveBack::Punch } => ring.punch(fd, op.offset, len, tag),
+        Kind::Discard { len, way: GiveBack::Discard, .. } => ring.discard(fd, op.offset, len, tag),
+        Kind::Discard { len, way: GiveBack::Punch, .. } => ring.punch(fd, op.offset, len, tag),
         Kind::Discard { way: GiveBack::Nothing, .. } => ring.nop(tag),
     }
 }

@@ -125,7 +125,13 @@ fn nothing_ends_before_the_models_time() {
         client.write(block, block as u8 + 1);
     }
     client.plan.push_back(Action::Flush { device: Tier(0), token: Token(1000) });
-    client.plan.push_back(Action::Discard { device: Tier(0), offset: 8 * MIB, len: MIB, token: Token(1001) });
+    client.plan.push_back(Action::Discard {
+        device: Tier(0),
+        offset: 8 * MIB,
+        len: MIB,
+        refilled: false,
+        token: Token(1001),
+    });
     client.run(&mut driver);
     let bufs: Vec<Buf> = (0..40).map(|block| client.read(block, 2000 + block)).collect();
     client.run(&mut driver);

@@ -124,6 +124,9 @@ pub enum Action {
         offset: u64,
         /// Length in bytes.
         len: u64,
+        /// Whether it will be filled again, whatever else does: flash is to forget what is there, but a file keeps its space,
+        /// which would not be there any more when others have taken it.
+        refilled: bool,
         /// Comes back with the completion.
         token: Token,
     },

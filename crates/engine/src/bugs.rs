@@ -65,6 +65,8 @@ pub enum Bug {
     CopyFreedWhileWritten,
     /// The log takes a segment back from copies while I/O of them is in flight in it.
     RecalledTooEarly,
+    /// The log goes on in a segment that is still being discarded.
+    LandedUnderTrim,
     /// A write in place does not end the shadow of the home that it changes.
     ShadowOutlivesWrite,
     /// A merge does not end the shadow of the home that it changes.

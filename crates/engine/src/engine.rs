@@ -70,6 +70,8 @@ pub enum Owner {
     Copy(u32),
     /// A slot whose space is given back.
     Trim(Home),
+    /// A free segment that is discarded.
+    Segment,
     /// The list of pins.
     Pins,
     /// A superblock.
@@ -83,9 +85,12 @@ impl Owner {
         match self {
             Owner::Piece(_) | Owner::Group(_) | Owner::SumPage(_) | Owner::Copy(_) | Owner::Trim(_) => true,
             Owner::Flush { for_commit, .. } => for_commit,
-            Owner::Index(_) | Owner::Batch { .. } | Owner::Checkpoint(_) | Owner::Pins | Owner::Shutdown => {
-                false
-            }
+            Owner::Index(_)
+            | Owner::Segment
+            | Owner::Batch { .. }
+            | Owner::Checkpoint(_)
+            | Owner::Pins
+            | Owner::Shutdown => false,
         }
     }
 }
@@ -325,7 +330,7 @@ impl<A: Arena> Engine<A> {
             Owner::Checkpoint(_) => self.checkpoint.coverage(),
             Owner::SumPage(page) => self.sum_load_coverage(page),
             Owner::Copy(fill) => self.copy_coverage(fill),
-            Owner::Trim(_) => None,
+            Owner::Trim(_) | Owner::Segment => None,
             Owner::Pins => self.pins.coverage(),
             Owner::Shutdown => Some(Stage::Shutdown),
         }
@@ -360,6 +365,7 @@ impl<A: Arena> Machine for Engine<A> {
             Owner::SumPage(page) => self.sum_page_loaded(page, result),
             Owner::Copy(fill) => self.copy_io_done(fill, result),
             Owner::Trim(home) => self.on_trimmed(home),
+            Owner::Segment => self.on_segment_trimmed(),
             Owner::Pins => self.pins_written(result),
             Owner::Shutdown => self.shutdown_io_done(),
         }

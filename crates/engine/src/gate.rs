@@ -141,7 +141,7 @@ impl<A: Arena> Engine<A> {
         self.gate.trims += 1;
         let token = self.tokens.issue(home.tier, Owner::Trim(home), self.now);
         let (offset, len) = (self.state.geo.slot_at(home), u64::from(self.state.geo.chunk_bytes));
-        self.out.push_back(Action::Discard { device: home.tier, offset, len, token });
+        self.out.push_back(Action::Discard { device: home.tier, offset, len, refilled: false, token });
     }
 
     /// The device has given the slot's space back (or refused to, which is harmless).

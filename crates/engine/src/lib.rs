@@ -59,6 +59,7 @@ mod sums;
 mod tail;
 mod task;
 mod tokens;
+mod trim;
 pub mod units;
 mod wear;
 pub mod why;

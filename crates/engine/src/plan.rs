@@ -214,6 +214,7 @@ impl<A: Arena> Engine<A> {
         }
         self.pump_borrowing();
         self.pump_lending();
+        self.pump_trims();
         self.mind_rest();
         // Records of loss must be in place before the next move of their chunks fixes what it ends.
         if self.moves_are_over() || self.log.losses > 0 {

@@ -70,7 +70,12 @@ pub struct Zone {
     vacant: Vec<Place>,
     /// The chain, oldest first; the last is the one being written.
     pub chain: VecDeque<Place>,
+    /// Free, and the device keeps nothing of what was in them, as far as is known.
     free: VecDeque<Place>,
+    /// Free as well, those longest so first; the device still keeps what was in them.
+    spent: VecDeque<Place>,
+    /// The one of these that is being discarded.
+    trimming: Option<Place>,
     /// Out of the chain, but reads are in flight.
     retiring: Vec<Place>,
     /// Free, and lent to copies: the last one is recalled first.
@@ -98,6 +103,8 @@ impl Zone {
             vacant: (own.len() as u32..most).rev().map(Place).collect(),
             chain: VecDeque::new(),
             free: VecDeque::new(),
+            spent: VecDeque::new(),
+            trimming: None,
             retiring: Vec::new(),
             lent: Vec::new(),
             recalled: Vec::new(),
@@ -119,7 +126,7 @@ impl Zone {
     }
     /// Segments that can be named as a successor.
     pub fn free_segments(&self) -> u32 {
-        self.free.len() as u32
+        (self.free.len() + self.spent.len()) as u32
     }
     /// The area of a place.
     pub fn area(&self, place: Place) -> Area {
@@ -157,14 +164,14 @@ impl Zone {
     /// Makes a free segment of an area that held slots, all of which are free and stay out of use.
     pub fn borrow(&mut self, area: Area) {
         let place = self.adopt(area).expect("there is a place for an area that is borrowed");
-        self.free.push_back(place);
+        self.spent.push_back(place);
     }
 
     /// Gives up a borrowed area whose segment is free.
     pub fn give_back(&mut self) -> Option<Area> {
         let own = self.own_len();
-        let at = self.free.iter().position(|place| place.0 >= own)?;
-        let place = self.free.remove(at)?;
+        let place = remove_first(&mut self.spent, |place| place.0 >= own)
+            .or_else(|| remove_first(&mut self.free, |place| place.0 >= own))?;
         let area = std::mem::replace(&mut self.areas[place.0 as usize], NO_AREA);
         self.vacant.push(place);
         Some(area)
@@ -265,14 +272,15 @@ impl Zone {
 
     /// Segments in which nothing of the log is: those that are free, and those that copies will leave.
     pub fn unused_segments(&self) -> u32 {
-        (self.free.len() + self.lent.len() + self.recalled.len()) as u32
+        self.free_segments()
+            + (self.lent.len() + self.recalled.len() + usize::from(self.is_trimming())) as u32
     }
 
     /// Lends a free segment of the zone's own.
     pub fn lend(&mut self) -> Option<Area> {
         let own = self.own_len();
-        let at = self.free.iter().rposition(|place| place.0 < own)?;
-        let place = self.free.remove(at)?;
+        let place = remove_last(&mut self.spent, |place| place.0 < own)
+            .or_else(|| remove_last(&mut self.free, |place| place.0 < own))?;
         self.lent.push(place);
         Some(self.area(place))
     }
@@ -297,15 +305,34 @@ impl Zone {
     /// Those recalled segments are free whose areas have been left; whether there was one.
     pub fn take_recalled(&mut self, is_left: impl Fn(Area) -> bool) -> bool {
         let areas = &self.areas;
-        release(&mut self.recalled, &mut self.free, |place| is_left(areas[place.0 as usize]))
+        release(&mut self.recalled, &mut self.spent, |place| is_left(areas[place.0 as usize]))
     }
 
     /// Takes a free segment to be named as a successor; one of the zone's own, if there is one, where borrowed ones are to
     /// be given back.
     pub fn take_free(&mut self, gives_back: bool) -> Option<Place> {
         let own = self.own_len();
-        let at = self.free.iter().position(|place| !gives_back || place.0 < own).unwrap_or(0);
-        self.free.remove(at)
+        let stays = |place: Place| !gives_back || place.0 < own;
+        remove_first(&mut self.free, stays)
+            .or_else(|| remove_first(&mut self.spent, stays))
+            .or_else(|| self.free.pop_front())
+            .or_else(|| self.spent.pop_front())
+    }
+
+    /// Whether a free segment is being discarded.
+    pub fn is_trimming(&self) -> bool {
+        self.trimming.is_some()
+    }
+
+    /// Takes a free segment that the device is to be told of, until [`Zone::end_trim`].
+    pub fn begin_trim(&mut self) -> Option<Place> {
+        self.trimming = self.spent.pop_front();
+        self.trimming
+    }
+
+    /// The device was told.
+    pub fn end_trim(&mut self) {
+        self.free.extend(self.trimming.take());
     }
 
     /// Whether a segment's area is borrowed.
@@ -335,13 +362,23 @@ impl Zone {
     /// Moves retired segments without reads in flight to the free list.
     pub fn recycle(&mut self) {
         let segments = &self.segments;
-        release(&mut self.retiring, &mut self.free, |place| segments[place.0 as usize].pins == 0);
+        release(&mut self.retiring, &mut self.spent, |place| segments[place.0 as usize].pins == 0);
     }
 
     /// Bytes of segments in the chain.
     pub fn used_bytes(&self) -> u64 {
         self.chain.len() as u64 * self.area_bytes
     }
+}
+
+fn remove_first(places: &mut VecDeque<Place>, is_it: impl Fn(Place) -> bool) -> Option<Place> {
+    let at = places.iter().position(|place| is_it(*place))?;
+    places.remove(at)
+}
+
+fn remove_last(places: &mut VecDeque<Place>, is_it: impl Fn(Place) -> bool) -> Option<Place> {
+    let at = places.iter().rposition(|place| is_it(*place))?;
+    places.remove(at)
 }
 
 /// Moves the places for which nothing is waited any more to the free list; whether there was one.

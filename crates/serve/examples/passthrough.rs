@@ -64,7 +64,13 @@ impl Served for Passthrough {
                 class,
             },
             (RequestKind::Flush, _) => Action::Flush { device: FAST, token },
-            _ => Action::Discard { device: FAST, offset: request.offset, len: request.len, token },
+            _ => Action::Discard {
+                device: FAST,
+                offset: request.offset,
+                len: request.len,
+                refilled: false,
+                token,
+            },
         };
         self.actions.push_back(action);
     }

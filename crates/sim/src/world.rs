@@ -304,7 +304,9 @@ impl World {
                 self.disks[device].submit_flush(id);
                 Ok(())
             }
-            Action::Discard { device, offset, len, token } => self.take_discard(device, offset, len, token),
+            Action::Discard { device, offset, len, token, .. } => {
+                self.take_discard(device, offset, len, token)
+            }
         }
     }
 

@@ -95,12 +95,13 @@ fn a_bad_sector_closes_the_volume_only_where_metadata_stands_once() {
             assert!(device == 1 || !headers.contains(&block), "each checkpoint header stands twice");
             let bytes = content(&whole[device], block);
             let once = [&b"BMTLpage"[..], b"BMTLsegm", b"BMTLgrup"].iter().any(|m| bytes.starts_with(m));
-            // Where the log ends, nobody knows whether it does if the block cannot be read.
+            // Where the log ends, nobody knows whether it does if the block cannot be read; nor whether it went on in the
+            // segment that is named next, which was discarded.
             ends += u32::from(!once);
             closed.push(block);
         }
         println!("device {device}: {blocks} blocks, {} of which keep it closed: {closed:?}", closed.len());
-        assert!(ends <= 1, "{ends} blocks that hold no metadata keep the volume closed");
+        assert!(ends <= 2, "{ends} blocks that hold no metadata keep the volume closed");
         assert!(device == 0 || closed.is_empty(), "nothing on the slow device is needed for opening");
     }
 }

@@ -87,6 +87,7 @@ planted! {
     copy_freed_under_read: CopyFreedUnderRead,
     copy_freed_while_written: CopyFreedWhileWritten,
     recalled_too_early: RecalledTooEarly,
+    landed_under_trim: LandedUnderTrim,
     shadow_outlives_write: ShadowOutlivesWrite,
     shadow_outlives_merge: ShadowOutlivesMerge,
     shadow_outlives_home: ShadowOutlivesHome,
