@@ -16,7 +16,10 @@ pub struct ZoneBlock(pub u32);
 pub struct Landed {
     places: Places,
     sum: Vec<u32>,
-    sectors: Vec<Sectors>,
+    /// The sectors that each *lacks*, so that what was never used takes no memory.
+    absent: Vec<u8>,
+    /// Zone blocks before this one have been used.
+    used: u32,
     /// Blocks that were lost.
     bad: u32,
 }
@@ -30,13 +33,13 @@ impl Landed {
     /// A table for a zone of this many blocks.
     pub fn new(zone_blocks: u32) -> Landed {
         let blocks = zone_blocks as usize;
-        let (sum, sectors) = (vec![0; blocks], vec![Sectors::ALL; blocks]);
-        Landed { places: Places::new(zone_blocks), sum, sectors, bad: 0 }
+        let (sum, absent) = (vec![0; blocks], vec![0; blocks]);
+        Landed { places: Places::new(zone_blocks), sum, absent, used: 0, bad: 0 }
     }
 
-    /// Bytes of RAM.
+    /// Bytes of RAM: what was never used takes none.
     pub fn ram_bytes(&self) -> u64 {
-        self.places.ram_bytes() + self.sum.len() as u64 * 5
+        self.places.ram_bytes(self.used) + u64::from(self.used) * 5
     }
 
     /// Landed blocks.
@@ -71,14 +74,15 @@ impl Landed {
 
     /// The sectors of its block that a zone block holds: of the others it says nothing.
     pub fn sectors(&self, z: ZoneBlock) -> Sectors {
-        self.sectors[z.0 as usize]
+        Sectors::from_absent(self.absent[z.0 as usize]).expect("what landed has sectors")
     }
 
     /// Notes checksum and sectors of what is being written to a zone block that has no owner yet.
     pub fn note(&mut self, z: ZoneBlock, sum: u32, sectors: Sectors) {
         assert!(self.owner(z).is_none(), "a landed block does not change");
         self.sum[z.0 as usize] = sum;
-        self.sectors[z.0 as usize] = sectors;
+        self.absent[z.0 as usize] = sectors.absent();
+        self.used = self.used.max(z.0 + 1);
     }
 
     /// Makes `z`, of which that was noted, the block's newest copy; gives the copy it supersedes, and whether that was

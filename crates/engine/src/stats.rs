@@ -141,7 +141,6 @@ impl<A: Arena> Engine<A> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::landed::Landed;
     use crate::map::Map;
     use crate::options::{CreateOptions, DeviceInfo};
     use crate::pages::Pages;
@@ -162,7 +161,7 @@ mod tests {
             let geo = Geometry::plan(&[device(fast), device(slow)], &options).expect("a plan");
             let policy = HeatPolicy::new(geo.chunks, geo.slots(FAST), &Tuning::default());
             let made = Map::new(&geo).ram_bytes()
-                + Landed::new(geo.most_zone_areas() * geo.area_blocks()).ram_bytes()
+                + landed::ram_bytes(u64::from(geo.most_zone_areas() * geo.area_blocks()))
                 + Slots::new(geo.slots(FAST), true).ram_bytes()
                 + Slots::new(geo.slots(SLOW), false).ram_bytes()
                 + Shadows::new(geo.slots(FAST)).ram_bytes()

@@ -142,7 +142,9 @@ impl Cells {
     pub fn ram_bytes(&self) -> u64 {
         let queues = self.small.capacity() + self.main.capacity() + self.with_room.capacity();
         let trays = self.trays.len() * size_of::<Tray>();
-        self.places.ram_bytes() + self.ghosts.ram_bytes() + (self.state.len() + trays + queues * 4) as u64
+        self.places.ram_bytes(self.state.len() as u32)
+            + self.ghosts.ram_bytes()
+            + (self.state.len() + trays + queues * 4) as u64
     }
 
     /// Blocks of a part.
