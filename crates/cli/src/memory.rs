@@ -13,23 +13,28 @@ use bimetal_serve::CLIENT_MEMORY_BYTES;
 /// The program, its stack, the ring's queues, and what requests in flight take.
 const OVERHEAD_BYTES: u64 = 16 << 20;
 
-/// Buffers for a volume on these devices, within the limit. What the tables will take is known from the superblock,
-/// so that too low a limit is refused before anything is written.
+/// Buffers for a volume on these devices, within the limit; what is left beside them is the landing zone's to grow. What the
+/// tables will take is known from the superblock, so that too low a limit is refused before anything is written.
 pub(crate) fn pools(
     args: MemoryArgs,
     volume: &Volume,
     files: &[BlockFile],
-    tuning: &Tuning,
+    tuning: &mut Tuning,
 ) -> anyhow::Result<PoolSizes> {
     let most = PoolSizes::default();
     let (Some(limit), Some(geometry)) = (args.memory, files.first().and_then(geometry)) else {
         // Without a superblock that can be read, opening will say what is wrong.
         return Ok(most);
     };
+    tuning.landing_ram_bytes = 0;
+    let own = bimetal_engine::landing_ram_bytes_least(&geometry);
     let fixed = bimetal_engine::ram_bytes_at_most(&geometry, tuning) + CLIENT_MEMORY_BYTES + OVERHEAD_BYTES;
     let least = PoolSizes::least(geometry.chunk_bytes, geometry.area_bytes);
     match limit.checked_sub(fixed).and_then(|budget| most.within(least, budget)) {
-        Some(pools) => Ok(pools),
+        Some(pools) => {
+            tuning.landing_ram_bytes = own + (limit - fixed - pools.total());
+            Ok(pools)
+        }
         None => bail!(
             "--memory {} is too little for {}: its tables take up to {}, and buffers {}; give it {}M or more",
             size::show(limit),

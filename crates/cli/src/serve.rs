@@ -160,8 +160,8 @@ fn serve_other(locked: Locked, tenant: Tenant, read_only: bool, limits: MemoryAr
 fn open(locked: Locked, read_only: bool, limits: MemoryArgs) -> anyhow::Result<Opened<Engine<RealArena>>> {
     let start = Instant::now();
     let Locked { volume, files } = locked;
-    let options = volume.open_options();
-    let pools = memory::pools(limits, &volume, &files, &options.tuning)?;
+    let mut options = volume.open_options();
+    let pools = memory::pools(limits, &volume, &files, &mut options.tuning)?;
     let (mut driver, arena) = volume::driver(files, pools)?;
     let buffer_bytes = arena.region().len() as u64;
     let task = bimetal_engine::open(arena, driver.device_infos(), options);

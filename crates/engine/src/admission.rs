@@ -72,7 +72,8 @@ impl<A: Arena> Engine<A> {
     /// How much clients leave free now. What they may use beyond the margin at one time they may not at another, and are
     /// not to stand still until it is free again.
     pub(crate) fn mind_margin(&mut self) {
-        let part = self.state.landed.len() / TAIL_SHARE;
+        let most = self.state.zone.tail_segments() * self.state.geo.area_blocks();
+        let part = (self.state.landed.len() / TAIL_SHARE).min(most);
         let soon = self.mover.planner.borrowing.merging_takes_ns(part).is_some_and(|ns| ns <= SOON_NS);
         let kept = if soon { self.kept_segments().min(KEPT_LEAST) } else { self.kept_segments() };
         let wanted = u64::from(self.reserve_segments() + kept) * u64::from(self.state.geo.area_blocks());
@@ -83,7 +84,7 @@ impl<A: Arena> Engine<A> {
     fn kept_segments(&self) -> u32 {
         let zone = &self.state.zone;
         let spare = zone.len().saturating_sub(2 + self.reserve_segments());
-        (zone.len() / TAIL_SHARE + MARGIN_SEGMENTS).min(spare / 2)
+        (zone.tail_segments() + MARGIN_SEGMENTS).min(spare / 2)
     }
 
     /// Whether clients will soon land no more than what is freed.

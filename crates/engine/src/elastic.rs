@@ -25,8 +25,15 @@ const SAMPLE: u32 = 16;
 const LOOKS_PER_CALL: u32 = 64;
 /// Of what nothing is in, one part in this many is on call at most: a volume that is nearly full keeps room to grow for the
 /// burst after this one. (20 minutes of random writes all over a volume with 20 GB to spare, then three minutes into 8 GB
-/// of it: with a half, these had 8 MB/s instead of 55.)
+/// of it: with a half, these had 8 MB/s instead of 55.) Where pushing down
+/// is worth most, and as much as a fast tier is left to chunks, more may be.
 const ON_CALL_SHARE: u32 = 8;
+/// Chunks of the slow device looked at to learn how hot it is.
+const SLOW_SAMPLE: u32 = 64;
+/// Where a block that is pushed down costs so many times less still than [`crate::options::Tuning::push_worth`] says, the
+/// zone may have nearly all of the fast tier. (Random writes over a whole disk: 30 to 300 times less than one that is merged;
+/// recorded traces: 10 times at most, and one was answered at three quarters of the speed where the zone had as much of theirs.)
+const WORTH_MOST: u32 = 4;
 /// Attempts to push down what is left in a run, before it is left alone.
 const MAX_ATTEMPTS: u32 = 3;
 /// Pause after that, ns.
@@ -120,6 +127,11 @@ impl<A: Arena> Engine<A> {
         (self.slots[0].free() + self.slots[1].free()).saturating_sub(self.state.map.homeless())
     }
 
+    /// Whether as much as half of the fast tier is unused by the volume.
+    pub(crate) fn zone_can_grow_far(&self) -> bool {
+        self.slots_to_spare() > self.state.geo.slots(FAST) / 2
+    }
+
     fn is_assured(&self, run: u32) -> bool {
         self.state.zone.len() + run <= self.state.geo.assured_zone_areas()
     }
@@ -129,12 +141,23 @@ impl<A: Arena> Engine<A> {
         borrowing.pushing.is_part_of(&borrowing.merging, self.tuning.push_worth)
     }
 
+    /// Whether it is worth so much that the zone may have nearly all of the fast tier.
+    fn pushing_is_worth_most(&self) -> bool {
+        let (borrowing, share) = (&self.mover.planner.borrowing, self.tuning.push_worth.max(1) * WORTH_MOST);
+        borrowing.pushing.blocks > 0 && borrowing.pushing.is_part_of(&borrowing.merging, share)
+    }
+
     /// Whether the zone may have a further run without touching what is left to chunks that become used.
     fn run_is_to_spare(&self, run: u32) -> bool {
         let geo = &self.state.geo;
         let on_call = (self.state.zone.len() + run).saturating_sub(geo.assured_zone_areas());
         let slots = on_call * geo.slots_per_area();
-        on_call == 0 || self.slots_to_spare() > self.slots_left_beside(slots) + run * geo.slots_per_area()
+        let left = match self.pushing_is_worth_most() {
+            true => self.slots_left_at_least(slots),
+            false if self.takes_the_better_half(run) => return false,
+            false => self.slots_left_beside(slots),
+        };
+        on_call == 0 || self.slots_to_spare() > left + run * geo.slots_per_area()
     }
 
     /// Slots that may be taken before the zone is asked again whether it owes them: one by each piece in flight, and one by
@@ -148,10 +171,15 @@ impl<A: Arena> Engine<A> {
         on_call.saturating_mul(ON_CALL_SHARE - 1).max(2 * self.slots_at_stake()).min(u32::MAX / 2)
     }
 
+    /// The same, where the zone may have as much as it can get.
+    fn slots_left_at_least(&self, on_call: u32) -> u32 {
+        self.slots_left_beside(on_call).min(self.state.geo.slots(FAST).max(2 * self.slots_at_stake()))
+    }
+
     /// Whether more is on call than may be: the zone is to give it back.
     pub(crate) fn zone_gives_back(&self) -> bool {
         let on_call = self.slots_on_call();
-        on_call > 0 && self.slots_to_spare() < self.slots_left_beside(on_call)
+        on_call > 0 && self.slots_to_spare() < self.slots_left_at_least(on_call)
     }
 
     /// Whether nothing more may land before areas that are on call have been given back. The log leaves the two that it is
@@ -260,8 +288,26 @@ impl<A: Arena> Engine<A> {
         true
     }
 
+    /// Whether the zone would have more than half of the areas that hold slots, which it takes only from what is no hotter
+    /// than what is on the slow device: what has earned its place there is worth more than a longer burst.
+    fn takes_the_better_half(&self, run: u32) -> bool {
+        self.state.zone.len() + run - self.state.zone.own_len() > self.state.geo.zone_first.0 / 2
+    }
+
+    /// The heat of some chunks on the slow device, and how many they are.
+    fn heat_of_the_slow(&self) -> (u64, u64) {
+        let chunks = self.state.geo.chunks;
+        let step = (chunks / SLOW_SAMPLE).max(1);
+        let first = self.mover.planner.borrowing.hand % step;
+        let of_slow = |chunk: &Chunk| self.state.map.home(*chunk).is_some_and(|home| home.tier == SLOW);
+        let sample = (first..chunks).step_by(step as usize).map(Chunk).filter(of_slow);
+        sample.fold((0, 0), |(heat, count), chunk| {
+            (heat + u64::from(self.policy.heat(chunk, self.now)), count + 1)
+        })
+    }
+
     /// The coldest of some runs of areas of which each slot is free or holds a chunk that can be moved; of those that are as
-    /// cold, the one with the fewest of them.
+    /// cold, the one with the fewest of them. None where the zone may not have it.
     fn cold_run(&mut self) -> Option<Range<u32>> {
         let (run, geo) = (self.areas_per_run(), &self.state.geo);
         let runs = geo.zone_first.0 / run;
@@ -279,7 +325,14 @@ impl<A: Arena> Engine<A> {
                 coldest = Some(((heat, chunks), range));
             }
         }
-        coldest.map(|(_, range)| range)
+        let ((heat, _), range) = coldest?;
+        if self.takes_the_better_half(run) {
+            let (slow_heat, count) = self.heat_of_the_slow();
+            if u64::from(heat) * count > slow_heat * range.len() as u64 {
+                return None;
+            }
+        }
+        Some(range)
     }
 
     /// The heat of what is in a fast slot; none where that cannot be moved.

@@ -71,5 +71,5 @@ pub use check::check;
 pub use create::create;
 pub use engine::Engine;
 pub use open::open;
-pub use stats::ram_bytes_at_most;
+pub use stats::{landing_ram_bytes_least, ram_bytes_at_most};
 pub use task::Task;

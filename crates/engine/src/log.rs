@@ -195,12 +195,20 @@ impl<A: Arena> Engine<A> {
             return;
         }
         self.log.retry_at = None;
-        while self.log.groups.len() < self.tuning.groups_in_flight
+        while self.log.groups.len() < self.groups_in_flight()
             && !self.log.retry_after
             && self.has_admissible_job()
             && self.form_group()
         {}
         self.pump_seals();
+    }
+
+    /// Groups in flight at most. Where clients wait for room, fewer and larger ones make more of it: each has a block of
+    /// its own. (An hour of random writes all over a volume, 16 in flight: 21.5 MB/s instead of 18.3.) Not where little of the
+    /// volume is unused, so that the zone cannot grow far: taking more in only puts off that it is merged. (20 minutes of
+    /// them over a full volume took in 15 % more, and the three minutes after a rest went at 21 MB/s instead of 64.)
+    fn groups_in_flight(&self) -> usize {
+        if self.zone_runs_short() && self.zone_can_grow_far() { 1 } else { self.tuning.groups_in_flight }
     }
 
     fn has_admissible_job(&self) -> bool {

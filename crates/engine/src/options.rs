@@ -91,6 +91,9 @@ pub struct Tuning {
     /// What has landed waits at most this long for the slow device to be in use for something else, ns; 0: not at all.
     /// An hour makes 24 wake-ups a day: in five years fewer than the 50,000 starts and stops that disks are made for.
     pub rest_at_most_ns: u64,
+    /// What the landing zone's tables may take, bytes of RAM (24 a block): the zone grows no further. Those of its own
+    /// areas are had whatever this says. A volume whose zone has grown further is not opened.
+    pub landing_ram_bytes: u64,
     /// The landing zone grows beyond what is held back for it where a block that is pushed down costs the slow device at
     /// most one part in this many of the time of one that is merged; 0: whatever it costs. What is pushed down has to come
     /// up again, and is missed meanwhile.
@@ -117,6 +120,7 @@ impl Default for Tuning {
             touch_ns: Nanos::SECOND,
             small_write_bytes: 32 << 10,
             groups_in_flight: 4,
+            landing_ram_bytes: u64::MAX,
             wear_bytes_per_day: None,
             rest_after_ns: 20 * Nanos::SECOND,
             rest_at_most_ns: 3600 * Nanos::SECOND,

@@ -115,6 +115,16 @@ impl<A: Arena> Reader<A> {
         OpenError::Device { device: self.name(tier), offset, errno }
     }
 
+    /// Why the landing zone cannot have an area that the log names.
+    pub(crate) fn no_area(&self, state: &State, offset: u64, what: &str) -> OpenError {
+        if state.zone.may_borrow() == 0 && state.zone.len() < state.geo.most_zone_areas() {
+            let what =
+                "the landing zone has grown beyond what its tables may take: give this volume more memory";
+            return OpenError::Memory { what: what.into() };
+        }
+        self.corrupt(FAST, offset, what)
+    }
+
     pub(crate) fn corrupt(&self, tier: Tier, offset: u64, what: impl Into<String>) -> OpenError {
         OpenError::Corrupt { device: self.name(tier), offset, what: what.into() }
     }

@@ -11,6 +11,7 @@ use crate::format::Id;
 use crate::format::codec::Get;
 use crate::format::header::CheckpointHeader;
 use crate::format::log::{GroupHeader, Index, Record, SegmentHeader};
+use crate::hash::IndexMap;
 use crate::open::no_memory;
 use crate::options::OpenError;
 use crate::recovery::{Reader, Unreadable};
@@ -62,16 +63,16 @@ impl<A: Arena> Reader<A> {
         let tail = state
             .zone
             .adopt(header.tail_area)
-            .ok_or_else(|| self.corrupt(FAST, 0, "the checkpoint names a tail that is no area"))?;
+            .ok_or_else(|| self.no_area(state, 0, "the checkpoint names a tail that is no area"))?;
         let mut segment =
             self.segment(volume, state, tail).await?.filter(|s| s.ordinal == header.tail_ordinal);
         let mut end = LogEnd { place: tail, cursor: 0, last: first };
         let mut place = tail;
+        let mut named = IndexMap::from_iter([(tail, ())]);
         while let Some(s) = segment {
-            let next_place =
-                state.zone.adopt(s.successor).filter(|p| !state.zone.chain.contains(p) && *p != place);
+            let next_place = state.zone.adopt(s.successor).filter(|next| named.insert(*next, ()).is_none());
             let next_place = next_place.ok_or_else(|| {
-                self.corrupt(FAST, state.zone.offset(place, 0), "a segment names no valid successor")
+                self.no_area(state, state.zone.offset(place, 0), "a segment names no valid successor")
             })?;
             state.zone.chain.push_back(place);
             let own = state.zone.get_mut(place);

@@ -9,6 +9,7 @@ use crate::map::Map;
 use crate::mask::BlockMask;
 use crate::options::Tuning;
 use crate::sectors::{Remains, Sectors};
+use crate::stats;
 use crate::sums::Sums;
 use crate::units::*;
 use crate::zone::Zone;
@@ -33,11 +34,12 @@ pub struct State {
 impl State {
     /// An empty volume.
     pub fn new(geo: Geometry, tuning: &Tuning) -> State {
+        let most_areas = stats::most_zone_areas(&geo, tuning);
         State {
             map: Map::new(&geo),
-            landed: Landed::new(geo.most_zone_areas() * geo.area_blocks()),
+            landed: Landed::new(most_areas * geo.area_blocks()),
             sums: Sums::new(&geo, tuning.recent_checksums, tuning.checksum_cache_pages),
-            zone: Zone::new(&geo),
+            zone: Zone::new(&geo, most_areas),
             merging: IndexMap::default(),
             geo,
         }

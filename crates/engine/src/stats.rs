@@ -46,17 +46,29 @@ pub struct Stats {
 pub fn ram_bytes_at_most(geo: &Geometry, tuning: &Tuning) -> u64 {
     let caches = tuning.recent_checksums as u64 * RECENT_BYTES
         + tuning.checksum_cache_pages as u64 * u64::from(BLOCK_BYTES);
-    tables_bytes(geo)
+    tables_bytes(geo, tuning)
         + caches
         + copies::ram_bytes_at_most(u64::from(geo.slots_of_areas()), geo.blocks_per_chunk())
         + why::RAM_BYTES
 }
 
+/// What the tables of the landing zone's own areas take at most: the least of [`Tuning::landing_ram_bytes`] that counts.
+pub fn landing_ram_bytes_least(geo: &Geometry) -> u64 {
+    landed::ram_bytes(u64::from(geo.zone_areas()) * u64::from(geo.area_blocks()))
+}
+
+/// Areas that the landing zone may have with as much RAM as its tables may take; its own are those at least.
+pub(crate) fn most_zone_areas(geo: &Geometry, tuning: &Tuning) -> u32 {
+    let area_bytes = landed::ram_bytes(u64::from(geo.area_blocks()) << 10) >> 10;
+    let areas = u32::try_from(tuning.landing_ram_bytes / area_bytes).unwrap_or(u32::MAX);
+    areas.clamp(geo.zone_areas(), geo.most_zone_areas())
+}
+
 /// What is allocated when a volume is opened, and stays.
-fn tables_bytes(geo: &Geometry) -> u64 {
+fn tables_bytes(geo: &Geometry, tuning: &Tuning) -> u64 {
     let chunks = u64::from(geo.chunks);
     let map = chunks * (8 + 4 * geo.mask_words() as u64) + u64::from(geo.map_pages.div_ceil(64)) * 8;
-    let zone_blocks = u64::from(geo.most_zone_areas()) * u64::from(geo.area_blocks());
+    let zone_blocks = u64::from(most_zone_areas(geo, tuning)) * u64::from(geo.area_blocks());
     let landed = landed::ram_bytes(zone_blocks);
     let (fast, slow) = (u64::from(geo.slots(FAST)), u64::from(geo.slots(SLOW)));
     let slots = (fast.div_ceil(64) + slow.div_ceil(64)) * 8 + fast * 4;
@@ -161,13 +173,16 @@ mod tests {
             let geo = Geometry::plan(&[device(fast), device(slow)], &options).expect("a plan");
             let policy = HeatPolicy::new(geo.chunks, geo.slots(FAST), &Tuning::default());
             let made = Map::new(&geo).ram_bytes()
-                + landed::ram_bytes(u64::from(geo.most_zone_areas() * geo.area_blocks()))
+                + landed::ram_bytes(u64::from(geo.most_zone_areas()) * u64::from(geo.area_blocks()))
                 + Slots::new(geo.slots(FAST), true).ram_bytes()
                 + Slots::new(geo.slots(SLOW), false).ram_bytes()
                 + Shadows::new(geo.slots(FAST)).ram_bytes()
                 + policy.ram_bytes()
                 + Pages::new(geo.pages()).ram_bytes();
-            assert_eq!(tables_bytes(&geo), made);
+            assert_eq!(tables_bytes(&geo, &Tuning::default()), made);
+            let small = Tuning { landing_ram_bytes: 0, ..Tuning::default() };
+            assert_eq!(most_zone_areas(&geo, &small), geo.zone_areas());
+            assert!(tables_bytes(&geo, &small) < made);
         }
     }
 }

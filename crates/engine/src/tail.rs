@@ -11,7 +11,7 @@ use crate::landed::ZoneBlock;
 use crate::map::Map;
 use crate::moves::{Destination, Move};
 use crate::units::*;
-use crate::zone::{Place, TAIL_SHARE};
+use crate::zone::Place;
 use std::collections::VecDeque;
 
 /// Segments looked at in one step, of at most 1,024 blocks each, so that an engine call stays short.
@@ -52,8 +52,8 @@ impl Tail {
     }
 
     /// Whether the zone has grown since, so that a plan made now would have twice as much to sort.
-    pub fn is_outgrown(&self, zone_segments: u32) -> bool {
-        self.segments * 2 <= zone_segments / TAIL_SHARE
+    pub fn is_outgrown(&self, tail_segments: u32) -> bool {
+        self.segments * 2 <= tail_segments
     }
 
     /// Whether nothing is left of it.
@@ -66,7 +66,7 @@ impl<A: Arena> Engine<A> {
     /// Chooses the segments that are to be emptied next.
     pub(crate) fn choose_tail_segments(&mut self) {
         let zone = &self.state.zone;
-        let segments = (zone.len() / TAIL_SHARE).max(1) as usize;
+        let segments = zone.tail_segments().max(1) as usize;
         // A segment that only lost blocks are left in must not be all that is looked at.
         let again = self.losses_are_said_again();
         let worth = |place: &&Place| zone.get(**place).live > if again { 0 } else { zone.get(**place).lost };

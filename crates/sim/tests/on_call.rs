@@ -4,6 +4,7 @@
 mod story;
 
 use bimetal_engine::action::RequestKind;
+use bimetal_engine::options::OpenError;
 use bimetal_engine::units::Nanos;
 use bimetal_sim::disk::CutStyle;
 use bimetal_sim::world::Death;
@@ -229,5 +230,52 @@ fn a_zone_stays_grown_between_bursts_and_shrinks_when_nobody_writes() {
         filled.s.read(n % USED * CHUNK, BLOCK).expect("it is read");
     }
     assert!(filled.zone() < filled.assured, "{} bytes", filled.zone());
+    filled.verify();
+}
+
+/// The user has come to give the volume less memory than the tables of its zone take, as far as that has grown: it is not
+/// opened, and not harmed. With more it is, and once the zone has shrunk, with less; then it does not grow any more.
+#[test]
+fn a_zone_that_has_grown_is_opened_only_with_memory_for_its_tables() {
+    let mut filled = Filled::begin();
+    let grown = filled.burst(0..16_000);
+    assert!(grown > filled.assured, "{grown} bytes, {} are assured", filled.assured);
+    filled.s.flush();
+    filled.s.die(Death::Kill);
+    filled.s.tuning.landing_ram_bytes = 0;
+    let refused = filled.s.open();
+    assert!(matches!(refused, Err(OpenError::Memory { .. })), "{refused:?}");
+    filled.s.tuning.landing_ram_bytes = u64::MAX;
+    filled.s.open().expect("it opens");
+    filled.verify();
+    filled.s.wait(600 * Nanos::SECOND);
+    filled.s.stop();
+    filled.s.tuning.landing_ram_bytes = 0;
+    filled.s.open().expect("it opens");
+    let own = filled.zone();
+    assert_eq!(filled.burst(16_000..20_000), own);
+    filled.verify();
+}
+
+/// Random writes over the whole disk, whose blocks are merged at a fraction of the pace at which chunks are pushed down in
+/// runs: the zone gets more than half of the fast tier. What is read again and again stays there.
+#[test]
+fn a_long_burst_gets_the_better_half_but_not_what_is_hot() {
+    let mut filled = Filled::begin();
+    let service = &mut filled.s.world.services[1];
+    (service.min_ns, service.max_ns) = (10 * Nanos::MS, 20 * Nanos::MS);
+    let fast = (0..USED).filter(|chunk| !filled.s.is_slow(chunk * CHUNK));
+    let hot: Vec<u64> = fast.step_by(40).collect();
+    let (own, mut grown) = (filled.zone(), 0);
+    for round in 0..40 {
+        hot.iter().for_each(|chunk| drop(filled.s.read(chunk * CHUNK, BLOCK).expect("it is read")));
+        grown = filled.burst(round * 1000..(round + 1) * 1000);
+    }
+    assert!(grown - own > (FAST_CHUNKS * CHUNK - own) / 2, "{grown} bytes, {own} its own");
+    let left = hot.iter().filter(|chunk| !filled.s.is_slow(**chunk * CHUNK)).count();
+    assert!(left * 10 >= hot.len() * 9, "{left} of {}", hot.len());
+    filled.s.flush();
+    filled.s.die(Death::PowerCut(CutStyle::Mixed));
+    filled.s.open().expect("it opens");
     filled.verify();
 }

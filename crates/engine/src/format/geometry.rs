@@ -24,9 +24,10 @@ const FAST_SLOTS_HELD: u32 = 2;
 const SLOW_SHARE_HELD: u32 = 100;
 /// Slots of those held back that the landing zone never borrows: moves need them.
 const SLOTS_KEPT: u32 = 2;
-/// The landing zone borrows at most so many times its own areas: each landed block takes up to 24 bytes of RAM, 0.2 GB for
-/// the 32 GiB that a zone of 4 GiB grows to.
-const MOST_GROWTH: u32 = 7;
+/// The landing zone borrows at most this share of the areas that hold slots, in eighths: moves and copies keep the rest.
+const MOST_BORROWED_EIGHTHS: u32 = 7;
+/// It grows to this at most, bytes: each landed block takes up to 24 bytes of RAM, 0.8 GB in all.
+const MOST_ZONE_BYTES: u64 = 128 << 30;
 /// Slow slots held back at least.
 const SLOW_SLOTS_HELD_MIN: u32 = 2;
 
@@ -120,7 +121,9 @@ impl Geometry {
     }
     /// Areas of the landing zone at most, those that it borrows from the slots included.
     pub fn most_zone_areas(&self) -> u32 {
-        self.zone_areas() + self.zone_areas().saturating_mul(MOST_GROWTH).min(self.zone_first.0 / 2)
+        let most = (MOST_ZONE_BYTES / u64::from(self.area_bytes)) as u32;
+        let borrowed = (u64::from(self.zone_first.0) * u64::from(MOST_BORROWED_EIGHTHS) / 8) as u32;
+        self.zone_areas() + borrowed.min(most.saturating_sub(self.zone_areas()))
     }
     /// Areas that the landing zone may have whatever the volume holds: it borrows no more than there are slots beyond the
     /// volume's size, so that each chunk finds one.
