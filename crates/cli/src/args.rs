@@ -4,6 +4,7 @@ use crate::lab::args::{LabCommand, ReplayArgs};
 use crate::logs::LogLevel;
 use crate::paths::{DeviceSpec, SlowModel};
 use crate::size;
+use crate::volume::MOST_WAKEUPS_PER_DAY;
 use bimetal_sim::peers::Policy;
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
@@ -172,6 +173,10 @@ When the wear budget is spent, nothing is promoted or copied until it is earned 
 write, and what goes down, is never held back, and pins are obeyed. `wear_budget = \"150G\"` in the volume file says so,
 and can be changed or removed there; it counts from the next time that the volume is served.
 
+What has landed on the fast device is brought home while the slow one is in use anyway. Where nobody uses that, it is woken
+so often in a day as the wake budget says, evenly over the day, and rests in between; a landing zone that is half full
+does not wait. `wake_budget = 24` in the volume file says so.
+
 A device that holds anything (a file system, a partition table, another volume, any bytes but zeros) is
 refused without --force, and what was found there is said.")]
 pub(crate) struct CreateArgs {
@@ -194,6 +199,10 @@ pub(crate) struct CreateArgs {
     /// in five years may take 153G [default: no limit]
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     pub(crate) wear_budget: Option<u64>,
+    /// How often in a day what has landed may wake the slow device by itself, where nothing else does: 1 to 1440
+    /// [default: 24]
+    #[arg(long, value_name = "TIMES", value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_WAKEUPS_PER_DAY)))]
+    pub(crate) wake_budget: Option<u32>,
     /// Overwrite what is there
     #[arg(long)]
     pub(crate) force: bool,

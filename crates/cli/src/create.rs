@@ -18,6 +18,7 @@ pub(crate) struct Plan {
     pub(crate) chunk: u64,
     pub(crate) landing: Option<u64>,
     pub(crate) wear_budget: Option<u64>,
+    pub(crate) wake_budget: Option<u32>,
     pub(crate) force: bool,
     /// Only what an earlier run left half made may be overwritten.
     pub(crate) resumes: bool,
@@ -32,6 +33,7 @@ pub(crate) fn run(args: &CreateArgs) -> anyhow::Result<Outcome> {
         chunk: args.chunk,
         landing: args.landing,
         wear_budget: args.wear_budget,
+        wake_budget: args.wake_budget,
         force: args.force,
         resumes: false,
         quiet: false,
@@ -57,8 +59,8 @@ pub(crate) fn make(plan: &Plan) -> anyhow::Result<Made> {
     }
     let id = random_id()?;
     let models = plan.devices.iter().map(|spec| spec.model).collect();
-    let (file, wear_budget) = (plan.file.clone(), plan.wear_budget);
-    let mut volume = Volume { file, id, devices, models, wear_budget, unfinished: true };
+    let (file, wear_budget, wake_budget) = (plan.file.clone(), plan.wear_budget, plan.wake_budget);
+    let mut volume = Volume { file, id, devices, models, wear_budget, wake_budget, unfinished: true };
     let (mut driver, arena) = volume::driver(volume.open_paths(&volume.devices)?, PoolSizes::default())?;
     driver.ignore_models();
     if plan.resumes && Volume::load(&plan.file).is_ok_and(|v| !v.unfinished) {

@@ -9,7 +9,7 @@ use bimetal_driver::{Driver, PoolSizes, RealArena, run_task};
 use bimetal_engine::Engine;
 use bimetal_engine::options::{CheckReport, OpenError};
 use bimetal_serve::StatusDoc;
-use bimetal_serve::status::{WakeUpsDoc, WearDoc};
+use bimetal_serve::status::{MovesDoc, WakeUpsDoc, WearDoc};
 use serde::Serialize;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -147,6 +147,7 @@ fn describe(doc: &StatusDoc) -> String {
         text += &format!("  copies of the slow tier: {held}, from which {read} was read\n");
     }
     text += &wear(&doc.wear);
+    text += &moves(&doc.moves);
     text + &format!(
         "  memory: {} of tables, {} of buffers",
         size::show(doc.ram_bytes),
@@ -167,6 +168,17 @@ fn wear(wear: &WearDoc) -> String {
         size::show(wear.moved_bytes),
         size::show(wear.copied_bytes),
         budget.unwrap_or_default()
+    )
+}
+
+/// Whether what rose has repaid it, where that has been seen of something.
+fn moves(moves: &MovesDoc) -> String {
+    if moves.judged_chunks == 0 {
+        return String::new();
+    }
+    format!(
+        "  of {} chunks that rose, {} have repaid it; a move has to save {:.2} times what it costs\n",
+        moves.judged_chunks, moves.repaid_chunks, moves.caution
     )
 }
 

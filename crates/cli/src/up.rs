@@ -96,6 +96,7 @@ fn load_or_create(dir: &Path, slow_model: Option<SlowModel>) -> anyhow::Result<M
         chunk: DEFAULT_CHUNK_BYTES.into(),
         landing: None,
         wear_budget: None,
+        wake_budget: None,
         // What an earlier run left half made is ours to overwrite.
         force: unfinished,
         resumes: unfinished,

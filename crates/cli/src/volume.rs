@@ -12,6 +12,9 @@ use std::path::{Path, PathBuf};
 /// The newest layout of the volume file.
 const VERSION: u32 = 1;
 
+/// The largest wake budget: a slow device that is woken each minute hardly rests.
+pub(crate) const MOST_WAKEUPS_PER_DAY: u32 = 1440;
+
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct VolumeToml {
@@ -23,6 +26,9 @@ struct VolumeToml {
     /// Bytes in a day that moves and copies may write to the fast device: a size such as `150G`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     wear_budget: Option<String>,
+    /// How often in a day what has landed may wake the slow device by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    wake_budget: Option<u32>,
     tier: Vec<TierToml>,
 }
 
@@ -47,6 +53,8 @@ pub(crate) struct Volume {
     pub(crate) models: Vec<Option<&'static str>>,
     /// Bytes in a day that moves and copies may write to the fast device.
     pub(crate) wear_budget: Option<u64>,
+    /// How often in a day what has landed may wake the slow device by itself.
+    pub(crate) wake_budget: Option<u32>,
     /// `create` did not come to its end.
     pub(crate) unfinished: bool,
 }
@@ -102,7 +110,11 @@ impl Volume {
             let model = model.as_deref().map(paths::model).transpose();
             models.push(model.map_err(|error| anyhow::anyhow!("{}: {error}", file.display()))?);
         }
-        Ok(Volume { file: file.into(), id, devices, models, wear_budget, unfinished: parsed.unfinished })
+        let (wake_budget, unfinished) = (parsed.wake_budget, parsed.unfinished);
+        if let Some(times) = wake_budget.filter(|times| !(1..=MOST_WAKEUPS_PER_DAY).contains(times)) {
+            bail!("{}: wake_budget: {times} times a day; use 1 to {MOST_WAKEUPS_PER_DAY}", file.display());
+        }
+        Ok(Volume { file: file.into(), id, devices, models, wear_budget, wake_budget, unfinished })
     }
 
     /// Writes the volume file, whole or not at all. Devices beside it are named relative to it, so that the
@@ -118,6 +130,7 @@ impl Volume {
             volume_id: bimetal_serve::status::hex(&self.id),
             unfinished: self.unfinished,
             wear_budget: self.wear_budget.map(size::exact),
+            wake_budget: self.wake_budget,
             tier: tier.collect(),
         };
         let text =
@@ -184,7 +197,10 @@ impl Volume {
 
     /// How the engine is to open it.
     pub(crate) fn open_options(&self) -> OpenOptions {
-        let tuning = Tuning { wear_bytes_per_day: self.wear_budget, ..Tuning::default() };
+        let mut tuning = Tuning { wear_bytes_per_day: self.wear_budget, ..Tuning::default() };
+        if let Some(times) = self.wake_budget {
+            tuning = tuning.with_wakeups_per_day(times);
+        }
         OpenOptions { volume_id: Some(self.id), tuning }
     }
 }

@@ -45,6 +45,13 @@ const STATUS: &[&str] = &[
     "wear.moved_bytes",
     "wear.copied_bytes",
     "wear.budget",
+    "moves.judged_chunks",
+    "moves.repaid_chunks",
+    "moves.saved_us_per_read",
+    "moves.saved_us_per_write",
+    "moves.cost_us_per_move",
+    "moves.caution",
+    "timed_wakeups_per_day",
     "ram_bytes",
 ];
 

@@ -324,3 +324,36 @@ fn a_wear_budget_is_kept_in_the_volume_file_and_shown_by_status() {
         "{said}"
     );
 }
+
+#[test]
+fn a_wake_budget_is_kept_in_the_volume_file_and_shown_by_status() {
+    let mut served = Served::sized("64M", "256M");
+    let file = served.file();
+    let wakeups = |served: &Served| {
+        let output = succeed(bimetal(served.dir.path()).arg("status").arg(&file).arg("--json"));
+        let document: serde_json::Value = serde_json::from_slice(&output.stdout).expect("a document");
+        document["timed_wakeups_per_day"].clone()
+    };
+    assert_eq!(wakeups(&served), 24, "once an hour, unless something else is asked for");
+    served.stop();
+
+    let device = |name: &str| served.dir.path().join(name).display().to_string();
+    let mut again = bimetal(served.dir.path());
+    again.args(["create", "--force", "--wake-budget", "6", "--fast", &device("fast.img")]);
+    succeed(again.args(["--slow", &device("slow.img"), "--landing", "8M"]).arg(&file));
+    let made = std::fs::read_to_string(&file).expect("a volume file");
+    assert!(made.contains("wake_budget = 6"), "{made}");
+    served.start();
+    assert_eq!(wakeups(&served), 6);
+    served.stop();
+
+    for (wrong, why) in
+        [("0", "use 1 to 1440"), ("1441", "use 1 to 1440"), ("\"often\"", "not a volume file")]
+    {
+        std::fs::write(&file, made.replace("wake_budget = 6", &format!("wake_budget = {wrong}")))
+            .expect("it can be changed");
+        let output = bimetal(served.dir.path()).arg("status").arg(&file).output().expect("run");
+        let said = text(&output.stderr);
+        assert!(output.status.code() == Some(2) && said.contains(why), "{wrong}: {said}");
+    }
+}

@@ -163,6 +163,11 @@ impl Copies {
         self.cells.ram_bytes()
     }
 
+    /// Bytes that are read for a copy.
+    pub(crate) fn fill_bytes(&self, fill: u32) -> u32 {
+        self.fills[fill].buf.len
+    }
+
     fn fill_with(&self, chunk: Chunk, e: &Extent) -> Option<u32> {
         let mut fills = self.fills.iter();
         fills.find(|(_, fill)| fill.chunk == chunk && !fill.dropped && fill.has(e)).map(|(i, _)| i)

@@ -23,7 +23,7 @@ use crate::options::{Event, Level, Tuning};
 use crate::pending::Pending;
 use crate::piece::Piece;
 use crate::pins::Pins;
-use crate::policy::Policy;
+use crate::policy::{Benefit, Policy};
 use crate::requests::{InRequest, MAX_PIECES};
 use crate::shadows::Shadows;
 use crate::shutdown::Shutdown;
@@ -145,6 +145,7 @@ pub struct Engine<A> {
     pub(crate) copies: Copies,
     pub(crate) shadows: Shadows,
     pub(crate) wear: Wear,
+    pub(crate) benefit: Benefit,
     pub(crate) kept: Kept,
     pub(crate) checkpoint: Checkpoint,
     pub(crate) shutdown: Shutdown,
@@ -350,7 +351,10 @@ impl<A: Arena> Machine for Engine<A> {
 
     fn on_completion(&mut self, now: Nanos, token: Token, result: Result<(), DeviceError>) {
         self.tick(now);
-        let (device, owner) = self.tokens.redeem(token, self.now);
+        let (device, owner, took_ns) = self.tokens.redeem(token, self.now);
+        if result.is_ok() {
+            self.learn_latency(device, owner, took_ns);
+        }
         let away = result.err().filter(|error| error.is_away());
         if away.is_some() {
             self.device_was_away(device);

@@ -161,6 +161,7 @@ impl<A: Arena> Engine<A> {
             self.drop_copies(chunk);
         }
         self.leave_shadow(old.filter(|old| record.home != Some(*old)));
+        self.end_trial(old.filter(|old| record.home != Some(*old)));
         self.state.end_landed(chunk, record.ends);
         self.state.map.set(chunk, record.home, &record.valid);
         if let Some(home) = record.home {
@@ -182,6 +183,7 @@ impl<A: Arena> Engine<A> {
         if let Some(home) = self.state.drop_empty_home(chunk) {
             self.drop_copies(chunk);
             self.leave_shadow(Some(home));
+            self.end_trial(Some(home));
             // Whatever emptied it may be in a group that is not even complete.
             let after = self.log.appended();
             self.free_slot(home, after, true);

@@ -21,7 +21,7 @@ use crate::options::{DeviceInfo, Event, Level, OpenError, OpenOptions};
 use crate::pending::Pending;
 use crate::pins::{Pins, PinsRead};
 use crate::plan::Planner;
-use crate::policy::HeatPolicy;
+use crate::policy::{Benefit, HeatPolicy};
 use crate::recovery::{Reader, Recovered};
 use crate::replay::LogEnd;
 use crate::shadows::Shadows;
@@ -197,6 +197,7 @@ fn engine<A: Arena>(
     let (requests, pieces) = new_slabs();
     let now = reader.io.now();
     let wear = Wear::new(tuning.wear_bytes_per_day, now);
+    let benefit = Benefit::new(fast_slots);
     let events = reader.unreadable.take().into_iter().map(|(tier, at)| Event {
         level: Level::Warning,
         message: format!(
@@ -244,6 +245,7 @@ fn engine<A: Arena>(
         copies,
         shadows: Shadows::new(fast_slots),
         wear,
+        benefit,
         checkpoint: Checkpoint::new(header, pages),
         shutdown: Shutdown::default(),
         wanted: Wanted::default(),

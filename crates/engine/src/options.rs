@@ -1,6 +1,7 @@
 //! What a volume is made and opened with, and what it says about itself.
 
 use crate::action::DeviceError;
+use crate::policy::Audit;
 use crate::units::{Nanos, Tier};
 
 /// One device of a volume, in tier order.
@@ -102,6 +103,21 @@ pub struct Tuning {
     pub kept_from_copies: u32,
     /// Others are lent when no client has asked for a write for so long, ns.
     pub lend_after_ns: u64,
+}
+
+/// Nanoseconds of a day.
+const DAY_NS: u64 = 24 * 3600 * Nanos::SECOND;
+
+impl Tuning {
+    /// How often in a day what has landed may wake the slow device by itself; `None` is whenever it is quiet.
+    pub fn timed_wakeups_per_day(&self) -> Option<u64> {
+        DAY_NS.checked_div(self.rest_at_most_ns)
+    }
+
+    /// Lets what has landed wake the slow device so often in a day by itself.
+    pub fn with_wakeups_per_day(self, wakeups: u32) -> Tuning {
+        Tuning { rest_at_most_ns: DAY_NS / u64::from(wakeups.max(1)), ..self }
+    }
 }
 
 impl Default for Tuning {
@@ -256,6 +272,10 @@ pub struct Status {
     pub copy_read_bytes: u64,
     /// What moves and copies wrote to the fast device.
     pub wear: WearStatus,
+    /// Whether what rose has repaid it.
+    pub audit: Audit,
+    /// How often in a day what has landed may wake the slow device by itself; `None` is whenever it is quiet.
+    pub timed_wakeups_per_day: Option<u64>,
     /// Bytes of RAM held by the engine's tables and caches.
     pub ram_bytes: u64,
 }

@@ -6,11 +6,12 @@ use crate::action::RequestError;
 use crate::arena::Arena;
 use crate::bugs::{Bug, planted};
 use crate::elastic::Borrowing;
-use crate::engine::Engine;
+use crate::engine::{Engine, Owner};
 use crate::landed::ZoneBlock;
 use crate::moves::MAX_BATCHES;
 use crate::options::Level;
-use crate::policy::{Foresight, Pace, Policy, Touch, View};
+use crate::piece::PieceKind;
+use crate::policy::{Foresight, Pace, Policy, Touch, View, Yield};
 use crate::rest::Rest;
 use crate::tail::Tail;
 use crate::units::*;
@@ -123,7 +124,12 @@ impl<A: Arena> Engine<A> {
         if stream && !on_fast {
             self.mover.planner.streamed = self.now;
         }
-        self.policy.touch(Touch { chunk: p.chunk, write, stream, on_fast }, self.now);
+        let chunk = p.chunk;
+        self.policy.touch(Touch { chunk, write, stream, on_fast }, self.now);
+        if let Some(home) = self.state.map.home(chunk).filter(|home| home.tier == FAST) {
+            let yields = self.yields();
+            self.benefit.touched(home.slot, write, &yields);
+        }
     }
 
     /// A client asks for a range to be made fast: its chunks on the slow tier become candidates, as if they had
@@ -144,6 +150,18 @@ impl<A: Arena> Engine<A> {
             }
         }
         self.mover.planner.nothing_to_place = false;
+    }
+
+    /// A device has answered something: what a read that a client waits for takes is remembered.
+    pub(crate) fn learn_latency(&mut self, device: Tier, owner: Owner, took_ns: u64) {
+        let bytes = match owner {
+            Owner::Piece(piece) if self.pieces[piece].kind == PieceKind::Read => {
+                self.pieces[piece].count * BLOCK_BYTES
+            }
+            Owner::Copy(fill) if device == SLOW => self.copies.fill_bytes(fill),
+            _ => return,
+        };
+        self.benefit.read(device, bytes, took_ns);
     }
 
     /// From now on placement knows what clients will do: for replays, to see what could be reached at best.
@@ -354,6 +372,19 @@ impl<A: Arena> Engine<A> {
         if queue && depth > 1 { (2 * depth).min(MOST_BUSY_BATCH) } else { BUSY_BATCH }
     }
 
+    /// What was at home here has left it.
+    pub(crate) fn end_trial(&mut self, old: Option<Home>) {
+        if let Some(home) = old.filter(|home| home.tier == FAST) {
+            let yields = self.yields();
+            self.benefit.left(home.slot, &yields);
+        }
+    }
+
+    /// What moves save and cost, as far as it is known.
+    pub(crate) fn yields(&self) -> Yield {
+        self.benefit.yields(self.mover.planner.borrowing.merging_takes_ns(1))
+    }
+
     /// What the policy is shown.
     pub(crate) fn view(&self) -> View<'_> {
         View {
@@ -363,6 +394,7 @@ impl<A: Arena> Engine<A> {
             copies_wanted: self.copies.wanted(self.now),
             copies_pressed: self.copies_are_pressed(),
             may_rise: self.may_rise(),
+            yields: self.yields(),
         }
     }
 
@@ -375,6 +407,7 @@ impl<A: Arena> Engine<A> {
             copies_wanted: self.copies.wanted(self.now),
             copies_pressed: self.copies_are_pressed(),
             may_rise: self.may_rise(),
+            yields: self.yields(),
         };
         ask(&mut *self.policy, &view)
     }

@@ -75,6 +75,7 @@ fn tables_bytes(geo: &Geometry, tuning: &Tuning) -> u64 {
     map + landed
         + slots
         + shadows::ram_bytes(fast)
+        + policy::benefit::ram_bytes(fast)
         + policy::ram_bytes(chunks)
         + pages::ram_bytes(geo.pages())
 }
@@ -132,6 +133,8 @@ impl<A: Arena> Engine<A> {
             copied_bytes: self.copies.bytes(),
             copy_read_bytes: self.copies.read_bytes,
             wear: self.wear_status(),
+            audit: self.benefit.audit(self.yields().write_ns),
+            timed_wakeups_per_day: self.tuning.timed_wakeups_per_day(),
             ram_bytes: self.ram_bytes(),
         }
     }
@@ -147,6 +150,7 @@ impl<A: Arena> Engine<A> {
             + self.checkpoint.ram_bytes()
             + self.copies.ram_bytes()
             + self.shadows.ram_bytes()
+            + self.benefit.ram_bytes()
     }
 }
 
@@ -156,7 +160,7 @@ mod tests {
     use crate::map::Map;
     use crate::options::{CreateOptions, DeviceInfo};
     use crate::pages::Pages;
-    use crate::policy::{HeatPolicy, Policy as _};
+    use crate::policy::{Benefit, HeatPolicy, Policy as _};
     use crate::shadows::Shadows;
     use crate::slots::Slots;
 
@@ -177,6 +181,7 @@ mod tests {
                 + Slots::new(geo.slots(FAST), true).ram_bytes()
                 + Slots::new(geo.slots(SLOW), false).ram_bytes()
                 + Shadows::new(geo.slots(FAST)).ram_bytes()
+                + Benefit::new(geo.slots(FAST)).ram_bytes()
                 + policy.ram_bytes()
                 + Pages::new(geo.pages()).ram_bytes();
             assert_eq!(tables_bytes(&geo, &Tuning::default()), made);

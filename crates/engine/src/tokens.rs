@@ -29,9 +29,16 @@ struct Use {
     wakeups: WakeUps,
 }
 
+struct InFlight {
+    generation: u32,
+    device: Tier,
+    owner: Owner,
+    since: Nanos,
+}
+
 /// Tokens in flight and whose they are.
 pub struct Tokens {
-    slab: Slab<(u32, Tier, Owner)>,
+    slab: Slab<InFlight>,
     generation: u32,
     rest_after_ns: u64,
     /// By tier.
@@ -71,7 +78,7 @@ impl Tokens {
         }
         on.in_flight += 1;
         self.generation = self.generation.wrapping_add(1);
-        let index = self.slab.insert((self.generation, device, owner));
+        let index = self.slab.insert(InFlight { generation: self.generation, device, owner, since: now });
         Token(u64::from(self.generation) << 32 | u64::from(index))
     }
 
@@ -80,13 +87,14 @@ impl Tokens {
     }
 
     pub(crate) fn owner(&self, token: Token) -> Option<Owner> {
-        let (generation, _, owner) = self.slab.get(token.0 as u32)?;
-        (u64::from(*generation) == token.0 >> 32).then_some(*owner)
+        let InFlight { generation, owner, .. } = *self.slab.get(token.0 as u32)?;
+        (u64::from(generation) == token.0 >> 32).then_some(owner)
     }
 
-    pub(crate) fn redeem(&mut self, token: Token, now: Nanos) -> (Tier, Owner) {
+    /// The device that answered, whose I/O it was, and how long that took, ns.
+    pub(crate) fn redeem(&mut self, token: Token, now: Nanos) -> (Tier, Owner, u64) {
         let owner = self.owner(token).expect("a completion answers a token in flight, once");
-        let (_, device, _) = self.slab.remove(token.0 as u32);
+        let InFlight { device, since, .. } = self.slab.remove(token.0 as u32);
         let on = &mut self.uses[usize::from(device.0)];
         on.in_flight -= 1;
         if owner.is_clients() {
@@ -96,7 +104,7 @@ impl Tokens {
             on.background_ns += now.since(on.heard);
         }
         on.heard = now;
-        (device, owner)
+        (device, owner, now.since(since))
     }
 
     /// Since when the device has answered nothing; none while there is nothing to answer.

@@ -2,6 +2,7 @@
 
 use bimetal_driver::IoFacts;
 use bimetal_engine::options::Status;
+use bimetal_engine::policy::{Audit, Yield};
 use serde::{Deserialize, Serialize};
 
 /// One tier.
@@ -95,6 +96,38 @@ pub struct WearDoc {
     pub budget: Option<WearBudgetDoc>,
 }
 
+/// Whether chunks that rose have repaid it, and by what that is decided; since the volume was opened.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct MovesDoc {
+    /// Chunks that rose, and have repaid it or gone down again.
+    pub judged_chunks: u64,
+    /// Those of them that repaid it.
+    pub repaid_chunks: u64,
+    /// How much sooner a read is answered from the fast tier, microseconds; null until it has been measured.
+    pub saved_us_per_read: Option<f64>,
+    /// What merging a block takes the slow device, which a write to a chunk on the fast tier saves; null until known.
+    pub saved_us_per_write: Option<f64>,
+    /// What moving a chunk takes the slow device; null until it has been measured.
+    pub cost_us_per_move: Option<f64>,
+    /// A move has to save so many times what it costs.
+    pub caution: f64,
+}
+
+impl MovesDoc {
+    fn new(audit: &Audit) -> MovesDoc {
+        let Yield { read_ns, write_ns, move_ns, .. } = audit.yields;
+        let us = |ns: Option<u64>| ns.map(|ns| ns as f64 / 1e3);
+        MovesDoc {
+            judged_chunks: audit.judged,
+            repaid_chunks: audit.repaid,
+            saved_us_per_read: us(read_ns),
+            saved_us_per_write: us(write_ns),
+            cost_us_per_move: us(move_ns),
+            caution: audit.yields.caution(),
+        }
+    }
+}
+
 /// The document that `status --json` prints and the control socket gives.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct StatusDoc {
@@ -138,6 +171,12 @@ pub struct StatusDoc {
     /// What moves and copies wrote to the fast device.
     #[serde(default)]
     pub wear: WearDoc,
+    /// Whether what rose has repaid it.
+    #[serde(default)]
+    pub moves: MovesDoc,
+    /// How often in a day what has landed may wake the slow device by itself; null is whenever it is quiet.
+    #[serde(default)]
+    pub timed_wakeups_per_day: Option<u64>,
     /// Bytes held by the engine's tables and caches.
     pub ram_bytes: u64,
     /// Bytes of the buffers between sockets and devices.
@@ -209,6 +248,8 @@ impl StatusDoc {
                     left_bytes: budget.left_bytes,
                 }),
             },
+            moves: MovesDoc::new(&status.audit),
+            timed_wakeups_per_day: status.timed_wakeups_per_day,
             ram_bytes: status.ram_bytes,
             buffer_bytes: 0,
             clients: 0,

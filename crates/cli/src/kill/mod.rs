@@ -99,6 +99,7 @@ fn rounds(args: &KillArgs, seed: u64, dir: &Path) -> anyhow::Result<KillDoc> {
         chunk: 64 << 10,
         landing: Some(LANDING_BYTES),
         wear_budget: None,
+        wake_budget: None,
         force: false,
         resumes: false,
         quiet: args.json,

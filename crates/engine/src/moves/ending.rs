@@ -100,7 +100,7 @@ impl<A: Arena> Engine<A> {
         let records: Vec<Option<HomeRecord>> =
             (0..self.mover.batches[batch].items.len() as u32).map(|i| self.batch_home(batch, i)).collect();
         let b = self.mover.batches.remove(batch);
-        let mut moved_any = false;
+        let (mut moved_any, mut placed) = (false, 0);
         let (merged, pushed) = (self.stats.destaged, self.stats.demoted);
         for (item, record) in b.items.into_iter().zip(records) {
             let moved = match record.filter(|_| ok) {
@@ -108,6 +108,8 @@ impl<A: Arena> Engine<A> {
                     let proof = self.durable(b.last);
                     let old = self.show(&record, b.last, &proof);
                     self.leave_home(&item, old, b.last);
+                    self.begin_trial(&item);
+                    placed += u64::from(!b.frees_zone && !item.copy.is_empty());
                     self.count_move(&item);
                     true
                 }
@@ -130,9 +132,24 @@ impl<A: Arena> Engine<A> {
             self.mover.planner.borrowing.learn(took, merged, pushed * blocks, idle);
         }
         let worked = self.tokens.background_ns(SLOW) - b.worked_ns;
+        if placed > 0 {
+            self.benefit.moved(placed, worked);
+        }
         let ended = Ended { took_ns: took, worked_ns: worked, moved: moved_any, failed, damaged: b.damaged };
         self.batch_ended(b.frees_zone, ended);
         self.release_slots();
+    }
+
+    /// Whether a chunk that was hot enough to rise repays that is seen from here on.
+    fn begin_trial(&mut self, item: &Item) {
+        let rose = item.from.is_some_and(|home| home.tier == SLOW);
+        if let Some(home) = item.home.filter(|home| rose && home.tier == FAST)
+            && self.state.map.home(item.chunk) == Some(home)
+            && self.pins.list().tier_of(item.chunk).is_none()
+            && self.policy.heat(item.chunk, self.now) >= self.tuning.promote_touches
+        {
+            self.benefit.rose(home.slot);
+        }
     }
 
     /// What becomes of the home that a move has emptied.

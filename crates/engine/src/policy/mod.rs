@@ -1,8 +1,10 @@
 //! Placement: which chunks belong on which tier. Pure: it is told what is touched and asked for moves.
 
+pub mod benefit;
 mod foresight;
 mod heat;
 
+pub use benefit::{Audit, Benefit, Yield};
 pub use foresight::Foresight;
 pub use heat::HeatPolicy;
 pub(crate) use heat::ram_bytes;
@@ -61,6 +63,8 @@ pub struct View<'a> {
     pub copies_pressed: bool,
     /// Chunks that may be moved up now, as far as wear goes.
     pub may_rise: usize,
+    /// What moves save and cost.
+    pub yields: Yield,
 }
 
 impl View<'_> {

@@ -6,7 +6,7 @@ use serde::Serialize;
 type Metric = fn(&Phase) -> Option<f64>;
 
 /// All of them, by their names.
-pub(super) const METRICS: [(&str, Metric); 33] = [
+pub(super) const METRICS: [(&str, Metric); 34] = [
     ("seconds", |phase| Some(phase.seconds)),
     ("mb_per_s", |phase| Some(phase.mb_per_s)),
     ("worst_second_mb_per_s", |phase| phase.worst_second_mb_per_s),
@@ -33,6 +33,7 @@ pub(super) const METRICS: [(&str, Metric); 33] = [
     ("destaged_bytes", |phase| Some(phase.destaged_bytes as f64)),
     ("fast_written_bytes", |phase| Some(phase.fast_written?.bytes as f64)),
     ("fast_written_per_byte", |phase| phase.fast_written?.per_byte),
+    ("fast_log_per_byte", |phase| phase.fast_written?.log_per_byte()),
     ("fast_log_bytes", |phase| Some(phase.fast_written?.by?.log_bytes as f64)),
     ("fast_moves_bytes", |phase| Some(phase.fast_written?.by?.moves_bytes as f64)),
     ("fast_copies_bytes", |phase| Some(phase.fast_written?.by?.copies_bytes as f64)),
@@ -155,6 +156,14 @@ pub struct FastWritten {
     pub per_byte: Option<f64>,
     /// Parts of it, as far as our engine wrote them.
     pub by: Option<WrittenBy>,
+}
+
+impl FastWritten {
+    /// Bytes of the log for each byte that clients asked for; none where they asked for none, or nothing is known of the log.
+    fn log_per_byte(&self) -> Option<f64> {
+        let (per_byte, by) = (self.per_byte?, self.by?);
+        Some(if self.bytes == 0 { 0.0 } else { per_byte * by.log_bytes as f64 / self.bytes as f64 })
+    }
 }
 
 /// Bytes that our engine wrote to the fast device, by what made it do so.

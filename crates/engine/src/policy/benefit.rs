@@ -1,0 +1,327 @@
+//! Whether a move is worth making, in time: how much sooner a chunk's touches are answered from the fast tier, beside
+//! what it takes the slow device to move it. Both are measured, under whatever load there is; and of each chunk that rose it is
+//! seen whether it repaid that.
+//!
+//! Nothing here holds back a move before both sides of it have been measured.
+
+use crate::units::*;
+
+/// Where size classes of reads end, bytes; what is larger is the last class. A seek rules the first, the rate the last.
+const CLASSES: [u32; 2] = [16 << 10, 128 << 10];
+/// A mean of latencies gives this part to the newest: what the load was a few hundred reads ago is forgotten.
+const MEMORY: u64 = 64;
+/// Nothing is concluded from fewer.
+const LEAST_KNOWN: u64 = 16;
+/// Chunks moved, after which what that took counts half.
+const MOVES_KNOWN: u64 = 1024;
+
+/// Time of the slow device that nobody waits for costs one part in so many: what comes next may find it at work. (Three
+/// traces as recorded, with a fast tier of 5, 10 and 25 %: 1.02, 1.06 and 1.06 times as fast as where moves cost nothing; with 1
+/// in place of 8, 1.06, 1.05 and 1.03, but then nothing of what twenty minutes of random writes all over a full volume had
+/// touched three times rose in the hour after it.)
+const IDLE_SHARE: u64 = 8;
+/// Unit of caution: a move up has to save so many times what it costs. It begins with 1.5, ...
+const CAUTION_UNIT: u32 = 64;
+const FIRST_CAUTION: u32 = 96;
+/// ... and stays from 1 to 8.
+const LEAST_CAUTION: u32 = 64;
+const MOST_CAUTION: u32 = 512;
+/// Chunks that rose and were judged, after which it is set anew: when fewer than half have repaid their move it becomes a
+/// quarter more, when more than four fifths have, a tenth less.
+const JUDGED: u32 = 64;
+
+/// A mean of nanoseconds in which the newest count most.
+#[derive(Clone, Copy, Default, Debug)]
+struct Mean {
+    ns: u64,
+    count: u64,
+}
+
+impl Mean {
+    fn another(&mut self, ns: u64) {
+        self.count += 1;
+        let weight = self.count.min(MEMORY);
+        self.ns = (self.ns * (weight - 1) + ns) / weight;
+    }
+
+    fn known(&self) -> Option<u64> {
+        (self.count >= LEAST_KNOWN).then_some(self.ns)
+    }
+}
+
+/// What moves save and cost, as far as it has been measured.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Yield {
+    /// How much sooner a read of a chunk is answered from the fast tier, ns; 0 where it is not.
+    pub read_ns: Option<u64>,
+    /// What it takes the slow device to merge a landed block, ns: a write to a chunk on the fast tier needs none of it.
+    pub write_ns: Option<u64>,
+    /// What it takes the slow device to read or write a chunk that is moved, ns.
+    pub move_ns: Option<u64>,
+    caution: u32,
+}
+
+impl Yield {
+    /// Nothing has been measured: every move is as good as its heat.
+    pub const UNKNOWN: Yield = Yield { read_ns: None, write_ns: None, move_ns: None, caution: FIRST_CAUTION };
+
+    /// A move up has to save so many times what it costs.
+    pub fn caution(&self) -> f64 {
+        f64::from(self.caution) / f64::from(CAUTION_UNIT)
+    }
+
+    /// The same where nobody waits for the slow device.
+    pub fn in_idle_time(self) -> Yield {
+        Yield { move_ns: self.move_ns.map(|ns| ns / IDLE_SHARE), ..self }
+    }
+
+    /// What so many reads and writes take less time on the fast tier, ns; none where that is not known.
+    fn saved_ns(&self, reads: u32, writes: u32) -> Option<u64> {
+        let of =
+            |count: u32, ns: Option<u64>| if count == 0 { Some(0) } else { Some(u64::from(count) * ns?) };
+        Some(of(reads, self.read_ns)? + of(writes, self.write_ns)?)
+    }
+
+    /// Whether a chunk with so many reads and writes repays rising, if it is touched as often again as it was of late. `over`
+    /// is what the chunk that gives way to it has been touched, if one does.
+    pub fn pays(&self, (reads, writes): (u32, u32), over: Option<(u32, u32)>) -> bool {
+        let (Some(saved), Some(move_ns)) = (self.saved_ns(reads, writes), self.move_ns) else { return true };
+        let lost = match over {
+            None => 0,
+            Some((reads, writes)) => self.saved_ns(reads, writes).unwrap_or(0),
+        };
+        let moves = 1 + u64::from(over.is_some());
+        saved > lost && (saved - lost) * u64::from(CAUTION_UNIT) > moves * move_ns * u64::from(self.caution)
+    }
+}
+
+/// Touches of a chunk since it rose.
+#[derive(Clone, Copy, Default)]
+struct Trial {
+    /// Reads and writes, one more than there were, so that 0 and 0 is no trial.
+    reads: u8,
+    writes: u8,
+}
+
+/// How chunks that rose have done, for the engine's status.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Audit {
+    /// Chunks that rose, and have repaid it or gone down since.
+    pub judged: u64,
+    /// Those of them that repaid it.
+    pub repaid: u64,
+    /// What is measured now.
+    pub yields: Yield,
+}
+
+/// See the module.
+pub struct Benefit {
+    /// By tier and size class.
+    reads: [[Mean; CLASSES.len() + 1]; 2],
+    /// Chunks that were moved, and how long the slow device worked for it, ns.
+    moved: u64,
+    worked_ns: u64,
+    caution: u32,
+    /// By fast slot: what is at home there, if it rose, and was not judged yet.
+    trials: Vec<Trial>,
+    /// Since caution was set last.
+    recent: [u32; 2],
+    judged: u64,
+    repaid: u64,
+}
+
+/// What the trials of so many fast slots take.
+pub(crate) fn ram_bytes(fast_slots: u64) -> u64 {
+    fast_slots * size_of::<Trial>() as u64
+}
+
+impl Benefit {
+    /// Of a volume with so many fast slots; nothing is known yet.
+    pub fn new(fast_slots: u32) -> Benefit {
+        Benefit {
+            reads: Default::default(),
+            moved: 0,
+            worked_ns: 0,
+            caution: FIRST_CAUTION,
+            trials: vec![Trial::default(); fast_slots as usize],
+            recent: [0; 2],
+            judged: 0,
+            repaid: 0,
+        }
+    }
+
+    /// A device answered a client's read of so many bytes after so long.
+    pub fn read(&mut self, tier: Tier, bytes: u32, took_ns: u64) {
+        let class = CLASSES.iter().filter(|end| bytes > **end).count();
+        self.reads[usize::from(tier.0)][class].another(took_ns);
+    }
+
+    /// So many chunks were moved, for which the slow device worked so long.
+    pub fn moved(&mut self, chunks: u64, worked_ns: u64) {
+        if self.moved >= MOVES_KNOWN {
+            (self.moved, self.worked_ns) = (self.moved / 2, self.worked_ns / 2);
+        }
+        (self.moved, self.worked_ns) = (self.moved + chunks, self.worked_ns + worked_ns);
+    }
+
+    /// What moves save and cost now, where merging a block takes so long.
+    pub fn yields(&self, write_ns: Option<u64>) -> Yield {
+        // The mix of sizes is the slow tier's: those reads would change tiers.
+        let pairs = self.reads[0].iter().zip(&self.reads[1]);
+        let (mut saved, mut count) = (0i128, 0u64);
+        for (fast, slow) in pairs {
+            if let (Some(fast), Some(slow_ns)) = (fast.known(), slow.known()) {
+                saved += (i128::from(slow_ns) - i128::from(fast)) * i128::from(slow.count);
+                count += slow.count;
+            }
+        }
+        let read_ns = (count > 0).then(|| (saved / i128::from(count)).max(0) as u64);
+        let move_ns = (self.moved >= LEAST_KNOWN).then(|| self.worked_ns / self.moved);
+        Yield { read_ns, write_ns, move_ns, caution: self.caution }
+    }
+
+    /// A chunk rose into this slot.
+    pub fn rose(&mut self, slot: Slot) {
+        self.trials[slot.0 as usize] = Trial { reads: 1, writes: 1 };
+    }
+
+    /// What is at home in this slot was touched.
+    pub fn touched(&mut self, slot: Slot, write: bool, yields: &Yield) {
+        let trial = &mut self.trials[slot.0 as usize];
+        if trial.reads == 0 {
+            return;
+        }
+        let counter = if write { &mut trial.writes } else { &mut trial.reads };
+        *counter = counter.saturating_add(1);
+        if self.has_repaid(slot, yields) == Some(true) {
+            self.judge(slot, true);
+        }
+    }
+
+    /// What was at home in this slot has left it.
+    pub fn left(&mut self, slot: Slot, yields: &Yield) {
+        if self.trials[slot.0 as usize].reads == 0 {
+            return;
+        }
+        match self.has_repaid(slot, yields) {
+            Some(repaid) => self.judge(slot, repaid),
+            None => self.trials[slot.0 as usize] = Trial::default(),
+        }
+    }
+
+    /// Whether a trial's touches saved what rising and going down take.
+    fn has_repaid(&self, slot: Slot, yields: &Yield) -> Option<bool> {
+        let Trial { reads, writes } = self.trials[slot.0 as usize];
+        let saved = yields.saved_ns(u32::from(reads) - 1, u32::from(writes) - 1)?;
+        Some(saved >= 2 * yields.move_ns?)
+    }
+
+    fn judge(&mut self, slot: Slot, repaid: bool) {
+        self.trials[slot.0 as usize] = Trial::default();
+        (self.judged, self.repaid) = (self.judged + 1, self.repaid + u64::from(repaid));
+        let [judged, good] = &mut self.recent;
+        (*judged, *good) = (*judged + 1, *good + u32::from(repaid));
+        if *judged == JUDGED {
+            let caution = match *good {
+                few if few * 2 < JUDGED => self.caution * 5 / 4,
+                most if most * 5 > JUDGED * 4 => self.caution * 9 / 10,
+                _ => self.caution,
+            };
+            self.caution = caution.clamp(LEAST_CAUTION, MOST_CAUTION);
+            self.recent = [0; 2];
+        }
+    }
+
+    /// How chunks that rose have done.
+    pub fn audit(&self, write_ns: Option<u64>) -> Audit {
+        Audit { judged: self.judged, repaid: self.repaid, yields: self.yields(write_ns) }
+    }
+
+    /// Bytes of RAM.
+    pub fn ram_bytes(&self) -> u64 {
+        ram_bytes(self.trials.len() as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = Nanos::MS;
+
+    fn measured(fast_ms: u64, slow_ms: u64, move_ms: u64) -> Benefit {
+        let mut benefit = Benefit::new(100);
+        (0..LEAST_KNOWN).for_each(|_| {
+            benefit.read(FAST, 4096, fast_ms * MS);
+            benefit.read(SLOW, 4096, slow_ms * MS);
+        });
+        benefit.moved(LEAST_KNOWN, LEAST_KNOWN * move_ms * MS);
+        benefit
+    }
+
+    #[test]
+    fn what_was_not_measured_holds_nothing_back() {
+        let yields = Benefit::new(1).yields(None);
+        assert_eq!(yields, Yield::UNKNOWN);
+        assert!(yields.pays((1, 0), Some((9, 9))));
+        assert!(measured(1, 11, 5).yields(None).pays((0, 1), None), "what writes cost is not known");
+    }
+
+    #[test]
+    fn a_move_pays_when_it_saves_more_than_it_costs_with_caution() {
+        let yields = measured(1, 11, 20).yields(Some(5 * MS));
+        assert_eq!((yields.read_ns, yields.move_ns), (Some(10 * MS), Some(20 * MS)));
+        // 1.5 times 20 ms up; 1.5 times 40 ms up and down.
+        assert!(!yields.pays((3, 0), None));
+        assert!(yields.pays((4, 0), None));
+        assert!(!yields.pays((6, 0), Some((0, 0))));
+        assert!(yields.pays((7, 0), Some((0, 0))));
+        assert!(!yields.pays((7, 0), Some((1, 0))), "what gives way was worth something as well");
+        assert!(yields.pays((7, 2), Some((1, 0))));
+    }
+
+    #[test]
+    fn what_nobody_waits_for_costs_an_eighth() {
+        let yields = measured(1, 11, 20).yields(None);
+        assert!(!yields.pays((3, 0), Some((0, 0))));
+        assert!(yields.in_idle_time().pays((3, 0), Some((0, 0))));
+        assert!(!yields.in_idle_time().pays((3, 0), Some((3, 0))), "nothing is gained");
+    }
+
+    #[test]
+    fn nothing_rises_to_a_device_that_is_no_faster_under_its_load() {
+        let yields = measured(15, 11, 1).yields(Some(0));
+        assert_eq!(yields.read_ns, Some(0));
+        assert!(!yields.pays((255, 255), None));
+    }
+
+    #[test]
+    fn reads_are_compared_with_those_of_their_size() {
+        let mut benefit = measured(1, 11, 1);
+        (0..LEAST_KNOWN).for_each(|_| benefit.read(SLOW, 1 << 20, 500 * MS));
+        assert_eq!(benefit.yields(None).read_ns, Some(10 * MS), "none of that size was fast");
+        (0..LEAST_KNOWN).for_each(|_| benefit.read(FAST, 1 << 20, 480 * MS));
+        assert_eq!(benefit.yields(None).read_ns, Some(15 * MS));
+    }
+
+    #[test]
+    fn caution_grows_while_moves_are_not_repaid_and_shrinks_while_they_are() {
+        let mut benefit = measured(1, 11, 10);
+        let yields = benefit.yields(Some(MS));
+        let trial = |benefit: &mut Benefit, reads: u32| {
+            benefit.rose(Slot(7));
+            (0..reads).for_each(|_| benefit.touched(Slot(7), false, &yields));
+            benefit.left(Slot(7), &yields);
+        };
+        (0..JUDGED).for_each(|_| trial(&mut benefit, 1));
+        assert_eq!(benefit.caution, FIRST_CAUTION * 5 / 4);
+        (0..JUDGED).for_each(|_| trial(&mut benefit, 2));
+        assert_eq!(benefit.caution, FIRST_CAUTION * 5 / 4 * 9 / 10);
+        (0..20 * JUDGED).for_each(|_| trial(&mut benefit, 3));
+        assert_eq!(benefit.caution, LEAST_CAUTION);
+        (0..20 * JUDGED).for_each(|_| trial(&mut benefit, 0));
+        assert_eq!(benefit.caution, MOST_CAUTION);
+        let audit = benefit.audit(None);
+        assert_eq!((audit.judged, audit.repaid), (u64::from(42 * JUDGED), u64::from(21 * JUDGED)));
+    }
+}
