@@ -592,11 +592,11 @@ mod tests {
         volume.yields = benefit.yields(None);
         for second in 1..=4 {
             volume.read(10 * second, 4, false);
-            assert_eq!(volume.plan_at(10 * second + 1, Pace::Busy).0, [], "45 ms are to be saved");
+            assert_eq!(volume.plan_at(10 * second + 1, Pace::Busy).0, [], "90 ms are to be saved");
         }
         let free = volume.slots[0].free() as usize;
         volume.read(50, 4, false);
-        assert_eq!(volume.plan_at(51, Pace::Busy).0, [], "and 90 where another goes down for it");
+        assert_eq!(volume.plan_at(51, Pace::Busy).0, [], "and 180 where another goes down for it");
         assert_eq!(volume.plan_at(52, Pace::Idle).0.len(), free.min(4), "nobody waits for the disk");
     }
 
