@@ -163,9 +163,9 @@ impl Copies {
         self.cells.ram_bytes()
     }
 
-    /// Bytes that are read for a copy.
-    pub(crate) fn fill_bytes(&self, fill: u32) -> u32 {
-        self.fills[fill].buf.len
+    /// Bytes that were asked for where a copy is made; the rest of the chunk may come along.
+    pub(crate) fn asked_bytes(&self, fill: u32) -> u32 {
+        self.fills[fill].asked.len() as u32 * BLOCK_BYTES
     }
 
     fn fill_with(&self, chunk: Chunk, e: &Extent) -> Option<u32> {

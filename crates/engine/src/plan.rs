@@ -158,7 +158,7 @@ impl<A: Arena> Engine<A> {
             Owner::Piece(piece) if self.pieces[piece].kind == PieceKind::Read => {
                 self.pieces[piece].count * BLOCK_BYTES
             }
-            Owner::Copy(fill) if device == SLOW => self.copies.fill_bytes(fill),
+            Owner::Copy(fill) if device == SLOW => self.copies.asked_bytes(fill),
             _ => return,
         };
         self.benefit.read(device, bytes, took_ns);

@@ -119,3 +119,27 @@ fn wishes_that_lead_nowhere_do_no_harm() {
     s.stop();
     assert_eq!(s.check().expect("it can be checked"), [""; 0]);
 }
+
+/// What is asked for again and again rises, and it is seen that this was worth it.
+#[test]
+fn what_rose_is_audited() {
+    let mut s = Story::begin(64, 256);
+    filled(&mut s);
+    let all = (0..s.engine().size_bytes()).step_by(CHUNK as usize);
+    let hot: Vec<u64> = all.filter(|at| s.is_slow(*at)).take(24).collect();
+    assert!(hot.len() >= 16, "{} chunks on the slow tier", hot.len());
+    let round = |s: &mut Story, chunks: &[u64]| {
+        // Not in their order: that would be a stream.
+        for at in chunks.iter().step_by(2).chain(chunks.iter().skip(1).step_by(2)) {
+            s.write(at + 3 * BLOCK, BLOCK, 0x55);
+            s.read(at + 5 * BLOCK, BLOCK).expect("it is read");
+        }
+        s.wait(3 * Nanos::SECOND);
+    };
+    (0..6).for_each(|_| round(&mut s, &hot));
+    assert!(hot.iter().any(|at| !s.is_slow(*at)), "some rose");
+    (0..40).for_each(|_| round(&mut s, &hot));
+    let audit = s.engine().status().audit;
+    assert!(audit.judged > 0 && audit.repaid == audit.judged, "{audit:?}");
+    assert!(audit.yields.move_ns.is_some() && audit.yields.write_ns.is_some(), "{audit:?}");
+}
