@@ -3,7 +3,7 @@
 //! Reads and writes count alike. A sequential pass over what nobody touched before counts as having been seen, and no
 //! more, so that films and backups do not rise when they are read once; later passes count as any touch does.
 
-use super::{FirstWrite, Foresight, NextUse, Pace, Policy, Touch, View};
+use super::{FirstWrite, Foresight, NextUse, Pace, Policy, Touch, View, Yield};
 use crate::moves::{Destination, Move};
 use crate::options::Tuning;
 use crate::units::*;
@@ -386,7 +386,7 @@ impl Policy for HeatPolicy {
 
     fn rises_at_destage(&self, chunk: Chunk, now: Nanos, view: &View<'_>, fast_free: u32) -> bool {
         let tick = self.tick(now);
-        fast_free > self.free_target && self.may_rise(view, chunk, tick) && self.pays(view, chunk, None, tick)
+        fast_free > self.free_target && self.may_rise(view, chunk, tick)
     }
 
     fn foresee(&mut self, foresight: Foresight) {
@@ -411,7 +411,12 @@ impl Policy for HeatPolicy {
     }
 
     fn plan(&mut self, now: Nanos, view: &View<'_>, budget: usize, pace: Pace) -> Vec<Move> {
-        let yields = if pace == Pace::Idle { view.yields.in_idle_time() } else { view.yields };
+        let yields = match pace {
+            Pace::Idle => view.yields.in_idle_time(),
+            Pace::Busy => view.yields,
+            // What rises then is no longer to be merged, of which clients wait for more than moves cost.
+            Pace::Short => Yield::UNKNOWN,
+        };
         let view = &View { yields, ..*view };
         let target = self.target(view);
         let moves = self.plan_towards(target, now, view, budget, pace);
@@ -448,7 +453,7 @@ mod tests {
     use crate::mask::BlockMask;
     use crate::options::{CreateOptions, DeviceInfo};
     use crate::pins::PinList;
-    use crate::policy::{Benefit, Yield};
+    use crate::policy::Benefit;
     use crate::slots::Slots;
 
     /// A volume of which every chunk is at home, the first ones on the fast tier.
