@@ -199,7 +199,6 @@ impl HeatPolicy {
             let mut rising: Vec<(Chunk, u32)> = self
                 .chunks_in(region)
                 .filter(|chunk| self.may_rise(view, *chunk, tick) && !view.map.is_busy(*chunk))
-                .filter(|chunk| self.pays(view, *chunk, None, tick))
                 .map(|chunk| (chunk, self.heat_at(chunk, tick)))
                 .collect();
             if rising.len() >= DENSE_CHUNKS {
@@ -385,8 +384,7 @@ impl Policy for HeatPolicy {
     }
 
     fn rises_at_destage(&self, chunk: Chunk, now: Nanos, view: &View<'_>, fast_free: u32) -> bool {
-        let tick = self.tick(now);
-        fast_free > self.free_target && self.may_rise(view, chunk, tick)
+        fast_free > self.free_target && self.may_rise(view, chunk, self.tick(now))
     }
 
     fn foresee(&mut self, foresight: Foresight) {
