@@ -490,6 +490,9 @@ pub(crate) struct TableArgs {
     /// The policies to compare with, separated by commas, beside those that a claim is a multiple of [default: all]
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = rival)]
     pub(crate) policies: Vec<Policy>,
+    /// Threads; each holds the modelled devices of one run, up to some GiB at full size [default: one for each processor]
+    #[arg(long, value_name = "N")]
+    pub(crate) threads: Option<usize>,
     /// Print one JSON document on standard output and nothing else there
     #[arg(long)]
     pub(crate) json: bool,

@@ -10,7 +10,10 @@ use bimetal_sim::scenario::{
     MAX_FILE_BYTES, MOST_TIMES, Row, Scenario, Summary, Worst, needed, rows, summaries,
 };
 use serde::Serialize;
+use std::collections::BTreeSet;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
 #[derive(Default, Serialize)]
 struct Table {
@@ -44,12 +47,13 @@ pub(crate) fn run(args: &TableArgs) -> anyhow::Result<Outcome> {
             policies = needed(scenario, &policies);
         }
     }
-    for File { path, scenarios } in files {
-        let mut ran = Vec::new();
-        for scenario in scenarios {
-            let rows = rows_of(&path, &scenario, &policies, args.json)?;
-            ran.push((scenario, rows));
-        }
+    let all: Vec<(&Path, &Scenario)> = files
+        .iter()
+        .flat_map(|file| file.scenarios.iter().map(|scenario| (file.path.as_path(), scenario)))
+        .collect();
+    let mut ran = all_rows(&all, &policies, args)?.into_iter();
+    for File { scenarios, .. } in files {
+        let ran: Vec<_> = scenarios.into_iter().zip(&mut ran).collect();
         table.summary.extend(summaries(&ran));
         table.rows.extend(ran.into_iter().flat_map(|(_, rows)| rows));
     }
@@ -62,22 +66,39 @@ pub(crate) fn run(args: &TableArgs) -> anyhow::Result<Outcome> {
     Ok(if held { Outcome::Good } else { Outcome::Problem })
 }
 
-fn rows_of(path: &Path, scenario: &Scenario, policies: &[Policy], json: bool) -> anyhow::Result<Vec<Row>> {
-    let name = || match scenario.combination.is_empty() {
-        true => path.display().to_string(),
-        false => format!("{}, {}", path.display(), scenario.name),
+/// The rows of each scenario beside the path of its file.
+fn all_rows(
+    all: &[(&Path, &Scenario)],
+    policies: &[Policy],
+    args: &TableArgs,
+) -> anyhow::Result<Vec<Vec<Row>>> {
+    let name = |number: usize| {
+        let (path, scenario): (&Path, &Scenario) = all[number];
+        match scenario.combination.is_empty() {
+            true => path.display().to_string(),
+            false => format!("{}, {}", path.display(), scenario.name),
+        }
     };
-    let mut line = Progress::new(name(), json);
-    let mut under = None;
-    let folder = path.parent().unwrap_or(Path::new(""));
-    let found = rows(scenario, folder, policies, &mut |policy, phase, share| {
-        if under.replace(policy) != Some(policy) {
-            complain(&format!("{} under {}", name(), policy.name()));
+    let in_folders: Vec<(&Path, &Scenario)> =
+        all.iter().map(|(path, scenario)| (path.parent().unwrap_or(Path::new("")), *scenario)).collect();
+    let begun = Mutex::new((BTreeSet::new(), Progress::new("the table".into(), args.json)));
+    let found = rows(&in_folders, policies, threads(args.threads)?, &|number, policy, phase, share| {
+        let mut begun = begun.lock().expect("no thread panicked");
+        if begun.0.insert((number, policy.name())) {
+            complain(&format!("{} under {}", name(number), policy.name()));
         }
         let share = share.map(|share| format!(" {:.0} %", share * 100.0)).unwrap_or_default();
-        line.at(&format!("{}, {phase}{share}", policy.name()));
+        begun.1.at(&format!("{} under {}, {phase}{share}", name(number), policy.name()));
     });
-    found.with_context(name)
+    found.map_err(|(number, error)| anyhow::Error::new(error).context(name(number)))
+}
+
+/// So many, or as many as the machine has processors.
+fn threads(asked: Option<usize>) -> anyhow::Result<NonZeroUsize> {
+    match asked {
+        Some(asked) => NonZeroUsize::new(asked).context("--threads 0 runs nothing; use 1 or more"),
+        None => Ok(std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)),
+    }
 }
 
 /// Traces that are somewhere else on each machine, or nowhere, must not keep the others from being run.

@@ -3,6 +3,7 @@
 use bimetal_sim::peers::Policy;
 use bimetal_sim::scenario::{MOST_TIMES, Row, Scenario, needed, rows, summaries};
 use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
 use std::path::Path;
 
 /// A made trace in several ways, small enough to be run under several policies in a moment.
@@ -67,7 +68,8 @@ where = { share = "50%", mode = "closed" }
 
 fn rows_of(scenario: &Scenario, policies: &[Policy]) -> Vec<Row> {
     let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios"));
-    rows(scenario, folder, policies, &mut |_, _, _| {}).expect("it runs")
+    let two = NonZeroUsize::new(2).expect("not 0");
+    rows(&[(folder, scenario)], policies, two, &|_, _, _, _| {}).expect("it runs").remove(0)
 }
 
 #[test]

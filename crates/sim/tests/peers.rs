@@ -6,6 +6,7 @@ use bimetal_models::load::{Bench, Job, Pattern, Until};
 use bimetal_models::{Command, Done, Kind, Model};
 use bimetal_sim::peers::{Peer, PeerSpec, Policy};
 use bimetal_sim::scenario::{Phase, Report, Scenario, rows};
+use std::num::NonZeroUsize;
 use std::path::Path;
 
 const SECOND_NS: u64 = Nanos::SECOND;
@@ -325,7 +326,9 @@ at_most = 1
 "#;
     let rows = |text: &str| {
         let scenario = Scenario::parse(text).expect("a scenario");
-        rows(&scenario, Path::new(""), &[Policy::SpillOnly, Policy::Bcache], &mut |_, _, _| {}).expect("rows")
+        let policies = [Policy::SpillOnly, Policy::Bcache];
+        let all = [(Path::new(""), &scenario)];
+        rows(&all, &policies, NonZeroUsize::MIN, &|_, _, _, _| {}).expect("rows").remove(0)
     };
     let compared = rows(volume);
     assert_eq!(

@@ -4,10 +4,14 @@ use super::figures::value;
 use super::{ClaimSpec, Policy, Report, Rival, Scenario, ScenarioError, run};
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock};
 
-/// How far the table has come: under which policy, in which phase, and its share that is done where that is known.
-pub type TableProgress<'p> = &'p mut dyn FnMut(Policy, &str, Option<f64>);
+/// How far the table has come: the number of the scenario, under which policy, in which phase, and its share that is done where
+/// that is known.
+pub type TableProgress<'p> = &'p (dyn Fn(usize, Policy, &str, Option<f64>) + Sync);
 
 /// The largest volume for which a device like the fast one is made that holds all of it, bytes.
 const MOST_ALL_FAST_BYTES: u64 = 128 << 30;
@@ -65,15 +69,88 @@ pub fn needed(scenario: &Scenario, policies: &[Policy]) -> Vec<Policy> {
     needed
 }
 
-/// The rows of a scenario's claims. Our engine always runs; each other policy, and each that a claim is a multiple of,
-/// runs once, on devices of its own.
+/// One run of a scenario, on devices of its own.
+#[derive(Clone, Copy)]
+enum Run {
+    /// Under our engine and, where the volume is small enough, on a device like the fast one that holds everything.
+    Ours,
+    /// Under our engine, which knows this share of a replay ahead.
+    KnownAhead(f64),
+    /// Under another policy.
+    Other(Policy),
+}
+
+/// What came of the runs of a scenario.
+#[derive(Default)]
+struct Reports {
+    ours: Option<Report>,
+    others: BTreeMap<&'static str, Option<Report>>,
+    all_fast: Option<Report>,
+    /// Of ours, one for each foresight.
+    known_ahead: Vec<Report>,
+}
+
+/// The rows of the claims of each scenario, whose paths begin at the folder beside it. Our engine always runs; each other
+/// policy, and each that a claim is a multiple of, runs once. So many threads share the runs.
+///
+/// # Errors
+///
+/// The number of the scenario of which a run failed, and why. No run begins after it.
 pub fn rows(
+    scenarios: &[(&Path, &Scenario)],
+    policies: &[Policy],
+    threads: NonZeroUsize,
+    progress: TableProgress<'_>,
+) -> Result<Vec<Vec<Row>>, (usize, ScenarioError)> {
+    let runs = scenarios.iter().enumerate();
+    let runs =
+        runs.flat_map(|(number, (_, it))| runs_of(it, policies).into_iter().map(move |run| (number, run)));
+    let runs: Vec<(usize, Run)> = runs.collect();
+    let next = AtomicUsize::new(0);
+    let failed = OnceLock::new();
+    let found = Mutex::new(scenarios.iter().map(|_| Reports::default()).collect::<Vec<_>>());
+    let work = || {
+        while failed.get().is_none() {
+            let Some(&(number, run)) = runs.get(next.fetch_add(1, Ordering::Relaxed)) else { return };
+            let (folder, scenario) = scenarios[number];
+            let mut say = |policy, phase: &str, share| progress(number, policy, phase, share);
+            match carry_out(run, scenario, folder, &mut say) {
+                Ok(add) => add_to(&mut found.lock().expect("no thread panicked")[number], run, add),
+                Err(error) => _ = failed.set((number, error)),
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..threads.get().min(runs.len()) {
+            scope.spawn(work);
+        }
+    });
+    if let Some(failed) = failed.into_inner() {
+        return Err(failed);
+    }
+    let found = found.into_inner().expect("no thread panicked");
+    let of = scenarios.iter().zip(&found);
+    Ok(of.map(|((_, it), found)| it.claims.iter().map(|claim| row(it, claim, found)).collect()).collect())
+}
+
+fn runs_of(scenario: &Scenario, policies: &[Policy]) -> Vec<Run> {
+    let mut runs = vec![Run::Ours];
+    if scenario.phases.iter().any(|phase| phase.replay.is_some()) {
+        runs.extend(FORESIGHTS.map(Run::KnownAhead));
+    }
+    let others = needed(scenario, policies).into_iter().filter(|&policy| policy != Policy::Bimetal);
+    runs.extend(others.map(Run::Other));
+    runs
+}
+
+/// What came of a run, and of all-fast beside ours.
+fn carry_out(
+    what: Run,
     scenario: &Scenario,
     folder: &Path,
-    policies: &[Policy],
-    progress: TableProgress<'_>,
-) -> Result<Vec<Row>, ScenarioError> {
-    let mut run_under = |policy: Policy, foresight: Option<f64>| -> Result<Option<Report>, ScenarioError> {
+    progress: &mut dyn FnMut(Policy, &str, Option<f64>),
+) -> Result<[Option<Report>; 2], ScenarioError> {
+    let mut under = |policy: Policy, foresight: Option<f64>| -> Result<Option<Report>, ScenarioError> {
         let mut scenario = scenario.clone();
         let reopened = scenario.phases.iter().any(|phase| phase.reopen.is_some());
         match &mut scenario.volume {
@@ -88,31 +165,26 @@ pub fn rows(
         }
         run(&scenario, folder, &mut |phase, share| progress(policy, phase, share)).map(Some)
     };
-    let ours = run_under(Policy::Bimetal, None)?;
+    let first = match what {
+        Run::Ours => under(Policy::Bimetal, None)?,
+        Run::KnownAhead(share) => under(Policy::Clairvoyant, Some(share))?,
+        Run::Other(policy) => under(policy, None)?,
+    };
     // A model of an SSD remembers each of its pages.
-    let is_small = ours.as_ref().is_some_and(|report| report.size_bytes <= MOST_ALL_FAST_BYTES);
-    let all_fast = if is_small { run_under(Policy::AllFast, None)? } else { None };
-    let mut known_ahead = Vec::new();
-    if scenario.phases.iter().any(|phase| phase.replay.is_some()) {
-        for foresight in FORESIGHTS {
-            known_ahead.extend(run_under(Policy::Clairvoyant, Some(foresight))?);
-        }
-    }
-    let mut others = Vec::new();
-    for policy in needed(scenario, policies).into_iter().filter(|&policy| policy != Policy::Bimetal) {
-        others.push((policy.name(), run_under(policy, None)?));
-    }
-    let reports = Reports { ours, others, all_fast, known_ahead };
-    Ok(scenario.claims.iter().map(|claim| row(scenario, claim, &reports)).collect())
+    let is_small = first.as_ref().is_some_and(|report| report.size_bytes <= MOST_ALL_FAST_BYTES);
+    let all_fast = match what {
+        Run::Ours if is_small => under(Policy::AllFast, None)?,
+        _ => None,
+    };
+    Ok([first, all_fast])
 }
 
-/// What came of a scenario.
-struct Reports {
-    ours: Option<Report>,
-    others: Vec<(&'static str, Option<Report>)>,
-    all_fast: Option<Report>,
-    /// Of ours, with one foresight after the other.
-    known_ahead: Vec<Report>,
+fn add_to(reports: &mut Reports, run: Run, [first, all_fast]: [Option<Report>; 2]) {
+    match run {
+        Run::Ours => (reports.ours, reports.all_fast) = (first, all_fast),
+        Run::KnownAhead(_) => reports.known_ahead.extend(first),
+        Run::Other(policy) => _ = reports.others.insert(policy.name(), first),
+    }
 }
 
 fn row(scenario: &Scenario, claim: &ClaimSpec, reports: &Reports) -> Row {
