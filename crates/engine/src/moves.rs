@@ -27,8 +27,8 @@ use crate::sumload::SumWaiter;
 use crate::sums::Lookup;
 use crate::units::*;
 
-/// Batches in flight: one that frees the zone and one that places chunks.
-pub const MAX_BATCHES: usize = 2;
+/// Batches in flight: two that free the zone, of which one has been written, and one that places chunks.
+pub const MAX_BATCHES: usize = 3;
 /// Where a chunk's blocks are to go.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Destination {
@@ -172,12 +172,24 @@ impl Mover {
 
     /// Changes with every stage of every batch.
     pub fn steps(&self) -> impl PartialEq + use<> {
-        [self.stage(0), self.stage(1)]
+        [0, 1, 2].map(|batch| self.stage(batch))
     }
 
     /// Whether a batch of this kind is in flight.
     pub fn is_busy(&self, frees_zone: bool) -> bool {
         self.batches.iter().any(|(_, b)| b.frees_zone == frees_zone)
+    }
+
+    /// Whether a batch that frees the zone is still to be written, or in part.
+    pub fn is_freeing_data(&self) -> bool {
+        use BatchStage::{Append, FlushData, FlushLog};
+        let written = |stage| matches!(stage, FlushData | Append | FlushLog);
+        self.batches.iter().any(|(_, b)| b.frees_zone && !written(b.stage))
+    }
+
+    /// Batches in flight that free the zone.
+    pub fn freeing(&self) -> usize {
+        self.batches.iter().filter(|(_, b)| b.frees_zone).count()
     }
 
     /// Whether a placement copies data; it waits for nothing but devices then.
