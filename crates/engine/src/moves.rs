@@ -74,6 +74,8 @@ struct Item {
     buf: Option<Buf>,
     /// Whether that is the engine's spare one.
     spare: bool,
+    /// Whether there was none to be had.
+    lacks_memory: bool,
     /// Expected, later computed, checksums of `copy`, ascending.
     sums: Vec<Option<u32>>,
     /// What it has is all in its home.
@@ -255,6 +257,7 @@ impl<A: Arena> Engine<A> {
                 ends: LogPos(0),
                 buf: None,
                 spare: false,
+                lacks_memory: false,
                 sums: Vec::new(),
                 whole: false,
                 failed: false,
@@ -303,6 +306,9 @@ impl<A: Arena> Engine<A> {
         let mut items = std::mem::take(&mut self.mover.batches[batch].items);
         for item in &mut items {
             item.failed = !self.snapshot(item, frees_zone);
+        }
+        if frees_zone {
+            self.mover.planner.does_not_fit(items.iter().filter(|i| i.lacks_memory).map(|i| i.chunk));
         }
         self.mover.batches[batch].items = items;
         self.mover.batches[batch].landed_upto = self.log.applied;
@@ -360,7 +366,8 @@ impl<A: Arena> Engine<A> {
             item.buf = self.spare.take();
             item.spare = item.buf.is_some();
         }
-        if item.buf.is_none() {
+        item.lacks_memory = item.buf.is_none();
+        if item.lacks_memory {
             return false;
         }
         (item.copy, item.have, item.merged, item.landed) = (copy, copy, landed.len() as u32, landed);

@@ -68,6 +68,8 @@ pub struct Planner {
     next_destage: Nanos,
     /// When a batch that was to empty the zone ended last.
     freed: Nanos,
+    /// There was no memory for all of the batch that began last to empty the zone.
+    lacks_memory: bool,
     next_place: Nanos,
     /// When a stream last used the slow device.
     streamed: Nanos,
@@ -94,6 +96,12 @@ impl Planner {
     /// Chunks of the next batch of an idle volume.
     fn idle_batch(&self) -> usize {
         (FIRST_IDLE_BATCH << self.idle_batches.min(16)).min(IDLE_BATCH)
+    }
+
+    /// There is no memory for these chunks of the batch that begins: their turn comes with the next one, or what is sorted is
+    /// not written in its order; and until one fits, no other begins beside it.
+    pub(crate) fn does_not_fit(&mut self, chunks: impl DoubleEndedIterator<Item = Chunk>) {
+        self.lacks_memory = self.tail.put_back(chunks) > 0;
     }
 
     /// How long the zone has been freed by a batch that began then and ends now, ns: not while another was at it.
@@ -283,6 +291,7 @@ impl<A: Arena> Engine<A> {
                     && !self.mover.is_freeing_data()
                     && !self.zone_is_full()
                     && self.slots[0].closing().is_none()
+                    && !self.mover.planner.lacks_memory
             }
             _ => false,
         }
