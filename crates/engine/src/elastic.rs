@@ -202,7 +202,6 @@ impl<A: Arena> Engine<A> {
         let closing = self.slots[0].closing().map_or(0, |range| range.len() as u32);
         let run = areas + closing / self.state.geo.slots_per_area();
         !self.is_idle()
-            && self.zone_is_wanted()
             && self.zone_runs_short()
             && self.run_is_to_spare(run)
             && !self.shutdown.began()

@@ -206,7 +206,7 @@ impl<A: Arena> Engine<A> {
     }
 
     /// Whether somebody waits for the zone, or has written so lately that he may soon.
-    pub(crate) fn zone_is_wanted(&self) -> bool {
+    fn zone_is_wanted(&self) -> bool {
         self.now.since(self.last_change) < self.tuning.idle_after_ns || self.log_is_starved()
     }
 
