@@ -196,8 +196,7 @@ impl<A: Arena> Engine<A> {
     }
 
     /// Whether more lands than can be merged, and so many further areas, beside those that are being emptied for it, would be
-    /// within bounds. Who only reads is not to wait for what is pushed down. (20 reads a second after a burst: their 99th
-    /// percentile was 129 ms where the zone went on growing, 41 where it did not.)
+    /// within bounds.
     fn zone_may_grow(&self, areas: u32) -> bool {
         let closing = self.slots[0].closing().map_or(0, |range| range.len() as u32);
         let run = areas + closing / self.state.geo.slots_per_area();
