@@ -66,10 +66,6 @@ pub struct Planner {
     pub(crate) borrowing: Borrowing,
     pub(crate) rest: Rest,
     next_destage: Nanos,
-    /// When a batch that was to empty the zone ended last.
-    freed: Nanos,
-    /// There was no memory for all of the batch that began last to empty the zone.
-    lacks_memory: bool,
     next_place: Nanos,
     /// When a stream last used the slow device.
     streamed: Nanos,
@@ -96,17 +92,6 @@ impl Planner {
     /// Chunks of the next batch of an idle volume.
     fn idle_batch(&self) -> usize {
         (FIRST_IDLE_BATCH << self.idle_batches.min(16)).min(IDLE_BATCH)
-    }
-
-    /// There is no memory for these chunks of the batch that begins: their turn comes with the next one, or what is sorted is
-    /// not written in its order; and until one fits, no other begins beside it.
-    pub(crate) fn does_not_fit(&mut self, chunks: impl DoubleEndedIterator<Item = Chunk>) {
-        self.lacks_memory = self.tail.put_back(chunks) > 0;
-    }
-
-    /// How long the zone has been freed by a batch that began then and ends now, ns: not while another was at it.
-    pub(crate) fn freeing_took_ns(&self, began: Nanos, now: Nanos) -> u64 {
-        now.since(began.max(self.freed))
     }
 
     /// There is something to place now.
@@ -141,8 +126,7 @@ impl<A: Arena> Engine<A> {
         }
         let chunk = p.chunk;
         self.policy.touch(Touch { chunk, write, stream, on_fast }, self.now);
-        let home = self.state.map.home(chunk).filter(|home| home.tier == FAST);
-        if let Some(home) = home.filter(|home| self.benefit.tries(home.slot)) {
+        if let Some(home) = self.state.map.home(chunk).filter(|home| home.tier == FAST) {
             let yields = self.yields();
             self.benefit.touched(home.slot, write, &yields);
         }
@@ -259,7 +243,7 @@ impl<A: Arena> Engine<A> {
         if in_turns {
             self.pump_placement(pace);
         }
-        if self.may_free_more(pace)
+        if !self.mover.is_busy(true)
             && self.destage_is_due()
             && self.now >= self.mover.planner.next_destage
             && !(in_turns && self.mover.is_placing_data())
@@ -268,32 +252,6 @@ impl<A: Arena> Engine<A> {
         }
         if !in_turns {
             self.pump_placement(pace);
-        }
-    }
-
-    /// Whether clients have asked the slow device for something of late.
-    fn slow_is_in_use(&self) -> bool {
-        self.now.since(self.tokens.used_by_clients(SLOW)) < LATELY_NS
-    }
-
-    /// Whether another batch may begin to empty the zone. While clients wait for it, and for nothing else of the slow device,
-    /// the next one is read and written when the last has been: a disk that has many writes to choose from has less way
-    /// between them, and is not to run dry at the end of each batch. (Random writes all over a full volume, for half an hour
-    /// from when the zone is full: 1.59 MB/s instead of 1.45 on a disk that reorders by rotation. Where clients read from the
-    /// disk as well, it made three of them, six in a closed loop, 1.04 times as slow.) Not when the log is so full that what
-    /// one batch has to record may not find room beside another's.
-    fn may_free_more(&self, pace: Pace) -> bool {
-        match self.mover.freeing() {
-            0 => true,
-            1 => {
-                pace == Pace::Short
-                    && !self.slow_is_in_use()
-                    && !self.mover.is_freeing_data()
-                    && !self.zone_is_full()
-                    && self.slots[0].closing().is_none()
-                    && !self.mover.planner.lacks_memory
-            }
-            _ => false,
         }
     }
 
@@ -310,10 +268,7 @@ impl<A: Arena> Engine<A> {
 
     fn pump_placement(&mut self, pace: Pace) {
         let idle = pace == Pace::Idle;
-        let turn = match pace {
-            Pace::Short => !self.mover.is_freeing_data(),
-            _ => !self.works_in_turns(pace) || !self.mover.is_busy(true),
-        };
+        let turn = !self.works_in_turns(pace) || !self.mover.is_busy(true);
         if turn
             && !self.slow_is_left_alone()
             && !self.mover.is_busy(false)
@@ -413,13 +368,13 @@ impl<A: Arena> Engine<A> {
     fn busy_batch(&self) -> usize {
         let lately = |at: Nanos| self.now.since(at) < LATELY_NS;
         let depth = self.tokens.client_depth(SLOW) as usize;
-        let queue = self.slow_is_in_use() && !lately(self.mover.planner.streamed);
+        let queue = lately(self.tokens.used_by_clients(SLOW)) && !lately(self.mover.planner.streamed);
         if queue && depth > 1 { (2 * depth).min(MOST_BUSY_BATCH) } else { BUSY_BATCH }
     }
 
     /// What was at home here has left it.
     pub(crate) fn end_trial(&mut self, old: Option<Home>) {
-        if let Some(home) = old.filter(|home| home.tier == FAST && self.benefit.tries(home.slot)) {
+        if let Some(home) = old.filter(|home| home.tier == FAST) {
             let yields = self.yields();
             self.benefit.left(home.slot, &yields);
         }
@@ -510,7 +465,6 @@ impl<A: Arena> Engine<A> {
         let short = self.zone_runs_short();
         let planner = &mut self.mover.planner;
         if frees_zone {
-            planner.freed = self.now;
             planner.zone_is_held = !moved && !failed && !damaged;
             if !moved {
                 let pause = match (failed, damaged) {

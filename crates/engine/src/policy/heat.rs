@@ -3,7 +3,6 @@
 //! Reads and writes count alike. A sequential pass over what nobody touched before counts as having been seen, and no
 //! more, so that films and backups do not rise when they are read once; later passes count as any touch does.
 
-use super::heats::{Heat, Heats};
 use super::{FirstWrite, Foresight, NextUse, Pace, Policy, Touch, View, Yield};
 use crate::moves::{Destination, Move};
 use crate::options::Tuning;
@@ -21,6 +20,8 @@ const REGIONS_PER_CALL: usize = 256;
 const RUN_SLOTS: u32 = 16;
 /// Runs of slots looked at to find cold ones: enough that the coldest of them is in the coldest few per cent.
 const SAMPLE_RUNS: u32 = 64;
+/// Heat halves when a chunk is left alone for this many touch intervals (an hour at the default).
+const HALF_LIFE_TOUCHES: u32 = 3600;
 /// A chunk rises only over one that is colder by this much at least, or the two would change places for ever.
 const MARGIN: u32 = 1;
 /// One fast slot in this many is kept free for what rises and what is written first, ...
@@ -35,9 +36,27 @@ const CHUNKS_PER_REFILL: u32 = 4096;
 /// Uses ahead that make a chunk rise where they are known: a move up and one down in its stead cost the disk two accesses.
 const FORESEEN_TOUCHES: u32 = 2;
 
+/// Heat of a chunk in four bytes: reads, writes, and when it was last touched; 0 is never.
+#[derive(Clone, Copy, Default)]
+struct Heat {
+    reads: u8,
+    writes: u8,
+    last: u16,
+}
+
+impl Heat {
+    fn faded(self, tick: u16) -> Heat {
+        let halvings = (u32::from(tick.wrapping_sub(self.last)) / HALF_LIFE_TOUCHES).min(7);
+        Heat { reads: self.reads >> halvings, writes: self.writes >> halvings, last: self.last }
+    }
+    fn total(self) -> u32 {
+        u32::from(self.reads) + u32::from(self.writes)
+    }
+}
+
 /// See the module.
 pub struct HeatPolicy {
-    heats: Heats,
+    heat: Vec<Heat>,
     /// A bit per region: some chunk of it on the slow tier has become hot.
     hot: Vec<u64>,
     /// Regions of which the bit is set.
@@ -57,14 +76,14 @@ pub struct HeatPolicy {
 
 /// What the policy of a volume of so many chunks takes.
 pub(crate) fn ram_bytes(chunks: u64) -> u64 {
-    Heats::ram_bytes(chunks) + chunks.div_ceil(u64::from(REGION_CHUNKS)).div_ceil(64) * 8
+    chunks * size_of::<Heat>() as u64 + chunks.div_ceil(u64::from(REGION_CHUNKS)).div_ceil(64) * 8
 }
 
 impl HeatPolicy {
     /// For a volume of `chunks` with `fast_slots`.
     pub fn new(chunks: u32, fast_slots: u32, tuning: &Tuning) -> HeatPolicy {
         HeatPolicy {
-            heats: Heats::new(chunks),
+            heat: vec![Heat::default(); chunks as usize],
             hot: vec![0; chunks.div_ceil(REGION_CHUNKS).div_ceil(64) as usize],
             hot_regions: 0,
             next_region: 0,
@@ -85,13 +104,13 @@ impl HeatPolicy {
         if let Some(foresight) = &self.foresight {
             return foresight.ahead(chunk);
         }
-        self.heats.get(chunk).faded(tick).total()
+        self.heat[chunk.0 as usize].faded(tick).total()
     }
 
     /// Whether nobody wrote a chunk of late: copies serve it as well as a home does, and in less space where it is read here
     /// and there.
     fn is_only_read(&self, chunk: Chunk, tick: u16) -> bool {
-        self.foresight.is_none() && self.heats.get(chunk).faded(tick).writes == 0
+        self.foresight.is_none() && self.heat[chunk.0 as usize].faded(tick).writes == 0
     }
 
     fn mark_region(&mut self, chunk: Chunk) {
@@ -122,12 +141,12 @@ impl HeatPolicy {
 
     fn chunks_in(&self, region: u32) -> impl Iterator<Item = Chunk> + use<> {
         let first = region * REGION_CHUNKS;
-        (first..(first + REGION_CHUNKS).min(self.heats.chunks())).map(Chunk)
+        (first..(first + REGION_CHUNKS).min(self.heat.len() as u32)).map(Chunk)
     }
 
     /// Reads and writes of a chunk, as far as they have not faded.
     fn touches_of(&self, chunk: Chunk, tick: u16) -> (u32, u32) {
-        let Heat { reads, writes, .. } = self.heats.get(chunk).faded(tick);
+        let Heat { reads, writes, .. } = self.heat[chunk.0 as usize].faded(tick);
         (u32::from(reads), u32::from(writes))
     }
 
@@ -225,7 +244,7 @@ impl HeatPolicy {
 
     /// Chunks on the slow tier, neighbours together, to make room there.
     fn refilling(&mut self, view: &View<'_>, most: usize) -> Vec<(Chunk, u32)> {
-        let chunks = self.heats.chunks();
+        let chunks = self.heat.len() as u32;
         let mut found = Vec::new();
         for _ in 0..CHUNKS_PER_REFILL.min(chunks) {
             if found.len() == most {
@@ -324,18 +343,18 @@ impl Policy for HeatPolicy {
             return;
         }
         let tick = self.tick(now);
-        self.heats.fade_another(tick);
-        let before = self.heats.get(touch.chunk);
-        if before.last == tick {
+        let heat = &mut self.heat[touch.chunk.0 as usize];
+        let first = heat.last == 0;
+        if heat.last == tick {
             return;
         }
-        let mut heat = before.faded(tick);
+        *heat = heat.faded(tick);
         heat.last = tick;
-        if !(touch.stream && before.last == 0) {
-            let counter = if touch.write { &mut heat.writes } else { &mut heat.reads };
-            *counter = counter.saturating_add(1);
+        if touch.stream && first {
+            return;
         }
-        self.heats.set(touch.chunk, heat);
+        let counter = if touch.write { &mut heat.writes } else { &mut heat.reads };
+        *counter = counter.saturating_add(1);
         if !touch.on_fast && heat.total() >= self.touches {
             self.mark_region(touch.chunk);
         }
@@ -343,11 +362,11 @@ impl Policy for HeatPolicy {
 
     fn wish(&mut self, chunk: Chunk, now: Nanos) {
         let tick = self.tick(now);
-        let mut heat = self.heats.get(chunk).faded(tick);
+        let heat = &mut self.heat[chunk.0 as usize];
+        *heat = heat.faded(tick);
         heat.last = tick;
         let missing = self.touches.saturating_sub(heat.total()).min(u32::from(u8::MAX));
         heat.reads = heat.reads.saturating_add(missing as u8);
-        self.heats.set(chunk, heat);
         self.mark_region(chunk);
     }
 
@@ -370,7 +389,8 @@ impl Policy for HeatPolicy {
 
     fn foresee(&mut self, foresight: Foresight) {
         self.touches = FORESEEN_TOUCHES;
-        let hot = (0..self.heats.chunks()).map(Chunk).filter(|chunk| foresight.ahead(*chunk) >= self.touches);
+        let hot =
+            (0..self.heat.len() as u32).map(Chunk).filter(|chunk| foresight.ahead(*chunk) >= self.touches);
         hot.collect::<Vec<_>>().into_iter().for_each(|chunk| self.mark_region(chunk));
         self.foresight = Some(foresight);
     }
@@ -384,16 +404,14 @@ impl Policy for HeatPolicy {
         if let Some(foresight) = &mut self.foresight {
             foresight.forget(chunk);
         }
-        let cold = Heat { reads: 0, writes: 0, ..self.heats.get(chunk) };
-        self.heats.set(chunk, cold);
+        let heat = &mut self.heat[chunk.0 as usize];
+        (heat.reads, heat.writes) = (0, 0);
     }
 
     fn plan(&mut self, now: Nanos, view: &View<'_>, budget: usize, pace: Pace) -> Vec<Move> {
-        let used: u32 = view.slots.iter().map(|slots| slots.count() - slots.free()).sum();
-        let believed = view.yields.believed(self.heats.credibility(used));
         let yields = match pace {
-            Pace::Idle => believed.in_idle_time(),
-            Pace::Busy => believed,
+            Pace::Idle => view.yields.in_idle_time(),
+            Pace::Busy => view.yields,
             // What rises then is no longer to be merged, of which clients wait for more than moves cost.
             Pace::Short => Yield::UNKNOWN,
         };
@@ -420,7 +438,7 @@ impl Policy for HeatPolicy {
     }
 
     fn ram_bytes(&self) -> u64 {
-        ram_bytes(u64::from(self.heats.chunks()))
+        ram_bytes(self.heat.len() as u64)
     }
 }
 

@@ -3,7 +3,6 @@
 pub mod benefit;
 mod foresight;
 mod heat;
-mod heats;
 
 pub use benefit::{Audit, Benefit, Yield};
 pub use foresight::Foresight;
