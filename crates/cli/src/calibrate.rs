@@ -9,19 +9,16 @@ use bimetal_models::calibrate::Calibration;
 use bimetal_models::claims::{self, Claim};
 use bimetal_models::disksim::Sources;
 use bimetal_models::spec::Spec;
+use bimetal_sim::side_by_side;
 use serde::Serialize;
 use std::io::Write as _;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{self, RecvTimeoutError};
-use std::time::Duration;
 
 /// The longest file that is read.
 const MAX_FILE_BYTES: u64 = 256 << 20;
 /// Drives at a time: a full one takes up to a quarter of a GB.
-const THREADS: usize = 2;
-/// How often progress is looked at.
-const BETWEEN: Duration = Duration::from_millis(200);
+const THREADS: NonZeroUsize = NonZeroUsize::new(2).expect("not 0");
 
 #[derive(Serialize)]
 struct Report {
@@ -59,11 +56,14 @@ pub(crate) fn run(args: &CalibrateArgs) -> anyhow::Result<Outcome> {
         derived.retain(|name| args.drive.contains(name));
     }
     let mut progress = Progress::new("calibrating".to_owned(), args.json);
+    let mut waits_for = |name: &String| progress.at(name);
     let drives = match &dir {
-        Some(dir) => side_by_side(&traced, &mut progress, |name| drive(dir, name, args.toml.as_deref()))?,
+        Some(dir) => {
+            side_by_side(&traced, THREADS, &mut waits_for, |name| drive(dir, name, args.toml.as_deref()))?
+        }
         None => Vec::new(),
     };
-    let devices = side_by_side(&derived, &mut progress, |name| Ok(claims::of(name)?))?;
+    let devices = side_by_side(&derived, THREADS, &mut waits_for, |name| claims::of(name))?;
     drop(progress);
     let report = Report { drives, devices: devices.into_iter().flatten().map(rounded).collect() };
     if args.json {
@@ -72,43 +72,6 @@ pub(crate) fn run(args: &CalibrateArgs) -> anyhow::Result<Outcome> {
         describe(&report);
     }
     Ok(Outcome::Good)
-}
-
-/// Does something for each name on a few threads; what came of it, in the order of the names, or an error of one.
-fn side_by_side<T: Send>(
-    names: &[String],
-    progress: &mut Progress,
-    work: impl Fn(&str) -> anyhow::Result<T> + Sync,
-) -> anyhow::Result<Vec<T>> {
-    let next = AtomicUsize::new(0);
-    let mut found: Vec<Option<T>> = names.iter().map(|_| None).collect();
-    std::thread::scope(|scope| {
-        let (sender, receiver) = mpsc::channel();
-        for _ in 0..THREADS {
-            let (sender, next, work) = (sender.clone(), &next, &work);
-            scope.spawn(move || {
-                loop {
-                    let index = next.fetch_add(1, Ordering::Relaxed);
-                    // Where an error has ended it, nobody receives.
-                    let Some(name) = names.get(index) else { break };
-                    if sender.send((index, work(name))).is_err() {
-                        break;
-                    }
-                }
-            });
-        }
-        drop(sender);
-        loop {
-            match receiver.recv_timeout(BETWEEN) {
-                Ok((index, one)) => found[index] = Some(one?),
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return Ok(()),
-            }
-            let waits = names.iter().zip(&found).find(|(_, found)| found.is_none());
-            progress.at(waits.map_or("", |(name, _)| name));
-        }
-    })
-    .map(|()| found.into_iter().flatten().collect())
 }
 
 /// The folder with the measured drives.

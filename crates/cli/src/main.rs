@@ -24,6 +24,7 @@ mod signatures;
 mod synth;
 mod table;
 mod text_file;
+mod threads;
 mod torture;
 mod trace;
 mod up;

@@ -3,6 +3,7 @@
 use crate::args::TableArgs;
 use crate::progress::Progress;
 use crate::text_file::read;
+use crate::threads::threads;
 use crate::{Outcome, complain, say, say_json};
 use anyhow::{Context as _, bail, ensure};
 use bimetal_sim::peers::Policy;
@@ -11,7 +12,6 @@ use bimetal_sim::scenario::{
 };
 use serde::Serialize;
 use std::collections::BTreeSet;
-use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
@@ -91,14 +91,6 @@ fn all_rows(
         begun.1.at(&format!("{} under {}, {phase}{share}", name(number), policy.name()));
     });
     found.map_err(|(number, error)| anyhow::Error::new(error).context(name(number)))
-}
-
-/// So many, or as many as the machine has processors.
-fn threads(asked: Option<usize>) -> anyhow::Result<NonZeroUsize> {
-    match asked {
-        Some(asked) => NonZeroUsize::new(asked).context("--threads 0 runs nothing; use 1 or more"),
-        None => Ok(std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)),
-    }
 }
 
 /// Traces that are somewhere else on each machine, or nowhere, must not keep the others from being run.

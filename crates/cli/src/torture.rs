@@ -1,16 +1,13 @@
 //! `bimetal sim torture`
 
 use crate::args::TortureArgs;
+use crate::threads::threads;
 use crate::{Outcome, complain, say, say_json};
-use anyhow::bail;
 use bimetal_sim::torture::{Options, Report, main_loop};
 
 pub(crate) fn run(args: &TortureArgs) -> anyhow::Result<Outcome> {
-    if args.threads == Some(0) {
-        bail!("--threads 0 runs nothing; use 1 or more");
-    }
-    let options =
-        Options { seeds: Some(args.seeds), seed: args.seed, threads: args.threads, stop_at_violation: false };
+    let threads = Some(threads(args.threads)?.get());
+    let options = Options { seeds: Some(args.seeds), seed: args.seed, threads, stop_at_violation: false };
     let report = main_loop(&options, &complain);
     if args.json {
         say_json(&report)?;

@@ -6,8 +6,11 @@ mod event_hash;
 pub mod model;
 pub mod peers;
 pub mod scenario;
+mod side_by_side;
 pub mod timed;
 pub mod torture;
 pub mod world;
+
+pub use side_by_side::side_by_side;
 
 pub use bimetal_models::rng;

@@ -2,12 +2,11 @@
 
 use super::figures::value;
 use super::{ClaimSpec, Policy, Report, Rival, Scenario, ScenarioError, run};
+use crate::side_by_side;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, OnceLock};
 
 /// How far the table has come: the number of the scenario, under which policy, in which phase, and its share that is done where
 /// that is known.
@@ -106,29 +105,20 @@ pub fn rows(
     let runs =
         runs.flat_map(|(number, (_, it))| runs_of(it, policies).into_iter().map(move |run| (number, run)));
     let runs: Vec<(usize, Run)> = runs.collect();
-    let next = AtomicUsize::new(0);
-    let failed = OnceLock::new();
-    let found = Mutex::new(scenarios.iter().map(|_| Reports::default()).collect::<Vec<_>>());
-    let work = || {
-        while failed.get().is_none() {
-            let Some(&(number, run)) = runs.get(next.fetch_add(1, Ordering::Relaxed)) else { return };
+    let ran = side_by_side(
+        &runs,
+        threads,
+        |_| {},
+        |&(number, run)| {
             let (folder, scenario) = scenarios[number];
             let mut say = |policy, phase: &str, share| progress(number, policy, phase, share);
-            match carry_out(run, scenario, folder, &mut say) {
-                Ok(add) => add_to(&mut found.lock().expect("no thread panicked")[number], run, add),
-                Err(error) => _ = failed.set((number, error)),
-            }
-        }
-    };
-    std::thread::scope(|scope| {
-        for _ in 0..threads.get().min(runs.len()) {
-            scope.spawn(work);
-        }
-    });
-    if let Some(failed) = failed.into_inner() {
-        return Err(failed);
+            carry_out(run, scenario, folder, &mut say).map_err(|error| (number, error))
+        },
+    )?;
+    let mut found: Vec<Reports> = scenarios.iter().map(|_| Reports::default()).collect();
+    for ((number, run), reports) in runs.into_iter().zip(ran) {
+        add_to(&mut found[number], run, reports);
     }
-    let found = found.into_inner().expect("no thread panicked");
     let of = scenarios.iter().zip(&found);
     Ok(of.map(|((_, it), found)| it.claims.iter().map(|claim| row(it, claim, found)).collect()).collect())
 }
