@@ -143,3 +143,20 @@ fn what_rose_is_audited() {
     assert!(audit.judged > 0 && audit.repaid == audit.judged, "{audit:?}");
     assert!(audit.yields.move_ns.is_some() && audit.yields.write_ns.is_some(), "{audit:?}");
 }
+
+/// Nothing is free on the fast tier, and one client asks for one block after another without a pause: what he asks for again
+/// and again rises, and something that nobody asks for goes down for it.
+#[test]
+fn what_a_client_asks_for_one_by_one_without_a_pause_rises() {
+    let mut s = Story::begin(24, 64);
+    let slow = filled(&mut s);
+    let before = s.engine().status();
+    for round in 0..200u64 {
+        let number = (slow / CHUNK) as u8 | 1;
+        assert_eq!(s.read(slow + round % 4 * BLOCK, BLOCK), Ok(vec![number; BLOCK as usize]));
+        s.wait(100 * Nanos::MS);
+    }
+    let after = s.engine().status();
+    assert_eq!(told(&mut s, slow, CHUNK), [(CHUNK, Placement::Home(FAST))]);
+    assert!(after.demoted_chunks > before.demoted_chunks, "{after:?}");
+}
