@@ -7,6 +7,7 @@ use super::{FirstWrite, Foresight, NextUse, Pace, Policy, Touch, View, Yield};
 use crate::moves::{Destination, Move};
 use crate::options::Tuning;
 use crate::units::*;
+use std::cmp::Reverse;
 
 /// Chunks of a region, of which one bit says whether some of them may rise: neighbours rise together, so that the slow
 /// device reads runs (8 MiB at the default chunk size).
@@ -121,8 +122,9 @@ impl HeatPolicy {
     }
 
     fn unmark_region(&mut self, region: u32) {
-        self.hot[region as usize / 64] &= !(1 << (region % 64));
-        self.hot_regions -= 1;
+        let (word, bit) = (&mut self.hot[region as usize / 64], 1 << (region % 64));
+        self.hot_regions -= u32::from(*word & bit != 0);
+        *word &= !bit;
     }
 
     /// The next region with hot chunks, round and round.
@@ -157,7 +159,7 @@ impl HeatPolicy {
         self.foresight.is_some() || view.yields.pays(of(chunk), over.map(of))
     }
 
-    /// Up to so many chunks that may rise, with their heat, neighbours together.
+    /// Up to so many chunks that may rise, with their heat: of each region the hottest.
     /// What does not pay while clients are busy may do so when nobody waits, so it is not forgotten.
     fn rising(&mut self, view: &View<'_>, tick: u16, most: usize, idle: bool) -> Vec<(Chunk, u32)> {
         let (mut rising, mut kept) = (Vec::new(), 0);
@@ -165,22 +167,24 @@ impl HeatPolicy {
             && kept < REGIONS_PER_CALL.min(self.hot_regions as usize)
             && let Some(region) = self.hot_region()
         {
-            let mut later = false;
+            let (mut later, mut found) = (false, Vec::new());
             for chunk in self.chunks_in(region) {
                 if !self.may_rise(view, chunk, tick) {
                     continue;
                 }
                 if !self.pays(view, chunk, None, tick) {
                     later |= !idle;
-                    continue;
-                }
-                let heat = self.heat_at(chunk, tick);
-                if rising.len() == most {
-                    later = true;
                 } else if !view.map.is_busy(chunk) {
-                    rising.push((chunk, heat));
+                    found.push((chunk, self.heat_at(chunk, tick)));
                 }
             }
+            let room = most - rising.len();
+            if found.len() > room {
+                found.sort_by_key(|(_, heat)| Reverse(*heat));
+                found.truncate(room);
+                later = true;
+            }
+            rising.append(&mut found);
             self.next_region = if rising.len() == most && later { region } else { region + 1 };
             if later {
                 kept += 1;
@@ -306,20 +310,59 @@ impl HeatPolicy {
                 down.retain(|(chunk, heat)| *heat == 0 || gives_way(*chunk));
             }
         }
-        if let Some((weakest, least)) = up.iter().copied().min_by_key(|(_, heat)| *heat) {
-            down.retain(|(_, heat)| heat + self.margin(heat + least) <= least);
-            let colder = down.len();
-            down.retain(|(chunk, _)| self.pays(view, weakest, Some(*chunk), tick));
-            let costs_too_much = !idle && down.len() < colder;
-            // Everything looked at is as hot: the others may try again when they are touched again.
-            let rise = (free + down.len()).saturating_sub(target).max(usize::from(!down.is_empty()));
-            let left = up.split_off(rise.min(up.len()));
-            if costs_too_much {
-                left.into_iter().for_each(|(chunk, _)| self.mark_region(chunk));
-            }
+        if !up.is_empty() {
+            self.pair(view, &mut up, &mut down, (free, target), tick, pace);
         }
         let to = |tier| move |(chunk, _)| Move { chunk, to: Destination::Tier(tier) };
         up.into_iter().map(to(FAST)).chain(down.into_iter().map(to(SLOW))).collect()
+    }
+
+    /// Of what may rise and what may go down, leaves the hottest and the coldest: each goes down for one that is hotter. While
+    /// clients are busy, for the least hot of those that may rise: what is not worth it as a whole is not begun. (Nine replays as
+    /// recorded: 1.13 times as fast as with each for its own, of which four to twenty times as many rose; eighteen in a closed
+    /// loop: 1.04.)
+    fn pair(
+        &mut self,
+        view: &View<'_>,
+        up: &mut Vec<(Chunk, u32)>,
+        down: &mut Vec<(Chunk, u32)>,
+        (free, target): (usize, usize),
+        tick: u16,
+        pace: Pace,
+    ) {
+        let last = up[up.len() - 1].0.0 / REGION_CHUNKS;
+        up.sort_by_key(|(_, heat)| Reverse(*heat));
+        down.sort_by_key(|(_, heat)| *heat);
+        // The first to go down make up for slots that are missing, the others are for what there is no slot for.
+        let rises_over = |index: usize| match pace {
+            Pace::Idle => up[(free + index).saturating_sub(target).min(up.len() - 1)],
+            _ => up[up.len() - 1],
+        };
+        let hotter = |(index, (_, heat)): (usize, &(Chunk, u32))| {
+            let over = rises_over(index).1;
+            heat + self.margin(heat + over) <= over
+        };
+        let hotter = down.iter().enumerate().take_while(|it| hotter(*it)).count();
+        let pays = |(index, (chunk, _)): (usize, &(Chunk, u32))| {
+            self.pays(view, rises_over(index).0, Some(*chunk), tick)
+        };
+        let pairs = down.iter().enumerate().take(hotter).take_while(|it| pays(*it)).count();
+        let costs_too_much = pace != Pace::Idle && pairs < hotter;
+        down.truncate(pairs);
+        let rise = (free + pairs).saturating_sub(target).max(usize::from(pairs > 0)).min(up.len());
+        // Everything looked at is as hot: the others may try again when they are touched again.
+        let left = up.split_off(rise);
+        if costs_too_much {
+            left.into_iter().for_each(|(chunk, _)| self.mark_region(chunk));
+        } else if rise == 0 && pace != Pace::Short {
+            self.unmark_region(last);
+        }
+        if rise == 0 {
+            self.next_region = last + 1;
+        }
+        // Neighbours together.
+        up.sort_unstable();
+        down.sort_unstable();
     }
 
     /// How much colder the one of two chunks with so many touches together must be to give way to the other: by about what
@@ -464,6 +507,7 @@ mod tests {
         copies_pressed: bool,
         may_rise: usize,
         yields: Yield,
+        budget: usize,
     }
 
     impl Volume {
@@ -495,6 +539,7 @@ mod tests {
                 copies_pressed: true,
                 may_rise: usize::MAX,
                 yields: Yield::UNKNOWN,
+                budget: 16,
             }
         }
 
@@ -523,7 +568,7 @@ mod tests {
                 may_rise,
                 yields,
             };
-            let moves = self.policy.plan(Nanos(second * Nanos::SECOND), &view, 16, pace);
+            let moves = self.policy.plan(Nanos(second * Nanos::SECOND), &view, self.budget, pace);
             let up = moves.iter().filter(|m| m.to == Destination::Tier(FAST)).map(|m| m.chunk.0).collect();
             (up, moves.iter().filter(|m| m.to == Destination::Tier(SLOW)).count())
         }
@@ -580,6 +625,35 @@ mod tests {
         // It may try again when it is touched again, and is hotter then.
         volume.read(50, 4, false);
         assert_eq!(volume.plan(51).0.len(), 4.min(volume.slots[0].free() as usize));
+    }
+
+    /// All on the fast tier was touched three times, and so was the first chunk on the slow one: it rose over none of them,
+    /// and with a small budget nothing behind it was looked at as long as it stayed as warm.
+    #[test]
+    fn what_is_hottest_rises_and_what_is_as_warm_holds_up_nothing() {
+        for pace in [Pace::Idle, Pace::Busy] {
+            let mut volume = Volume::new();
+            volume.budget = 2;
+            let (first, region) = (volume.on_fast, volume.on_fast.next_multiple_of(REGION_CHUNKS));
+            let hottest = [first + 2, region + 1, region + 2];
+            for second in 1..=20 {
+                let all = (0..=region).filter(|_| second <= 3).chain(hottest);
+                for chunk in all.map(Chunk) {
+                    let touch = Touch { chunk, write: true, stream: false, on_fast: chunk.0 < first };
+                    volume.policy.touch(touch, Nanos(second * Nanos::SECOND));
+                }
+            }
+            let mut rose = Vec::new();
+            for second in 21..40 {
+                let (up, down) = volume.plan_at(second, pace);
+                assert_eq!(down, up.len());
+                for chunk in up.into_iter().map(Chunk) {
+                    volume.map.set(chunk, volume.map.home(Chunk(0)), &BlockMask::range(0, 32));
+                    rose.push(chunk.0);
+                }
+            }
+            assert_eq!(rose, hottest, "{pace:?}");
+        }
     }
 
     /// Reads are answered 10 ms sooner from the fast tier, and moving a chunk takes the slow device 30 ms.
