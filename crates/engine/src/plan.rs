@@ -38,15 +38,14 @@ const DAMAGED_PAUSE_NS: u64 = 50 * Nanos::MS;
 const BARREN_PATIENCE_NS: u64 = 20 * Nanos::SECOND;
 /// A queue on the slow device, or a stream, of which nothing has been seen for so long is over, ns.
 const LATELY_NS: u64 = Nanos::SECOND;
-/// Chunks that a busy volume merges without hurry in one batch: it ends with a flush, for which whoever reads
-/// meanwhile waits. Of 20 reads a second, the 99th percentile was 196 ms beside batches of 64, 63 beside 4, 42 beside 1; alone 21.
+/// Chunks that a busy volume merges without hurry, or places beside a stream, in one batch: it ends with a flush, for which
+/// whoever reads meanwhile waits. Of 20 reads a second, the 99th percentile was 196 ms beside batches of 64, 63 beside 4, 42 beside 1; alone 21.
 const BUSY_BATCH: usize = 1;
 /// Chunks that a busy volume places in one batch at most, where clients wait for each other on the slow device anyway: a flush
 /// of so many, in the disk's own order, takes some 100 ms. (8 random reads in flight, 64 KiB each, of a hot set spread thin:
 /// with one chunk in a batch, a tenth of the time went by with a thirtieth as many moves, and 1,230 reads a second instead of
-/// 2,290 were answered after 20 minutes; their 99th percentile was 106 ms, then 91.) Where they do not wait it places two, one
-/// up and one down for it: with one alone, nothing rises while no slot is free. (One request at a time, 7 of 10 of them reads:
-/// 1.12 ms in the mean after ten minutes; with one 1.40.)
+/// 2,290 were answered after 20 minutes; their 99th percentile was 106 ms, then 91.) Where they do not wait it places two. (One
+/// request at a time, 7 of 10 of them reads: 1.12 ms in the mean after ten minutes; with one chunk in a batch 1.40.)
 const MOST_BUSY_BATCH: usize = 32;
 /// Chunks that an idle volume places in one batch, and one that makes room for what streams read again, as many up as down: runs of 8 MiB at the default chunk size, beside
 /// which the seeks between them cost little.
@@ -366,11 +365,15 @@ impl<A: Arena> Engine<A> {
     }
 
     /// Chunks that a busy volume places in one batch: where clients keep the slow device busy with several commands at once,
-    /// as many up as they have there, and as many down. The many of a stream are one to the disk, which moves break up.
+    /// as many up as they have there, and as many down; a pair at least, or nothing rises while no slot is free. Beside a stream
+    /// one: moves break it up, and its many commands are one to the disk.
     fn busy_batch(&self) -> usize {
         let lately = |at: Nanos| self.now.since(at) < LATELY_NS;
-        let queue = lately(self.tokens.used_by_clients(SLOW)) && !lately(self.mover.planner.streamed);
-        let depth = if queue { self.tokens.client_depth(SLOW) as usize } else { 1 };
+        if lately(self.mover.planner.streamed) {
+            return BUSY_BATCH;
+        }
+        let in_use = lately(self.tokens.used_by_clients(SLOW));
+        let depth = if in_use { self.tokens.client_depth(SLOW) as usize } else { 1 };
         (2 * depth.max(1)).min(MOST_BUSY_BATCH)
     }
 
