@@ -27,8 +27,8 @@ use crate::sumload::SumWaiter;
 use crate::sums::Lookup;
 use crate::units::*;
 
-/// Batches in flight: one that frees the zone and one that places chunks.
-pub const MAX_BATCHES: usize = 2;
+/// Batches in flight: two that free the zone, of which one has been written, and one that places chunks.
+pub const MAX_BATCHES: usize = 3;
 /// Where a chunk's blocks are to go.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Destination {
@@ -74,6 +74,8 @@ struct Item {
     buf: Option<Buf>,
     /// Whether that is the engine's spare one.
     spare: bool,
+    /// Whether there was none to be had.
+    lacks_memory: bool,
     /// Expected, later computed, checksums of `copy`, ascending.
     sums: Vec<Option<u32>>,
     /// What it has is all in its home.
@@ -172,12 +174,24 @@ impl Mover {
 
     /// Changes with every stage of every batch.
     pub fn steps(&self) -> impl PartialEq + use<> {
-        [self.stage(0), self.stage(1)]
+        [0, 1, 2].map(|batch| self.stage(batch))
     }
 
     /// Whether a batch of this kind is in flight.
     pub fn is_busy(&self, frees_zone: bool) -> bool {
         self.batches.iter().any(|(_, b)| b.frees_zone == frees_zone)
+    }
+
+    /// Whether a batch that frees the zone is still to be written, or in part.
+    pub fn is_freeing_data(&self) -> bool {
+        use BatchStage::{Append, FlushData, FlushLog};
+        let written = |stage| matches!(stage, FlushData | Append | FlushLog);
+        self.batches.iter().any(|(_, b)| b.frees_zone && !written(b.stage))
+    }
+
+    /// Batches in flight that free the zone.
+    pub fn freeing(&self) -> usize {
+        self.batches.iter().filter(|(_, b)| b.frees_zone).count()
     }
 
     /// Whether a placement copies data; it waits for nothing but devices then.
@@ -243,6 +257,7 @@ impl<A: Arena> Engine<A> {
                 ends: LogPos(0),
                 buf: None,
                 spare: false,
+                lacks_memory: false,
                 sums: Vec::new(),
                 whole: false,
                 failed: false,
@@ -291,6 +306,9 @@ impl<A: Arena> Engine<A> {
         let mut items = std::mem::take(&mut self.mover.batches[batch].items);
         for item in &mut items {
             item.failed = !self.snapshot(item, frees_zone);
+        }
+        if frees_zone {
+            self.mover.planner.does_not_fit(items.iter().filter(|i| i.lacks_memory).map(|i| i.chunk));
         }
         self.mover.batches[batch].items = items;
         self.mover.batches[batch].landed_upto = self.log.applied;
@@ -348,7 +366,8 @@ impl<A: Arena> Engine<A> {
             item.buf = self.spare.take();
             item.spare = item.buf.is_some();
         }
-        if item.buf.is_none() {
+        item.lacks_memory = item.buf.is_none();
+        if item.lacks_memory {
             return false;
         }
         (item.copy, item.have, item.merged, item.landed) = (copy, copy, landed.len() as u32, landed);

@@ -48,12 +48,19 @@ impl Tail {
 
     /// Whether nothing that can be moved was found.
     pub fn is_void(&self) -> bool {
-        self.stretches.iter().all(Vec::is_empty) && self.next == 0
+        self.stretches.iter().all(Vec::is_empty) && self.next == 0 && self.ready.is_empty()
     }
 
     /// Whether the zone has grown since, so that a plan made now would have twice as much to sort.
     pub fn is_outgrown(&self, tail_segments: u32) -> bool {
         self.segments * 2 <= tail_segments
+    }
+
+    /// Takes chunks back that were the next ones; how many they are.
+    pub(crate) fn put_back(&mut self, chunks: impl DoubleEndedIterator<Item = Chunk>) -> usize {
+        let before = self.ready.len();
+        self.ready.extend(chunks.rev());
+        self.ready.len() - before
     }
 
     /// Whether nothing is left of it.

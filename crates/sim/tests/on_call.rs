@@ -265,7 +265,7 @@ fn a_long_burst_gets_the_better_half_but_not_what_is_hot() {
     let service = &mut filled.s.world.services[1];
     (service.min_ns, service.max_ns) = (10 * Nanos::MS, 20 * Nanos::MS);
     let fast = (0..USED).filter(|chunk| !filled.s.is_slow(chunk * CHUNK));
-    let hot: Vec<u64> = fast.step_by(40).collect();
+    let hot: Vec<u64> = fast.take(64).collect();
     let (own, mut grown) = (filled.zone(), 0);
     for round in 0..40 {
         hot.iter().for_each(|chunk| drop(filled.s.read(chunk * CHUNK, BLOCK).expect("it is read")));

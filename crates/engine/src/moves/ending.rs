@@ -129,6 +129,7 @@ impl<A: Arena> Engine<A> {
         if b.frees_zone {
             let (merged, pushed) = (self.stats.destaged - merged, self.stats.demoted - pushed);
             let (idle, blocks) = (self.is_idle(), u64::from(self.state.geo.blocks_per_chunk()));
+            let took = self.mover.planner.freeing_took_ns(b.started, self.now);
             self.mover.planner.borrowing.learn(took, merged, pushed * blocks, idle);
         }
         let worked = self.tokens.background_ns(SLOW) - b.worked_ns;
