@@ -25,8 +25,8 @@ const SAMPLE: u32 = 16;
 const LOOKS_PER_CALL: u32 = 64;
 /// Of what nothing is in, one burst puts one part in this many on call at most: a volume that is nearly full keeps room to grow
 /// for the burst after it, which may have as great a part of what is left then. (20 minutes of random writes all over a volume
-/// with 20 GB to spare, ten of rest, then three minutes into 8 GB of it: these had 8 MB/s with a half, 75 with an eighth for all
-/// bursts together, and have 89.) Where pushing down is worth most, and as much as a fast tier is left to chunks, more may be.
+/// with 20 GB to spare, ten of rest, then three minutes into 8 GB of it: these had 8 MB/s with a half, 58 with an eighth for all
+/// bursts together, and have 84.) Where pushing down is worth most, and as much as a fast tier is left to chunks, more may be.
 const ON_CALL_SHARE: u32 = 8;
 /// Chunks of the slow device looked at to learn how hot it is.
 const SLOW_SAMPLE: u32 = 64;

@@ -287,6 +287,7 @@ impl<A: Arena> Engine<A> {
             0 => true,
             1 => {
                 pace == Pace::Short
+                    && self.landing_is_starved()
                     && !self.slow_is_in_use()
                     && !self.mover.is_freeing_data()
                     && !self.zone_is_full()

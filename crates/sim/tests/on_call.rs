@@ -29,13 +29,17 @@ struct Filled {
 
 impl Filled {
     fn begin() -> Filled {
+        Filled::with_used(USED)
+    }
+
+    fn with_used(used: u64) -> Filled {
         let mut s = Story::begin_with_zone(FAST_CHUNKS, SLOW_CHUNKS, ZONE_CHUNKS);
         let own = s.engine().status().landing_size_bytes;
         // One in a hundred slow slots is held back, and areas have two.
         let assured = own + SLOW_CHUNKS / 100 * CHUNK;
         let blocks = vec![0; (s.engine().size_bytes() / BLOCK) as usize];
         let mut filled = Filled { s, blocks, assured };
-        (0..USED).for_each(|chunk| filled.write(chunk * BLOCKS_PER_CHUNK, BLOCKS_PER_CHUNK, chunk as u8 | 1));
+        (0..used).for_each(|chunk| filled.write(chunk * BLOCKS_PER_CHUNK, BLOCKS_PER_CHUNK, chunk as u8 | 1));
         filled.s.flush();
         filled.s.wait(60 * Nanos::SECOND);
         filled
@@ -278,4 +282,23 @@ fn a_long_burst_gets_the_better_half_but_not_what_is_hot() {
     filled.s.die(Death::PowerCut(CutStyle::Mixed));
     filled.s.open().expect("it opens");
     filled.verify();
+}
+
+/// A burst has taken as much as one may. If it goes on after half a minute, it gets no more. After a minute in which nobody
+/// wrote, the slow device has merged only a part of it, and the next burst has a share of what is left.
+#[test]
+fn the_next_burst_has_a_share_of_what_the_last_one_left() {
+    let grown_by = |pause_ns: u64| {
+        let mut filled = Filled::with_used(4600);
+        let service = &mut filled.s.world.services[1];
+        (service.min_ns, service.max_ns) = (10 * Nanos::MS, 20 * Nanos::MS);
+        let grown = filled.burst(0..40_000);
+        assert!(grown > filled.assured, "{grown} bytes, {} are assured", filled.assured);
+        filled.s.wait(pause_ns);
+        let again = filled.burst(40_000..80_000);
+        filled.verify();
+        again.saturating_sub(grown)
+    };
+    assert_eq!(grown_by(30 * Nanos::SECOND), 0);
+    assert!(grown_by(61 * Nanos::SECOND) > 0);
 }

@@ -71,6 +71,12 @@ impl Yield {
         f64::from(self.caution) / f64::from(CAUTION_UNIT)
     }
 
+    /// The same where so many of so many parts of what a chunk was touched of late are to be expected of it again.
+    pub fn believed(self, (parts, of): (u64, u64)) -> Yield {
+        let share = |ns: u64| (u128::from(ns) * u128::from(parts) / u128::from(of.max(1))) as u64;
+        Yield { read_ns: self.read_ns.map(share), write_ns: self.write_ns.map(share), ..self }
+    }
+
     /// The same where nobody waits for the slow device.
     pub fn in_idle_time(self) -> Yield {
         Yield { move_ns: self.move_ns.map(|ns| ns / IDLE_SHARE), ..self }
@@ -186,12 +192,17 @@ impl Benefit {
         self.trials[slot.0 as usize] = Trial { reads: 1, writes: 1 };
     }
 
+    /// Whether what is at home in this slot is on trial.
+    pub fn tries(&self, slot: Slot) -> bool {
+        self.trials[slot.0 as usize].reads > 0
+    }
+
     /// What is at home in this slot was touched.
     pub fn touched(&mut self, slot: Slot, write: bool, yields: &Yield) {
-        let trial = &mut self.trials[slot.0 as usize];
-        if trial.reads == 0 {
+        if !self.tries(slot) {
             return;
         }
+        let trial = &mut self.trials[slot.0 as usize];
         let counter = if write { &mut trial.writes } else { &mut trial.reads };
         *counter = counter.saturating_add(1);
         if self.has_repaid(slot, yields) == Some(true) {
@@ -201,7 +212,7 @@ impl Benefit {
 
     /// What was at home in this slot has left it.
     pub fn left(&mut self, slot: Slot, yields: &Yield) {
-        if self.trials[slot.0 as usize].reads == 0 {
+        if !self.tries(slot) {
             return;
         }
         match self.has_repaid(slot, yields) {

@@ -3,6 +3,7 @@
 //! Reads and writes count alike. A sequential pass over what nobody touched before counts as having been seen, and no
 //! more, so that films and backups do not rise when they are read once; later passes count as any touch does.
 
+use super::heats::{Heat, Heats};
 use super::{FirstWrite, Foresight, NextUse, Pace, Policy, Touch, View, Yield};
 use crate::moves::{Destination, Move};
 use crate::options::Tuning;
@@ -21,8 +22,6 @@ const REGIONS_PER_CALL: usize = 256;
 const RUN_SLOTS: u32 = 16;
 /// Runs of slots looked at to find cold ones: enough that the coldest of them is in the coldest few per cent.
 const SAMPLE_RUNS: u32 = 64;
-/// Heat halves when a chunk is left alone for this many touch intervals (an hour at the default).
-const HALF_LIFE_TOUCHES: u32 = 3600;
 /// A chunk rises only over one that is colder by this much at least, or the two would change places for ever.
 const MARGIN: u32 = 1;
 /// One fast slot in this many is kept free for what rises and what is written first, ...
@@ -37,27 +36,9 @@ const CHUNKS_PER_REFILL: u32 = 4096;
 /// Uses ahead that make a chunk rise where they are known: a move up and one down in its stead cost the disk two accesses.
 const FORESEEN_TOUCHES: u32 = 2;
 
-/// Heat of a chunk in four bytes: reads, writes, and when it was last touched; 0 is never.
-#[derive(Clone, Copy, Default)]
-struct Heat {
-    reads: u8,
-    writes: u8,
-    last: u16,
-}
-
-impl Heat {
-    fn faded(self, tick: u16) -> Heat {
-        let halvings = (u32::from(tick.wrapping_sub(self.last)) / HALF_LIFE_TOUCHES).min(7);
-        Heat { reads: self.reads >> halvings, writes: self.writes >> halvings, last: self.last }
-    }
-    fn total(self) -> u32 {
-        u32::from(self.reads) + u32::from(self.writes)
-    }
-}
-
 /// See the module.
 pub struct HeatPolicy {
-    heat: Vec<Heat>,
+    heats: Heats,
     /// A bit per region: some chunk of it on the slow tier has become hot.
     hot: Vec<u64>,
     /// Regions of which the bit is set.
@@ -77,14 +58,14 @@ pub struct HeatPolicy {
 
 /// What the policy of a volume of so many chunks takes.
 pub(crate) fn ram_bytes(chunks: u64) -> u64 {
-    chunks * size_of::<Heat>() as u64 + chunks.div_ceil(u64::from(REGION_CHUNKS)).div_ceil(64) * 8
+    Heats::ram_bytes(chunks) + chunks.div_ceil(u64::from(REGION_CHUNKS)).div_ceil(64) * 8
 }
 
 impl HeatPolicy {
     /// For a volume of `chunks` with `fast_slots`.
     pub fn new(chunks: u32, fast_slots: u32, tuning: &Tuning) -> HeatPolicy {
         HeatPolicy {
-            heat: vec![Heat::default(); chunks as usize],
+            heats: Heats::new(chunks),
             hot: vec![0; chunks.div_ceil(REGION_CHUNKS).div_ceil(64) as usize],
             hot_regions: 0,
             next_region: 0,
@@ -105,13 +86,13 @@ impl HeatPolicy {
         if let Some(foresight) = &self.foresight {
             return foresight.ahead(chunk);
         }
-        self.heat[chunk.0 as usize].faded(tick).total()
+        self.heats.get(chunk).faded(tick).total()
     }
 
     /// Whether nobody wrote a chunk of late: copies serve it as well as a home does, and in less space where it is read here
     /// and there.
     fn is_only_read(&self, chunk: Chunk, tick: u16) -> bool {
-        self.foresight.is_none() && self.heat[chunk.0 as usize].faded(tick).writes == 0
+        self.foresight.is_none() && self.heats.get(chunk).faded(tick).writes == 0
     }
 
     fn mark_region(&mut self, chunk: Chunk) {
@@ -143,12 +124,12 @@ impl HeatPolicy {
 
     fn chunks_in(&self, region: u32) -> impl Iterator<Item = Chunk> + use<> {
         let first = region * REGION_CHUNKS;
-        (first..(first + REGION_CHUNKS).min(self.heat.len() as u32)).map(Chunk)
+        (first..(first + REGION_CHUNKS).min(self.heats.chunks())).map(Chunk)
     }
 
     /// Reads and writes of a chunk, as far as they have not faded.
     fn touches_of(&self, chunk: Chunk, tick: u16) -> (u32, u32) {
-        let Heat { reads, writes, .. } = self.heat[chunk.0 as usize].faded(tick);
+        let Heat { reads, writes, .. } = self.heats.get(chunk).faded(tick);
         (u32::from(reads), u32::from(writes))
     }
 
@@ -248,7 +229,7 @@ impl HeatPolicy {
 
     /// Chunks on the slow tier, neighbours together, to make room there.
     fn refilling(&mut self, view: &View<'_>, most: usize) -> Vec<(Chunk, u32)> {
-        let chunks = self.heat.len() as u32;
+        let chunks = self.heats.chunks();
         let mut found = Vec::new();
         for _ in 0..CHUNKS_PER_REFILL.min(chunks) {
             if found.len() == most {
@@ -386,18 +367,18 @@ impl Policy for HeatPolicy {
             return;
         }
         let tick = self.tick(now);
-        let heat = &mut self.heat[touch.chunk.0 as usize];
-        let first = heat.last == 0;
-        if heat.last == tick {
+        self.heats.fade_another(tick);
+        let before = self.heats.get(touch.chunk);
+        if before.last == tick {
             return;
         }
-        *heat = heat.faded(tick);
+        let mut heat = before.faded(tick);
         heat.last = tick;
-        if touch.stream && first {
-            return;
+        if !(touch.stream && before.last == 0) {
+            let counter = if touch.write { &mut heat.writes } else { &mut heat.reads };
+            *counter = counter.saturating_add(1);
         }
-        let counter = if touch.write { &mut heat.writes } else { &mut heat.reads };
-        *counter = counter.saturating_add(1);
+        self.heats.set(touch.chunk, heat);
         if !touch.on_fast && heat.total() >= self.touches {
             self.mark_region(touch.chunk);
         }
@@ -405,11 +386,11 @@ impl Policy for HeatPolicy {
 
     fn wish(&mut self, chunk: Chunk, now: Nanos) {
         let tick = self.tick(now);
-        let heat = &mut self.heat[chunk.0 as usize];
-        *heat = heat.faded(tick);
+        let mut heat = self.heats.get(chunk).faded(tick);
         heat.last = tick;
         let missing = self.touches.saturating_sub(heat.total()).min(u32::from(u8::MAX));
         heat.reads = heat.reads.saturating_add(missing as u8);
+        self.heats.set(chunk, heat);
         self.mark_region(chunk);
     }
 
@@ -432,8 +413,7 @@ impl Policy for HeatPolicy {
 
     fn foresee(&mut self, foresight: Foresight) {
         self.touches = FORESEEN_TOUCHES;
-        let hot =
-            (0..self.heat.len() as u32).map(Chunk).filter(|chunk| foresight.ahead(*chunk) >= self.touches);
+        let hot = (0..self.heats.chunks()).map(Chunk).filter(|chunk| foresight.ahead(*chunk) >= self.touches);
         hot.collect::<Vec<_>>().into_iter().for_each(|chunk| self.mark_region(chunk));
         self.foresight = Some(foresight);
     }
@@ -447,15 +427,20 @@ impl Policy for HeatPolicy {
         if let Some(foresight) = &mut self.foresight {
             foresight.forget(chunk);
         }
-        let heat = &mut self.heat[chunk.0 as usize];
-        (heat.reads, heat.writes) = (0, 0);
+        let cold = Heat { reads: 0, writes: 0, ..self.heats.get(chunk) };
+        self.heats.set(chunk, cold);
     }
 
     fn plan(&mut self, now: Nanos, view: &View<'_>, budget: usize, pace: Pace) -> Vec<Move> {
+        let used: u32 = view.slots.iter().map(|slots| slots.count() - slots.free()).sum();
+        let (parts, of) = self.heats.credibility(used);
+        let believed = view.yields.believed((parts, of));
         let yields = match pace {
-            Pace::Idle => view.yields.in_idle_time(),
-            Pace::Busy => view.yields,
-            // What rises then is no longer to be merged, of which clients wait for more than moves cost.
+            Pace::Idle => believed.in_idle_time(),
+            Pace::Busy => believed,
+            // What rises then is no longer to be merged, of which clients wait for more than moves cost; but not where most of
+            // what is hotter is so by chance. (An hour of random writes all over a volume: 25.8 MB/s instead of 22.3.)
+            Pace::Short if parts < of / 2 => return Vec::new(),
             Pace::Short => Yield::UNKNOWN,
         };
         let view = &View { yields, ..*view };
@@ -481,7 +466,7 @@ impl Policy for HeatPolicy {
     }
 
     fn ram_bytes(&self) -> u64 {
-        ram_bytes(self.heat.len() as u64)
+        ram_bytes(u64::from(self.heats.chunks()))
     }
 }
 
@@ -654,6 +639,33 @@ mod tests {
             }
             assert_eq!(rose, hottest, "{pace:?}");
         }
+    }
+
+    /// Random writes all over the volume touch many chunks three times. While clients wait for the zone, none of them rises;
+    /// what is written again and again does.
+    #[test]
+    fn what_chance_made_hot_does_not_rise_while_the_zone_is_short() {
+        let mut volume = Volume::new();
+        let (first, used) = (volume.on_fast, volume.slots.iter().map(|s| s.count() - s.free()).sum::<u32>());
+        let touch = |policy: &mut HeatPolicy, second, chunk| {
+            let touch = Touch { chunk: Chunk(chunk), write: true, stream: false, on_fast: chunk < first };
+            policy.touch(touch, Nanos(second * Nanos::SECOND));
+        };
+        let mut state = 1u64;
+        for second in 1..=600 {
+            for _ in 0..used / 200 {
+                state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+                touch(&mut volume.policy, second, (state >> 33) as u32 % used);
+            }
+        }
+        let rises = |volume: &mut Volume, second: u64| -> Vec<u32> {
+            (0..50).flat_map(|turn| volume.plan_at(second + turn, Pace::Short).0).collect()
+        };
+        assert_eq!(rises(&mut volume, 601), []);
+        for second in 700..=800 {
+            (first..first + 64).for_each(|chunk| touch(&mut volume.policy, second, chunk));
+        }
+        assert!(rises(&mut volume, 801).contains(&first));
     }
 
     /// Reads are answered 10 ms sooner from the fast tier, and moving a chunk takes the slow device 30 ms.

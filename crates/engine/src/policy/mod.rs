@@ -3,6 +3,7 @@
 pub mod benefit;
 mod foresight;
 mod heat;
+mod heats;
 
 pub use benefit::{Audit, Benefit, Yield};
 pub use foresight::Foresight;
