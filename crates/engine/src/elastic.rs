@@ -172,11 +172,6 @@ impl<A: Arena> Engine<A> {
         (self.slots[0].free() + self.slots[1].free()).saturating_sub(self.state.map.homeless())
     }
 
-    /// Whether as much as half of the fast tier is unused by the volume.
-    pub(crate) fn zone_can_grow_far(&self) -> bool {
-        self.slots_to_spare() > self.state.geo.slots(FAST) / 2
-    }
-
     fn is_assured(&self, run: u32) -> bool {
         self.state.zone.len() + run <= self.state.geo.assured_zone_areas()
     }
@@ -504,5 +499,26 @@ mod tests {
         // What was learned long ago counts little beside what was learned since.
         (0..20).for_each(|_| borrowing.learn(Nanos::SECOND, 20_000, 0, true));
         assert!(!is_worth_it(&borrowing, 1) && is_worth_it(&borrowing, 0));
+    }
+
+    #[test]
+    fn a_neighbour_is_about_as_cold_within_what_chance_does() {
+        let run = |heat, chunks| Run { heat, chunks, number: 7 };
+        assert!(run(0, 120).is_about_as_cold(&run(0, 100)));
+        assert!(run(60, 100).is_about_as_cold(&run(40, 100)), "by the root of 100, twice");
+        assert!(!run(61, 100).is_about_as_cold(&run(40, 100)));
+        assert!(!run(5, 100).is_about_as_cold(&run(0, 100)));
+        assert!(run(10, 100).is_about_as_cold(&run(40, 100)), "or colder");
+        assert!(!run(0, 126).is_about_as_cold(&run(0, 100)), "but it holds too much");
+    }
+
+    #[test]
+    fn all_runs_have_their_turn() {
+        for runs in 1..300 {
+            let step = far_step(runs);
+            let mut seen: Vec<u32> = (1..=runs).map(|n| n * step % runs).collect();
+            seen.sort_unstable();
+            assert!(seen.into_iter().eq(0..runs), "{runs} runs, {step} apart");
+        }
     }
 }
