@@ -373,11 +373,12 @@ impl<A: Arena> Engine<A> {
             may_go(beside) && coldest.as_ref().is_none_or(|least| beside.is_about_as_cold(least))
         });
         let in_a_row = if beside.is_some() { borrowing.in_a_row + 1 } else { 1 };
-        let found = beside.or(coldest).filter(may_go).map(|found| found.number);
+        let found = beside.or(coldest).filter(may_go);
         let borrowing = &mut self.mover.planner.borrowing;
         borrowing.hand = hand;
-        (borrowing.emptied, borrowing.in_a_row) = (found?, in_a_row);
-        found.map(|number| self.slots_of_run(number))
+        let number = found?.number;
+        (borrowing.emptied, borrowing.in_a_row) = (number, in_a_row);
+        Some(self.slots_of_run(number))
     }
 
     fn slots_of_run(&self, number: u32) -> Range<u32> {

@@ -244,6 +244,7 @@ fn put(recent: &mut RecentPage, index: u64, sum: u32) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hash::mix;
     use crate::options::{CreateOptions, DeviceInfo};
 
     fn sums() -> Sums {
@@ -256,10 +257,10 @@ mod tests {
     #[test]
     fn recent_checksums_are_a_map_by_index() {
         let (mut sums, mut plain) = (sums(), BTreeMap::new());
-        let mut state = 1u64;
+        let mut throws = 0;
         let mut next = |below: u64| {
-            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            (state >> 33) % below
+            throws += 1;
+            mix(throws) % below
         };
         for round in 0..3000u32 {
             let slot = Slot(next(300) as u32);

@@ -45,6 +45,12 @@ impl Filled {
         filled
     }
 
+    /// An access to the slow device takes so long at least, ns, and twice that at most.
+    fn slow_takes(&mut self, ns: u64) {
+        let service = &mut self.s.world.services[1];
+        (service.min_ns, service.max_ns) = (ns, 2 * ns);
+    }
+
     fn write(&mut self, block: u64, count: u64, fill: u8) {
         self.s.write(block * BLOCK, count * BLOCK, fill);
         self.blocks[block as usize..(block + count) as usize].fill(fill);
@@ -177,8 +183,7 @@ fn new_chunks_wait_for_areas_that_are_on_call() {
 fn a_log_that_has_filled_all_its_own_segments_goes_on_after_a_crash() {
     let mut filled = Filled::begin();
     let own = filled.assured - SLOW_CHUNKS / 100 * CHUNK;
-    let service = &mut filled.s.world.services[1];
-    (service.min_ns, service.max_ns) = (10 * Nanos::MS, 20 * Nanos::MS);
+    filled.slow_takes(10 * Nanos::MS);
     let (mut writes, mut longer) = (0, 0);
     for round in 0..60 {
         let more = 100 + round * 97 % 900;
@@ -266,8 +271,7 @@ fn a_zone_that_has_grown_is_opened_only_with_memory_for_its_tables() {
 #[test]
 fn a_long_burst_gets_the_better_half_but_not_what_is_hot() {
     let mut filled = Filled::begin();
-    let service = &mut filled.s.world.services[1];
-    (service.min_ns, service.max_ns) = (10 * Nanos::MS, 20 * Nanos::MS);
+    filled.slow_takes(10 * Nanos::MS);
     let fast = (0..USED).filter(|chunk| !filled.s.is_slow(chunk * CHUNK));
     let hot: Vec<u64> = fast.take(64).collect();
     let (own, mut grown) = (filled.zone(), 0);
@@ -288,19 +292,15 @@ fn a_long_burst_gets_the_better_half_but_not_what_is_hot() {
 /// wrote, the slow device, which has been very slow, has merged only a part of it, and the next burst has a share of what is left.
 #[test]
 fn the_next_burst_has_a_share_of_what_the_last_one_left() {
-    let slow_takes = |filled: &mut Filled, ms: u64| {
-        let service = &mut filled.s.world.services[1];
-        (service.min_ns, service.max_ns) = (ms * Nanos::MS, 2 * ms * Nanos::MS);
-    };
     let grown_by = |pause_ns: u64| {
         let mut filled = Filled::with_used(4600);
-        slow_takes(&mut filled, 10);
+        filled.slow_takes(10 * Nanos::MS);
         let grown = filled.burst(0..40_000);
         assert!(grown > filled.assured, "{grown} bytes, {} are assured", filled.assured);
-        slow_takes(&mut filled, 5000);
+        filled.slow_takes(5 * Nanos::SECOND);
         filled.s.wait(pause_ns);
         assert_eq!(filled.zone(), grown);
-        slow_takes(&mut filled, 10);
+        filled.slow_takes(10 * Nanos::MS);
         let again = filled.burst(40_000..80_000);
         filled.verify();
         again - grown

@@ -192,17 +192,12 @@ impl Benefit {
         self.trials[slot.0 as usize] = Trial { reads: 1, writes: 1 };
     }
 
-    /// Whether what is at home in this slot is on trial.
-    pub fn tries(&self, slot: Slot) -> bool {
-        self.trials[slot.0 as usize].reads > 0
-    }
-
     /// What is at home in this slot was touched.
     pub fn touched(&mut self, slot: Slot, write: bool, yields: &Yield) {
-        if !self.tries(slot) {
+        let trial = &mut self.trials[slot.0 as usize];
+        if trial.reads == 0 {
             return;
         }
-        let trial = &mut self.trials[slot.0 as usize];
         let counter = if write { &mut trial.writes } else { &mut trial.reads };
         *counter = counter.saturating_add(1);
         if self.has_repaid(slot, yields) == Some(true) {
@@ -212,7 +207,7 @@ impl Benefit {
 
     /// What was at home in this slot has left it.
     pub fn left(&mut self, slot: Slot, yields: &Yield) {
-        if !self.tries(slot) {
+        if self.trials[slot.0 as usize].reads == 0 {
             return;
         }
         match self.has_repaid(slot, yields) {

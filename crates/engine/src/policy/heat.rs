@@ -475,6 +475,7 @@ mod tests {
     use super::*;
     use crate::copies::LEAST_SHARE;
     use crate::format::geometry::Geometry;
+    use crate::hash::mix;
     use crate::map::Map;
     use crate::mask::BlockMask;
     use crate::options::{CreateOptions, DeviceInfo};
@@ -651,11 +652,9 @@ mod tests {
             let touch = Touch { chunk: Chunk(chunk), write: true, stream: false, on_fast: chunk < first };
             policy.touch(touch, Nanos(second * Nanos::SECOND));
         };
-        let mut state = 1u64;
         for second in 1..=600 {
-            for _ in 0..used / 200 {
-                state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-                touch(&mut volume.policy, second, (state >> 33) as u32 % used);
+            for throw in 0..u64::from(used / 200) {
+                touch(&mut volume.policy, second, mix(second << 32 | throw) as u32 % used);
             }
         }
         let rises = |volume: &mut Volume, second: u64| -> Vec<u32> {

@@ -92,10 +92,11 @@ impl Heats {
     }
 
     /// How many of how many parts of the difference between two chunks are to be expected again, where the volume has so many
-    /// chunks: as many as the variance is more than chance makes of it where all are touched alike, which is the mean (H. Buehlmann, "Experience rating and
-    /// credibility", 1967, for counts of Poisson). Or as much as neighbours have in common, which chance does not give them: what is
-    /// read through in order a few times is touched as often, all of it, and its counts differ by less than chance. (Random writes over a whole volume for 20 minutes, then ten minutes of
-    /// rest: 4.3 GB rose that chance had touched three times, and half as much was merged meanwhile as without them.)
+    /// chunks: as many as the variance is more than chance makes of it where all are touched alike, which is the mean
+    /// (H. Buehlmann, "Experience rating and credibility", 1967, for counts of Poisson). Or as much as neighbours have in common,
+    /// which chance does not give them: what is read through in order a few times is touched as often, all of it, and its counts
+    /// differ by less than chance. (Random writes over a whole volume for 20 minutes, then ten minutes of rest: 4.3 GB rose that
+    /// chance had touched three times, and half as much was merged meanwhile as without them.)
     pub(super) fn credibility(&self, chunks: u32) -> (u64, u64) {
         let chunks = u128::from(chunks).max(u128::from(self.touched));
         let (sum, squares) = (u128::from(self.sum), u128::from(self.squares));
@@ -111,6 +112,7 @@ impl Heats {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hash::mix;
 
     /// So many chunks, each touched so many times in ticks that follow each other.
     fn touched(times: impl Fn(u32) -> u8) -> Heats {
@@ -128,13 +130,8 @@ mod tests {
     #[test]
     fn of_what_chance_did_nothing_is_expected_again() {
         // Each chunk has its touches from so many throws of a die.
-        let mut state = 1u64;
-        let mut die = || {
-            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            state >> 33
-        };
         let mut counts = vec![0u8; 10_000];
-        (0..3_000).for_each(|_| counts[die() as usize % 10_000] += 1);
+        (0..3_000).for_each(|throw| counts[mix(throw) as usize % 10_000] += 1);
         assert!(counts.iter().any(|count| *count >= 3), "some were touched three times");
         assert!(share(touched(|chunk| counts[chunk as usize]).credibility(10_000)) < 0.05);
     }
