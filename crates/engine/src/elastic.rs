@@ -31,9 +31,9 @@ const ON_CALL_SHARE: u32 = 8;
 /// Chunks of the slow device looked at to learn how hot it is.
 const SLOW_SAMPLE: u32 = 64;
 /// Where a block that is pushed down costs so many times less still than [`crate::options::Tuning::push_worth`] says, the
-/// zone may have nearly all of the fast tier. (Random writes over a whole disk: 30 to 300 times less than one that is merged;
+/// zone may have nearly all of the fast tier. (Random writes over a whole disk: 13 to 300 times less than one that is merged;
 /// recorded traces: 10 times at most, and one was answered at three quarters of the speed where the zone had as much of theirs.)
-const WORTH_MOST: u32 = 4;
+const WORTH_MOST: u32 = 3;
 /// Neighbours that are emptied one after the other, as long as they are as cold: 128 MiB, of which the flash below erases
 /// most as a whole. (Random writes into 8 GB of a full volume, 20 minutes of them all over it before: 77 to 83 MB/s where
 /// every sixteenth run was emptied, the SSD moving 2.4 blocks for each that was written; 96 to 98 with these.) Not more: what
@@ -63,17 +63,25 @@ const MEMORY_NS: u64 = 4 * Nanos::SECOND;
 
 /// What batches that free the zone have taken of late.
 #[derive(Default)]
-struct Cost {
+pub(crate) struct Cost {
     took_ns: u64,
     blocks: u64,
 }
 
 impl Cost {
-    fn another(&mut self, took_ns: u64, blocks: u64) {
+    pub(crate) fn another(&mut self, took_ns: u64, blocks: u64) {
         if self.took_ns > MEMORY_NS {
             (self.took_ns, self.blocks) = (self.took_ns / 2, self.blocks / 2);
         }
         (self.took_ns, self.blocks) = (self.took_ns + took_ns, self.blocks + blocks);
+    }
+
+    /// Blocks in so long a time; none where nothing is known.
+    pub(crate) fn blocks_in(&self, ns: u64) -> u64 {
+        if self.took_ns == 0 {
+            return 0;
+        }
+        self.blocks.saturating_mul(ns) / self.took_ns
     }
 
     /// Whether a block costs at most one part in so many of what one of the other kind costs. What was never tried may.

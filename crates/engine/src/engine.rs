@@ -387,6 +387,7 @@ impl<A: Arena> Machine for Engine<A> {
             self.move_deadline(),
             self.checkpoint.deadline(),
             self.log.deadline(),
+            self.admission_deadline(),
         ];
         times.into_iter().flatten().min()
     }

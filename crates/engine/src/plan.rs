@@ -384,7 +384,7 @@ impl<A: Arena> Engine<A> {
             return;
         }
         let tail = &self.mover.planner.tail;
-        if tail.is_empty() || tail.is_outgrown(self.state.zone.tail_segments()) {
+        if tail.is_empty() || tail.is_outgrown(self.tail_segments()) {
             self.choose_tail_segments();
         }
         if self.mover.planner.tail.is_gathering() {

@@ -3,7 +3,7 @@
 //!
 //! Sorting the whole zone would free no segment until nearly all of it is written. Finding the chunks takes a look at
 //! each block of those segments, so it is done a few segments at a time; sorting them is done by stretches of the slow
-//! device, each when its turn comes.
+//! device, each when its turn comes, from both ends.
 
 use crate::arena::Arena;
 use crate::engine::Engine;
@@ -17,7 +17,11 @@ use std::collections::VecDeque;
 /// Segments looked at in one step, of at most 1,024 blocks each, so that an engine call stays short.
 const SEGMENTS_PER_STEP: usize = 16;
 /// Stretches of the slow device by which chunks are sorted: at the default sizes, some hundreds of chunks in each.
-const STRETCHES: usize = 256;
+const STRETCHES: usize = 1024;
+/// Chunks taken from one end of the slow device before it is the other's turn. A disk's last tracks hold less, so merging into
+/// them takes longer: this way what is freed in a few seconds is about the same whenever. (Random writes all over a full volume:
+/// 1.11 MB/s when a plan began and 0.97 when it ended, 40 minutes later; taken from both ends 1.04 to 1.07 throughout.)
+const TURN_CHUNKS: usize = 512;
 /// When as many stretches have been begun, the first of all has ended.
 const CHECKPOINT_STRETCH: usize = 3;
 /// Beside a chunk of the tail, chunks with homes up to so far from its own are merged as well, bytes. They lie on the
@@ -34,8 +38,13 @@ pub struct Tail {
     /// Chunks that were found, by stretch of the slow device. Those without a home there come first, and what is left of
     /// the plan before: nothing behind a segment with one block becomes free.
     stretches: Vec<Vec<Chunk>>,
-    /// Stretches before this one are done, or in `ready`.
+    /// Stretches before this one are done, or in `ready`; ...
     next: usize,
+    /// ... and so are so many from the end.
+    from_end: usize,
+    /// Whether they are taken from the end now, and how many more chunks before it is the other's turn.
+    at_end: bool,
+    turn: usize,
     /// Chunks of one stretch, sorted, the first one last.
     ready: Vec<Chunk>,
 }
@@ -48,7 +57,7 @@ impl Tail {
 
     /// Whether nothing that can be moved was found.
     pub fn is_void(&self) -> bool {
-        self.stretches.iter().all(Vec::is_empty) && self.next == 0 && self.ready.is_empty()
+        self.stretches.iter().all(Vec::is_empty) && self.begun() == 0 && self.ready.is_empty()
     }
 
     /// Whether the zone has grown since, so that a plan made now would have twice as much to sort.
@@ -65,7 +74,28 @@ impl Tail {
 
     /// Whether nothing is left of it.
     pub fn is_empty(&self) -> bool {
-        self.unseen.is_empty() && self.ready.is_empty() && self.next == self.stretches.len()
+        self.unseen.is_empty() && self.ready.is_empty() && self.begun() == self.stretches.len()
+    }
+
+    fn begun(&self) -> usize {
+        self.next + self.from_end
+    }
+
+    /// Goes on to the next stretch that is to be sorted.
+    fn take_stretch(&mut self) {
+        if self.turn == 0 {
+            self.turn = TURN_CHUNKS;
+            self.at_end = self.begun() > 0 && !self.at_end;
+        }
+        let taken = if self.at_end {
+            self.from_end += 1;
+            self.stretches.len() - self.from_end
+        } else {
+            self.next += 1;
+            self.next - 1
+        };
+        self.ready = std::mem::take(&mut self.stretches[taken]);
+        self.turn = self.turn.saturating_sub(self.ready.len());
     }
 }
 
@@ -73,7 +103,7 @@ impl<A: Arena> Engine<A> {
     /// Chooses the segments that are to be emptied next.
     pub(crate) fn choose_tail_segments(&mut self) {
         let zone = &self.state.zone;
-        let segments = zone.tail_segments().max(1) as usize;
+        let segments = self.tail_segments().max(1) as usize;
         // A segment that only lost blocks are left in must not be all that is looked at.
         let again = self.losses_are_said_again();
         let worth = |place: &&Place| zone.get(**place).live > if again { 0 } else { zone.get(**place).lost };
@@ -124,10 +154,9 @@ impl<A: Arena> Engine<A> {
         while chunks.len() < most && !self.mover.planner.tail.is_empty() {
             let tail = &mut self.mover.planner.tail;
             let Some(chunk) = tail.ready.pop() else {
-                tail.ready = std::mem::take(&mut tail.stretches[tail.next]);
-                tail.next += 1;
+                tail.take_stretch();
                 // By now what comes first is merged: with a checkpoint, what it held up becomes free.
-                self.wanted.checkpoint |= tail.next == CHECKPOINT_STRETCH;
+                self.wanted.checkpoint |= tail.begun() == CHECKPOINT_STRETCH;
                 let map = &self.state.map;
                 tail.ready.sort_unstable_by_key(|chunk| std::cmp::Reverse(place_of(map, *chunk)));
                 tail.ready.dedup();

@@ -11,11 +11,9 @@ use std::collections::VecDeque;
 use std::iter;
 use std::ops::Range;
 
-/// One part in this many of the zone is emptied in one plan, and so becomes free at about the same time.
-pub(crate) const TAIL_SHARE: u32 = 4;
-/// So much at most, bytes: as large a part is kept free meanwhile, which a large zone has better use for. (An hour
-/// of random writes all over a volume: 24.6 MB/s in the mean with a sixteenth of a zone of 112 GB emptied
-/// in one plan, 23.8 with an eighth, 21.5 with a quarter.)
+/// So much of the zone is emptied in one plan at most, bytes: as large a part is kept free meanwhile, which a large zone has
+/// better use for. (An hour of random writes all over a volume: 24.6 MB/s in the mean with a sixteenth of a zone of 112 GB
+/// emptied in one plan, 23.8 with an eighth, 21.5 with a quarter.)
 const MOST_TAIL_BYTES: u64 = 8 << 30;
 
 /// A segment's place in RAM. Those of the zone's own areas come first, in their order; behind them are places for areas
@@ -127,9 +125,9 @@ impl Zone {
     pub fn len(&self) -> u32 {
         (self.areas.len() - self.vacant.len()) as u32
     }
-    /// Segments that are emptied in one plan.
-    pub fn tail_segments(&self) -> u32 {
-        (self.len() / TAIL_SHARE).min((MOST_TAIL_BYTES / self.area_bytes) as u32)
+    /// One part in so many of it, as far as that may be emptied in one plan, segments.
+    pub fn part(&self, share: u32) -> u32 {
+        (self.len() / share).min((MOST_TAIL_BYTES / self.area_bytes) as u32)
     }
     /// Segments in the zone's own areas.
     pub fn own_len(&self) -> u32 {

@@ -131,6 +131,7 @@ impl<A: Arena> Engine<A> {
             let (idle, blocks) = (self.is_idle(), u64::from(self.state.geo.blocks_per_chunk()));
             let took = self.mover.planner.freeing_took_ns(b.started, self.now);
             self.mover.planner.borrowing.learn(took, merged, pushed * blocks, idle);
+            self.kept.merging.another(took, 0);
         }
         let worked = self.tokens.background_ns(SLOW) - b.worked_ns;
         if placed > 0 {
