@@ -213,10 +213,11 @@ impl<A: Arena> Engine<A> {
         on_call == 0 || self.slots_to_spare() > left + run * geo.slots_per_area()
     }
 
-    /// Slots that may be taken before the zone is asked again whether it owes them: one by each piece in flight, and one by
-    /// each block of the two segments that the log must go through before it has left those that it is in.
+    /// Slots that may be taken before the zone is asked again whether it owes them: one by each piece in flight whose chunk has no
+    /// home, and one by each block of the two segments that the log must go through before it has left those that it is in. A home
+    /// that goes away under a piece leaves a slot for the next one.
     fn slots_at_stake(&self) -> u32 {
-        self.pieces.len() as u32 + 2 * self.state.geo.area_blocks()
+        self.slot_takers + 2 * self.state.geo.area_blocks()
     }
 
     /// Slots that are left to chunks that become used where so many are on call: as many as those, and most of what there was

@@ -130,6 +130,8 @@ pub struct Engine<A> {
     pub(crate) requests: Slab<InRequest>,
     pub(crate) request_queue: VecDeque<u32>,
     pub(crate) pieces: Slab<Piece>,
+    /// Pieces in flight that may take a slot.
+    pub(crate) slot_takers: u32,
     pub(crate) blocked: VecDeque<u32>,
     pub(crate) locks: Locks,
     pub(crate) pending: Pending,

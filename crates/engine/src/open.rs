@@ -231,6 +231,7 @@ fn engine<A: Arena>(
         requests,
         request_queue: VecDeque::new(),
         pieces,
+        slot_takers: 0,
         blocked: VecDeque::new(),
         locks: Locks::default(),
         pending: Pending::default(),

@@ -115,6 +115,8 @@ pub struct Piece {
     pub home: Option<Home>,
     /// It was read again after a checksum did not match.
     pub again: bool,
+    /// It writes, and its chunk had no home when it came: it may take a slot for it.
+    pub may_take_slot: bool,
 }
 
 impl Piece {

@@ -171,7 +171,22 @@ impl<A: Arena> Engine<A> {
             PieceKind::Discard | PieceKind::Zero => None,
         };
         let fua = r.fua();
-        let piece = Piece { request, kind, chunk, first, count, head, tail, buf, fua, ..Piece::default() };
+        let writes = matches!(kind, PieceKind::Write | PieceKind::Zero);
+        let may_take_slot = writes && self.state.map.home(chunk).is_none();
+        self.slot_takers += u32::from(may_take_slot);
+        let piece = Piece {
+            request,
+            kind,
+            chunk,
+            first,
+            count,
+            head,
+            tail,
+            buf,
+            fua,
+            may_take_slot,
+            ..Piece::default()
+        };
         let piece = self.pieces.insert(piece);
         if self.locks.acquire(chunk, piece, first, count, kind == PieceKind::Read) {
             self.start_piece(piece);
@@ -181,6 +196,7 @@ impl<A: Arena> Engine<A> {
     /// A piece has ended: its blocks are free for the next.
     pub(crate) fn finish_piece(&mut self, piece: u32, result: Result<(), RequestError>) {
         let done = self.pieces.remove(piece);
+        self.slot_takers -= u32::from(done.may_take_slot);
         self.drop_piece_buffers(&done);
         let request = &mut self.requests[done.request];
         request.in_flight -= 1;
