@@ -17,6 +17,8 @@ const SLOW_CHUNKS: u64 = 4000;
 const ZONE_CHUNKS: u64 = 256;
 /// Chunks that are written before the burst.
 const USED: u64 = 2500;
+/// The same, where fewer slots are left than twice the requests that may be in flight.
+const DEEP_USED: u64 = 3400;
 const BLOCKS_PER_CHUNK: u64 = CHUNK / BLOCK;
 
 /// A volume, and what each of its blocks holds: one byte over and over.
@@ -25,6 +27,8 @@ struct Filled {
     blocks: Vec<u8>,
     /// Bytes of the landing zone without anything on call.
     assured: u64,
+    /// Writes of a burst in flight.
+    depth: usize,
 }
 
 impl Filled {
@@ -38,7 +42,7 @@ impl Filled {
         // One in a hundred slow slots is held back, and areas have two.
         let assured = own + SLOW_CHUNKS / 100 * CHUNK;
         let blocks = vec![0; (s.engine().size_bytes() / BLOCK) as usize];
-        let mut filled = Filled { s, blocks, assured };
+        let mut filled = Filled { s, blocks, assured, depth: 32 };
         (0..used).for_each(|chunk| filled.write(chunk * BLOCKS_PER_CHUNK, BLOCKS_PER_CHUNK, chunk as u8 | 1));
         filled.s.flush();
         filled.s.wait(60 * Nanos::SECOND);
@@ -72,7 +76,7 @@ impl Filled {
     fn write_block(&mut self, block: u64, fill: u8, fua: bool, waiting: &mut Vec<Asked>) {
         waiting.push(self.s.ask(RequestKind::Write { fua }, block * BLOCK, BLOCK, fill));
         self.blocks[block as usize] = fill;
-        if waiting.len() == 32 {
+        if waiting.len() == self.depth {
             self.answer(waiting);
         }
     }
@@ -122,6 +126,18 @@ fn a_volume_that_fills_up_gets_back_what_was_on_call() {
     filled.verify();
 }
 
+/// A thousand writes are in flight at once, all to chunks that have their homes: they need no slot, so they are no reason to
+/// leave them any. (A recorded trace, 10 % of it fast, was answered in 15.5 s in the mean where each of them counted, while
+/// the queue was long, as one that takes a slot, and in 1.5 s where only those do that may.)
+#[test]
+fn a_deep_queue_of_overwrites_takes_nothing_off_what_is_on_call() {
+    let mut filled = Filled::with_used(DEEP_USED);
+    filled.depth = 1000;
+    let grown = filled.burst(0..24_000);
+    assert!(grown > filled.assured, "{grown} bytes, {} are assured", filled.assured);
+    filled.verify();
+}
+
 /// The burst goes on, and now and then a single block is the first of its chunk: those land without a home, and hold the
 /// log's tail until they get one. Were there more of them than slots, nothing behind them in the log would become free,
 /// and so no slot either.
@@ -162,7 +178,7 @@ fn new_chunks_wait_for_areas_that_are_on_call() {
         waiting.push(filled.s.ask(kind, chunk * CHUNK, CHUNK, chunk as u8 | 1));
         let first = (chunk * BLOCKS_PER_CHUNK) as usize;
         filled.blocks[first..first + BLOCKS_PER_CHUNK as usize].fill(chunk as u8 | 1);
-        if waiting.len() == 32 {
+        if waiting.len() == self.depth {
             filled.answer(&mut waiting);
         }
     }
