@@ -178,7 +178,7 @@ fn new_chunks_wait_for_areas_that_are_on_call() {
         waiting.push(filled.s.ask(kind, chunk * CHUNK, CHUNK, chunk as u8 | 1));
         let first = (chunk * BLOCKS_PER_CHUNK) as usize;
         filled.blocks[first..first + BLOCKS_PER_CHUNK as usize].fill(chunk as u8 | 1);
-        if waiting.len() == self.depth {
+        if waiting.len() == 32 {
             filled.answer(&mut waiting);
         }
     }
