@@ -195,9 +195,10 @@ impl<A: Arena> Engine<A> {
     /// Whether it is worth so much that the zone may have nearly all of the fast tier.
     fn pushing_is_worth_most(&self) -> bool {
         let borrowing = &self.mover.planner.borrowing;
-        let times = if self.view().copies_proved() { WORTH_MOST } else { 1 };
+        let share = self.tuning.push_worth.max(1);
+        let is_part = |share| borrowing.pushing.is_part_of(&borrowing.merging, share);
         borrowing.pushing.blocks > 0
-            && borrowing.pushing.is_part_of(&borrowing.merging, self.tuning.push_worth.max(1) * times)
+            && (is_part(share * WORTH_MOST) || is_part(share) && !self.view().copies_proved())
     }
 
     /// Whether the zone may have a further run without touching what is left to chunks that become used.

@@ -138,12 +138,11 @@ fn a_long_queue_of_overwrites_takes_nothing_off_what_is_on_call() {
         filled.s.ask(RequestKind::Write { fua: false }, block * BLOCK, BLOCK, 7)
     };
     let mut waiting: Vec<Asked> = (0..900).map(ask).collect();
-    let last = waiting.split_off(200);
+    let mut last = waiting.split_off(200);
     filled.answer(&mut waiting);
     let zone = filled.zone();
     assert!(zone >= grown, "{zone} bytes while 700 wait, {grown} before");
-    waiting = last;
-    filled.answer(&mut waiting);
+    filled.answer(&mut last);
     filled.verify();
 }
 
