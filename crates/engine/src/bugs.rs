@@ -77,6 +77,10 @@ pub enum Bug {
     PartNotLaidOver,
     /// When more of a block lands, what landed of it before is forgotten.
     PartForgotten,
+    /// Of two parts that share a block of the log, a restart finds the first.
+    SecondPartForgotten,
+    /// Of two parts that share a block of the log, the second is not laid into it.
+    SecondPartNotLaid,
     /// What a merge of parts of blocks overwrites is not recorded first.
     MergeUnannounced,
     /// The list of pins is not flushed before it is answered.

@@ -107,8 +107,8 @@ impl<A: Arena> Checker<A> {
         let places: Vec<_> = zone.chain.iter().copied().collect();
         for place in places {
             let mut wanted = Vec::new();
-            for block in 1..self.state().geo.area_blocks() {
-                let z = self.state().zone.zone_block(place, block);
+            let blocks = (1..self.state().geo.area_blocks()).map(|b| self.state().zone.zone_block(place, b));
+            for z in blocks.flat_map(|z| [z, z.second()]).collect::<Vec<_>>() {
                 let Some(owner) = self.state().landed.owner(z) else { continue };
                 self.report.landed_blocks += 1;
                 let (at, sum) = (self.state().zone.offset_of(z), self.state().landed.sum(z));
@@ -118,6 +118,7 @@ impl<A: Arena> Checker<A> {
                     wanted.push((at, sum));
                 }
             }
+            wanted.dedup();
             self.verify(FAST, &wanted).await?;
         }
         Ok(())

@@ -2,6 +2,7 @@
 
 use crate::action::{BufList, MAX_BUFS};
 use crate::arena::{Arena, Buf, Pool};
+use crate::bugs::{Bug, planted};
 use crate::engine::Engine;
 use crate::format::log::{self as wire, Index, Record};
 use crate::log::{Homes, Job, Part};
@@ -14,6 +15,24 @@ const GROUP_PAYLOAD_BLOCKS: u32 = 128;
 /// Header blocks in a group at most: records of a batch of moves.
 pub const GROUP_HEADER_BLOCKS: u32 = 4;
 
+/// What a block of payload holds.
+pub struct Held {
+    pub(crate) sum: u32,
+    pub(crate) sectors: Sectors,
+    /// The sectors of a second part, if there is one.
+    pub(crate) second: Option<Sectors>,
+}
+
+/// A block of payload with one part in it, which another may share.
+struct Roomy {
+    /// Its number in the payload.
+    block: u32,
+    /// Its number among the payload's buffers.
+    buf: usize,
+    /// Where the record of its part begins.
+    record: usize,
+}
+
 /// A group being put together.
 #[derive(Default)]
 pub struct Draft {
@@ -21,11 +40,20 @@ pub struct Draft {
     pub(crate) payload: BufList,
     pub(crate) payload_blocks: u32,
     pub(crate) parts: SmallVec<[Part; 4]>,
-    /// Checksum and sectors of each block of the payload.
-    pub(crate) sums: SmallVec<[(u32, Sectors); 32]>,
+    /// Of each block of the payload.
+    pub(crate) held: SmallVec<[Held; 32]>,
+    /// The last block with one part, if no other has come to share it.
+    roomy: Option<Roomy>,
     pub(crate) own: SmallVec<[Buf; 1]>,
     /// A job was refused for want of space in the segment.
     pub(crate) full: bool,
+}
+
+impl Draft {
+    /// A job whose payload comes next.
+    fn part(&self, job: Job) -> Part {
+        Part { job, payload: self.payload_blocks, second: false }
+    }
 }
 
 impl<A: Arena> Engine<A> {
@@ -70,40 +98,101 @@ impl<A: Arena> Engine<A> {
     fn draft_run(&mut self, draft: &mut Draft, piece: u32, from: u32, count: u32) -> u32 {
         let p = &self.pieces[piece];
         let sectors = p.landing_sectors(from);
-        let whole = (from..from + count).take_while(|i| p.landing_sectors(*i).is_all()).count() as u32;
-        let count = if sectors.is_all() { whole } else { 1 };
-        // A part of a block whose home may be torn says again how that is told, for the log may go on without what said so.
-        let (chunk, at) = (p.chunk, p.first + from);
-        let block = self.state.map.join(chunk, at);
-        let remains = if sectors.is_all() { None } else { self.state.remains(block) };
-        let said_again = remains.map_or(0, |_| wire::merging_record_bytes(1));
+        if !sectors.is_all() {
+            return u32::from(self.draft_part(draft, piece, from, sectors));
+        }
+        let count = (from..from + count).take_while(|i| p.landing_sectors(*i).is_all()).count() as u32;
+        let block = self.state.map.join(p.chunk, p.first + from);
         let mut take = count.min(GROUP_PAYLOAD_BLOCKS - draft.payload_blocks.min(GROUP_PAYLOAD_BLOCKS));
-        while take > 0
-            && !self.fits(
-                draft.records.len() + wire::data_record_bytes(take) + said_again,
-                draft.payload_blocks + take,
-            )
-        {
+        while take > 0 && !self.takes(draft, wire::data_record_bytes(take), take) {
             take -= 1;
         }
-        if take == 0 || draft.payload.len() + 3 > MAX_BUFS {
-            return 0;
+        if take > 0 {
+            let buf = p.landing_buf(from, take);
+            draft.parts.push(draft.part(Job::Land { piece, from, count: take }));
+            self.put_blocks(draft, block, buf, Sectors::ALL);
         }
-        let buf = p.buf.expect("a landing piece has its buffer");
-        let buf = buf.slice(from * BLOCK_BYTES, take * BLOCK_BYTES);
+        take
+    }
+
+    /// Whether a draft has room for another record, and so many blocks of payload.
+    fn takes(&self, draft: &Draft, record_bytes: usize, blocks: u32) -> bool {
+        let payload_blocks = draft.payload_blocks + blocks;
+        payload_blocks <= GROUP_PAYLOAD_BLOCKS
+            && draft.payload.len() + 3 <= MAX_BUFS
+            && self.fits(draft.records.len() + record_bytes, payload_blocks)
+    }
+
+    fn put_blocks(&mut self, draft: &mut Draft, block: Block, buf: Buf, sectors: Sectors) {
+        let blocks = buf.len / BLOCK_BYTES;
         let sums: SmallVec<[u32; 32]> =
-            (0..take).map(|i| self.arena.crc32c(buf.slice(i * BLOCK_BYTES, BLOCK_BYTES))).collect();
+            (0..blocks).map(|i| self.arena.crc32c(buf.slice(i * BLOCK_BYTES, BLOCK_BYTES))).collect();
         wire::put_data(&mut draft.records, block, &sums, sectors);
+        draft.held.extend(sums.into_iter().map(|sum| Held { sum, sectors, second: None }));
+        draft.payload.push(buf);
+        draft.payload_blocks += blocks;
+    }
+
+    /// Adds a block of a landing piece of which only some sectors land, beside another one of which others do, if there is
+    /// one. False where it does not fit.
+    fn draft_part(&mut self, draft: &mut Draft, piece: u32, from: u32, sectors: Sectors) -> bool {
+        let p = &self.pieces[piece];
+        let (chunk, at, buf) = (p.chunk, p.first + from, p.landing_buf(from, 1));
+        let block = self.state.map.join(chunk, at);
+        // Of a block whose home may be torn, it says again how that is told, for the log may go on without what said so.
+        let remains = self.state.remains(block);
+        let said_again = remains.map_or(0, |_| wire::merging_record_bytes(1));
+        let job = Job::Land { piece, from, count: 1 };
+        if let Some(payload) = self.share_block(draft, buf, sectors, said_again) {
+            let back = (draft.payload_blocks - payload) as u16;
+            Record::Shared { block, sectors, back }.encode(&mut draft.records, self.state.geo.mask_words());
+            draft.parts.push(Part { job, payload, second: true });
+        } else if self.takes(draft, wire::data_record_bytes(1) + said_again, 1) {
+            draft.parts.push(draft.part(job));
+            draft.roomy = Some(Roomy {
+                block: draft.payload_blocks,
+                buf: draft.payload.len(),
+                record: draft.records.len(),
+            });
+            self.put_blocks(draft, block, buf, sectors);
+        } else {
+            return false;
+        }
         if let Some(remains) = remains {
             let record = Record::Merging { chunk, rests: vec![(at, remains)] };
             record.encode(&mut draft.records, self.state.geo.mask_words());
         }
-        draft.sums.extend(sums.into_iter().map(|sum| (sum, sectors)));
-        let job = Job::Land { piece, from, count: take };
-        draft.parts.push(Part { job, payload: draft.payload_blocks });
-        draft.payload.push(buf);
-        draft.payload_blocks += take;
-        take
+        true
+    }
+
+    /// Puts a part into the block of payload of another one; gives that block's number. None where there is none with room
+    /// for it.
+    fn share_block(
+        &mut self,
+        draft: &mut Draft,
+        part: Buf,
+        sectors: Sectors,
+        said_again: usize,
+    ) -> Option<u32> {
+        let roomy = draft.roomy.as_ref()?;
+        let apart = draft.held[roomy.block as usize].sectors.and(sectors).is_none();
+        let record_bytes = draft.records.len() + wire::SHARED_RECORD_BYTES + said_again;
+        if !apart || !self.state.landed.may_share() || !self.fits(record_bytes, draft.payload_blocks) {
+            return None;
+        }
+        let both = self.arena.alloc(Pool::Background, BLOCK_BYTES)?;
+        let roomy = draft.roomy.take()?;
+        self.arena.copy(both, draft.payload[roomy.buf]);
+        for offset in sectors.offsets().filter(|_| !planted(Bug::SecondPartNotLaid)) {
+            self.arena.copy(both.slice(offset, SECTOR_BYTES), part.slice(offset, SECTOR_BYTES));
+        }
+        let sum = self.arena.crc32c(both);
+        wire::correct_sum(&mut draft.records, roomy.record, sum);
+        let held = &mut draft.held[roomy.block as usize];
+        (held.sum, held.second) = (sum, Some(sectors));
+        draft.payload[roomy.buf] = both;
+        draft.own.push(both);
+        Some(roomy.block)
     }
 
     fn draft_discard(&mut self, draft: &mut Draft, piece: u32) -> Option<Job> {
@@ -116,7 +205,7 @@ impl<A: Arena> Engine<A> {
         let (chunk, first, count) = (p.chunk, p.first, p.count);
         let block = self.state.map.join(chunk, first);
         Record::Discard { block, count }.encode(&mut draft.records, self.state.geo.mask_words());
-        draft.parts.push(Part { job, payload: draft.payload_blocks });
+        draft.parts.push(draft.part(job));
         self.apply_discard(chunk, first, count);
         None
     }
@@ -144,7 +233,7 @@ impl<A: Arena> Engine<A> {
         }
         if at > from {
             let job = Job::Homes { of, from, to: at };
-            draft.parts.push(Part { job, payload: draft.payload_blocks });
+            draft.parts.push(draft.part(job));
         }
         (at < to).then_some(Job::Homes { of, from: at, to })
     }
@@ -164,9 +253,10 @@ impl<A: Arena> Engine<A> {
         let Some(buf) = self.arena.alloc(Pool::Log, BLOCK_BYTES) else { return Some(job) };
         self.arena.zero(buf);
         Record::Bad { block, was }.encode(&mut draft.records, self.state.geo.mask_words());
-        draft.sums.push((self.arena.crc32c(buf), Sectors::ALL));
+        let sum = self.arena.crc32c(buf);
+        draft.held.push(Held { sum, sectors: Sectors::ALL, second: None });
         draft.own.push(buf);
-        draft.parts.push(Part { job, payload: draft.payload_blocks });
+        draft.parts.push(draft.part(job));
         draft.payload.push(buf);
         draft.payload_blocks += 1;
         None
@@ -192,7 +282,7 @@ impl<A: Arena> Engine<A> {
         }
         if at > from {
             let job = Job::Merging { batch, from, to: at };
-            draft.parts.push(Part { job, payload: draft.payload_blocks });
+            draft.parts.push(draft.part(job));
         }
         (at < to).then_some(Job::Merging { batch, from: at, to })
     }

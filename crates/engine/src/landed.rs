@@ -2,44 +2,81 @@
 //!
 //! Every block of the landing zone has an index, the *zone block* (segment place times blocks per
 //! area plus block in the area). An owner, a checksum and the sectors that it holds stand beside each, and a hash table
-//! leads from the volume's block to its zone block: at most 24 bytes per landed block.
+//! leads from the volume's block to its zone block: at most 24 bytes per landed block. Parts of two blocks may share a block
+//! of the zone; the second owner and its sectors take 9 bytes more of it.
 
 use crate::places::{self, Places};
 use crate::sectors::Sectors;
 use crate::units::Block;
 
-/// A block of the landing zone, by its index in RAM.
+/// What landed of one block of the volume in a block of the landing zone, by that one's index in RAM.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
-pub struct ZoneBlock(pub u32);
+pub struct ZoneBlock(u32);
+
+/// Set where it is the second of two parts that share a block.
+const SECOND: u32 = 1 << 31;
+
+impl ZoneBlock {
+    /// The only, or the first, in the block of this index. Panics where a zone has no such block.
+    pub fn new(index: u32) -> ZoneBlock {
+        assert!(index < SECOND, "a zone has fewer blocks");
+        ZoneBlock(index)
+    }
+
+    /// The second in the same block.
+    pub fn second(self) -> ZoneBlock {
+        ZoneBlock(self.0 | SECOND)
+    }
+
+    /// The index of its block.
+    pub fn index(self) -> u32 {
+        self.0 & !SECOND
+    }
+
+    /// The first in the block that lies so many blocks further on.
+    pub fn after(self, blocks: u32) -> ZoneBlock {
+        ZoneBlock::new(self.index() + blocks)
+    }
+
+    fn is_second(self) -> bool {
+        self.0 & SECOND != 0
+    }
+}
 
 /// The table of landed blocks. Those whose newest copy was lost are flagged.
 pub struct Landed {
     places: Places,
     sum: Vec<u32>,
-    /// The sectors that each *lacks*, so that what was never used takes no memory.
+    /// The sectors that each *lacks*, so that what was never used takes no memory; as with places, those that came second
+    /// in a block stand behind all others.
     absent: Vec<u8>,
-    /// Zone blocks before this one have been used.
+    /// Zone blocks before this one have been used, ...
     used: u32,
+    /// ... and twice before this one.
+    used_twice: u32,
     /// Blocks that were lost.
     bad: u32,
 }
 
 /// Bytes of RAM for a zone of this many blocks.
 pub fn ram_bytes(zone_blocks: u64) -> u64 {
-    places::ram_bytes(zone_blocks) + zone_blocks * 5
+    places::ram_bytes(2 * zone_blocks, zone_blocks) + zone_blocks * 6
 }
 
 impl Landed {
     /// A table for a zone of this many blocks.
     pub fn new(zone_blocks: u32) -> Landed {
         let blocks = zone_blocks as usize;
-        let (sum, absent) = (vec![0; blocks], vec![0; blocks]);
-        Landed { places: Places::new(zone_blocks), sum, absent, used: 0, bad: 0 }
+        let (sum, absent) = (vec![0; blocks], vec![0; 2 * blocks]);
+        let places = Places::new(zone_blocks.checked_mul(2).expect("a zone has fewer blocks"), zone_blocks);
+        Landed { places, sum, absent, used: 0, used_twice: 0, bad: 0 }
     }
 
     /// Bytes of RAM: what was never used takes none.
     pub fn ram_bytes(&self) -> u64 {
-        self.places.ram_bytes(self.used) + u64::from(self.used) * 5
+        self.places.ram_bytes(self.used + self.used_twice)
+            + u64::from(self.used) * 5
+            + u64::from(self.used_twice)
     }
 
     /// Landed blocks.
@@ -52,52 +89,81 @@ impl Landed {
         self.len() - self.bad
     }
 
+    /// Whether there is memory for a second part in a block: for as many landed blocks as the zone has.
+    pub fn may_share(&self) -> bool {
+        (self.len() as usize) < self.sum.len()
+    }
+
+    fn place(&self, z: ZoneBlock) -> u32 {
+        z.index() + if z.is_second() { self.sum.len() as u32 } else { 0 }
+    }
+
+    fn at(&self, place: u32) -> ZoneBlock {
+        match place.checked_sub(self.sum.len() as u32) {
+            Some(index) => ZoneBlock::new(index).second(),
+            None => ZoneBlock::new(place),
+        }
+    }
+
     /// Where the block's newest copy is landed, if it is.
     pub fn get(&self, block: Block) -> Option<ZoneBlock> {
-        self.places.get(block.0).map(ZoneBlock)
+        self.places.get(block.0).map(|place| self.at(place))
     }
 
     /// The block whose newest copy this zone block is, if it is one.
     pub fn owner(&self, z: ZoneBlock) -> Option<Block> {
-        self.places.key(z.0).map(Block)
+        self.places.key(self.place(z)).map(Block)
     }
 
     /// Whether the block's newest copy was lost: it is an error until written again.
     pub fn is_bad(&self, z: ZoneBlock) -> bool {
-        self.places.is_flagged(z.0)
+        self.places.is_flagged(self.place(z))
     }
 
     /// The checksum noted for a zone block.
     pub fn sum(&self, z: ZoneBlock) -> u32 {
-        self.sum[z.0 as usize]
+        self.sum[z.index() as usize]
     }
 
     /// The sectors of its block that a zone block holds: of the others it says nothing.
     pub fn sectors(&self, z: ZoneBlock) -> Sectors {
-        Sectors::from_absent(self.absent[z.0 as usize]).expect("what landed has sectors")
+        Sectors::from_absent(self.absent[self.place(z) as usize]).expect("what landed has sectors")
     }
 
     /// Notes checksum and sectors of what is being written to a zone block that has no owner yet.
     pub fn note(&mut self, z: ZoneBlock, sum: u32, sectors: Sectors) {
+        assert!(!z.is_second() && self.owner(z.second()).is_none(), "a landed block does not change");
+        self.sum[z.index() as usize] = sum;
+        self.used = self.used.max(z.index() + 1);
+        self.note_sectors(z, sectors);
+    }
+
+    /// Notes the sectors of the second part of what is being written, which is not in the way of the first.
+    pub fn note_second(&mut self, z: ZoneBlock, sectors: Sectors) {
+        assert!(self.sectors(z).and(sectors).is_none(), "each part has its own sectors");
+        self.used_twice = self.used_twice.max(z.index() + 1);
+        self.note_sectors(z.second(), sectors);
+    }
+
+    fn note_sectors(&mut self, z: ZoneBlock, sectors: Sectors) {
         assert!(self.owner(z).is_none(), "a landed block does not change");
-        self.sum[z.0 as usize] = sum;
-        self.absent[z.0 as usize] = sectors.absent();
-        self.used = self.used.max(z.0 + 1);
+        let place = self.place(z);
+        self.absent[place as usize] = sectors.absent();
     }
 
     /// Makes `z`, of which that was noted, the block's newest copy; gives the copy it supersedes, and whether that was
     /// lost.
     pub fn insert(&mut self, block: Block, z: ZoneBlock, bad: bool) -> Option<(ZoneBlock, bool)> {
-        let old = self.places.insert(block.0, z.0, bad);
+        let old = self.places.insert(block.0, self.place(z), bad);
         self.bad += u32::from(bad);
         self.bad -= u32::from(old.is_some_and(|(_, was_bad)| was_bad));
-        old.map(|(z, was_bad)| (ZoneBlock(z), was_bad))
+        old.map(|(place, was_bad)| (self.at(place), was_bad))
     }
 
     /// The block is not landed any more; gives where it was, and whether it was lost there.
     pub fn remove(&mut self, block: Block) -> Option<(ZoneBlock, bool)> {
-        let (z, was_bad) = self.places.remove(block.0)?;
+        let (place, was_bad) = self.places.remove(block.0)?;
         self.bad -= u32::from(was_bad);
-        Some((ZoneBlock(z), was_bad))
+        Some((self.at(place), was_bad))
     }
 }

@@ -75,6 +75,8 @@ pub struct Part {
     pub(crate) job: Job,
     /// First payload block behind the group's header.
     pub(crate) payload: u32,
+    /// It is the second part in that block.
+    pub(crate) second: bool,
 }
 
 struct Group {
@@ -323,9 +325,12 @@ impl<A: Arena> Engine<A> {
         let (first, rest) = bytes.split_at_mut(BLOCK_BYTES as usize);
         segment_header.encode(first, volume);
         group.encode(&mut rest[..(header_blocks * BLOCK_BYTES) as usize], volume, &draft.records);
-        for (i, (sum, sectors)) in draft.sums.iter().enumerate() {
+        for (i, held) in draft.held.iter().enumerate() {
             let z = self.state.zone.zone_block(place, offset + header_blocks + i as u32);
-            self.state.landed.note(z, *sum, *sectors);
+            self.state.landed.note(z, held.sum, held.sectors);
+            if let Some(sectors) = held.second {
+                self.state.landed.note_second(z, sectors);
+            }
         }
         let front = if begins { 0 } else { 1 };
         let mut bufs = BufList::new();
@@ -394,6 +399,7 @@ impl<A: Arena> Engine<A> {
                     let block = self.state.map.join(p.chunk, p.first + from);
                     for i in 0..count {
                         let z = self.state.zone.zone_block(group.place, payload + part.payload + i);
+                        let z = if part.second { z.second() } else { z };
                         self.state.land(Block(block.0 + u64::from(i)), z, false);
                     }
                     self.landed_part(piece, count);
@@ -563,6 +569,7 @@ impl<A: Arena> Engine<A> {
         self.arena.free(group.header);
         for buf in &group.own {
             self.arena.free(*buf);
+            self.wanted.wake |= !self.blocked.is_empty();
         }
     }
 

@@ -144,7 +144,7 @@ pub struct Mover {
     batches: Slab<Batch>,
     pub(crate) planner: Planner,
     /// By place in the log: that of a zone block is used again.
-    unread: Unread<LogPos>,
+    unread: Unread<(Block, LogPos)>,
     /// Since when the devices failed every batch.
     pub(crate) barren_since: Option<Nanos>,
     /// What a device said when the last of them failed.

@@ -133,6 +133,12 @@ impl Piece {
         let last = if i + 1 == self.count { self.sectors[1] } else { Sectors::ALL };
         first.and(last).expect("some sector lands of each block")
     }
+
+    /// So many blocks of it, from one by its place in the piece on. Panics where it has no cover.
+    pub(crate) fn landing_buf(&self, from: u32, count: u32) -> Buf {
+        let buf = self.buf.expect("a landing piece has its buffer");
+        buf.slice(from * BLOCK_BYTES, count * BLOCK_BYTES)
+    }
 }
 
 impl<A: Arena> Engine<A> {

@@ -11,8 +11,8 @@ const SHARD_KEYS: u32 = 8 << 10;
 /// Entries of a shard at least, once it has any.
 const LEAST_ENTRIES: usize = 64;
 
-/// Up to as many keys as there are places, each at one of them: at most 19 bytes per place, beside 40 per shard. A key is
-/// below 2^63 - 1; beside it stands a flag.
+/// Up to as many keys as there are places, each at one of them: at most 8 bytes per place and 11 per key, beside 40 per shard.
+/// A key is below 2^63 - 1; beside it stands a flag.
 pub struct Places {
     shards: Vec<Shard>,
     /// The key at each place, plus one; 0 is none, so that what was never used takes no memory.
@@ -28,15 +28,15 @@ struct Shard {
     len: u32,
 }
 
-/// Bytes of RAM for so many places at most.
-pub fn ram_bytes(places: u64) -> u64 {
+/// Bytes of RAM for so many places at most, of which so many have a key at a time.
+pub fn ram_bytes(places: u64, keys: u64) -> u64 {
     // A shard doubles when it is three quarters full.
-    let tables = (places * 8 / 3 + shards(places) * LEAST_ENTRIES as u64) * 4;
-    tables + shards(places) * size_of::<Shard>() as u64 + places * 8
+    let tables = (keys * 8 / 3 + shards(keys) * LEAST_ENTRIES as u64) * 4;
+    tables + shards(keys) * size_of::<Shard>() as u64 + places * 8
 }
 
-fn shards(places: u64) -> u64 {
-    (places / u64::from(SHARD_KEYS)).next_power_of_two()
+fn shards(keys: u64) -> u64 {
+    (keys / u64::from(SHARD_KEYS)).next_power_of_two()
 }
 
 fn bucket(key: u64, table: &[u32]) -> usize {
@@ -110,13 +110,13 @@ impl Shard {
 }
 
 impl Places {
-    /// So many places, all of them free.
-    pub fn new(places: u32) -> Places {
-        let shards = (0..shards(u64::from(places))).map(|_| Shard::default()).collect();
+    /// So many places, all of them free, for about so many keys at a time.
+    pub fn new(places: u32, keys: u32) -> Places {
+        let shards = (0..shards(u64::from(keys))).map(|_| Shard::default()).collect();
         Places { shards, key: vec![0; places as usize], len: 0 }
     }
 
-    /// Bytes of RAM, if so many of the places have ever been used, the first ones.
+    /// Bytes of RAM, if so many of the places have ever been used.
     pub fn ram_bytes(&self, used: u32) -> u64 {
         let tables = self.shards.iter().map(|shard| shard.table.len() * 4).sum::<usize>();
         (tables + self.shards.len() * size_of::<Shard>() + used as usize * 8) as u64
@@ -191,10 +191,10 @@ mod tests {
 
     #[test]
     fn shards_grow_and_shrink_by_themselves() {
-        let mut places = Places::new(100_000);
+        let mut places = Places::new(100_000, 100_000);
         let least = places.ram_bytes(0);
         (0..100_000).for_each(|n| assert_eq!(places.insert(u64::from(n) << 7, n, false), None));
-        assert!(places.shards.len() > 1 && places.ram_bytes(100_000) <= ram_bytes(100_000));
+        assert!(places.shards.len() > 1 && places.ram_bytes(100_000) <= ram_bytes(100_000, 100_000));
         assert!((0..100_000).all(|n| places.get(u64::from(n) << 7) == Some(n)));
         (0..100_000).for_each(|n| assert_eq!(places.remove(u64::from(n) << 7), Some((n, false))));
         let entries = (places.ram_bytes(0) - least) / 4;
@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn agrees_with_an_ordered_map() {
-        let (mut places, mut model) = (Places::new(640), BTreeMap::new());
+        let (mut places, mut model) = (Places::new(640, 640), BTreeMap::new());
         let mut free: Vec<u32> = (0..640).collect();
         let mut n = 1u64;
         for step in 0..20_000 {

@@ -129,7 +129,7 @@ impl<A: Arena> Engine<A> {
     /// Whether a block from `source` continues the run.
     fn follows(&self, e: &Extent, source: Source) -> bool {
         match (e.source, source) {
-            (Source::Landed(z), Source::Landed(next)) => z.0 + e.count == next.0,
+            (Source::Landed(z), Source::Landed(next)) => z.after(e.count).index() == next.index(),
             (Source::Copy(home, at), Source::Copy(next_home, next)) => {
                 home == next_home && at.after(e.count) == next && self.copies.place(next).1 > 0
             }
@@ -269,7 +269,7 @@ impl<A: Arena> Engine<A> {
                 }
                 let (expected, tier, at) = match e.source {
                     Source::Landed(z) => {
-                        let z = ZoneBlock(z.0 + k);
+                        let z = z.after(k);
                         (Lookup::Known(self.state.landed.sum(z)), FAST, self.state.zone.offset_of(z))
                     }
                     Source::Slot(home) if home.tier == SLOW => {

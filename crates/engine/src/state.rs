@@ -151,6 +151,7 @@ impl State {
     pub fn replay(&mut self, record: &Record, payload: ZoneBlock, in_map: bool) -> bool {
         match record {
             Record::Data { block, sums, sectors } => self.replay_data(*block, sums, *sectors, payload),
+            Record::Shared { block, sectors, back } => self.replay_shared(*block, *sectors, *back, payload),
             Record::Bad { block, was } => self.replay_loss(*block, *was, payload),
             Record::Merging { chunk, rests } => self.replay_merging(*chunk, rests),
             Record::Discard { block, count } => self.replay_discard(*block, *count, in_map),
@@ -168,10 +169,29 @@ impl State {
             if planted(Bug::LandedNotSuperseded) && self.landed.get(block).is_some() {
                 continue;
             }
-            let z = ZoneBlock(payload.0 + i as u32);
+            let z = payload.after(i as u32);
             self.landed.note(z, *sum, sectors);
             self.land(block, z, false);
         }
+        true
+    }
+
+    /// A part that lies in the block of payload that is so many before the next.
+    fn replay_shared(&mut self, block: Block, sectors: Sectors, back: u16, payload: ZoneBlock) -> bool {
+        let blocks = u64::from(self.geo.chunks) * u64::from(self.geo.blocks_per_chunk());
+        let place = self.zone.place_of(payload);
+        let first = payload.index().checked_sub(u32::from(back)).filter(|_| back > 0).map(ZoneBlock::new);
+        let Some(z) = first.filter(|z| self.zone.place_of(*z) == place && block.0 < blocks) else {
+            return false;
+        };
+        if self.landed.owner(z.second()).is_some() || self.landed.sectors(z).and(sectors).is_some() {
+            return false;
+        }
+        if planted(Bug::SecondPartForgotten) {
+            return true;
+        }
+        self.landed.note_second(z, sectors);
+        self.land(block, z.second(), false);
         true
     }
 

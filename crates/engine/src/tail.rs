@@ -127,10 +127,11 @@ impl<A: Arena> Engine<A> {
         let tail = &mut self.mover.planner.tail;
         let count = tail.unseen.len().min(SEGMENTS_PER_STEP);
         let seen: Vec<(Place, bool)> = tail.unseen.drain(..count).collect();
-        let blocks = 1..self.state.geo.area_blocks();
+        let blocks = 2..2 * self.state.geo.area_blocks();
         let mut last = None;
-        for ((place, is_left), block) in seen.iter().flat_map(|p| blocks.clone().map(|b| (*p, b))) {
-            let z: ZoneBlock = self.state.zone.zone_block(place, block);
+        for ((place, is_left), half) in seen.iter().flat_map(|p| blocks.clone().map(|b| (*p, b))) {
+            let first = self.state.zone.zone_block(place, half / 2);
+            let z: ZoneBlock = if half % 2 == 0 { first } else { first.second() };
             let Some(owner) = self.state.landed.owner(z) else { continue };
             let chunk = self.state.map.split(owner).0;
             if last == Some(chunk) || self.state.landed.is_bad(z) && !self.holds_tail(z) {

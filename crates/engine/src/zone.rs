@@ -203,15 +203,15 @@ impl Zone {
     }
     /// Byte offset of a zone block on the fast device.
     pub fn offset_of(&self, z: ZoneBlock) -> u64 {
-        self.offset(self.place_of(z), z.0 % self.area_blocks)
+        self.offset(self.place_of(z), z.index() % self.area_blocks)
     }
     /// The zone block at a block of a segment.
     pub fn zone_block(&self, place: Place, block: u32) -> ZoneBlock {
-        ZoneBlock(place.0 * self.area_blocks + block)
+        ZoneBlock::new(place.0 * self.area_blocks + block)
     }
     /// The segment of a zone block.
     pub fn place_of(&self, z: ZoneBlock) -> Place {
-        Place(z.0 / self.area_blocks)
+        Place(z.index() / self.area_blocks)
     }
     /// A place in the log.
     pub fn pos(&self, place: Place, block: u32) -> LogPos {
@@ -219,7 +219,7 @@ impl Zone {
     }
     /// Where in the log a zone block lies.
     pub fn pos_of(&self, z: ZoneBlock) -> LogPos {
-        self.pos(self.place_of(z), z.0 % self.area_blocks)
+        self.pos(self.place_of(z), z.index() % self.area_blocks)
     }
 
     /// The segments that are not in the chain.

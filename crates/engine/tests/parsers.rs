@@ -65,7 +65,7 @@ fn records(rng: &mut Rng) -> Vec<u8> {
     for _ in 0..1 + rng.below(6) {
         let block = Block(rng.next() % 1000);
         let summed = BlockMask::range(0, rng.below(32) as u32);
-        let record = match rng.below(6) {
+        let record = match rng.below(7) {
             0 => Record::Data { block, sums: vec![1; rng.below(40)], sectors: Sectors::ALL },
             4 => Record::Data { block, sums: vec![1], sectors: Sectors::touching(512, 4096) },
             5 => {
@@ -77,6 +77,7 @@ fn records(rng: &mut Rng) -> Vec<u8> {
             }
             1 => Record::Discard { block, count: rng.next() as u32 },
             2 => Record::Bad { block, was: LogPos(rng.next()) },
+            6 => Record::Shared { block, sectors: Sectors::touching(0, 512), back: rng.next() as u16 },
             _ => Record::Home(Box::new(HomeRecord {
                 chunk: Chunk(3),
                 home: Some(Home { tier: SLOW, slot: Slot(5) }),

@@ -178,8 +178,8 @@ fn what_tells_a_torn_home_goes_with_the_part() {
     assert_eq!(s.read(at, BLOCK).as_ref(), Ok(&whole));
 }
 
-/// A volume from before there were parts is of the version that has them before the first of them lands: a program that
-/// knows none would take one for a whole block.
+/// A volume of an earlier version is of this one before anything lands: a program that knows no parts would take one for a
+/// whole block.
 #[test]
 fn a_volume_of_the_version_before_is_raised_when_it_is_opened() {
     let (mut s, at) = begin();
@@ -207,6 +207,61 @@ fn a_volume_of_the_version_before_is_raised_when_it_is_opened() {
 fn find(disk: &Disk, wanted: impl Fn(&[u8]) -> bool) -> Option<u64> {
     let mut bytes = vec![0; BLOCK as usize];
     (0..disk.size_bytes() / BLOCK).find(|page| disk.peek(*page, &mut bytes) && wanted(&bytes))
+}
+
+/// A write that begins and ends in the middle of a block leaves room in two blocks of the log for what it needs one of.
+#[test]
+fn two_parts_share_a_block_of_the_log() {
+    let (mut s, at) = begin_with_neighbours();
+    let before = s.engine().status().log_payload_bytes;
+    s.write(at + BLOCK / 2, 2 * BLOCK, 0x22);
+    assert_eq!(s.engine().status().log_payload_bytes - before, 2 * BLOCK);
+    // More of the one lands elsewhere, and leaves the other where it is.
+    write(&mut s, at, &[(1, 3, 0x33)]);
+    let whole =
+        [block(&[(4, 8, 0x22), (1, 3, 0x33)]), block(&[(0, 8, 0x22)]), block(&[(0, 4, 0x22)])].concat();
+    s.flush();
+    for opened in 0..2 {
+        assert_eq!(s.read(at, 3 * BLOCK).as_ref(), Ok(&whole), "{opened}");
+        s.die(Death::PowerCut(CutStyle::LoseAll));
+        s.open().expect("the volume opens");
+    }
+    s.stop();
+    assert_eq!(s.check(), Ok(Vec::new()));
+    s.open().expect("the volume opens");
+    s.wait(5 * Nanos::SECOND);
+    assert!(s.is_slow(at), "it is merged");
+    assert_eq!(s.read(at, 3 * BLOCK).as_ref(), Ok(&whole));
+    s.stop();
+    assert_eq!(s.check(), Ok(Vec::new()));
+}
+
+/// A volume with a chunk on the slow tier whose first three blocks are full of 0x11, and where that chunk is.
+fn begin_with_neighbours() -> (Story, u64) {
+    let (mut s, at) = begin();
+    s.write(at + BLOCK, 2 * BLOCK, 0x11);
+    s.flush();
+    s.wait(Nanos::SECOND);
+    assert!(s.is_slow(at + 2 * BLOCK), "it is merged");
+    (s, at)
+}
+
+/// Of two parts in one block of the log, the disk cannot read what is beneath the one. The other one, which was good each
+/// time, used to be taken for it: nothing was ever given up, and both held the zone for ever.
+#[test]
+fn a_good_part_does_not_speak_for_the_other_in_its_block() {
+    let (mut s, at) = begin_with_neighbours();
+    let lies = find(&s.world.disks[1], |found| found.iter().all(|byte| *byte == 0x11)).expect("it is there");
+    s.world.disks[1].add_bad_sector(lies * 8 + 1);
+    s.write(at + BLOCK / 2, BLOCK, 0x22);
+    s.flush();
+    for _ in 0..60 {
+        s.wait(Nanos::SECOND);
+        assert_eq!(s.read(at + 2 * BLOCK, BLOCK), Ok(block(&[])), "the disk reads other blocks");
+    }
+    assert_eq!(s.read(at, BLOCK), Err(RequestError::Io));
+    assert!(s.is_slow(at + BLOCK), "it is merged");
+    assert_eq!(s.read(at + BLOCK, BLOCK), Ok(block(&[(0, 4, 0x22)])));
 }
 
 /// The disk cannot read a block any more of which a sector was written. What was written is there; the rest is an error, and

@@ -99,5 +99,7 @@ planted! {
     merge_before_landed_durable: MergeBeforeLandedDurable,
     part_not_laid_over: PartNotLaidOver,
     part_forgotten: PartForgotten,
+    second_part_forgotten: SecondPartForgotten,
+    second_part_not_laid: SecondPartNotLaid,
     merge_unannounced: MergeUnannounced,
 }

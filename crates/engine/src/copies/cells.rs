@@ -105,7 +105,11 @@ pub struct Cells {
 pub fn ram_bytes_at_most(slots: u64, chunk_blocks: u32) -> u64 {
     let cells = slots * u64::from(chunk_blocks / part_blocks(slots, chunk_blocks));
     let queues = 2 * cells.next_power_of_two() * 4 + slots.next_power_of_two() * 4;
-    places::ram_bytes(cells) + cells + slots * size_of::<Tray>() as u64 + queues + ghosts::ram_bytes(cells)
+    places::ram_bytes(cells, cells)
+        + cells
+        + slots * size_of::<Tray>() as u64
+        + queues
+        + ghosts::ram_bytes(cells)
 }
 
 fn part_blocks(slots: u64, chunk_blocks: u32) -> u32 {
@@ -123,7 +127,7 @@ impl Cells {
         let per_slot = chunk_blocks / part_blocks;
         let cells = slots * per_slot;
         Cells {
-            places: Places::new(cells),
+            places: Places::new(cells, cells),
             state: vec![0; cells as usize],
             trays: vec![Tray::default(); slots as usize],
             part_blocks,

@@ -26,7 +26,7 @@ const SLOW_SHARE_HELD: u32 = 100;
 const SLOTS_KEPT: u32 = 2;
 /// The landing zone borrows at most this share of the areas that hold slots, in eighths: moves and copies keep the rest.
 const MOST_BORROWED_EIGHTHS: u32 = 7;
-/// It grows to this at most, bytes: each landed block takes up to 24 bytes of RAM, 0.8 GB in all.
+/// It grows to this at most, bytes: each block of it takes up to 33 bytes of RAM, 1.1 GB in all.
 const MOST_ZONE_BYTES: u64 = 128 << 30;
 /// Slow slots held back at least.
 const SLOW_SLOTS_HELD_MIN: u32 = 2;

@@ -157,6 +157,15 @@ pub enum Record {
         /// The sectors that landed: of a block of which not all did, the others are as before. Several blocks are whole.
         sectors: Sectors,
     },
+    /// A part of a block landed in the sectors that a part of another block left in its block of payload.
+    Shared {
+        /// The block.
+        block: Block,
+        /// The sectors that landed.
+        sectors: Sectors,
+        /// So many blocks before where the next record's payload begins.
+        back: u16,
+    },
     /// The newest copy of a landed block could not be read: the block is an error until written again.
     /// One block of payload follows like data, which only gives the loss a place in the log.
     Bad {
@@ -188,12 +197,19 @@ const HOME: u8 = 2;
 const DISCARD: u8 = 3;
 const BAD: u8 = 4;
 const MERGING: u8 = 5;
+const SHARED: u8 = 6;
 const RECORD_HEAD_BYTES: usize = 16;
 
 /// Bytes of a data record for `count` blocks.
 pub fn data_record_bytes(count: u32) -> usize {
     RECORD_HEAD_BYTES + 4 * count as usize
 }
+
+/// Where in a data record the checksum of its first block is.
+const SUM_AT: usize = RECORD_HEAD_BYTES;
+
+/// Bytes of a record of a part that shares another one's block.
+pub const SHARED_RECORD_BYTES: usize = RECORD_HEAD_BYTES;
 
 /// Bytes of a home record.
 pub fn home_record_bytes(mask_words: usize, sums: u32) -> usize {
@@ -223,6 +239,9 @@ impl Record {
                     put.u16(*block as u16).u8(remains.landed.absent()).u8(0).u32(remains.sum);
                 }
             }
+            Record::Shared { block, sectors, back } => {
+                Put(out).u8(SHARED).u8(sectors.absent()).u16(*back).u32(1).u64(block.0);
+            }
             Record::Bad { block, was } => {
                 Put(out).u8(BAD).u8(0).u16(0).u32(1).u64(block.0).u64(was.0);
             }
@@ -251,13 +270,13 @@ impl Record {
         match self {
             Record::Data { sums, .. } => sums.len() as u32,
             Record::Bad { .. } => 1,
-            Record::Home(_) | Record::Discard { .. } | Record::Merging { .. } => 0,
+            Record::Home(_) | Record::Discard { .. } | Record::Merging { .. } | Record::Shared { .. } => 0,
         }
     }
 
     /// Reads the next record; `None` when the bytes are not a record.
     pub fn decode(get: &mut Get<'_>, mask_words: usize) -> Option<Record> {
-        let (kind, absent, _) = (get.u8()?, get.u8()?, get.u16()?);
+        let (kind, absent, back) = (get.u8()?, get.u8()?, get.u16()?);
         let (count, key) = (get.u32()?, get.u64()?);
         match kind {
             DATA => {
@@ -273,6 +292,10 @@ impl Record {
                 };
                 (count <= MAX_BLOCKS_PER_CHUNK).then_some(())?;
                 Some(Record::Merging { chunk, rests: (0..count).map(rest).collect::<Option<_>>()? })
+            }
+            SHARED => {
+                let sectors = Sectors::from_absent(absent).filter(|sectors| !sectors.is_all())?;
+                (count == 1).then_some(Record::Shared { block: Block(key), sectors, back })
             }
             BAD => Some(Record::Bad { block: Block(key), was: LogPos(get.u64()?) }),
             DISCARD => Some(Record::Discard { block: Block(key), count }),
@@ -304,6 +327,11 @@ pub fn put_data(out: &mut Vec<u8>, block: Block, sums: &[u32], sectors: Sectors)
     sums.iter().for_each(|s| {
         put.u32(*s);
     });
+}
+
+/// The block of payload of a data record of one block, which begins at `at`, has become another one.
+pub fn correct_sum(records: &mut [u8], at: usize, sum: u32) {
+    records[at + SUM_AT..at + SUM_AT + 4].copy_from_slice(&sum.to_le_bytes());
 }
 
 fn words(get: &mut Get<'_>, count: u32) -> Option<Vec<u32>> {
@@ -419,6 +447,7 @@ mod tests {
                 sums: vec![8, 9],
             })),
             Record::Bad { block: Block(1), was: LogPos(3) },
+            Record::Shared { block: Block(79), sectors: Sectors::touching(0, 512), back: 2 },
         ]
     }
 

@@ -61,8 +61,8 @@ impl<A: Arena> Engine<A> {
             let Some(buf) = item.buf else { continue };
             // After a failure each landed block is read by itself, so that one bad sector does not
             // condemn its neighbours.
-            let failed = |z| self.mover.unread.contains(&self.state.zone.pos_of(z));
-            let apart = item.landed.iter().any(|(_, z)| failed(*z));
+            let apart =
+                item.landed.iter().any(|(b, z)| self.mover.unread.contains(&self.landing(item, *b, *z)));
             let mut last: Option<(Tier, u64)> = None;
             for (k, block) in item.copy.iter().enumerate() {
                 let part = buf.slice(k as u32 * BLOCK_BYTES, BLOCK_BYTES);
@@ -124,7 +124,7 @@ impl<A: Arena> Engine<A> {
         for (b, z) in &item.landed {
             match faults.iter().find(|(of, _)| of == b) {
                 Some((_, fault)) => self.settle_fault(item, (*b, *z), *fault),
-                None => self.mover.unread.forget(&self.state.zone.pos_of(*z)),
+                None => self.mover.unread.forget(&self.landing(item, *b, *z)),
             }
         }
     }
@@ -160,6 +160,11 @@ impl<A: Arena> Engine<A> {
         fault
     }
 
+    /// A block and where it landed, which may hold a part of another block too.
+    fn landing(&self, item: &Item, b: u32, z: ZoneBlock) -> (Block, LogPos) {
+        (self.state.map.join(item.chunk, b), self.state.zone.pos_of(z))
+    }
+
     fn remains_of(&self, landed: Sectors, here: Buf) -> Remains {
         Remains::of(landed, |offset| self.arena.crc32c(here.slice(offset, SECTOR_BYTES)))
     }
@@ -177,20 +182,21 @@ impl<A: Arena> Engine<A> {
         let was_read = item.unreadable.is_empty();
         let (now, last_good) = (self.now, self.last_good);
         let base = item.from.map_or(FAST, |home| home.tier);
-        let (block, pos) = (self.state.map.join(item.chunk, b), self.state.zone.pos_of(z));
+        let key = self.landing(item, b, z);
+        let block = key.0;
         let unread = &mut self.mover.unread;
         if self.state.landed.get(block) != Some(z) {
-            return unread.forget(&pos);
+            return unread.forget(&key);
         }
         let over = match fault {
             // A slow device that is away takes nothing with it that landed.
-            Fault::Beneath => unread.failed_alone(pos, was_read, now, last_good[usize::from(base.0)]),
-            Fault::Landed => unread.failed(pos, was_read, now, last_good[0]),
+            Fault::Beneath => unread.failed_alone(key, was_read, now, last_good[usize::from(base.0)]),
+            Fault::Landed => unread.failed(key, was_read, now, last_good[0]),
         };
         if !over {
             return;
         }
-        unread.forget(&pos);
+        unread.forget(&key);
         let what = match fault {
             Fault::Landed => {
                 let at = self.state.zone.offset_of(z);

@@ -172,7 +172,7 @@ fn records(p: &Patient<'_>, rng: &mut Rng) -> (Vec<u8>, u32) {
     for _ in 0..rng.range(1, 6) {
         let near = rng.below(p.scene.blocks);
         let block = Block(if rng.one_in(4) { nasty(p.scene.blocks, rng) } else { near });
-        let record = match rng.below(6) {
+        let record = match rng.below(7) {
             0 => Record::Data { block, sums: vec![1; rng.below(40) as usize], sectors: Sectors::ALL },
             4 => Record::Data { block, sums: vec![1], sectors: Sectors::touching(0, 512) },
             5 => {
@@ -183,6 +183,10 @@ fn records(p: &Patient<'_>, rng: &mut Rng) -> (Vec<u8>, u32) {
             }
             1 => Record::Discard { block, count: nasty(16, rng) as u32 },
             2 => Record::Bad { block, was: LogPos(nasty(1 << 20, rng)) },
+            6 => {
+                let back = nasty(u64::from(payload), rng) as u16;
+                Record::Shared { block, sectors: Sectors::touching(512, 4096), back }
+            }
             _ => {
                 let summed = mask(rng);
                 let slot = Slot(nasty(u64::from(geo.slow_slots), rng) as u32);
