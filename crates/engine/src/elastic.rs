@@ -154,15 +154,16 @@ impl Borrowing {
         (merged > 0).then(|| (u128::from(took_ns) * u128::from(blocks) / u128::from(merged)) as u64)
     }
 
-    /// A batch that was to free the zone has merged so many blocks, or pushed down slots for so many.
-    pub(crate) fn learn(&mut self, took_ns: u64, merged: u64, pushed: u64, idle: bool) {
+    /// A batch that was to free the zone has merged so many blocks, which makes room for so many, or pushed down slots for so
+    /// many.
+    pub(crate) fn learn(&mut self, took_ns: u64, merged: u64, room: u64, pushed: u64, idle: bool) {
         if merged > 0 && pushed == 0 && !idle {
             self.pressed.another(took_ns, merged);
         }
         if pushed > 0 {
             self.pushing.another(took_ns, pushed);
         } else if merged > 0 {
-            self.merging.another(took_ns, merged);
+            self.merging.another(took_ns, room);
         }
     }
 }
@@ -508,12 +509,12 @@ mod tests {
         let mut borrowing = Borrowing::default();
         let is_worth_it = |b: &Borrowing, share| b.pushing.is_part_of(&b.merging, share);
         assert!(is_worth_it(&borrowing, 4), "nobody knows");
-        borrowing.learn(Nanos::SECOND, 1000, 0, true);
+        borrowing.learn(Nanos::SECOND, 1000, 1000, 0, true);
         assert!(is_worth_it(&borrowing, 4), "nobody knows");
-        borrowing.learn(Nanos::SECOND, 0, 4000, true);
+        borrowing.learn(Nanos::SECOND, 0, 0, 4000, true);
         assert!(is_worth_it(&borrowing, 4) && !is_worth_it(&borrowing, 5));
         // What was learned long ago counts little beside what was learned since.
-        (0..20).for_each(|_| borrowing.learn(Nanos::SECOND, 20_000, 0, true));
+        (0..20).for_each(|_| borrowing.learn(Nanos::SECOND, 20_000, 20_000, 0, true));
         assert!(!is_worth_it(&borrowing, 1) && is_worth_it(&borrowing, 0));
     }
 

@@ -2,8 +2,8 @@
 //!
 //! Every block of the landing zone has an index, the *zone block* (segment place times blocks per
 //! area plus block in the area). An owner, a checksum and the sectors that it holds stand beside each, and a hash table
-//! leads from the volume's block to its zone block: at most 24 bytes per landed block. Parts of two blocks may share a block
-//! of the zone; the second owner and its sectors take 9 bytes more of it.
+//! leads from the volume's block to its zone block: at most 24 bytes per block of the zone. Parts of two blocks may share one,
+//! where there is memory for what that takes: 9 bytes more for the second owner and its sectors, and up to 5 in the hash table.
 
 use crate::places::{self, Places};
 use crate::sectors::Sectors;
@@ -50,6 +50,7 @@ pub struct Landed {
     /// The sectors that each *lacks*, so that what was never used takes no memory; as with places, those that came second
     /// in a block stand behind all others.
     absent: Vec<u8>,
+    shares: bool,
     /// Zone blocks before this one have been used, ...
     used: u32,
     /// ... and twice before this one.
@@ -58,18 +59,38 @@ pub struct Landed {
     bad: u32,
 }
 
-/// Bytes of RAM for a zone of this many blocks.
+/// Bytes of RAM for a zone of this many blocks, each with one owner.
 pub fn ram_bytes(zone_blocks: u64) -> u64 {
-    places::ram_bytes(2 * zone_blocks, zone_blocks) + zone_blocks * 6
+    places::ram_bytes(zone_blocks, zone_blocks) + zone_blocks * 5
+}
+
+/// Bytes of RAM beside these where parts may share blocks.
+pub fn sharing_ram_bytes(zone_blocks: u64) -> u64 {
+    // They do only while fewer have landed than the zone has blocks: then half as many of these are in use at least, and
+    // each of the others can still get one.
+    let landed = zone_blocks + zone_blocks / 2;
+    places::ram_bytes(2 * zone_blocks, landed) + zone_blocks * 6 - ram_bytes(zone_blocks)
 }
 
 impl Landed {
-    /// A table for a zone of this many blocks.
-    pub fn new(zone_blocks: u32) -> Landed {
+    /// A table for a zone of this many blocks, in which parts may share blocks or not.
+    pub fn new(zone_blocks: u32, shares: bool) -> Landed {
         let blocks = zone_blocks as usize;
-        let (sum, absent) = (vec![0; blocks], vec![0; 2 * blocks]);
-        let places = Places::new(zone_blocks.checked_mul(2).expect("a zone has fewer blocks"), zone_blocks);
-        Landed { places, sum, absent, used: 0, used_twice: 0, bad: 0 }
+        let (places, sum, absent) = (Places::new(zone_blocks, zone_blocks), vec![0; blocks], vec![0; blocks]);
+        let mut landed = Landed { places, sum, absent, shares, used: 0, used_twice: 0, bad: 0 };
+        if shares {
+            landed.make_room_for_second();
+        }
+        landed
+    }
+
+    /// Where there is no memory to share blocks, the log of an opening that had it may still have to be read.
+    fn make_room_for_second(&mut self) {
+        let both = self.sum.len() * 2;
+        if self.absent.len() < both {
+            self.absent.resize(both, 0);
+            self.places.extend(u32::try_from(both).expect("a zone has fewer blocks"));
+        }
     }
 
     /// Bytes of RAM: what was never used takes none.
@@ -89,9 +110,14 @@ impl Landed {
         self.len() - self.bad
     }
 
-    /// Whether there is memory for a second part in a block: for as many landed blocks as the zone has.
+    /// Whether there is memory for a second part in a block; see [`sharing_ram_bytes`].
     pub fn may_share(&self) -> bool {
-        (self.len() as usize) < self.sum.len()
+        self.shares && (self.len() as usize) < self.sum.len()
+    }
+
+    /// Whether another part lies in the same block, or did.
+    pub fn is_shared(&self, z: ZoneBlock) -> bool {
+        z.index() < self.used_twice && self.absent[self.place(z.second()) as usize] != 0
     }
 
     fn place(&self, z: ZoneBlock) -> u32 {
@@ -112,7 +138,8 @@ impl Landed {
 
     /// The block whose newest copy this zone block is, if it is one.
     pub fn owner(&self, z: ZoneBlock) -> Option<Block> {
-        self.places.key(self.place(z)).map(Block)
+        let place = self.place(z);
+        if place < self.places.places() { self.places.key(place).map(Block) } else { None }
     }
 
     /// Whether the block's newest copy was lost: it is an error until written again.
@@ -132,15 +159,21 @@ impl Landed {
 
     /// Notes checksum and sectors of what is being written to a zone block that has no owner yet.
     pub fn note(&mut self, z: ZoneBlock, sum: u32, sectors: Sectors) {
-        assert!(!z.is_second() && self.owner(z.second()).is_none(), "a landed block does not change");
+        assert!(!z.is_second(), "what comes first is noted first");
+        assert!(self.owner(z.second()).is_none(), "a landed block does not change");
         self.sum[z.index() as usize] = sum;
         self.used = self.used.max(z.index() + 1);
         self.note_sectors(z, sectors);
+        if z.index() < self.used_twice {
+            let second = self.place(z.second());
+            self.absent[second as usize] = 0;
+        }
     }
 
     /// Notes the sectors of the second part of what is being written, which is not in the way of the first.
     pub fn note_second(&mut self, z: ZoneBlock, sectors: Sectors) {
         assert!(self.sectors(z).and(sectors).is_none(), "each part has its own sectors");
+        self.make_room_for_second();
         self.used_twice = self.used_twice.max(z.index() + 1);
         self.note_sectors(z.second(), sectors);
     }
@@ -165,5 +198,70 @@ impl Landed {
         let (place, was_bad) = self.places.remove(block.0)?;
         self.bad -= u32::from(was_bad);
         Some((self.at(place), was_bad))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ends() -> (Sectors, Sectors) {
+        (Sectors::touching(512, 4096), Sectors::touching(0, 512))
+    }
+
+    fn land(landed: &mut Landed, index: u32, block: u64) {
+        let z = ZoneBlock::new(index);
+        landed.note(z, 7, ends().0);
+        landed.insert(Block(block), z, false);
+    }
+
+    /// Where parts have shared each block of the zone, and fill half of it, and whole blocks the rest.
+    #[test]
+    fn what_shared_blocks_take_is_known_before() {
+        for blocks in [18_432, 150_000, 200_000] {
+            let mut landed = Landed::new(blocks, true);
+            let mut free: Vec<u32> = (0..blocks).rev().collect();
+            let mut block = 0;
+            let mut lap = |landed: &mut Landed, merged: bool| {
+                while let Some(index) = free.pop() {
+                    land(landed, index, block);
+                    if landed.may_share() {
+                        let z = ZoneBlock::new(index);
+                        landed.note_second(z, ends().1);
+                        landed.insert(Block(block + 1), z.second(), false);
+                    }
+                    for block in (block..block + 2).filter(|_| merged) {
+                        landed.remove(Block(block));
+                    }
+                    block += 2;
+                }
+                free = (0..blocks).rev().collect();
+            };
+            lap(&mut landed, true);
+            assert_eq!(landed.len(), 0);
+            lap(&mut landed, false);
+            assert!(landed.len() > blocks * 7 / 5, "{} in {blocks}", landed.len());
+            let most = ram_bytes(u64::from(blocks)) + sharing_ram_bytes(u64::from(blocks));
+            assert!(landed.ram_bytes() <= most, "{} of {most} for {blocks}", landed.ram_bytes());
+        }
+    }
+
+    /// A volume that was served with more memory.
+    #[test]
+    fn what_was_shared_is_found_where_nothing_more_is() {
+        let mut landed = Landed::new(8, false);
+        let z = ZoneBlock::new(3);
+        land(&mut landed, 3, 30);
+        assert!(!landed.may_share() && !landed.is_shared(z) && landed.owner(z.second()).is_none());
+        landed.note_second(z, ends().1);
+        assert_eq!(landed.insert(Block(40), z.second(), false), None);
+        assert_eq!([landed.get(Block(30)), landed.get(Block(40))], [Some(z), Some(z.second())]);
+        assert_eq!([landed.sectors(z), landed.sectors(z.second())], [ends().0, ends().1]);
+        assert!(landed.is_shared(z) && landed.is_shared(z.second()));
+        for (block, at) in [(30, z), (40, z.second())] {
+            assert_eq!(landed.remove(Block(block)), Some((at, false)));
+        }
+        land(&mut landed, 3, 50);
+        assert!(!landed.is_shared(z), "what is noted anew has its block to itself");
     }
 }

@@ -67,6 +67,8 @@ struct Item {
     unreadable: Vec<u32>,
     /// Landed blocks, before they were let go.
     merged: u32,
+    /// Halves of blocks of the zone that these leave: of one that two parts share, each leaves one.
+    room_halves: u32,
     /// Landed blocks that are lost, and where: said again before the record that ends what landed so far.
     lost: Vec<(Block, LogPos)>,
     ends: LogPos,
@@ -253,6 +255,7 @@ impl<A: Arena> Engine<A> {
                 rests: Vec::new(),
                 unreadable: Vec::new(),
                 merged: 0,
+                room_halves: 0,
                 lost: Vec::new(),
                 ends: LogPos(0),
                 buf: None,
@@ -370,6 +373,8 @@ impl<A: Arena> Engine<A> {
         if item.lacks_memory {
             return false;
         }
+        let halves = |z| if self.state.landed.is_shared(z) { 1 } else { 2 };
+        item.room_halves = landed.iter().map(|(_, z)| halves(*z)).sum();
         (item.copy, item.have, item.merged, item.landed) = (copy, copy, landed.len() as u32, landed);
         (item.parts, item.bare) = (parts, parts.minus(self.state.map.valid(chunk)));
         item.sums = vec![None; copy.count() as usize];

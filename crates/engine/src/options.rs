@@ -92,8 +92,9 @@ pub struct Tuning {
     /// What has landed waits at most this long for the slow device to be in use for something else, ns; 0: not at all.
     /// An hour makes 24 wake-ups a day: in five years fewer than the 50,000 starts and stops that disks are made for.
     pub rest_at_most_ns: u64,
-    /// What the landing zone's tables may take, bytes of RAM (24 a block): the zone grows no further. Those of its own
-    /// areas are had whatever this says. A volume whose zone has grown further is not opened.
+    /// What the landing zone's tables may take, bytes of RAM: 24 a block, and the zone grows no further; 14 more, where there
+    /// is that left when it has grown as far as it can, and parts of blocks may share one. Those of its own areas are had
+    /// whatever this says. A volume whose zone has grown further is not opened.
     pub landing_ram_bytes: u64,
     /// The landing zone grows beyond what is held back for it where a block that is pushed down costs the slow device at
     /// most one part in this many of the time of one that is merged; 0: whatever it costs. What is pushed down has to come
@@ -244,7 +245,7 @@ pub struct Status {
     pub landing_size_bytes: u64,
     /// Bytes of segments in use.
     pub landing_used_bytes: u64,
-    /// Bytes of blocks whose newest copy is landed.
+    /// Bytes of blocks whose newest copy is landed, as a whole or in part.
     pub landed_bytes: u64,
     /// Bytes appended to the log, headers included.
     pub log_written_bytes: u64,

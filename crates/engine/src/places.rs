@@ -116,6 +116,16 @@ impl Places {
         Places { shards, key: vec![0; places as usize], len: 0 }
     }
 
+    /// Places in all.
+    pub fn places(&self) -> u32 {
+        self.key.len() as u32
+    }
+
+    /// More places, all of them free.
+    pub fn extend(&mut self, places: u32) {
+        self.key.resize(places as usize, 0);
+    }
+
     /// Bytes of RAM, if so many of the places have ever been used.
     pub fn ram_bytes(&self, used: u32) -> u64 {
         let tables = self.shards.iter().map(|shard| shard.table.len() * 4).sum::<usize>();

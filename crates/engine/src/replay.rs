@@ -354,8 +354,8 @@ impl<A: Arena> Reader<A> {
         while !get.0.is_empty() {
             let record = Record::decode(&mut get, state.geo.mask_words())?;
             let end = at.checked_add(record.payload_blocks()).filter(|e| *e <= state.geo.area_blocks())?;
-            let z = state.zone.zone_block(place, at);
-            if !state.replay(&record, z, seq <= walk.header.applied) {
+            let (group, z) = (state.zone.zone_block(place, payload), state.zone.zone_block(place, at));
+            if !state.replay(&record, group, z, seq <= walk.header.applied) {
                 return None;
             }
             at = end;

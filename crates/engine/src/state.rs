@@ -37,7 +37,7 @@ impl State {
         let most_areas = stats::most_zone_areas(&geo, tuning);
         State {
             map: Map::new(&geo),
-            landed: Landed::new(most_areas * geo.area_blocks()),
+            landed: Landed::new(most_areas * geo.area_blocks(), stats::parts_may_share(&geo, tuning)),
             sums: Sums::new(&geo, tuning.recent_checksums, tuning.checksum_cache_pages),
             zone: Zone::new(&geo, most_areas),
             merging: IndexMap::default(),
@@ -146,12 +146,17 @@ impl State {
         Some(home)
     }
 
-    /// Replays a record at `pos`; its payload, if any, begins at `payload`. Records that the checkpoint
-    /// already holds (`in_map`) only bring landed blocks up to date. False when the record names what does not exist.
-    pub fn replay(&mut self, record: &Record, payload: ZoneBlock, in_map: bool) -> bool {
+    /// Replays a record of a group whose payload begins at `group`; the record's, if any, begins at `payload`. Records that
+    /// the checkpoint already holds (`in_map`) only bring landed blocks up to date. False when the record names what does
+    /// not exist.
+    pub fn replay(&mut self, record: &Record, group: ZoneBlock, payload: ZoneBlock, in_map: bool) -> bool {
         match record {
             Record::Data { block, sums, sectors } => self.replay_data(*block, sums, *sectors, payload),
-            Record::Shared { block, sectors, back } => self.replay_shared(*block, *sectors, *back, payload),
+            Record::Shared { block, sectors, back } => {
+                let first = payload.index().checked_sub(u32::from(*back)).filter(|_| *back > 0);
+                let first = first.filter(|first| *first >= group.index()).map(ZoneBlock::new);
+                first.is_some_and(|z| self.replay_shared(*block, *sectors, z))
+            }
             Record::Bad { block, was } => self.replay_loss(*block, *was, payload),
             Record::Merging { chunk, rests } => self.replay_merging(*chunk, rests),
             Record::Discard { block, count } => self.replay_discard(*block, *count, in_map),
@@ -176,15 +181,11 @@ impl State {
         true
     }
 
-    /// A part that lies in the block of payload that is so many before the next.
-    fn replay_shared(&mut self, block: Block, sectors: Sectors, back: u16, payload: ZoneBlock) -> bool {
+    /// A part that lies in the block of payload of another one.
+    fn replay_shared(&mut self, block: Block, sectors: Sectors, z: ZoneBlock) -> bool {
         let blocks = u64::from(self.geo.chunks) * u64::from(self.geo.blocks_per_chunk());
-        let place = self.zone.place_of(payload);
-        let first = payload.index().checked_sub(u32::from(back)).filter(|_| back > 0).map(ZoneBlock::new);
-        let Some(z) = first.filter(|z| self.zone.place_of(*z) == place && block.0 < blocks) else {
-            return false;
-        };
-        if self.landed.owner(z.second()).is_some() || self.landed.sectors(z).and(sectors).is_some() {
+        let taken = self.landed.is_shared(z) || self.landed.owner(z) == Some(block);
+        if block.0 >= blocks || taken || self.landed.sectors(z).and(sectors).is_some() {
             return false;
         }
         if planted(Bug::SecondPartForgotten) {

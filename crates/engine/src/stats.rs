@@ -64,12 +64,20 @@ pub(crate) fn most_zone_areas(geo: &Geometry, tuning: &Tuning) -> u32 {
     areas.clamp(geo.zone_areas(), geo.most_zone_areas())
 }
 
+/// Whether parts of two blocks may share one of the log: where the zone has as many areas as it may ever have, and there is
+/// memory left for that.
+pub(crate) fn parts_may_share(geo: &Geometry, tuning: &Tuning) -> bool {
+    let blocks = u64::from(geo.most_zone_areas()) * u64::from(geo.area_blocks());
+    landed::ram_bytes(blocks) + landed::sharing_ram_bytes(blocks) <= tuning.landing_ram_bytes
+}
+
 /// What is allocated when a volume is opened, and stays.
 fn tables_bytes(geo: &Geometry, tuning: &Tuning) -> u64 {
     let chunks = u64::from(geo.chunks);
     let map = chunks * (8 + 4 * geo.mask_words() as u64) + u64::from(geo.map_pages.div_ceil(64)) * 8;
     let zone_blocks = u64::from(most_zone_areas(geo, tuning)) * u64::from(geo.area_blocks());
-    let landed = landed::ram_bytes(zone_blocks);
+    let sharing = if parts_may_share(geo, tuning) { landed::sharing_ram_bytes(zone_blocks) } else { 0 };
+    let landed = landed::ram_bytes(zone_blocks) + sharing;
     let (fast, slow) = (u64::from(geo.slots(FAST)), u64::from(geo.slots(SLOW)));
     let slots = (fast.div_ceil(64) + slow.div_ceil(64)) * 8 + fast * 4;
     map + landed
@@ -178,6 +186,7 @@ mod tests {
             let policy = HeatPolicy::new(geo.chunks, geo.slots(FAST), &Tuning::default());
             let made = Map::new(&geo).ram_bytes()
                 + landed::ram_bytes(u64::from(geo.most_zone_areas()) * u64::from(geo.area_blocks()))
+                + landed::sharing_ram_bytes(u64::from(geo.most_zone_areas()) * u64::from(geo.area_blocks()))
                 + Slots::new(geo.slots(FAST), true).ram_bytes()
                 + Slots::new(geo.slots(SLOW), false).ram_bytes()
                 + Shadows::new(geo.slots(FAST)).ram_bytes()

@@ -14,7 +14,7 @@ use crate::units::*;
 use crate::zone::Place;
 use std::collections::VecDeque;
 
-/// Segments looked at in one step, of at most 1,024 blocks each, so that an engine call stays short.
+/// Segments looked at in one step, of at most 1,024 blocks with up to two owners each, so that an engine call stays short.
 const SEGMENTS_PER_STEP: usize = 16;
 /// Stretches of the slow device by which chunks are sorted: at the default sizes, some hundreds of chunks in each.
 const STRETCHES: usize = 1024;

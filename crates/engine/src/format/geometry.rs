@@ -24,9 +24,9 @@ const FAST_SLOTS_HELD: u32 = 2;
 const SLOW_SHARE_HELD: u32 = 100;
 /// Slots of those held back that the landing zone never borrows: moves need them.
 const SLOTS_KEPT: u32 = 2;
-/// The landing zone borrows at most this share of the areas that hold slots, in eighths: moves and copies keep the rest.
-const MOST_BORROWED_EIGHTHS: u32 = 7;
-/// It grows to this at most, bytes: each block of it takes up to 33 bytes of RAM, 1.1 GB in all.
+/// The landing zone borrows at most this share of the areas that hold slots, in sixteenths: moves and copies keep the rest.
+const MOST_BORROWED_SIXTEENTHS: u32 = 15;
+/// It grows to this at most, bytes: each block of it takes up to 38 bytes of RAM, 1.3 GB in all.
 const MOST_ZONE_BYTES: u64 = 128 << 30;
 /// Slow slots held back at least.
 const SLOW_SLOTS_HELD_MIN: u32 = 2;
@@ -122,7 +122,7 @@ impl Geometry {
     /// Areas of the landing zone at most, those that it borrows from the slots included.
     pub fn most_zone_areas(&self) -> u32 {
         let most = (MOST_ZONE_BYTES / u64::from(self.area_bytes)) as u32;
-        let borrowed = (u64::from(self.zone_first.0) * u64::from(MOST_BORROWED_EIGHTHS) / 8) as u32;
+        let borrowed = (u64::from(self.zone_first.0) * u64::from(MOST_BORROWED_SIXTEENTHS) / 16) as u32;
         self.zone_areas() + borrowed.min(most.saturating_sub(self.zone_areas()))
     }
     /// Areas that the landing zone may have whatever the volume holds: it borrows no more than there are slots beyond the

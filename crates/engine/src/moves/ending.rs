@@ -100,7 +100,7 @@ impl<A: Arena> Engine<A> {
         let records: Vec<Option<HomeRecord>> =
             (0..self.mover.batches[batch].items.len() as u32).map(|i| self.batch_home(batch, i)).collect();
         let b = self.mover.batches.remove(batch);
-        let (mut moved_any, mut placed) = (false, 0);
+        let (mut moved_any, mut placed, mut room_halves) = (false, 0, 0);
         let (merged, pushed) = (self.stats.destaged, self.stats.demoted);
         for (item, record) in b.items.into_iter().zip(records) {
             let moved = match record.filter(|_| ok) {
@@ -110,6 +110,7 @@ impl<A: Arena> Engine<A> {
                     self.leave_home(&item, old, b.last);
                     self.begin_trial(&item);
                     placed += u64::from(!b.frees_zone && !item.copy.is_empty());
+                    room_halves += u64::from(item.room_halves);
                     self.count_move(&item);
                     true
                 }
@@ -130,7 +131,7 @@ impl<A: Arena> Engine<A> {
             let (merged, pushed) = (self.stats.destaged - merged, self.stats.demoted - pushed);
             let (idle, blocks) = (self.is_idle(), u64::from(self.state.geo.blocks_per_chunk()));
             let took = self.mover.planner.freeing_took_ns(b.started, self.now);
-            self.mover.planner.borrowing.learn(took, merged, pushed * blocks, idle);
+            self.mover.planner.borrowing.learn(took, merged, room_halves / 2, pushed * blocks, idle);
             self.kept.merging.another(took, 0);
         }
         let worked = self.tokens.background_ns(SLOW) - b.worked_ns;
