@@ -72,24 +72,33 @@ pub fn sharing_ram_bytes(zone_blocks: u64) -> u64 {
     places::ram_bytes(2 * zone_blocks, landed) + zone_blocks * 6 - ram_bytes(zone_blocks)
 }
 
+/// First and second parts of so many blocks.
+fn both(zone_blocks: u32) -> u32 {
+    zone_blocks.checked_mul(2).expect("a zone has fewer blocks")
+}
+
 impl Landed {
     /// A table for a zone of this many blocks, in which parts may share blocks or not.
     pub fn new(zone_blocks: u32, shares: bool) -> Landed {
-        let blocks = zone_blocks as usize;
-        let (places, sum, absent) = (Places::new(zone_blocks, zone_blocks), vec![0; blocks], vec![0; blocks]);
-        let mut landed = Landed { places, sum, absent, shares, used: 0, used_twice: 0, bad: 0 };
-        if shares {
-            landed.make_room_for_second();
+        let parts = if shares { both(zone_blocks) } else { zone_blocks };
+        let (sum, absent) = (vec![0; zone_blocks as usize], vec![0; parts as usize]);
+        Landed {
+            places: Places::new(parts, zone_blocks),
+            sum,
+            absent,
+            shares,
+            used: 0,
+            used_twice: 0,
+            bad: 0,
         }
-        landed
     }
 
     /// Where there is no memory to share blocks, the log of an opening that had it may still have to be read.
     fn make_room_for_second(&mut self) {
-        let both = self.sum.len() * 2;
-        if self.absent.len() < both {
-            self.absent.resize(both, 0);
-            self.places.extend(u32::try_from(both).expect("a zone has fewer blocks"));
+        let parts = both(self.sum.len() as u32);
+        if self.places.places() < parts {
+            places::extend(&mut self.absent, parts, self.used);
+            self.places.extend(parts, self.used);
         }
     }
 

@@ -48,6 +48,14 @@ fn noted(key: u64) -> Option<u64> {
     (key & !FLAG).checked_sub(1)
 }
 
+/// Zeros behind the first ones, which take no memory until they are used; resizing would write them.
+pub fn extend<T: Copy + Default>(list: &mut Vec<T>, len: u32, used: u32) {
+    let used = used as usize;
+    let mut longer = vec![T::default(); len as usize];
+    longer[..used].copy_from_slice(&list[..used]);
+    *list = longer;
+}
+
 impl Shard {
     fn find(&self, key: u64, keys: &[u64]) -> Result<usize, usize> {
         if self.table.is_empty() {
@@ -121,9 +129,9 @@ impl Places {
         self.key.len() as u32
     }
 
-    /// More places, all of them free.
-    pub fn extend(&mut self, places: u32) {
-        self.key.resize(places as usize, 0);
+    /// So many places instead, of which so many of the first may be taken and all others are free.
+    pub fn extend(&mut self, places: u32, used: u32) {
+        extend(&mut self.key, places, used);
     }
 
     /// Bytes of RAM, if so many of the places have ever been used.
