@@ -69,9 +69,11 @@ for kind in ext4:e2fsck xfs:xfs_repair; do
     ) >/dev/null 2>&1 &
     writer=$!
     sleep "1.$((RANDOM % 10))"
+    for ((i = 0; i < 600; i++)); do [[ ! -e $work/mnt/more-2/20 ]] || break; sleep 0.05; done
+    [[ -e $work/mnt/more-2/20 ]] || { echo "nothing was being written"; exit 1; }
+    # So that there is more to delete again than to keep, however slow the machine is.
+    sync -f "$work/mnt"
     # Wherever it happens to be.
-    for ((i = 0; i < 200; i++)); do [[ ! -e $work/mnt/more-0/20 ]] || break; sleep 0.05; done
-    [[ -e $work/mnt/more-0/20 ]] || { echo "nothing was being written"; exit 1; }
     crash
     kill -KILL "$writer" 2>/dev/null || true
     wait "$writer" 2>/dev/null || true
