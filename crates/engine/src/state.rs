@@ -71,7 +71,7 @@ impl State {
     /// The same in recovery, where the segment of the lost copy may be gone: such a copy was still the
     /// newest when the record was made, or the record would not have been made.
     fn replay_loss(&mut self, block: Block, was: LogPos, z: ZoneBlock) -> bool {
-        let blocks = u64::from(self.geo.chunks) * u64::from(self.geo.blocks_per_chunk());
+        let blocks = self.volume_blocks();
         if block.0 >= blocks {
             return false;
         }
@@ -165,7 +165,7 @@ impl State {
     }
 
     fn replay_data(&mut self, block: Block, sums: &[u32], sectors: Sectors, payload: ZoneBlock) -> bool {
-        let blocks = u64::from(self.geo.chunks) * u64::from(self.geo.blocks_per_chunk());
+        let blocks = self.volume_blocks();
         if block.0.checked_add(sums.len() as u64).is_none_or(|end| end > blocks) {
             return false;
         }
@@ -181,9 +181,14 @@ impl State {
         true
     }
 
+    /// Blocks of the volume: a record that names one beyond them is damage.
+    fn volume_blocks(&self) -> u64 {
+        u64::from(self.geo.chunks) * u64::from(self.geo.blocks_per_chunk())
+    }
+
     /// A part that lies in the block of payload of another one.
     fn replay_shared(&mut self, block: Block, sectors: Sectors, z: ZoneBlock) -> bool {
-        let blocks = u64::from(self.geo.chunks) * u64::from(self.geo.blocks_per_chunk());
+        let blocks = self.volume_blocks();
         let taken = self.landed.is_shared(z) || self.landed.owner(z) == Some(block);
         if block.0 >= blocks || taken || self.landed.sectors(z).and(sectors).is_some() {
             return false;
