@@ -113,12 +113,17 @@ impl<A: Arena> Engine<A> {
             self.requests[request].in_flight += 1;
             let cut = self.cut(request, &mut chunks);
             self.requests[request].in_flight -= 1;
+            let room = self.pieces.has_room();
             if cut {
                 self.finish_request_if_done(request);
-            } else {
+            } else if room {
                 self.request_queue.push_back(request);
+            } else {
+                // Its turn comes first when there is room again: piece by piece of one request after the other, nothing
+                // that was asked for in sequence would reach the devices so.
+                self.request_queue.push_front(request);
             }
-            if !self.pieces.has_room() || chunks == 0 {
+            if !room || chunks == 0 {
                 break;
             }
         }
