@@ -165,6 +165,8 @@ pub struct Engine<A> {
     pub(crate) last_client: Nanos,
     /// When a client last asked for something that is not a read.
     pub(crate) last_change: Nanos,
+    /// When a client last read from the slow device, if one did since the opening.
+    pub(crate) slow_read_at: Option<Nanos>,
     /// When the fast device last read something well, and when the slow one last read or wrote something.
     pub(crate) last_good: [Nanos; 2],
     pub(crate) leaving_since: Option<Nanos>,

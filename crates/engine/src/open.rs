@@ -232,6 +232,7 @@ fn engine<A: Arena>(
         request_queue: VecDeque::new(),
         pieces,
         slot_takers: 0,
+        slow_read_at: None,
         blocked: VecDeque::new(),
         locks: Locks::default(),
         pending: Pending::default(),

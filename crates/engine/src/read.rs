@@ -163,6 +163,9 @@ impl<A: Arena> Engine<A> {
                 Source::Slot(home) => {
                     self.slots[usize::from(home.tier.0)].pin(home.slot);
                     if home.tier == SLOW {
+                        if self.pieces[piece].kind == PieceKind::Read {
+                            self.slow_read_at = Some(self.now);
+                        }
                         match self.read_with_copy(piece, i as u16, home, e, slow_until) {
                             Fetched::Now => continue,
                             Fetched::Later => {

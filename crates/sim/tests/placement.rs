@@ -7,7 +7,7 @@ use bimetal_engine::coverage::Stage;
 use bimetal_engine::extents::{MAX_EXTENT_STEPS, Placed, Placement};
 use bimetal_engine::units::{FAST, Nanos, SLOW};
 use bimetal_sim::disk::CutStyle;
-use bimetal_sim::world::Death;
+use bimetal_sim::world::{Death, Service};
 use story::{BLOCK, CHUNK, Story};
 
 fn told(s: &mut Story, offset: u64, len: u64) -> Vec<(u64, Placement)> {
@@ -159,4 +159,35 @@ fn what_a_client_asks_for_one_by_one_without_a_pause_rises() {
     let after = s.engine().status();
     assert_eq!(told(&mut s, slow, CHUNK), [(CHUNK, Placement::Home(FAST))]);
     assert!(after.demoted_chunks > before.demoted_chunks, "{after:?}");
+}
+
+/// Overwrites whole chunks here and there on the slow tier; says how many of them did not land.
+fn wholes_beside_the_log(s: &mut Story, chunks: &[u64]) -> u64 {
+    let before = s.engine().status().tiers[1].written_bytes;
+    let disk = Service { min_ns: 200 * Nanos::MS, max_ns: 300 * Nanos::MS, ..Service::default() };
+    let usual = std::mem::replace(&mut s.world.services[1], disk);
+    chunks.iter().for_each(|at| s.write(*at, CHUNK, 0x66));
+    s.world.services[1] = usual;
+    (s.engine().status().tiers[1].written_bytes - before) / CHUNK
+}
+
+/// A whole chunk that is written next to whatever else was is a seek for who reads it with its neighbours. So it lands, and is
+/// merged where it was, as long as somebody reads from the disk and there is room; where nobody does it need not.
+#[test]
+fn whole_chunks_keep_their_places_while_somebody_reads_from_the_disk() {
+    let mut s = Story::begin_with_zone(96, 256, 48);
+    filled(&mut s);
+    let all = (0..s.engine().size_bytes()).step_by(CHUNK as usize);
+    let slow: Vec<u64> =
+        all.filter(|at| told(&mut s, *at, CHUNK) == [(CHUNK, Placement::Home(SLOW))]).collect();
+    let apart: Vec<u64> = slow.iter().copied().step_by(2).take(30).collect();
+    assert_eq!(apart.len(), 30, "chunks on the slow tier");
+    assert!(wholes_beside_the_log(&mut s, &apart) > 0, "nobody reads");
+    s.flush();
+    s.wait(20 * Nanos::SECOND);
+    assert!(slow.iter().any(|at| s.is_slow(*at)), "a read from the slow device");
+    assert_eq!(wholes_beside_the_log(&mut s, &apart), 0, "somebody does");
+    s.flush();
+    s.wait(61 * Nanos::SECOND);
+    assert!(wholes_beside_the_log(&mut s, &apart) > 0, "nobody has for a minute");
 }
