@@ -31,7 +31,7 @@ use crate::slab::Slab;
 use crate::slots::Slots;
 use crate::state::State;
 use crate::stats::Stats;
-use crate::streams::Streams;
+use crate::streams::{Neighbours, Streams};
 use crate::sumload::SumLoads;
 use crate::tokens::Tokens;
 use crate::units::*;
@@ -143,6 +143,7 @@ pub struct Engine<A> {
     pub(crate) decisions: Decisions,
     /// Of reads, of writes.
     pub(crate) streams: [Streams; 2],
+    pub(crate) neighbours: Neighbours,
     pub(crate) sum_loads: SumLoads,
     pub(crate) copies: Copies,
     pub(crate) shadows: Shadows,
@@ -165,8 +166,6 @@ pub struct Engine<A> {
     pub(crate) last_client: Nanos,
     /// When a client last asked for something that is not a read.
     pub(crate) last_change: Nanos,
-    /// When a client last read from the slow device, if one did since the opening.
-    pub(crate) slow_read_at: Option<Nanos>,
     /// When the fast device last read something well, and when the slow one last read or wrote something.
     pub(crate) last_good: [Nanos; 2],
     pub(crate) leaving_since: Option<Nanos>,

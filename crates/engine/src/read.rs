@@ -163,9 +163,7 @@ impl<A: Arena> Engine<A> {
                 Source::Slot(home) => {
                     self.slots[usize::from(home.tier.0)].pin(home.slot);
                     if home.tier == SLOW {
-                        if self.pieces[piece].kind == PieceKind::Read {
-                            self.slow_read_at = Some(self.now);
-                        }
+                        self.count_if_neighbours_are_read(piece);
                         match self.read_with_copy(piece, i as u16, home, e, slow_until) {
                             Fetched::Now => continue,
                             Fetched::Later => {
@@ -187,6 +185,13 @@ impl<A: Arena> Engine<A> {
         }
         self.pieces[piece].extents = extents;
         self.piece_io_done(piece, Ok(()));
+    }
+
+    fn count_if_neighbours_are_read(&mut self, piece: u32) {
+        let p = &self.pieces[piece];
+        if p.kind == PieceKind::Read && self.requests[p.request].goes_on() {
+            self.neighbours.read();
+        }
     }
 
     fn issue_read(&mut self, piece: u32, device: Tier, offset: u64, buf: Buf) {

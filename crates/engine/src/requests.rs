@@ -46,6 +46,11 @@ impl InRequest {
         self.stream_bytes >= STREAM_BYTES
     }
 
+    /// Whether it begins where another one ended.
+    pub(crate) fn goes_on(&self) -> bool {
+        self.stream_bytes > self.end - self.start
+    }
+
     fn fua(&self) -> bool {
         match self.kind {
             RequestKind::Write { fua } | RequestKind::Discard { fua } | RequestKind::WriteZeroes { fua } => {

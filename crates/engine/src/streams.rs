@@ -12,6 +12,41 @@ struct Tracker {
     seen: Nanos,
 }
 
+/// Reads and writes after which they count half.
+const MEMORY: u32 = 1024;
+
+/// Whether what lies side by side on the slow tier is read so, beside whole chunks that are written here and there.
+#[derive(Default)]
+pub struct Neighbours {
+    read: u32,
+    written_alone: u32,
+}
+
+impl Neighbours {
+    /// The slow tier was read where another read ended.
+    pub fn read(&mut self) {
+        self.read += 1;
+        self.forget();
+    }
+
+    /// A whole chunk of no stream was written to it.
+    pub fn written_alone(&mut self) {
+        self.written_alone += 1;
+        self.forget();
+    }
+
+    fn forget(&mut self) {
+        if self.read + self.written_alone >= MEMORY {
+            (self.read, self.written_alone) = (self.read / 2, self.written_alone / 2);
+        }
+    }
+
+    /// Whether that is more than is written alone, of late.
+    pub fn are_read(&self) -> bool {
+        self.read > self.written_alone
+    }
+}
+
 /// Follows streams by where each would go on.
 pub struct Streams {
     trackers: [Tracker; TRACKERS],

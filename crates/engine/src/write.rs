@@ -26,12 +26,10 @@ pub type HomeWriters = IndexMap<Chunk, u32>;
 
 /// With less than one segment of the zone in this many unused, whole chunks that belong to no stream do not land either ...
 const SHORT_SHARE: u32 = 2;
-/// ... in this many, where clients read from the slow device. (Made traces of desktops, two thirds of their requests in
-/// sequence, were answered 1.05 to 1.4 times as fast as with a half, for half of the neighbours on the disk had been torn
-/// apart; without this exception, random writes of whole chunks go down from 71 to 30 MB/s as soon as the zone is full.)
-const SHORT_SHARE_WHILE_READ: u32 = 16;
-/// They are known to read from it for this long, ns: what was torn apart stays so.
-const READ_LATELY_NS: u64 = 60 * Nanos::SECOND;
+/// ... in this many, where clients read neighbours. (Made traces of desktops, two thirds of their requests in sequence, were
+/// answered 1.05 to 1.4 times as fast as with a half, for half of the neighbours on the disk had been torn apart. But
+/// with it, random writes of whole chunks go down from 71 to 41 MB/s as soon as the zone is full.)
+const SHORT_SHARE_OF_NEIGHBOURS: u32 = 16;
 
 /// Where the rest of a block comes from, of which part is written.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -274,8 +272,7 @@ impl<A: Arena> Engine<A> {
     /// Whether there is too little room for a whole chunk that belongs to no stream. Where it is written at once it
     /// is next to whatever else was, but away from its neighbours: who reads them in sequence finds a seek on either side.
     fn lacks_room_for_wholes(&self) -> bool {
-        let read_lately = self.slow_read_at.is_some_and(|at| self.now.since(at) < READ_LATELY_NS);
-        let share = if read_lately { SHORT_SHARE_WHILE_READ } else { SHORT_SHARE };
+        let share = if self.neighbours.are_read() { SHORT_SHARE_OF_NEIGHBOURS } else { SHORT_SHARE };
         self.state.zone.unused_segments() * share < self.state.zone.len()
     }
 
@@ -284,6 +281,9 @@ impl<A: Arena> Engine<A> {
         let p = &self.pieces[piece];
         let whole = p.count == self.state.geo.blocks_per_chunk();
         let long = self.requests[p.request].is_stream();
+        if whole && !long {
+            self.neighbours.written_alone();
+        }
         let short = self.lacks_room_for_wholes();
         // A loss that is being recorded lands behind the stream, and would be taken for newer.
         if !whole || !(long || short) || self.log.losses > 0 {
