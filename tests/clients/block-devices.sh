@@ -9,7 +9,7 @@ fio --enghelp 2>/dev/null | grep -qw nbd || { echo "this fio has no nbd engine";
 # Everything is undone by the names of the files in our own directory, whatever went wrong.
 mkdir "$work/mnt"
 detach() {
-    ! mountpoint -q "$work/mnt" || umount "$work/mnt"
+    ! mounted "$work/mnt" || umount "$work/mnt"
     local file loop
     for file in "$work"/*.img; do
         [[ -e $file ]] || continue

@@ -7,7 +7,7 @@ client= other=
 before_finish() {
     [[ -z $client ]] || kill -KILL "$client" 2>/dev/null || true
     [[ -z $other ]] || kill -KILL "$other" 2>/dev/null || true
-    ! mountpoint -q "$work/full" || umount "$work/full"
+    ! mounted "$work/full" || umount "$work/full"
 }
 
 # Each has long enough, and no more: what hangs is a failure.

@@ -106,12 +106,16 @@ new_loop() {
 # device makes it a block device ($loop), and $work/mnt is where it is mounted.
 need_mounts() {
     PATH=$PATH:/usr/sbin:/sbin
-    need nbdinfo nbdfuse losetup mount umount mountpoint
+    need nbdinfo nbdfuse losetup mount umount
     [[ $(id -u) == 0 && -e /dev/fuse ]] || { echo "mounting needs root and /dev/fuse"; exit 77; }
     mkdir "$work/fuse" "$work/mnt"
     fuse= loop= attached=
     before_finish() { abandon; }
 }
+
+# mounted FOLDER: asked of the kernel's table, not of the folder: a file system that has shut itself down after an
+# error answers nothing, not even what mountpoint(1) asks, and is mounted all the same
+mounted() { grep -q " $1 " /proc/self/mounts; }
 
 # attach: sets loop; a machine that cannot is found out the first time, later it is a failure
 attach() {
@@ -136,7 +140,7 @@ attach() {
 
 # detach: in good order, and everything written is at the server
 detach() {
-    ! mountpoint -q "$work/mnt" || umount "$work/mnt"
+    ! mounted "$work/mnt" || umount "$work/mnt"
     losetup --detach "$loop"
     loop=
     fusermount3 -u "$work/fuse" 2>/dev/null || umount "$work/fuse"
@@ -152,10 +156,15 @@ abandon() {
         wait "$fuse" 2>/dev/null || true
     fi
     fuse=
-    ! mountpoint -q "$work/mnt" || umount "$work/mnt" 2>/dev/null || umount -l "$work/mnt" || true
+    local i
+    # Programs that still have a file open are about to meet the error.
+    for ((i = 0; i < 100; i++)); do
+        mounted "$work/mnt" || break
+        umount "$work/mnt" 2>/dev/null || sleep 0.05
+    done
+    ! mounted "$work/mnt" || umount -l "$work/mnt" || true
     if [[ -n $loop ]]; then
         losetup --detach "$loop" 2>/dev/null || true
-        local i
         for ((i = 0; i < 100; i++)); do losetup "$loop" >/dev/null 2>&1 || break; sleep 0.05; done
     fi
     loop=
