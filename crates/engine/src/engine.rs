@@ -143,6 +143,7 @@ pub struct Engine<A> {
     pub(crate) decisions: Decisions,
     /// Of reads, of writes.
     pub(crate) streams: [Streams; 2],
+    /// Whether clients read them on the slow tier.
     pub(crate) neighbours: Neighbours,
     pub(crate) sum_loads: SumLoads,
     pub(crate) copies: Copies,

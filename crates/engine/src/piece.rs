@@ -117,6 +117,8 @@ pub struct Piece {
     pub again: bool,
     /// It writes, and its chunk had no home when it came: it may take a slot for it.
     pub may_take_slot: bool,
+    /// It has been counted among those that read neighbours or are written alone: once, however often it starts again.
+    pub neighbours_counted: bool,
 }
 
 impl Piece {

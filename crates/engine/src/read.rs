@@ -151,6 +151,9 @@ impl<A: Arena> Engine<A> {
         (self.pieces[piece].left, self.pieces[piece].verified) = (1, 0);
         let slow = |e: &&Extent| matches!(e.source, Source::Slot(home) if home.tier == SLOW);
         let slow_until = extents.iter().rev().find(slow).map_or(0, |e| e.first + e.count);
+        if slow_until > 0 {
+            self.count_if_neighbours_are_read(piece);
+        }
         for (i, e) in extents.iter().enumerate() {
             match e.source {
                 Source::Zero => self.arena.zero(e.buf),
@@ -163,7 +166,6 @@ impl<A: Arena> Engine<A> {
                 Source::Slot(home) => {
                     self.slots[usize::from(home.tier.0)].pin(home.slot);
                     if home.tier == SLOW {
-                        self.count_if_neighbours_are_read(piece);
                         match self.read_with_copy(piece, i as u16, home, e, slow_until) {
                             Fetched::Now => continue,
                             Fetched::Later => {
@@ -188,8 +190,9 @@ impl<A: Arena> Engine<A> {
     }
 
     fn count_if_neighbours_are_read(&mut self, piece: u32) {
-        let p = &self.pieces[piece];
-        if p.kind == PieceKind::Read && self.requests[p.request].goes_on() {
+        let p = &mut self.pieces[piece];
+        if p.kind == PieceKind::Read && self.requests[p.request].goes_on() && !p.neighbours_counted {
+            p.neighbours_counted = true;
             self.neighbours.read();
         }
     }

@@ -11,7 +11,7 @@ use crate::engine::Engine;
 use crate::piece::{Piece, PieceKind};
 use crate::units::*;
 
-/// Pieces in flight at most: four chunks for each of 256 requests.
+/// Pieces in flight at most: as many as requests, most of which are within one chunk.
 pub const MAX_PIECES: usize = 1024;
 /// Pieces of one request in flight at most, so that one large request does not starve the others.
 const PIECES_PER_REQUEST: u32 = 64;

@@ -1,4 +1,4 @@
-//! Recognises sequential streams among interleaved requests.
+//! Recognises sequential streams among interleaved requests, and whether they outnumber what is written alone.
 
 use crate::units::Nanos;
 
@@ -10,6 +10,35 @@ struct Tracker {
     next: u64,
     bytes: u64,
     seen: Nanos,
+}
+
+/// Follows streams by where each would go on.
+pub struct Streams {
+    trackers: [Tracker; TRACKERS],
+}
+
+impl Default for Streams {
+    fn default() -> Self {
+        Streams { trackers: [Tracker { next: u64::MAX, ..Tracker::default() }; TRACKERS] }
+    }
+}
+
+impl Streams {
+    /// Notes a request; gives the length of the stream that it ends, itself included, bytes.
+    pub fn observe(&mut self, offset: u64, len: u64, now: Nanos) -> u64 {
+        let tracker = match self.trackers.iter().position(|t| t.next == offset) {
+            Some(i) => &mut self.trackers[i],
+            None => {
+                let oldest = self.trackers.iter_mut().min_by_key(|t| t.seen).expect("there are trackers");
+                *oldest = Tracker::default();
+                oldest
+            }
+        };
+        tracker.bytes += len;
+        tracker.next = offset + len;
+        tracker.seen = now;
+        tracker.bytes
+    }
 }
 
 /// Reads and writes after which they count half.
@@ -44,34 +73,5 @@ impl Neighbours {
     /// Whether that is more than is written alone, of late.
     pub fn are_read(&self) -> bool {
         self.read > self.written_alone
-    }
-}
-
-/// Follows streams by where each would go on.
-pub struct Streams {
-    trackers: [Tracker; TRACKERS],
-}
-
-impl Default for Streams {
-    fn default() -> Self {
-        Streams { trackers: [Tracker { next: u64::MAX, ..Tracker::default() }; TRACKERS] }
-    }
-}
-
-impl Streams {
-    /// Notes a request; gives the length of the stream that it ends, itself included, bytes.
-    pub fn observe(&mut self, offset: u64, len: u64, now: Nanos) -> u64 {
-        let tracker = match self.trackers.iter().position(|t| t.next == offset) {
-            Some(i) => &mut self.trackers[i],
-            None => {
-                let oldest = self.trackers.iter_mut().min_by_key(|t| t.seen).expect("there are trackers");
-                *oldest = Tracker::default();
-                oldest
-            }
-        };
-        tracker.bytes += len;
-        tracker.next = offset + len;
-        tracker.seen = now;
-        tracker.bytes
     }
 }

@@ -278,10 +278,11 @@ impl<A: Arena> Engine<A> {
 
     /// Whole chunks of long streams, and any where there is too little room for them, go to fresh slow slots.
     fn stream_or_land(&mut self, piece: u32) {
-        let p = &self.pieces[piece];
+        let p = &mut self.pieces[piece];
         let whole = p.count == self.state.geo.blocks_per_chunk();
         let long = self.requests[p.request].is_stream();
-        if whole && !long {
+        if whole && !long && !p.neighbours_counted {
+            p.neighbours_counted = true;
             self.neighbours.written_alone();
         }
         let short = self.lacks_room_for_wholes();
