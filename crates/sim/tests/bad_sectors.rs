@@ -1,14 +1,12 @@
 //! One bad sector, anywhere: what stands twice is read where it still stands, what is data is an error for
 //! whoever reads it, and only metadata that stands once keeps the volume closed, with a clear error.
 
-mod story;
-
+use crate::story::{BLOCK, CHUNK, Story};
 use bimetal_engine::format::geometry::{HEADERS_AT, header_at};
 use bimetal_engine::options::OpenError;
 use bimetal_engine::units::Nanos;
 use bimetal_sim::disk::Disk;
 use bimetal_sim::world::Death;
-use story::{BLOCK, CHUNK, Story};
 
 /// A byte that says which write of which block it was.
 fn fill(block: u64, round: u64) -> u8 {

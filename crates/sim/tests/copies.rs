@@ -1,7 +1,6 @@
 //! Clean copies: what was read from the slow device is fast the next time, and nobody ever notices otherwise.
 
-mod story;
-
+use crate::story::{BLOCK, CHUNK, Story};
 use bimetal_engine::action::RequestKind;
 use bimetal_engine::units::Nanos;
 use bimetal_sim::disk::CutStyle;
@@ -9,7 +8,6 @@ use bimetal_sim::rng::Rng;
 use bimetal_sim::scenario::{Report, Scenario, run};
 use bimetal_sim::world::Death;
 use std::path::Path;
-use story::{BLOCK, CHUNK, Story};
 
 fn all(bytes: &[u8], byte: u8) -> bool {
     bytes.iter().all(|b| *b == byte)

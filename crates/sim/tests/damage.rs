@@ -4,18 +4,13 @@
 //!
 //! `DAMAGE_SEED` begins elsewhere, `DAMAGE_SEEDS` tries more combinations.
 
-#[path = "damage/forge.rs"]
 mod forge;
-#[path = "damage/image.rs"]
-mod image;
-#[path = "damage/kinds.rs"]
+pub(crate) mod image;
 mod kinds;
-#[path = "damage/patient.rs"]
 mod patient;
-#[path = "damage/scene.rs"]
 mod scene;
-mod story;
 
+use crate::story::{BLOCK, Story};
 use bimetal_engine::options::{Finding, OpenError};
 use bimetal_engine::units::Nanos;
 use bimetal_sim::rng::Rng;
@@ -26,7 +21,6 @@ use patient::Patient;
 use scene::{Scene, content, first_unwritten};
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use story::{BLOCK, Story};
 
 /// Times that each kind is tried on each volume.
 const TRIES: u64 = 12;

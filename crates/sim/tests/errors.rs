@@ -1,13 +1,11 @@
 //! What clients and the log are told when a device fails: that space is missing, where it is, and the number that
 //! the device gave.
 
-mod story;
-
+use crate::story::{BLOCK, CHUNK, Story};
 use bimetal_engine::action::{DeviceError, RequestError, RequestKind};
 use bimetal_engine::options::{Event, Level};
 use bimetal_engine::units::Nanos;
 use bimetal_sim::world::FaultRates;
-use story::{BLOCK, CHUNK, Story};
 
 const WRITE: RequestKind = RequestKind::Write { fua: false };
 /// Linux's ENOSPC and EIO, and what clients are told of them.

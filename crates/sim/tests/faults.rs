@@ -1,15 +1,13 @@
 //! Devices that vanish and come back, and writes that go astray: each told as the story in which it lost data, or
 //! could have.
 
-mod story;
-
+use crate::story::{BLOCK, CHUNK, Story};
 use bimetal_engine::action::RequestKind;
 use bimetal_engine::units::Nanos;
 use bimetal_sim::disk::CutStyle;
 use bimetal_sim::rng::Rng;
 use bimetal_sim::world::Death;
 use bimetal_sim::world::storm::{Storm, Vanish};
-use story::{BLOCK, CHUNK, Story};
 
 /// ENXIO.
 const GONE: i32 = 6;

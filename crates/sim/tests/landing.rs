@@ -1,13 +1,11 @@
 //! Stories of the landing zone under a load that never ends.
 
-mod story;
-
+use crate::story::{BLOCK, CHUNK, Story};
 use bimetal_engine::action::RequestKind;
 use bimetal_engine::units::Nanos;
 use bimetal_sim::scenario::{Report, Scenario, run};
 use std::collections::VecDeque;
 use std::path::Path;
-use story::{BLOCK, CHUNK, Story};
 
 /// What comes of these phases on a volume of which 80 % were written in order, and which has rested.
 fn mostly_full(phases: &str) -> Report {

@@ -1,8 +1,7 @@
 //! Groups of the log that are missing: those that a power cut may take, and those that a device acknowledged, flushed
 //! and lost. Of the second kind each is told as the story in which it took flushed data, and nobody was told.
 
-mod story;
-
+use crate::story::{BLOCK, CHUNK, Story, VOLUME};
 use bimetal_engine::coverage::Stage;
 use bimetal_engine::format::log::GroupHeader;
 use bimetal_engine::units::Nanos;
@@ -10,7 +9,6 @@ use bimetal_sim::disk::{CutStyle, PAGE_BYTES};
 use bimetal_sim::rng::Rng;
 use bimetal_sim::world::storm::{Aim, Harm, Storm};
 use bimetal_sim::world::{Death, FaultRates};
-use story::{BLOCK, CHUNK, Story, VOLUME};
 
 /// Groups that fill more segments than indexes wait to be written: those of the first will never be.
 const MANY: u64 = 120;

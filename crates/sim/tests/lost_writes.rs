@@ -1,14 +1,12 @@
 //! Writes of metadata that the device acknowledged and lost: what stood there before still stands there, whole
 //! and under a good checksum. Each is told as the story in which it showed wrong bytes, or could have.
 
-mod story;
-
+use crate::story::{BLOCK, CHUNK, Story};
 use bimetal_engine::coverage::Stage;
 use bimetal_engine::units::Nanos;
 use bimetal_sim::disk::{CutStyle, Disk, IoId};
 use bimetal_sim::world::Death;
 use std::collections::BTreeMap;
-use story::{BLOCK, CHUNK, Story};
 
 /// Kinds of pages, as a page says it.
 const MAP: u8 = 1;

@@ -1,15 +1,13 @@
 //! Areas on call: a burst of random writes may have more of the fast tier than is held back for it, as long as nothing
 //! else is there; when the volume fills up, they are given back before the last chunks need their slots.
 
-mod story;
-
+use crate::story::{Asked, BLOCK, CHUNK, Story};
 use bimetal_engine::action::RequestKind;
 use bimetal_engine::options::OpenError;
 use bimetal_engine::units::Nanos;
 use bimetal_sim::disk::CutStyle;
 use bimetal_sim::world::Death;
 use std::ops::Range;
-use story::{Asked, BLOCK, CHUNK, Story};
 
 /// Chunks on each device, and of the landing zone.
 const FAST_CHUNKS: u64 = 1200;

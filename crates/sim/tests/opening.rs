@@ -1,8 +1,7 @@
 //! Devices that fail, stall or vanish while a volume opens: each told as the story in which opening said something
 //! wrong about them, or made it worse, or could have.
 
-mod story;
-
+use crate::story::{BLOCK, Story, VOLUME};
 use bimetal_engine::coverage::Stage;
 use bimetal_engine::format::geometry::{HEADER_COPIES, header_at};
 use bimetal_engine::format::header::CheckpointHeader;
@@ -11,7 +10,6 @@ use bimetal_engine::units::Nanos;
 use bimetal_sim::disk::{CutStyle, Disk, PAGE_BYTES};
 use bimetal_sim::world::Death;
 use bimetal_sim::world::storm::{Aim, Harm, Stall, Storm, Vanish};
-use story::{BLOCK, Story, VOLUME};
 
 /// ENXIO.
 const GONE: i32 = 6;

@@ -1,19 +1,14 @@
 //! Stories of writes of part of a block that lies on the slow tier: only what was written lands, and the rest stays where it
 //! is until the two are merged.
 
-#[allow(dead_code, reason = "it serves the tests of damage, and has more than is needed here")]
-#[path = "damage/image.rs"]
-mod image;
-mod story;
-
+use crate::damage::image::{get, put, reseal};
+use crate::story::{BLOCK, CHUNK, Story};
 use bimetal_engine::action::RequestError;
 use bimetal_engine::coverage::Stage;
 use bimetal_engine::format::FORMAT;
 use bimetal_engine::units::Nanos;
 use bimetal_sim::disk::{CutStyle, Disk};
 use bimetal_sim::world::Death;
-use image::{get, put, reseal};
-use story::{BLOCK, CHUNK, Story};
 
 const SECTOR: u64 = 512;
 /// Where a superblock says of which version it is.

@@ -1,7 +1,6 @@
 //! Pins: kept over every crash once they are answered, obeyed by whatever moves chunks, and explained.
 
-mod story;
-
+use crate::story::{BLOCK, CHUNK, Story};
 use bimetal_engine::action::RequestKind;
 use bimetal_engine::extents::Placement;
 use bimetal_engine::format::geometry::pins_at;
@@ -10,7 +9,6 @@ use bimetal_engine::units::{Chunk, FAST, Nanos, SLOW, Tier};
 use bimetal_engine::why::{Outcome, Reason, Why};
 use bimetal_sim::disk::CutStyle;
 use bimetal_sim::world::Death;
-use story::{BLOCK, CHUNK, Story};
 
 type Listed = Vec<(u64, u64, Tier)>;
 

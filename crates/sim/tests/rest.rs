@@ -1,7 +1,6 @@
 //! A quiet disk is left quiet: when the slow device is woken, by whom, and what becomes of what waits for it.
 
-mod story;
-
+use crate::story::{BLOCK, CHUNK, Story};
 use bimetal_engine::action::RequestKind;
 use bimetal_engine::options::{CreateOptions, Tuning, WakeUps};
 use bimetal_engine::units::{Nanos, SLOW};
@@ -10,7 +9,6 @@ use bimetal_models::{Command, Kind, Model as _, Usage};
 use bimetal_sim::disk::CutStyle;
 use bimetal_sim::timed::{TimedDevice, TimedVolume};
 use bimetal_sim::world::Death;
-use story::{BLOCK, CHUNK, Story};
 
 const HOUR: u64 = 3600 * Nanos::SECOND;
 const MINUTE: u64 = 60 * Nanos::SECOND;

@@ -1,14 +1,12 @@
 //! Shadows: what rose and was not written goes down again without being copied, and nobody ever notices otherwise.
 
-mod story;
-
+use crate::story::{BLOCK, CHUNK, Story};
 use bimetal_engine::action::RequestKind;
 use bimetal_engine::units::{FAST, Nanos, SLOW, Tier};
 use bimetal_sim::disk::CutStyle;
 use bimetal_sim::scenario::Scenario;
 use bimetal_sim::world::Death;
 use std::path::Path;
-use story::{BLOCK, CHUNK, Story};
 
 /// A chunk of the slow tier, by its place in the volume, of which all is 0x11; nothing else moves.
 fn begin(fast_chunks: u64, slow_chunks: u64) -> (Story, u64) {

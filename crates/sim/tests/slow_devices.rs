@@ -1,15 +1,13 @@
 //! Devices that are alive and take their time: seconds for each command, or a minute of silence. Nobody is told of
 //! an error, nothing is lost, and when they are quick again so is the volume.
 
-mod story;
-
+use crate::story::{Asked, BLOCK, CHUNK, Story};
 use bimetal_engine::action::RequestKind;
 use bimetal_engine::options::TierStatus;
 use bimetal_engine::units::{Nanos, SECTOR_BYTES, SLOW};
 use bimetal_sim::disk::CutStyle;
 use bimetal_sim::rng::Rng;
 use bimetal_sim::world::{Death, Service};
-use story::{Asked, BLOCK, CHUNK, Story};
 
 const SECOND: u64 = Nanos::SECOND;
 const MINUTE: u64 = 60 * SECOND;

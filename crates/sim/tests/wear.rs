@@ -1,14 +1,12 @@
 //! The wear budget: what the engine writes to the fast device of its own accord stays within it, and nothing else waits
 //! for it.
 
-mod story;
-
+use crate::story::{BLOCK, CHUNK, Story};
 use bimetal_engine::options::WearBudgetStatus;
 use bimetal_engine::units::{FAST, Nanos};
 use bimetal_engine::why::{Outcome, Reason};
 use bimetal_sim::scenario::{Phase, Report, Scenario, WrittenBy};
 use std::path::Path;
-use story::{BLOCK, CHUNK, Story};
 
 /// Four hours of reads and a few writes of which the hot part changes, on a volume that is too large for its fast tier.
 const STORY: &str = r#"

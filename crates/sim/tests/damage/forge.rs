@@ -1,7 +1,7 @@
 //! Structures that lie under a correct checksum: what bad luck does not make, and malice does.
 
-use crate::image::{get, reseal};
-use crate::patient::{At, Patient};
+use super::image::{get, reseal};
+use super::patient::{At, Patient};
 use crate::story::BLOCK;
 use bimetal_engine::format::codec::seal_sum;
 use bimetal_engine::format::geometry::header_at;
@@ -227,7 +227,7 @@ pub fn index(p: &mut Patient<'_>, rng: &mut Rng) -> bool {
     let Some((at, blocks)) = p.index(rng) else { return false };
     let volume = p.scene.layout.superblocks[0].volume;
     let area = at / p.scene.layout.area_blocks();
-    let whole = |s: &&crate::image::Segment| s.at / p.scene.layout.area_blocks() == area;
+    let whole = |s: &&super::image::Segment| s.at / p.scene.layout.area_blocks() == area;
     let Some(segment) = p.scene.layout.segments.iter().find(whole).copied() else { return false };
     let mut bytes = get(&p.disks[0], at, blocks + 1);
     let Some(old) = Index::decode(&bytes, &volume, segment.header.ordinal) else { return false };

@@ -1,8 +1,8 @@
 //! Damage by name. Each function hurts the devices; false when there is nothing to hurt so.
 
-use crate::forge;
-use crate::image::{Group, get, put, reseal};
-use crate::patient::Patient;
+use super::forge;
+use super::image::{Group, get, put, reseal};
+use super::patient::Patient;
 use crate::story::BLOCK;
 use bimetal_engine::format::FORMAT;
 use bimetal_engine::format::geometry::header_at;

@@ -1,7 +1,7 @@
 //! Devices being hurt.
 
-use crate::image::{Group, Segment, get, put};
-use crate::scene::Scene;
+use super::image::{Group, Segment, get, put};
+use super::scene::Scene;
 use crate::story::BLOCK;
 use bimetal_engine::format::geometry::header_at;
 use bimetal_engine::format::log::SegmentHeader;

@@ -1,6 +1,6 @@
 //! The volumes that get hurt, and what they must still hold.
 
-use crate::image::{Layout, get};
+use super::image::{Layout, get};
 use crate::story::{BLOCK, CHUNK, Story};
 use bimetal_engine::units::Nanos;
 use bimetal_sim::disk::Disk;

@@ -1,5 +1,4 @@
 //! A volume on simulated devices, led step by step: for tests that tell one story.
-#![allow(dead_code, reason = "each test file compiles this module and uses a part of it")]
 
 use bimetal_engine::action::{Machine, Request, RequestError, RequestId, RequestKind};
 use bimetal_engine::arena::{Arena, Buf, Pool};
