@@ -115,7 +115,7 @@ need_mounts() {
 
 # mounted FOLDER: asked of the kernel's table, not of the folder: a file system that has shut itself down after an
 # error answers nothing, not even what mountpoint(1) asks, and is mounted all the same
-mounted() { grep -q " $1 " /proc/self/mounts; }
+mounted() { grep -qF " $1 " /proc/self/mounts; }
 
 # attach: sets loop; a machine that cannot is found out the first time, later it is a failure
 attach() {

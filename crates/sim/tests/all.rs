@@ -28,19 +28,16 @@ mod slow_devices;
 mod story;
 mod wear;
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
 #[test]
 fn no_file_is_left_out() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
-    let names = fs::read_dir(here)
-        .expect("the folder of this file")
-        .map(|entry| entry.expect("an entry").file_name());
-    let names: BTreeSet<String> = names.filter_map(|name| name.into_string().ok()).collect();
-    let files = names.iter().filter_map(|name| name.strip_suffix(".rs")).filter(|name| *name != "all");
-    let left_out: Vec<&str> =
-        files.filter(|name| !include_str!("all.rs").contains(&format!("\nmod {name};\n"))).collect();
-    assert!(left_out.is_empty(), "not compiled, and so never run: {left_out:?}");
+    for entry in fs::read_dir(here).expect("the folder of this file") {
+        let file = entry.expect("an entry").file_name();
+        let Some(name) = file.to_str().and_then(|name| name.strip_suffix(".rs")) else { continue };
+        let compiled = name == "all" || include_str!("all.rs").contains(&format!("\nmod {name};\n"));
+        assert!(compiled, "{name}.rs is not compiled, and so never run");
+    }
 }
