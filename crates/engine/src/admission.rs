@@ -2,6 +2,7 @@
 //! placements while they leave enough to the batch that frees it.
 
 use crate::arena::Arena;
+use crate::draft::GROUP_HEADER_BLOCKS;
 use crate::elastic::Cost;
 use crate::engine::Engine;
 use crate::log::{Homes, Job};
@@ -13,6 +14,8 @@ const RESERVE_SEGMENTS: u32 = 4;
 const RESERVE_SHARE: u32 = 96;
 /// Segments of these that records of commits and placements leave free for the batch that empties the zone.
 const FREEING_RESERVE: u32 = 2;
+/// Blocks of the last segment that they leave free, even where they hold what that batch is to move: its records.
+const HELD_RESERVE_BLOCKS: u32 = 3 * GROUP_HEADER_BLOCKS;
 /// Segments beside the reserve and beside a part of the zone that is being emptied: what lands in a few seconds, until a
 /// checkpoint has freed what is empty.
 const MARGIN_SEGMENTS: u32 = 8;
@@ -223,8 +226,16 @@ impl<A: Arena> Engine<A> {
     /// batch that found every chunk held by them must let them pass.
     fn commits_may_append(&self) -> bool {
         let free = self.state.zone.free_segments();
-        let turn = free == FREEING_RESERVE || self.mover.planner.zone_is_held || self.state.landed.len() == 0;
+        let held =
+            self.mover.planner.zone_is_held && (free > 0 || self.log_room_blocks() > HELD_RESERVE_BLOCKS);
+        let turn = free == FREEING_RESERVE || held || self.state.landed.len() == 0;
         free > FREEING_RESERVE || self.moves_are_over() || turn && !self.mover.is_busy(true)
+    }
+
+    /// Whether what is written now and shown by a record later will find room for that record: whoever makes such
+    /// promises while the log has room for little else but freeing it, may leave none for that.
+    pub(crate) fn log_has_room_to_show(&self) -> bool {
+        self.state.zone.free_segments() >= FREEING_RESERVE || self.state.landed.len() == 0
     }
 
     /// Whether what is pushed down may be recorded: that brings a segment only once all of a run is done, and must not use up

@@ -29,6 +29,8 @@ pub enum Bug {
     UnwrittenShown,
     /// A segment with superseded landed copies is reused before the checkpoint that leaves it behind is durable.
     SegmentFreedEarly,
+    /// A group of the log says that groups are durable which are only complete.
+    ClaimedBeforeDurable,
     /// The checkpoint header is written before its pages are durable.
     HeaderBeforePages,
     /// A moving chunk is written in place.

@@ -69,6 +69,9 @@ impl<A: Arena> Checker<A> {
                 }
             }
         }
+        let mut unconfirmed = self.reader.left_behind(&volume, self.state()).await?;
+        unconfirmed.append(&mut self.recovered.unconfirmed);
+        (self.report.log_end, self.report.unconfirmed) = (self.recovered.log.last.0, unconfirmed);
         Ok(self.report)
     }
 

@@ -414,6 +414,7 @@ impl<A: Arena> Engine<A> {
     /// The header is durable: pages are where it says, and what the log holds before its tail is free.
     fn publish(&mut self) {
         let c = &mut self.checkpoint;
+        self.log.claims.written(c.header.durable);
         c.number += 1;
         for (page, version) in c.moved.drain(..) {
             c.pages.set(page, version);

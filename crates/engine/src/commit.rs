@@ -251,6 +251,8 @@ impl<A: Arena> Engine<A> {
             (entry.flushing, entry.ends) = (BlockMask::EMPTY, LogPos(0));
         }
         let chunks = std::mem::take(&mut self.commit.chunks);
+        // The batch that frees the zone has its turn again: it may find what it could not take before.
+        self.mover.planner.zone_is_held = false;
         if ok {
             chunks.iter().for_each(|chunk| self.forget_if_empty(*chunk));
         }

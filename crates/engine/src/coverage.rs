@@ -78,6 +78,8 @@ stages! {
     PinFlush = "pins: flush",
     /// A sealed segment's index is being written.
     SealIndex = "log: seal index",
+    /// A group is written that says only what is durable.
+    LogClaim = "log: claim",
     /// A shutdown waits for its last writes.
     Shutdown = "shutdown: superblocks",
     /// Opening flushes the devices.

@@ -51,7 +51,7 @@ pub struct Draft {
 
 impl Draft {
     /// A job whose payload comes next.
-    fn part(&self, job: Job) -> Part {
+    pub(crate) fn part(&self, job: Job) -> Part {
         Part { job, payload: self.payload_blocks, second: false }
     }
 }
@@ -67,6 +67,17 @@ impl<A: Arena> Engine<A> {
             && cursor + header + payload_blocks + index <= self.state.geo.area_blocks()
     }
 
+    /// Whether a draft has room for so many bytes of records more.
+    pub(crate) fn has_room_for(&self, draft: &Draft, record_bytes: usize) -> bool {
+        self.fits(draft.records.len() + record_bytes, draft.payload_blocks)
+    }
+
+    /// Blocks that are free in the segment that is being written, its index allowed for.
+    pub(crate) fn log_room_blocks(&self) -> u32 {
+        let index = self.state.zone.get(self.log.place).index.as_ref().map_or(0, |i| i.entries.len());
+        self.state.geo.area_blocks().saturating_sub(self.log.cursor.max(1) + Index::blocks(index))
+    }
+
     /// Adds as much of a job as fits; gives back what did not.
     pub(crate) fn draft_job(&mut self, draft: &mut Draft, job: Job) -> Option<Job> {
         match job {
@@ -75,6 +86,7 @@ impl<A: Arena> Engine<A> {
             Job::Homes { of, from, to } => self.draft_homes(draft, of, from, to),
             Job::Bad { block, was } => self.draft_bad(draft, block, was),
             Job::Merging { batch, from, to } => self.draft_merging(draft, batch, from, to),
+            Job::Claim => self.draft_claim(draft),
             Job::Fence => {
                 self.lift_fence(self.log.appended());
                 None

@@ -29,6 +29,7 @@ use crate::shadows::Shadows;
 use crate::shutdown::Shutdown;
 use crate::slab::Slab;
 use crate::slots::Slots;
+use crate::stall::Stall;
 use crate::state::State;
 use crate::stats::Stats;
 use crate::streams::{Neighbours, Streams};
@@ -96,7 +97,7 @@ impl Owner {
 }
 
 /// What the next pump should look at; set where work arises, cleared where it is done.
-#[derive(Default)]
+#[derive(Default, Debug)]
 pub struct Wanted {
     /// A commit without a client's flush.
     pub commit: bool,
@@ -173,6 +174,7 @@ pub struct Engine<A> {
     pub(crate) granted: Vec<u32>,
     pub(crate) index_bufs: Vec<(crate::zone::Place, crate::arena::Buf)>,
     pub(crate) home_writers: crate::write::HomeWriters,
+    pub(crate) stall: Stall,
 }
 
 /// Events kept until they are taken; older ones give way.
@@ -348,6 +350,7 @@ impl<A: Arena> Machine for Engine<A> {
     fn next_action(&mut self, now: Nanos) -> Option<Action> {
         self.tick(now);
         if self.out.is_empty() {
+            self.mind_stall();
             self.pump();
         }
         self.out.pop_front()
@@ -392,6 +395,8 @@ impl<A: Arena> Machine for Engine<A> {
             self.checkpoint.deadline(),
             self.log.deadline(),
             self.admission_deadline(),
+            self.claim_deadline(),
+            self.stall_deadline(),
         ];
         times.into_iter().flatten().min()
     }

@@ -63,7 +63,10 @@ const MAX_TRIMS: u32 = 32;
 impl<A: Arena> Engine<A> {
     /// A flush of the fast device has ended that was submitted when every group up to `covered` was complete.
     pub(crate) fn log_is_durable(&mut self, covered: Seq) {
-        self.log.durable = self.log.durable.max(covered);
+        if covered > self.log.durable {
+            self.log.durable = covered;
+            self.log.claims.flushed(self.now);
+        }
     }
 
     /// The flushes of a commit or a move's data have ended.

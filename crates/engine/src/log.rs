@@ -5,11 +5,13 @@
 
 use crate::action::{Action, BufList, Class, DeviceError, RequestError};
 use crate::arena::{Arena, Buf, Pool};
+use crate::claim::Claims;
 use crate::coverage::Stage;
 use crate::draft::{Draft, GROUP_HEADER_BLOCKS};
 use crate::engine::{Engine, Owner};
 use crate::format::log::{self as wire, GroupHeader, Index, SegmentHeader};
 use crate::options::Level;
+use crate::replay::LogEnd;
 use crate::units::*;
 use crate::zone::Place;
 use smallvec::SmallVec;
@@ -66,6 +68,8 @@ pub enum Job {
         /// One past the last.
         to: u32,
     },
+    /// Says that what is durable is, where nothing else is to be said.
+    Claim,
     /// Stands behind jobs that are appended again after a failure: slots that they free wait for it.
     Fence,
 }
@@ -94,6 +98,8 @@ struct Group {
     done: Option<Result<(), DeviceError>>,
     /// Length of the segment's index before this group.
     index_mark: usize,
+    /// The groups that it says are durable.
+    claims: Seq,
 }
 
 /// The log's head.
@@ -113,6 +119,7 @@ pub struct Log {
     /// Every group up to here is durable.
     pub durable: Seq,
     to_seal: VecDeque<Place>,
+    pub(crate) claims: Claims,
     /// Records of lost blocks that wait or are in flight.
     pub losses: u32,
     /// Indexes being written.
@@ -138,7 +145,8 @@ const MAX_TO_SEAL: usize = 4;
 
 impl Log {
     /// A log whose last good group is `last`, ending at block `cursor` of the chain's last segment.
-    pub fn new(place: Place, cursor: u32, last: Seq, end: LogPos) -> Log {
+    pub fn new(end: &LogEnd, at: LogPos, now: Nanos) -> Log {
+        let LogEnd { place, cursor, last, claimed } = *end;
         Log {
             internal: VecDeque::new(),
             client: VecDeque::new(),
@@ -147,8 +155,9 @@ impl Log {
             cursor,
             next: Seq(last.0 + 1),
             applied: last,
-            applied_end: end,
+            applied_end: at,
             durable: last,
+            claims: Claims::opened(last, claimed, now),
             to_seal: VecDeque::new(),
             losses: 0,
             sealing: 0,
@@ -193,6 +202,7 @@ impl<A: Arena> Engine<A> {
     /// Forms groups while jobs wait and the device has room for more.
     pub(crate) fn pump_log(&mut self) {
         self.settle_failure();
+        self.pump_claim();
         if self.log.retry_at.is_some_and(|at| at > self.now) {
             return;
         }
@@ -302,11 +312,12 @@ impl<A: Arena> Engine<A> {
             epoch: self.superblock.generation,
             attempt: self.log.attempt,
             seq,
-            durable: self.log.durable,
+            durable: self.claim(),
             checkpoint: self.checkpoint.number,
             offset,
             payload_blocks: draft.payload_blocks,
         };
+        let durable = group.durable;
         let segment_header = SegmentHeader {
             area: self.state.zone.area(place),
             ordinal: segment.ordinal,
@@ -356,6 +367,7 @@ impl<A: Arena> Engine<A> {
             own,
             done: None,
             index_mark,
+            claims: durable,
         });
         let token = self.tokens.issue(FAST, Owner::Group(seq), self.now);
         self.out.push_back(Action::Write {
@@ -388,6 +400,10 @@ impl<A: Arena> Engine<A> {
         }
         (self.log.failing_since, self.log.error) = (None, None);
         self.log.applied = group.seq;
+        self.log.claims.written(group.claims);
+        if group.parts.iter().any(|part| !matches!(part.job, Job::Claim)) {
+            self.log.claims.has_content(group.seq);
+        }
         self.log.applied_end = self.state.zone.pos(group.place, group.offset + group.blocks);
         self.state.zone.get_mut(group.place).last = group.seq;
         self.free_group_buffers(&group);
@@ -406,6 +422,7 @@ impl<A: Arena> Engine<A> {
                 }
                 Job::Discard { piece } => self.finish_piece(piece, Ok(())),
                 Job::Homes { of, from, to } => self.homes_applied(of, to - from),
+                Job::Claim => self.claim_applied(),
                 Job::Fence => {}
                 Job::Bad { block, was } => {
                     let z = self.state.zone.zone_block(group.place, payload + part.payload);
@@ -508,6 +525,7 @@ impl<A: Arena> Engine<A> {
                 Job::Discard { piece } => self.finish_piece(piece, Err(error)),
                 Job::Homes { of, from, to } => self.homes_failed(of, to - from),
                 Job::Merging { batch, from, to } => self.merging_recorded(batch, to - from, false),
+                Job::Claim => self.claim_failed(),
                 Job::Bad { .. } | Job::Fence => {}
             }
         }
@@ -581,6 +599,7 @@ impl<A: Arena> Engine<A> {
             Job::Homes { of: Homes::Commit, .. } => Stage::CommitAppend,
             Job::Homes { of: Homes::Batch(_), .. } => Stage::MoveAppend,
             Job::Merging { .. } => Stage::MoveIntend,
+            Job::Claim => Stage::LogClaim,
             Job::Bad { .. } | Job::Fence => Stage::MoveAppend,
         })
     }

@@ -12,12 +12,13 @@ use crate::flush::Flusher;
 use crate::format::Id;
 use crate::format::geometry::{HEADER_COPIES, HEADERS_AT, header_at};
 use crate::format::header::CheckpointHeader;
+use crate::format::log::{GroupHeader, Index, SegmentHeader};
 use crate::format::superblock::{OpenState, Superblock};
 use crate::gate::Gate;
 use crate::locks::Locks;
 use crate::log::Log;
 use crate::moves::Mover;
-use crate::options::{DeviceInfo, Event, Level, OpenError, OpenOptions};
+use crate::options::{DeviceInfo, Event, Level, OpenError, OpenOptions, describe_unconfirmed};
 use crate::pending::Pending;
 use crate::pins::{Pins, PinsRead};
 use crate::plan::Planner;
@@ -53,6 +54,7 @@ pub fn open<A: Arena + 'static>(
         }
         let reader = Reader::new(io, devices);
         let mut recovered = reader.recover(&options).await?;
+        recovered.state.zone.rebuild_free();
         let slots = used_slots(&recovered.state).map_err(|home| {
             let at = recovered.state.geo.slot_at(home);
             reader.corrupt(home.tier, at, "two chunks claim the same slot")
@@ -61,12 +63,19 @@ pub fn open<A: Arena + 'static>(
         reader.io.stage(Stage::OpenRaise);
         // Only the fast device says that the volume was closed.
         let clean = recovered.superblocks[0].state == OpenState::Clean;
-        reader.erase_end(&recovered.state, &recovered.log).await?;
+        let leaves = reader.leaves_tail(&recovered);
+        if !leaves {
+            reader.erase_end(&recovered.state, &recovered.log).await?;
+        }
         reader.settle_lost_headers(&recovered.superblocks[0].volume, &recovered.header).await?;
         reader.catch_up(&recovered.superblocks).await?;
         reader.settle_pins(&recovered.superblocks[0].volume, &mut pins).await;
         reader.raise(&mut recovered.superblocks).await?;
-        let mut engine = engine(&reader, recovered, slots, pins, options);
+        let log_end = recovered.log.last;
+        if leaves {
+            reader.leave_tail(&mut recovered).await?;
+        }
+        let mut engine = engine(&reader, recovered, log_end, slots, pins, options);
         engine.stats.recovered = !clean;
         Ok(engine)
     })
@@ -105,6 +114,62 @@ impl<A: Arena> Reader<A> {
         let offset = state.zone.offset(end.place, end.cursor);
         self.write_block(FAST, offset, |_| {}).await?;
         self.flush(FAST).await
+    }
+
+    /// Whether the log goes on in another segment, so that groups behind its end, which may be more than what a crash has
+    /// torn, can be looked at. Not where segments are short: a crash loop would use up those that records are kept for.
+    fn leaves_tail(&self, recovered: &Recovered) -> bool {
+        let (zone, log) = (&recovered.state.zone, &recovered.log);
+        let begin = zone.offset(log.place, 0);
+        let segment = begin..begin + u64::from(recovered.state.geo.area_bytes);
+        let kept = recovered.unconfirmed.iter().any(|group| group.whole && segment.contains(&group.offset));
+        kept && zone.free_segments() * 2 > zone.len()
+    }
+
+    /// Begins the next segment of the log: its header says where this one has ended, so that nothing behind that comes back
+    /// to life.
+    async fn leave_tail(&self, recovered: &mut Recovered) -> Result<(), OpenError> {
+        let Recovered { superblocks, header, state, log, .. } = recovered;
+        let old = state.zone.get(log.place);
+        let (successor, ordinal) = (old.successor, old.ordinal + 1);
+        let (seq, epoch, checkpoint) = (Seq(log.last.0 + 1), superblocks[0].generation, header.number);
+        let next = state.zone.take_free(false).expect("there are free segments");
+        let area = state.zone.area(successor);
+        let segment = SegmentHeader {
+            area,
+            ordinal,
+            epoch,
+            first: seq,
+            durable: log.last,
+            successor: state.zone.area(next),
+            checkpoint,
+        };
+        let group = GroupHeader {
+            ordinal,
+            epoch,
+            attempt: 0,
+            seq,
+            durable: log.last,
+            checkpoint,
+            offset: 1,
+            payload_blocks: 0,
+        };
+        let (volume, at) = (superblocks[0].volume, state.geo.area_at(area));
+        // The group first: without the header nobody looks at it.
+        self.write_block(FAST, at + u64::from(BLOCK_BYTES), |b| group.encode(b, &volume, &[])).await?;
+        self.flush(FAST).await?;
+        self.write_block(FAST, at, |b| segment.encode(b, &volume)).await?;
+        self.flush(FAST).await?;
+        // It is never sealed: its index would be written over what is to be kept.
+        state.zone.get_mut(log.place).index = None;
+        let mut index = Index::default();
+        index.add(seq, epoch, 1, 1, &[]);
+        let own = state.zone.get_mut(successor);
+        (own.ordinal, own.first, own.last) = (ordinal, seq, seq);
+        (own.successor, own.index) = (next, Some(index));
+        state.zone.chain.push_back(successor);
+        *log = LogEnd { place: successor, cursor: 2, last: seq, claimed: log.last };
+        Ok(())
     }
 
     /// Writes over copies of checkpoint headers that could not be read. Those of the newest one's place hold it
@@ -180,14 +245,13 @@ impl<A: Arena> Reader<A> {
 fn engine<A: Arena>(
     reader: &Reader<A>,
     recovered: Recovered,
+    log_end: Seq,
     slots: [Slots; 2],
     pins: PinsRead,
     options: OpenOptions,
 ) -> Engine<A> {
-    let Recovered { superblocks, header, pages, mut state, log } = recovered;
-    state.zone.rebuild_free();
-    let LogEnd { place, cursor, last } = log;
-    let end = state.zone.pos(place, cursor);
+    let Recovered { superblocks, header, pages, state, log, unconfirmed } = recovered;
+    let end = state.zone.pos(log.place, log.cursor);
     let [superblock, _] = superblocks;
     let tuning = options.tuning;
     let rest_after_ns = tuning.rest_after_ns;
@@ -211,7 +275,9 @@ fn engine<A: Arena>(
         message: format!("{}: the list of pins at byte {at} {what}", reader.devices[0].name),
         error: None,
     });
-    let events = events.chain(pin_faults).collect();
+    let what = describe_unconfirmed(log_end.0, &unconfirmed);
+    let tail = what.map(|message| Event { level: Level::Warning, message, error: None });
+    let events = events.chain(pin_faults).chain(tail).collect();
     let mut arena = reader.io.take_arena();
     let mut engine = Engine {
         spare: arena.alloc(Pool::Background, 2 * state.geo.chunk_bytes),
@@ -227,7 +293,7 @@ fn engine<A: Arena>(
         tokens: Tokens::new(now, rest_after_ns),
         flushers: [Flusher::default(), Flusher::default()],
         flushed_already: VecDeque::new(),
-        log: Log::new(place, cursor, last, end),
+        log: Log::new(&log, end, now),
         requests,
         request_queue: VecDeque::new(),
         pieces,
@@ -263,6 +329,7 @@ fn engine<A: Arena>(
         granted: Vec::new(),
         index_bufs: Vec::new(),
         home_writers: HomeWriters::default(),
+        stall: Default::default(),
     };
     engine.borrow_again();
     engine

@@ -406,4 +406,52 @@ pub struct CheckReport {
     pub landed_blocks: u64,
     /// Blocks whose checksum was verified.
     pub verified_blocks: u64,
+    /// The last group of the log.
+    pub log_end: u64,
+    /// Groups that are there behind that, or were when an earlier opening found the log's end: nothing says that they were
+    /// durable. A crash leaves some, and that is no fault; but so would a group before them that rotted.
+    pub unconfirmed: Vec<UnconfirmedGroup>,
+}
+
+/// A group behind the log's end that is there, and does not count.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnconfirmedGroup {
+    /// Its number.
+    pub group: u64,
+    /// Where it begins on the fast device, bytes.
+    pub offset: u64,
+    /// Its length, blocks.
+    pub blocks: u32,
+    /// Whether all of its payload matches its checksums.
+    pub whole: bool,
+    /// What clients wrote that is in it.
+    pub landed: Vec<UnconfirmedBlocks>,
+    /// Records of other kinds in it.
+    pub other_records: u32,
+}
+
+/// Neighbouring blocks in an [`UnconfirmedGroup`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnconfirmedBlocks {
+    /// Where in the volume they would be.
+    pub volume_byte: u64,
+    /// Where on the fast device they are.
+    pub fast_byte: u64,
+    /// Their length, bytes.
+    pub bytes: u64,
+}
+
+/// One sentence about groups behind the log's end; none where there are none.
+pub fn describe_unconfirmed(log_end: u64, groups: &[UnconfirmedGroup]) -> Option<String> {
+    let (first, last) = (groups.first()?, groups.last()?);
+    let (count, broken) = (groups.len(), groups.iter().filter(|group| !group.whole).count());
+    let which = match count {
+        1 => format!("group {} is", first.group),
+        _ => format!("{count} groups from {} to {} are", first.group, last.group),
+    };
+    let payload =
+        if broken == 0 { String::new() } else { format!("; the payload of {broken} does not match") };
+    Some(format!(
+        "the log ended at group {log_end}; {which} there behind that, and nothing says that they had been flushed{payload}"
+    ))
 }

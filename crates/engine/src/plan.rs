@@ -388,6 +388,11 @@ impl<A: Arena> Engine<A> {
             return self.fail_client_jobs(error.map_or(RequestError::Io, RequestError::from));
         }
         let room = self.batch_room();
+        if room == 0 && self.pending.slow_bytes > 0 && !self.pending.dirty.is_empty() {
+            // What streams have written, and no record shows yet, may take all the room for checksums: it goes first.
+            self.mover.planner.zone_is_held = true;
+            self.wanted.commit = true;
+        }
         if self.push_down(room) {
             return;
         }

@@ -9,7 +9,7 @@ use crate::format::page::{self, PageFault, PageKind, PageRef};
 use crate::format::superblock::{Found, OpenState, Superblock};
 use crate::format::{FORMAT, Id, id_text};
 use crate::open::no_memory;
-use crate::options::{DeviceInfo, OpenError, OpenOptions};
+use crate::options::{DeviceInfo, OpenError, OpenOptions, UnconfirmedGroup};
 use crate::pages::Pages;
 use crate::state::State;
 use crate::task::TaskIo;
@@ -59,6 +59,8 @@ pub struct Recovered {
     pub state: State,
     /// The log's end.
     pub log: crate::replay::LogEnd,
+    /// Groups behind it.
+    pub unconfirmed: Vec<UnconfirmedGroup>,
 }
 
 impl<A: Arena> Reader<A> {
@@ -103,12 +105,12 @@ impl<A: Arena> Reader<A> {
             self.sum_pages(&volume, &pages, &state.geo).await?;
         }
         self.io.stage(Stage::OpenReplay);
-        let log = self.replay(&volume, &header, &mut state).await?;
+        let (log, unconfirmed) = self.replay(&volume, &header, &mut state).await?;
         // A move in flight keeps the home of a chunk that was discarded meanwhile.
         for chunk in (0..state.map.chunks()).map(Chunk) {
             state.drop_empty_home(chunk);
         }
-        Ok(Recovered { superblocks, header, pages, state, log })
+        Ok(Recovered { superblocks, header, pages, state, log, unconfirmed })
     }
 
     pub(crate) fn device_error(&self, tier: Tier, offset: u64, errno: i32) -> OpenError {

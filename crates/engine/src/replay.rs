@@ -4,6 +4,7 @@
 //! it, it is corruption, and is reported.
 
 mod claims;
+mod unconfirmed;
 
 use crate::arena::{Arena, Buf, Pool};
 use crate::bugs::{Bug, planted};
@@ -13,7 +14,7 @@ use crate::format::header::CheckpointHeader;
 use crate::format::log::{GroupHeader, Index, Record, SegmentHeader};
 use crate::hash::IndexMap;
 use crate::open::no_memory;
-use crate::options::OpenError;
+use crate::options::{OpenError, UnconfirmedGroup};
 use crate::recovery::{Reader, Unreadable};
 use crate::state::State;
 use crate::units::*;
@@ -28,6 +29,8 @@ pub struct LogEnd {
     pub cursor: u32,
     /// The last good group.
     pub last: Seq,
+    /// Groups up to here are known to have been durable by what the device says.
+    pub claimed: Seq,
 }
 
 struct Walk<'a> {
@@ -51,13 +54,24 @@ struct Found {
     blocks: u32,
 }
 
+/// The groups of a segment that count.
+struct GroupsRead {
+    whole: Vec<Found>,
+    /// Whether the segment ends with them, by its length or by what its successor says.
+    ended: bool,
+}
+
+/// Times that the segment in which the log ends is read at most: that many groups are whole must have been seen twice, and
+/// never more.
+const END_READS: u32 = 5;
+
 impl<A: Arena> Reader<A> {
     pub(crate) async fn replay(
         &self,
         volume: &Id,
         header: &CheckpointHeader,
         state: &mut State,
-    ) -> Result<LogEnd, OpenError> {
+    ) -> Result<(LogEnd, Vec<UnconfirmedGroup>), OpenError> {
         let first = Seq(header.tail_first.0.saturating_sub(1));
         let mut walk = Walk { volume, header, durable: header.durable, epoch: Generation(0), last: first };
         let tail = state
@@ -66,7 +80,7 @@ impl<A: Arena> Reader<A> {
             .ok_or_else(|| self.no_area(state, 0, "the checkpoint names a tail that is no area"))?;
         let mut segment =
             self.segment(volume, state, tail).await?.filter(|s| s.ordinal == header.tail_ordinal);
-        let mut end = LogEnd { place: tail, cursor: 0, last: first };
+        let mut end = LogEnd { place: tail, cursor: 0, last: first, claimed: walk.durable };
         let mut place = tail;
         let mut named = IndexMap::from_iter([(tail, ())]);
         while let Some(s) = segment {
@@ -107,7 +121,8 @@ impl<A: Arena> Reader<A> {
             return Err(self.corrupt(FAST, at, "the log segment that the checkpoint names is not valid"));
         }
         self.refuse_claims(&mut walk, state, &end).await?;
-        Ok(end)
+        let unconfirmed = self.behind_the_end(&walk, state, &end).await?;
+        Ok((LogEnd { claimed: walk.durable, ..end }, unconfirmed))
     }
 
     async fn segment(
@@ -128,18 +143,48 @@ impl<A: Arena> Reader<A> {
         next: Option<SegmentHeader>,
     ) -> Result<LogEnd, OpenError> {
         let ordinal = state.zone.get(place).ordinal;
-        if let Some(index) = self.index(walk, state, place, ordinal).await? {
+        if let Some(index) = self.index(walk, state, state.zone.area(place), ordinal).await? {
             return self.apply_index(walk, state, place, &index);
         }
-        let area_bytes = state.geo.area_bytes;
-        let buf = self.io.alloc(Pool::Log, area_bytes).ok_or_else(no_memory)?;
-        let offset = state.zone.offset(place, 0);
-        let result = match self.read_around(FAST, offset, buf).await {
-            Ok(unreadable) => self.apply_groups(walk, state, place, next, &Segment { buf, unreadable }),
-            Err(error) => Err(error),
-        };
-        self.io.free(buf);
-        result
+        self.walk_groups(walk, state, place, next).await
+    }
+
+    /// Walks the groups of a segment without an index. Where they end before the segment does, it is read again before that
+    /// counts; and where a group is whole but for its payload, what claims that it was durable is looked for first, for then
+    /// only who reads that payload is told.
+    async fn walk_groups(
+        &self,
+        walk: &mut Walk<'_>,
+        state: &mut State,
+        place: Place,
+        next: Option<SegmentHeader>,
+    ) -> Result<LogEnd, OpenError> {
+        let (mut most, mut claims_known) = (None, false);
+        for _ in 0..END_READS {
+            let buf = self.io.alloc(Pool::Log, state.geo.area_bytes).ok_or_else(no_memory)?;
+            let read = match self.read_around(FAST, state.zone.offset(place, 0), buf).await {
+                Ok(unreadable) => self.read_groups(walk, state, place, next, &Segment { buf, unreadable }),
+                Err(error) => Err(error),
+            };
+            let sure = |read: &GroupsRead| read.ended || most == Some(read.whole.len());
+            let result = match read {
+                Ok(read) if sure(&read) => Some(self.apply_groups(walk, state, place, read, buf)),
+                Ok(read) => {
+                    most = most.max(Some(read.whole.len()));
+                    None
+                }
+                Err(error) => Some(Err(error)),
+            };
+            self.io.free(buf);
+            if let Some(result) = result {
+                return result;
+            }
+            if !std::mem::replace(&mut claims_known, true) {
+                self.gather_claims(walk, state, place).await?;
+            }
+        }
+        let at = state.zone.offset(place, 0);
+        Err(self.corrupt(FAST, at, "what is read of the log's last segment is not the same twice"))
     }
 
     /// The index of a sealed segment: it was written when all its groups were durable. One that cannot be
@@ -148,15 +193,16 @@ impl<A: Arena> Reader<A> {
         &self,
         walk: &Walk<'_>,
         state: &State,
-        place: Place,
+        area: Area,
         ordinal: u64,
     ) -> Result<Option<Index>, OpenError> {
         let end = state.geo.area_blocks();
-        let trailer = state.zone.offset(place, end - 1);
+        let block = |n: u32| state.geo.area_at(area) + u64::from(n) * u64::from(BLOCK_BYTES);
+        let trailer = block(end - 1);
         let body =
             self.spare_block(FAST, trailer, |b| Index::decode_trailer(b, walk.volume, ordinal)).await?;
         let Some(body) = body.flatten().filter(|n| (1..end - 1).contains(n)) else { return Ok(None) };
-        let at = state.zone.offset(place, end - 1 - body);
+        let at = block(end - 1 - body);
         let buf = self.io.alloc(Pool::Log, body * BLOCK_BYTES).ok_or_else(no_memory)?;
         let read = self.io.read(FAST, at, buf).await;
         let index = match read {
@@ -197,19 +243,19 @@ impl<A: Arena> Reader<A> {
         }
         walk.epoch = walk.epoch.max(index.epoch);
         walk.durable = walk.durable.max(index.last);
-        Ok(LogEnd { place, cursor: state.geo.area_blocks(), last: walk.last })
+        Ok(LogEnd { place, cursor: state.geo.area_blocks(), last: walk.last, claimed: walk.durable })
     }
 
-    /// Applies the groups of a segment without an index.
-    fn apply_groups(
+    /// Finds the groups of a segment without an index, as far as they are whole or known to have been.
+    fn read_groups(
         &self,
         walk: &mut Walk<'_>,
-        state: &mut State,
+        state: &State,
         place: Place,
         next: Option<SegmentHeader>,
         segment: &Segment,
-    ) -> Result<LogEnd, OpenError> {
-        let groups = self.find_groups(walk, state, place, next, segment)?;
+    ) -> Result<GroupsRead, OpenError> {
+        let mut groups = self.find_groups(walk, state, place, next, segment)?;
         for g in &groups {
             walk.durable = walk.durable.max(g.header.durable);
             if g.header.checkpoint > walk.header.number {
@@ -221,15 +267,33 @@ impl<A: Arena> Reader<A> {
                 ));
             }
         }
+        let found = groups.len();
+        let whole = |g: &Found| {
+            g.header.seq <= walk.durable
+                || planted(Bug::TornGroupAccepted)
+                || self.payload_is_whole(state, g, segment)
+        };
+        groups.truncate(groups.iter().take_while(|g| whole(g)).count());
+        let end = groups.last().map_or(1, |g| g.header.offset + g.blocks);
+        let last = groups.last().map_or(walk.last, |g| g.header.seq);
+        let left = next.is_some_and(|n| n.first.0 == last.0 + 1 && n.epoch >= walk.epoch);
+        let ended = groups.len() == found && (left || end >= state.geo.area_blocks());
+        Ok(GroupsRead { whole: groups, ended })
+    }
+
+    fn apply_groups(
+        &self,
+        walk: &mut Walk<'_>,
+        state: &mut State,
+        place: Place,
+        read: GroupsRead,
+        buf: Buf,
+    ) -> Result<LogEnd, OpenError> {
         let mut index = Index::default();
         let mut cursor = 1;
-        for g in groups {
+        for g in read.whole {
             let payload = g.header.offset + g.blocks - g.header.payload_blocks;
-            let whole = g.header.seq <= walk.durable || self.payload_is_whole(state, &g, segment);
-            if !whole && !planted(Bug::TornGroupAccepted) {
-                break;
-            }
-            let records = self.io.with(|a| a.bytes(segment.buf)[g.records.clone()].to_vec());
+            let records = self.io.with(|a| a.bytes(buf)[g.records.clone()].to_vec());
             let end = self.apply(walk, state, place, g.header.seq, payload, &records);
             if end != Some(g.header.offset + g.blocks) {
                 let at = state.zone.offset(place, g.header.offset);
@@ -240,9 +304,9 @@ impl<A: Arena> Reader<A> {
             index.add(g.header.seq, g.header.epoch, g.header.offset, payload - g.header.offset, &records);
         }
         let ordinal = state.zone.get(place).ordinal;
-        self.refuse_later_groups(walk, state, (place, cursor), ordinal, segment.buf)?;
+        self.refuse_later_groups(walk, state, (place, cursor), ordinal, buf)?;
         state.zone.get_mut(place).index = Some(index);
-        Ok(LogEnd { place, cursor, last: walk.last })
+        Ok(LogEnd { place, cursor, last: walk.last, claimed: walk.durable })
     }
 
     /// Groups whose headers follow each other, from the segment's start. Where the next header would be
@@ -265,7 +329,12 @@ impl<A: Arena> Reader<A> {
                 let at = (offset * BLOCK_BYTES) as usize;
                 let Some((header, records, blocks)) = GroupHeader::decode(&bytes[at..], walk.volume) else {
                     let claimed = GroupHeader::claimed_blocks(&bytes[at..]);
-                    hidden = segment.unreadable.any(offset..offset.saturating_add(claimed))
+                    // Behind where the index begins there is no group.
+                    let trailer = &bytes[((state.geo.area_blocks() - 1) * BLOCK_BYTES) as usize..];
+                    let index = Index::decode_trailer(trailer, walk.volume, ordinal).unwrap_or(0);
+                    let groups_end = state.geo.area_blocks().saturating_sub(1 + index);
+                    hidden = offset < groups_end
+                        && segment.unreadable.any(offset..offset.saturating_add(claimed))
                         && !next.is_some_and(|n| n.first.0 == seq && n.epoch >= least.0);
                     break;
                 };

@@ -189,8 +189,7 @@ impl<A: Arena> Engine<A> {
         let (chunk, bytes) = (p.chunk, p.count * BLOCK_BYTES);
         let may_be_fast = self.pins.list().allows(chunk, FAST);
         if may_be_fast && self.policy.first_write(bytes, self.slots[0].free()) == FirstWrite::Fast {
-            if self.pending.len() >= self.tuning.pending_chunks {
-                self.wanted.commit = true;
+            if !self.may_pend_another() {
                 return self.block_piece(piece);
             }
             if let Some(slot) = self.take_fast_slot() {
@@ -199,6 +198,13 @@ impl<A: Arena> Engine<A> {
             }
         }
         self.stream_or_land(piece);
+    }
+
+    /// Whether another chunk may have blocks that no record shows; where not, what has them is recorded.
+    fn may_pend_another(&mut self) -> bool {
+        let may = self.pending.len() < self.tuning.pending_chunks && self.log_has_room_to_show();
+        self.wanted.commit |= !may && self.pending.len() > 0;
+        may
     }
 
     fn write_action(&mut self, piece: u32, home: Home, fua: bool) {
@@ -251,8 +257,7 @@ impl<A: Arena> Engine<A> {
     /// Blocks that no record shows yet: written into the slot, shown by the next commit.
     fn write_fresh(&mut self, piece: u32, home: Home) {
         let chunk = self.pieces[piece].chunk;
-        if self.pending.get(chunk).is_none() && self.pending.len() >= self.tuning.pending_chunks {
-            self.wanted.commit = true;
+        if self.pending.get(chunk).is_none() && !self.may_pend_another() {
             return self.block_piece(piece);
         }
         self.set_stage(piece, Stage::WriteFresh);
@@ -292,9 +297,9 @@ impl<A: Arena> Engine<A> {
         }
         let after = self.pending.slow_bytes + u64::from(self.state.geo.chunk_bytes);
         let sums = self.sums_spoken_for() + self.state.geo.blocks_per_chunk() as usize;
-        if after > self.tuning.slow_unflushed_bytes || self.pending.len() >= self.tuning.pending_chunks {
-            self.wanted.commit = true;
+        if after > self.tuning.slow_unflushed_bytes || !self.may_pend_another() {
             if self.pending.len() > 0 {
+                self.wanted.commit = true;
                 return self.block_piece(piece);
             }
             return self.land_piece(piece);

@@ -38,6 +38,10 @@ pub trait Staged: Machine<Arena = SimArena> {
     fn stage_of(&self, token: Token) -> Option<Stage>;
     /// The stages in flight.
     fn stages(&self) -> StageSet;
+    /// Where all stood when nothing moved any more although somebody waited, if that has happened.
+    fn stalled(&self) -> Option<&str> {
+        None
+    }
 }
 
 impl Staged for Engine<SimArena> {
@@ -48,6 +52,9 @@ impl Staged for Engine<SimArena> {
         let mut set = StageSet::default();
         self.stages_in_flight(&mut |s| set.insert(s));
         set
+    }
+    fn stalled(&self) -> Option<&str> {
+        Engine::stalled(self)
     }
 }
 
@@ -220,7 +227,10 @@ impl World {
             }
             self.take(machine, action)?;
         }
-        Ok(Flow::Quiet)
+        match machine.stalled() {
+            Some(what) => Err(format!("stalled: {what}")),
+            None => Ok(Flow::Quiet),
+        }
     }
 
     /// When the next thing happens, if anything does.

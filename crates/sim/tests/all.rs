@@ -22,10 +22,12 @@ mod pins;
 mod placement;
 mod planted_bugs;
 mod rest;
+mod rot_in_the_log;
 mod scenarios;
 mod shadows;
 mod slow_devices;
 mod story;
+mod tight_limits;
 mod wear;
 
 use std::fs;

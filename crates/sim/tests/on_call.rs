@@ -289,13 +289,17 @@ fn a_zone_that_has_grown_is_opened_only_with_memory_for_its_tables() {
 }
 
 /// Random writes over the whole disk, whose blocks are merged at a fraction of the pace at which chunks are pushed down in
-/// runs: the zone gets more than half of the fast tier. What is read again and again stays there.
+/// runs: the zone gets more than half of the fast tier. What has been read again and again for a while stays there.
 #[test]
 fn a_long_burst_gets_the_better_half_but_not_what_is_hot() {
     let mut filled = Filled::begin();
     filled.slow_takes(10 * Nanos::MS);
     let fast = (0..USED).filter(|chunk| !filled.s.is_slow(chunk * CHUNK));
     let hot: Vec<u64> = fast.take(64).collect();
+    for _ in 0..10 {
+        hot.iter().for_each(|chunk| drop(filled.s.read(chunk * CHUNK, BLOCK).expect("it is read")));
+        filled.s.wait(1100 * Nanos::MS);
+    }
     let (own, mut grown) = (filled.zone(), 0);
     for round in 0..40 {
         hot.iter().for_each(|chunk| drop(filled.s.read(chunk * CHUNK, BLOCK).expect("it is read")));

@@ -73,6 +73,7 @@ planted! {
     discard_resurrected: DiscardResurrected,
     unwritten_shown: UnwrittenShown,
     segment_freed_early: SegmentFreedEarly,
+    claimed_before_durable: ClaimedBeforeDurable,
     header_before_pages: HeaderBeforePages,
     in_place_while_moving: InPlaceWhileMoving,
     move_ends_later_landings: MoveEndsLaterLandings,

@@ -29,7 +29,25 @@ impl<A: Arena> Reader<A> {
         state: &State,
         end: &LogEnd,
     ) -> Result<(), OpenError> {
-        let last = state.zone.get(end.place);
+        let began = self.gather_claims(walk, state, end.place).await?;
+        if walk.durable <= walk.last {
+            return Ok(());
+        }
+        let left = end.cursor >= state.geo.area_blocks() && !began;
+        let successor = state.zone.get(end.place).successor;
+        let (place, block) = if left { (successor, 0) } else { (end.place, end.cursor) };
+        Err(self.was_durable(walk, state.zone.offset(place, block.min(state.geo.area_blocks() - 1))))
+    }
+
+    /// Takes the claims of everything behind a segment of the chain, the last one that was reached; whether its successor
+    /// has begun.
+    pub(super) async fn gather_claims(
+        &self,
+        walk: &mut Walk<'_>,
+        state: &State,
+        place: Place,
+    ) -> Result<bool, OpenError> {
+        let last = state.zone.get(place);
         let (ordinal, successor) = (last.ordinal, last.successor);
         let (mut newest, mut began) = (None, false);
         for places in state.zone.outside_chain().chunks(HEADERS_IN_FLIGHT) {
@@ -38,31 +56,57 @@ impl<A: Arena> Reader<A> {
                     continue;
                 }
                 walk.durable = walk.durable.max(header.durable);
-                if let Some(index) = self.index(walk, state, place, header.ordinal).await? {
+                if let Some(index) = self.index(walk, state, state.zone.area(place), header.ordinal).await? {
                     walk.durable = walk.durable.max(index.last);
                 }
                 began |= place == successor;
-                let next = state.zone.place(header.successor);
-                newest = newest.max(Some(((header.epoch, header.ordinal), place, next)));
+                newest = newest.max(Some(((header.epoch, header.ordinal), place, header.successor)));
             }
         }
         // Claims grow along the log, so of all groups those of the newest segment have the highest. Header and first
         // group of a segment are one write, which may be what is missing: then only its predecessor knows of it.
-        let mut suspects = vec![(successor, ordinal + 1)];
+        let mut suspects = Vec::new();
         if let Some(((_, ordinal), place, next)) = newest {
-            suspects.push((place, ordinal));
-            suspects.extend(next.map(|next| (next, ordinal + 1)));
+            suspects.push((state.zone.area(place), ordinal));
+            suspects.push((next, ordinal + 1));
         }
         suspects.dedup();
-        for (place, ordinal) in suspects {
-            self.claims_in(walk, state, place, ordinal).await?;
+        for (area, ordinal) in suspects {
+            self.claims_in(walk, state, area, ordinal).await?;
         }
-        if walk.durable <= walk.last {
-            return Ok(());
+        self.claims_along(walk, state, state.zone.area(successor), ordinal + 1).await?;
+        Ok(began)
+    }
+
+    /// Takes the claims of segments that follow each other from one on. They may lie among the slots, where nothing else
+    /// names them.
+    async fn claims_along(
+        &self,
+        walk: &mut Walk<'_>,
+        state: &State,
+        mut area: Area,
+        mut ordinal: u64,
+    ) -> Result<(), OpenError> {
+        let mut newest = None;
+        for _ in 0..state.geo.areas {
+            let decode = |b: &[u8]| SegmentHeader::decode(b, walk.volume, area);
+            let read = self.blocks(FAST, state.geo.area_at(area), 1, decode).await;
+            let follows = |h: &SegmentHeader| h.ordinal == ordinal && h.epoch >= walk.epoch;
+            let Some(header) = read.ok().flatten().filter(follows) else { break };
+            walk.durable = walk.durable.max(header.durable);
+            if let Some(index) = self.index(walk, state, area, ordinal).await? {
+                walk.durable = walk.durable.max(index.last);
+            }
+            newest = Some((area, ordinal));
+            (area, ordinal) = (header.successor, ordinal + 1);
+            if area.0 >= state.geo.areas {
+                break;
+            }
         }
-        let left = end.cursor >= state.geo.area_blocks() && !began;
-        let (place, block) = if left { (successor, 0) } else { (end.place, end.cursor) };
-        Err(self.was_durable(walk, state.zone.offset(place, block.min(state.geo.area_blocks() - 1))))
+        for (area, ordinal) in newest.into_iter().chain([(area, ordinal)]) {
+            self.claims_in(walk, state, area, ordinal).await?;
+        }
+        Ok(())
     }
 
     /// The valid segment headers of these places. One that cannot be read claims nothing: most of these segments are
@@ -93,11 +137,14 @@ impl<A: Arena> Reader<A> {
         &self,
         walk: &mut Walk<'_>,
         state: &State,
-        place: Place,
+        area: Area,
         ordinal: u64,
     ) -> Result<(), OpenError> {
+        if area.0 >= state.geo.areas {
+            return Ok(());
+        }
         let buf = self.io.alloc(Pool::Log, state.geo.area_bytes).ok_or_else(no_memory)?;
-        let read = self.read_around(FAST, state.zone.offset(place, 0), buf).await;
+        let read = self.read_around(FAST, state.geo.area_at(area), buf).await;
         if read.is_ok() {
             walk.durable = walk.durable.max(self.highest_claim(walk, state, 0, ordinal, buf));
         }

@@ -279,11 +279,8 @@ impl<'a> Run<'a> {
         let now = self.world.now();
         let stuck = client.oldest().map_or(Nanos(u64::MAX), |s| s.after(self.patience_ns));
         if now >= stuck {
-            return Err(format!(
-                "stuck: unanswered for {} s: {}",
-                self.patience_ns / Nanos::SECOND,
-                client.waiting()
-            ));
+            let (patience, stands) = (self.patience_ns / Nanos::SECOND, engine.where_all_stands());
+            return Err(format!("stuck: unanswered for {patience} s: {} ({stands})", client.waiting()));
         }
         let wake = client.wake(now).unwrap_or(Nanos(u64::MAX));
         self.world.advance(engine, until.min(stuck).min(wake))

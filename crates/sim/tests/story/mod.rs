@@ -4,7 +4,9 @@ use bimetal_engine::action::{Machine, Request, RequestError, RequestId, RequestK
 use bimetal_engine::arena::{Arena, Buf, Pool};
 use bimetal_engine::coverage::Stage;
 use bimetal_engine::format::superblock::{Found, Superblock};
-use bimetal_engine::options::{CreateOptions, DeviceInfo, Finding, OpenError, OpenOptions, Tuning};
+use bimetal_engine::options::{
+    CheckReport, CreateOptions, DeviceInfo, Finding, OpenError, OpenOptions, Tuning,
+};
 use bimetal_engine::units::Nanos;
 use bimetal_engine::{Engine, Task};
 use bimetal_sim::arena::{ArenaMemory, ArenaSizes, SimArena};
@@ -135,13 +137,18 @@ impl Story {
         Ok(())
     }
 
-    /// What the offline check says is wrong. It must not write.
+    /// What the offline check says is wrong.
     pub fn findings(&mut self) -> Result<Vec<Finding>, OpenError> {
+        self.report().map(|report| report.findings)
+    }
+
+    /// What the offline check says. It must not write.
+    pub fn report(&mut self) -> Result<CheckReport, OpenError> {
         let (arena, devices, options) = (self.arena(), self.devices(), self.options());
         self.world.read_only = true;
         let report = self.task(bimetal_engine::check(arena, devices, options));
         self.world.read_only = false;
-        report.map(|r| r.findings)
+        report
     }
 
     /// The sentences of the offline check's findings.

@@ -138,6 +138,9 @@ impl Run<'_> {
                 Stretch::Done(Err(error)) => return Err(format!("open: {error}")),
                 Stretch::Crashed => self.crash_in_recovery(death),
             }
+            if self.tail_lost {
+                return Ok(None);
+            }
         }
         if life.opening.rates.is_some() || life.opening.storm != Storm::default() {
             match self.open_in_trouble(&life.opening)? {
@@ -196,6 +199,9 @@ impl Run<'_> {
                 let (_, death) = opening.storm_crash.ok_or("open: it crashed without a fuse")?;
                 self.crash_in_recovery(death);
                 self.begin_life();
+                if self.tail_lost {
+                    return Ok(None);
+                }
             }
         }
         Ok(None)
@@ -246,5 +252,6 @@ impl Run<'_> {
         stages.iter().for_each(|s| self.world.coverage.hit(s, fault));
         self.crashed_in.iter().for_each(|s| self.world.coverage.hit(s, Fault::CrashInRecovery));
         self.world.die(death);
+        self.look_at_log_tail();
     }
 }

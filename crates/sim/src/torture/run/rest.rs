@@ -114,9 +114,10 @@ impl Run<'_> {
     }
 
     /// Of a group that was harmed something on the device must say that it was durable. Nothing tells that the last
-    /// groups of the log are missing: what they made durable is lost, and their slots may hold other chunks.
+    /// groups of the log are missing: what they made durable is lost, and their slots may hold other chunks. What said so may
+    /// itself have been in a cache that a later power cut takes, so it is looked at after each.
     pub(super) fn look_at_log_tail(&mut self) {
-        let Some(hurt) = self.world.hurt_group.take() else { return };
+        let Some(hurt) = self.world.hurt_group else { return };
         if self.known_durable() < hurt {
             self.tail_lost = true;
             self.stats.count("log-tail-lost");
