@@ -50,12 +50,28 @@ pub(crate) fn make(plan: &Plan) -> anyhow::Result<Made> {
     if plan.file.exists() && !plan.force {
         bail!("{} exists already; choose another name, or overwrite it with --force", plan.file.display());
     }
+    if plan.file.exists()
+        && let Ok(older) = Volume::load(&plan.file)
+        && find::is_in_use(&older)
+    {
+        bail!(
+            "{} names a volume that is in use: its file cannot be replaced; stop its server first, or choose another name",
+            plan.file.display()
+        );
+    }
     let Ok(chunk_bytes) = u32::try_from(plan.chunk) else {
         bail!("a chunk of {} is too large; use 64K to 4M", size::show(plan.chunk));
     };
     let devices = plan.devices.iter().map(|spec| prepare(spec, plan)).collect::<anyhow::Result<Vec<_>>>()?;
-    if find::is_same_device(&devices[0], &devices[1]) {
+    if devices[0] == devices[1] {
         bail!("{} is given as both the fast and the slow device", devices[0].display());
+    }
+    if find::is_same_storage(&devices[0], &devices[1]) {
+        bail!(
+            "{} and {} are the same storage, or overlap; a volume needs two that lie apart",
+            devices[0].display(),
+            devices[1].display()
+        );
     }
     let id = random_id()?;
     let models = plan.devices.iter().map(|spec| spec.model).collect();

@@ -8,6 +8,7 @@
 
 use crate::volume::Volume;
 use anyhow::bail;
+use bimetal_driver::Storage;
 use bimetal_engine::format::superblock::{Found, Superblock};
 use bimetal_engine::units::BLOCK_BYTES;
 use std::fs::{File, Metadata};
@@ -157,8 +158,7 @@ impl Candidates {
         }
         directories.extend(DEVICE_DIRECTORIES.iter().map(Path::new));
         let mut seen: Vec<DeviceId> = Vec::new();
-        let mut found = Vec::new();
-        let mut backing = Vec::new();
+        let mut found: Vec<(usize, Storage, PathBuf)> = Vec::new();
         for path in directories.into_iter().flat_map(entries) {
             let Some((id, meta)) = DeviceId::of(&path) else { continue };
             if seen.contains(&id) || is_held(&meta) {
@@ -167,15 +167,21 @@ impl Candidates {
             seen.push(id);
             if let Look::Ours(superblock) = look(&path)
                 && superblock.volume == volume.id
+                && let Ok(storage) = Storage::of(&path)
             {
-                backing.extend(backing_file(&meta));
-                found.push((usize::from(superblock.tier.0), id, path));
+                found.push((usize::from(superblock.tier.0), storage, path));
             }
         }
-        // A loop device and the file below it are the same bytes, not a copy: the device is the one in use.
-        found.retain(|(_, id, _)| !backing.contains(id));
+        // A loop device and the file below it are the same bytes, not a copy: what stands on the other is the one in use.
+        found.sort_by_key(|(_, storage, _)| std::cmp::Reverse(storage.layers()));
+        let mut apart: Vec<(usize, Storage, PathBuf)> = Vec::new();
+        for one in found {
+            if !apart.iter().any(|(tier, storage, _)| *tier == one.0 && storage.overlaps(&one.1)) {
+                apart.push(one);
+            }
+        }
         Candidates {
-            found: found.into_iter().map(|(tier, _, path)| (tier, path)).collect(),
+            found: apart.into_iter().map(|(tier, _, path)| (tier, path)).collect(),
             looked_at: seen.len(),
         }
     }
@@ -225,12 +231,18 @@ impl DeviceId {
     }
 }
 
-/// Whether two paths lead to the same file or block device.
-pub(crate) fn is_same_device(one: &Path, other: &Path) -> bool {
-    match (DeviceId::of(one), DeviceId::of(other)) {
-        (Some((one, _)), Some((other, _))) => one == other,
+/// Whether two paths lead to the same storage, or to parts of it that overlap, whatever their names are.
+pub(crate) fn is_same_storage(one: &Path, other: &Path) -> bool {
+    match (Storage::of(one), Storage::of(other)) {
+        (Ok(one), Ok(other)) => one.overlaps(&other),
         _ => false,
     }
+}
+
+/// Whether anybody has one of a volume's devices open, under whatever name.
+pub(crate) fn is_in_use(volume: &Volume) -> bool {
+    let devices = resolve(volume).map_or_else(|_| volume.devices.clone(), |resolved| resolved.devices);
+    devices.iter().any(|path| bimetal_driver::in_use(path))
 }
 
 /// Whether a path leads to a block device.
@@ -247,13 +259,4 @@ fn sys(meta: &Metadata) -> PathBuf {
 fn is_held(meta: &Metadata) -> bool {
     meta.file_type().is_block_device()
         && std::fs::read_dir(sys(meta).join("holders")).is_ok_and(|mut holders| holders.next().is_some())
-}
-
-/// The file below a loop device.
-fn backing_file(meta: &Metadata) -> Option<DeviceId> {
-    if !meta.file_type().is_block_device() {
-        return None;
-    }
-    let path = std::fs::read_to_string(sys(meta).join("loop/backing_file")).ok()?;
-    DeviceId::of(Path::new(path.trim_end_matches('\n'))).map(|(id, _)| id)
 }

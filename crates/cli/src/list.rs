@@ -6,8 +6,6 @@ use crate::volume::Volume;
 use crate::{Outcome, paths, say, say_json, size};
 use anyhow::Context as _;
 use bimetal_serve::status::{hex, tier_name};
-use rustix::fs::{FlockOperation, flock};
-use rustix::io::Errno;
 use serde::Serialize;
 use std::fs::File;
 use std::io::{Seek as _, SeekFrom};
@@ -22,7 +20,7 @@ struct ListDoc {
 /// How a volume is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 enum State {
-    /// A process has its devices locked.
+    /// A process has one of its devices in use, under whatever name.
     #[serde(rename = "served")]
     Served,
     #[serde(rename = "stopped")]
@@ -143,7 +141,7 @@ fn describe(file: &Path) -> VolumeDoc {
     let state = match &problem {
         _ if volume.unfinished => State::Unfinished,
         Some(_) => State::MissingDevice,
-        None if paths.iter().any(|path| is_locked(path)) => State::Served,
+        None if paths.iter().any(|path| bimetal_driver::in_use(path)) => State::Served,
         None => State::Stopped,
     };
     if state == State::Unfinished {
@@ -170,12 +168,6 @@ fn devices(paths: Vec<PathBuf>, models: &[Option<&'static str>]) -> Vec<DeviceDo
             device,
         })
         .collect()
-}
-
-/// Whether a process has a device locked. Our own lock lasts a moment only, shorter than anyone's patience.
-fn is_locked(path: &Path) -> bool {
-    File::open(path)
-        .is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK))
 }
 
 fn text(volume: &VolumeDoc) -> String {

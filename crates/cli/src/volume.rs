@@ -173,6 +173,16 @@ impl Volume {
 
     /// Opens and locks the devices, which are at these paths.
     pub(crate) fn open_paths(&self, paths: &[PathBuf]) -> anyhow::Result<Vec<BlockFile>> {
+        if let [fast, slow] = paths
+            && find::is_same_storage(fast, slow)
+        {
+            bail!(
+                "{}: {} and {} are the same storage, or overlap; name two devices that lie apart",
+                self.file.display(),
+                fast.display(),
+                slow.display()
+            );
+        }
         let files = paths.iter().map(|path| BlockFile::open(path)).collect::<Result<Vec<_>, _>>()?;
         self.timed(files)
     }

@@ -1,30 +1,132 @@
-//! Who holds a block device that will not open exclusively: what the kernel shows in `/proc` and `/sys`.
+//! Keeping others away from a storage, under whichever name they know it, and saying who is there already.
+//!
+//! Who opens a file or block device has the lock of that ([`crate::device`]). What stands above and below it is looked
+//! after here:
+//!
+//! - *Below*: who opens a loop device locks the range of the file or device under it, too. `flock` is shared among those
+//!   who use parts of a file, so that it meets the exclusive one of who uses all of it; locks of ranges (those of open
+//!   file descriptions, which a process has against itself as well) keep the parts apart.
+//! - *Above*: a loop device on the same bytes that somebody has open exclusively (a mount, a server) is in the way.
+//!
+//! A disk and its partitions, and what device-mapper and RAID stand on, the kernel keeps apart where they are opened
+//! exclusively.
 
+use crate::blockdev;
+use crate::storage::{Below, Place, Storage, device_number, loops, node, sys};
+use rustix::fs::{FileType, FlockOperation, Mode, OFlags, flock, fstat, open};
+use rustix::io::Errno;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+
+/// Keeps others away until it is dropped.
+#[derive(Debug, Default)]
+pub struct Claim {
+    /// What is locked below.
+    pub(crate) below: Vec<OwnedFd>,
+}
+
+/// Claims what is above and below a storage whose own lock is held. The error says who is there, so that a sentence can
+/// begin with the device: "is ...".
+pub(crate) fn claim(storage: &Storage) -> Result<Claim, String> {
+    let mut claim = Claim::default();
+    for below in &storage.below {
+        lock_below(below, &mut claim)?;
+    }
+    match user_above(storage) {
+        Some(by) => Err(by),
+        None => Ok(claim),
+    }
+}
+
+/// Whether somebody uses a storage, through this name or another one: as far as can be told without any lock that lasts.
+pub fn in_use(path: &Path) -> bool {
+    let Ok(storage) = Storage::of(path) else { return false };
+    let read_only = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let locked = open(path, read_only, Mode::empty())
+        .is_ok_and(|fd| flock(&fd, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK));
+    locked || claim(&storage).is_err()
+}
+
+fn lock_below(below: &Below, claim: &mut Claim) -> Result<(), String> {
+    let used = || format!("in use through {}, which another process has locked", below.path.display());
+    let flags = OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let both = [OFlags::RDWR, OFlags::RDONLY].map(|access| open(&below.path, flags | access, Mode::empty()));
+    // Another file may stand under that name by now, or none: then nobody comes to these bytes by it either.
+    let Some(fd) = both.into_iter().flatten().find(|fd| place(fd) == Some(below.place)) else {
+        return Ok(());
+    };
+    if flock(&fd, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK) {
+        return Err(used());
+    }
+    let bytes = below.end.saturating_sub(below.start);
+    match blockdev::lock_range(&fd, below.start, bytes, !below.vague) {
+        Err(Errno::AGAIN | Errno::ACCESS) => return Err(used()),
+        // A file system without such locks has nothing to keep others away with, and who may not write cannot have one.
+        Ok(()) | Err(_) => {}
+    }
+    if let Place::Device(device) = below.place {
+        if let Some(by) = holder(device) {
+            return Err(format!("on {}, which is {by}", below.path.display()));
+        }
+        // Others who use parts of it may have it: then the locks of ranges keep us apart.
+        claim.below.extend(open(&below.path, flags | OFlags::RDONLY | OFlags::EXCL, Mode::empty()));
+    }
+    claim.below.push(fd);
+    Ok(())
+}
+
+fn place(fd: &OwnedFd) -> Option<Place> {
+    let meta = fstat(fd).ok()?;
+    Some(match FileType::from_raw_mode(meta.st_mode) {
+        FileType::BlockDevice => Place::Device(meta.st_rdev),
+        _ => Place::File(meta.st_dev, meta.st_ino),
+    })
+}
+
+/// Somebody who uses loop devices, or partitions of them, that lead to the same bytes.
+fn user_above(storage: &Storage) -> Option<String> {
+    let is_other = |device: &u64| {
+        !storage.stands_on(*device) && Storage::of_place(Place::Device(*device)).overlaps(storage)
+    };
+    for (device, path) in loops().into_iter().filter(|(device, _)| is_other(device)) {
+        // Who has a partition has a part of the device: another part may be ours.
+        let parts: Vec<u64> = partitions(&sys(device)).collect();
+        let probed = if parts.is_empty() { vec![device] } else { parts };
+        for device in probed.into_iter().filter(is_other) {
+            let path = node(&sys(device)).unwrap_or_else(|| path.clone());
+            if is_claimed(&path) {
+                let by = holder(device).unwrap_or_else(|| "open in another process".to_owned());
+                return Some(format!("in use through {}, which is {by}", path.display()));
+            }
+        }
+    }
+    None
+}
+
+/// Whether somebody has a block device open exclusively. Who may not open it cannot tell.
+fn is_claimed(path: &Path) -> bool {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::EXCL | OFlags::NONBLOCK;
+    open(path, flags, Mode::empty()).is_err_and(|error| error == Errno::BUSY)
+}
+
+/// Partitions are folders of their disk that hold a number of their own.
+fn partitions(sys: &Path) -> impl Iterator<Item = u64> + use<> {
+    let entries = std::fs::read_dir(sys).into_iter().flatten().flatten();
+    let partitions = entries.map(|entry| entry.path()).filter(|path| path.join("partition").exists());
+    partitions.filter_map(|path| device_number(&path))
+}
 
 /// Says what holds the block device with this number, or a partition of it: a mount, swap, or a device made
 /// of it. `None` when none of them shows (btrfs over several devices and ZFS do not).
 pub(crate) fn holder(device: u64) -> Option<String> {
     let sys = sys(device);
-    let mut numbers = vec![number(device)];
-    // Partitions are folders of their disk that hold a number of their own.
-    for entry in std::fs::read_dir(&sys).into_iter().flatten().flatten() {
-        if entry.path().join("partition").exists()
-            && let Ok(number) = std::fs::read_to_string(entry.path().join("dev"))
-        {
-            numbers.push(number.trim().to_owned());
-        }
-    }
+    let numbers: Vec<String> = std::iter::once(device).chain(partitions(&sys)).map(number).collect();
     mounted(&numbers).or_else(|| swap(&numbers)).or_else(|| stacked(&sys))
 }
 
 fn number(device: u64) -> String {
     format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device))
-}
-
-fn sys(device: u64) -> PathBuf {
-    Path::new("/sys/dev/block").join(number(device))
 }
 
 /// `/proc/self/mountinfo`: the third field is the device, the fifth the place (proc(5)).

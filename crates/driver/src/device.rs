@@ -7,7 +7,9 @@
 //! A flush is `fdatasync`, which sends a block device's own flush command after what was written, and
 //! `RWF_DSYNC` gives a write to one the FUA bit: both hold for files and for block devices alike.
 
+use crate::claims::Claim;
 use crate::modelled::Timing;
+use crate::storage::Storage;
 use crate::{blockdev, claims};
 use rustix::fs::{
     Advice, AtFlags, FileType, FlockOperation, Mode, OFlags, StatxFlags, fadvise, fdatasync, flock, fstat,
@@ -113,6 +115,7 @@ pub struct BlockFile {
     in_memory: bool,
     give_back: GiveBack,
     timing: Option<Timing>,
+    claim: Claim,
 }
 
 impl BlockFile {
@@ -120,19 +123,22 @@ impl BlockFile {
     ///
     /// The lock is `flock`'s, which the kernel drops only when the last reference to the open file is gone:
     /// the last I/O of a killed process holds one. A block device is claimed besides (`O_EXCL`), so that what
-    /// is mounted, or part of another device, is refused, and cannot be mounted while it is open.
+    /// is mounted, or part of another device, is refused, and cannot be mounted while it is open. The same bytes
+    /// under another name are the same storage, and refused where anybody uses them (`claims.rs`).
     pub fn open(path: &Path) -> Result<BlockFile, DeviceOpenError> {
         let kind = stat(path).map_err(|e| open_error(path, e)).map(|s| FileType::from_raw_mode(s.st_mode))?;
-        let file = match kind {
+        let mut file = match kind {
             FileType::RegularFile => BlockFile::open_file(path)?,
             FileType::BlockDevice => BlockFile::open_block_device(path)?,
             _ => return Err(DeviceOpenError::WrongKind { path: path.into() }),
         };
         // Between the two calls something else may have taken the name.
         match fstat(&file.fd).map(|s| FileType::from_raw_mode(s.st_mode)) {
-            Ok(now) if now == kind => Ok(file),
-            _ => Err(DeviceOpenError::WrongKind { path: path.into() }),
+            Ok(now) if now == kind => {}
+            _ => return Err(DeviceOpenError::WrongKind { path: path.into() }),
         }
+        file.claim = claim(path, &file.fd)?;
+        Ok(file)
     }
 
     fn open_file(path: &Path) -> Result<BlockFile, DeviceOpenError> {
@@ -156,6 +162,7 @@ impl BlockFile {
             in_memory: fstatfs(&fd).is_ok_and(|fs| fs.f_type == TMPFS),
             give_back: GiveBack::Punch,
             timing: None,
+            claim: Claim::default(),
             fd,
         })
     }
@@ -188,6 +195,7 @@ impl BlockFile {
             in_memory: false,
             give_back: GiveBack::Discard,
             timing: None,
+            claim: Claim::default(),
         })
     }
 
@@ -394,6 +402,21 @@ fn lock(path: &Path, fd: &OwnedFd) -> Result<(), DeviceOpenError> {
             }
             Err(Errno::WOULDBLOCK) => return Err(DeviceOpenError::InUse { path: path.into() }),
             Err(error) => return Err(system(path, "lock", error)),
+        }
+    }
+}
+
+/// Keeps others away who know the same bytes by other names, with the same patience.
+pub fn claim(path: &Path, fd: &OwnedFd) -> Result<Claim, DeviceOpenError> {
+    let start = Instant::now();
+    loop {
+        let storage = Storage::of_open(fd).map_err(|error| {
+            DeviceOpenError::System { path: path.into(), what: "examine", source: error }
+        })?;
+        match claims::claim(&storage) {
+            Ok(claim) => return Ok(claim),
+            Err(_) if start.elapsed() < LOCK_PATIENCE => std::thread::sleep(LOCK_PAUSE),
+            Err(by) => return Err(DeviceOpenError::Claimed { path: path.into(), by }),
         }
     }
 }

@@ -12,7 +12,7 @@
 //! ```
 //!
 //! Unsafe code stands in five modules only, each block with its argument: `blockdev` (what the kernel says
-//! about a block device), [`memory`] (the mapping, and what becomes of memory), [`ring`] (submissions and the buffers they name),
+//! about a block device, and locks of ranges), [`memory`] (the mapping, and what becomes of memory), [`ring`] (submissions and the buffers they name),
 //! [`signals`] (signalfd) and [`inherit`] (descriptors that a service manager opened).
 
 mod blockdev;
@@ -27,13 +27,16 @@ mod modelled;
 mod ops;
 pub mod ring;
 pub mod signals;
+mod storage;
 mod task;
 
+pub use claims::{Claim, in_use};
 pub use clock::Clock;
-pub use device::{BlockFile, DeviceOpenError, IO_BYTES, IoFacts};
+pub use device::{BlockFile, DeviceOpenError, claim, IO_BYTES, IoFacts};
 pub use driver::Driver;
 pub use inherit::{InheritError, inherited_sockets};
 pub use memory::{Memory, PoolSizes, RealArena, become_io_flusher, lock_memory};
 pub use modelled::{Lateness, Timing};
 pub use ring::{Completion, Ring};
+pub use storage::Storage;
 pub use task::{TaskError, run_task};

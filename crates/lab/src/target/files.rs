@@ -2,7 +2,7 @@
 
 use crate::load::{LoadTarget, RunError, SlotSpec};
 use crate::target::buffers::Buffers;
-use bimetal_driver::{Completion, Ring};
+use bimetal_driver::{Claim, Completion, Ring, Storage, claim};
 use bimetal_models::load::{Ended, Fault, Target};
 use bimetal_models::{Command, Kind};
 use rustix::fs::{FileType, FlockOperation, Mode, OFlags, SeekFrom, flock, open};
@@ -27,8 +27,10 @@ pub struct OpenHow {
 pub struct OpenFile {
     fd: OwnedFd,
     path: PathBuf,
-    /// Device and inode: the same file may go by several names.
-    identity: (u64, u64),
+    /// What it stands for: the same bytes may go by several names.
+    storage: Storage,
+    /// Opened for writing, too.
+    write: bool,
     is_block_device: bool,
     size_bytes: u64,
 }
@@ -93,8 +95,9 @@ impl OpenFile {
         // The end of a block device is where seeking ends.
         let mut file = File::from(fd);
         let size_bytes = io::Seek::seek(&mut file, io::SeekFrom::End(0)).map_err(examine)?;
-        let identity = (stat.st_dev, stat.st_ino);
-        Ok(OpenFile { fd: file.into(), path: path.into(), identity, is_block_device, size_bytes })
+        let storage = Storage::of(path).map_err(examine)?;
+        let (fd, write) = (file.into(), how.write);
+        Ok(OpenFile { fd, path: path.into(), storage, write, is_block_device, size_bytes })
     }
 
     /// Whether it is a block device.
@@ -110,6 +113,8 @@ impl OpenFile {
 
 /// Files under load.
 pub struct Files {
+    /// What keeps others away who know the same bytes by other names.
+    _claims: Vec<Claim>,
     ring: Ring,
     files: Vec<OpenFile>,
     buffers: Buffers,
@@ -126,9 +131,10 @@ impl Files {
     /// # Errors
     /// When another run has one of them, or the kernel has no ring for us.
     pub fn new(files: Vec<OpenFile>) -> Result<Files, RunError> {
-        lock(&files)?;
+        let claims = lock(&files)?;
         let buffers = Buffers::new(&[])?;
         Ok(Files {
+            _claims: claims,
             ring: buffers.ring()?,
             files,
             buffers,
@@ -183,12 +189,25 @@ impl Files {
     }
 }
 
-/// Keeps other runs from regular files: two on one would measure each other, and one could destroy what the other reads.
-/// Block devices that are written to are opened exclusively.
-fn lock(files: &[OpenFile]) -> Result<(), RunError> {
-    for (n, file) in files.iter().enumerate().filter(|(_, file)| !file.is_block_device) {
-        if files[..n].iter().any(|before| before.identity == file.identity) {
-            continue;
+/// Keeps others from the files of a run: two runs on one would measure each other, and one could destroy what the other
+/// reads, or what a server keeps there. Block devices that are written to are opened exclusively; one that is only read is
+/// nobody's.
+fn lock(files: &[OpenFile]) -> Result<Vec<Claim>, RunError> {
+    let mut claims = Vec::new();
+    let claimed: Vec<&OpenFile> = files.iter().filter(|file| file.write || !file.is_block_device).collect();
+    for (n, file) in claimed.iter().enumerate() {
+        let mut before = claimed[..n].iter().filter(|before| before.storage.overlaps(&file.storage));
+        match before.next() {
+            // Jobs may share a file, which is ours already.
+            Some(before) if before.storage.is_same(&file.storage) => continue,
+            Some(before) => {
+                return Err(RunError::Target(format!(
+                    "{} and {} are the same storage, or overlap; name one of them",
+                    before.path.display(),
+                    file.path.display()
+                )));
+            }
+            None => {}
         }
         // A file system without locks has nothing to keep others away with.
         if let Err(Errno::WOULDBLOCK) = flock(&file.fd, FlockOperation::NonBlockingLockExclusive) {
@@ -197,8 +216,9 @@ fn lock(files: &[OpenFile]) -> Result<(), RunError> {
                 "{path} is in use by another program; wait for its end, or name another"
             )));
         }
+        claims.push(claim(&file.path, &file.fd).map_err(|error| RunError::Target(error.to_string()))?);
     }
-    Ok(())
+    Ok(claims)
 }
 
 impl Target for Files {
