@@ -2,7 +2,7 @@
 
 use crate::lab::args::{LabCommand, ReplayArgs};
 use crate::logs::LogLevel;
-use crate::paths::{DeviceSpec, SlowModel};
+use crate::paths::{self, DeviceSpec, SlowModel};
 use crate::size;
 use crate::volume::MOST_WAKEUPS_PER_DAY;
 use bimetal_sim::peers::Policy;
@@ -154,7 +154,25 @@ pub(crate) struct UpArgs {
     #[arg(long, value_name = "NAME", value_parser = SlowModel::parse)]
     pub(crate) slow_model: Option<SlowModel>,
     #[command(flatten)]
+    pub(crate) reception: ReceptionArgs,
+    #[command(flatten)]
     pub(crate) memory: MemoryArgs,
+}
+
+/// How clients are received.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ReceptionArgs {
+    /// Permissions of the unix sockets that are made, in octal, whatever the umask is: who may write may connect.
+    /// 0600 is this user alone, 0660 its group too. Sockets that a service manager hands over stay as they are
+    #[arg(long, value_name = "MODE", default_value = "0600", value_parser = paths::socket_mode)]
+    pub(crate) socket_mode: u32,
+    /// Group of the unix sockets that are made, by name or number; goes with --socket-mode 0660
+    #[arg(long, value_name = "GROUP", value_parser = paths::group)]
+    pub(crate) socket_group: Option<u32>,
+    /// While all 64 places for clients are taken, one that has asked for nothing for so long, with nothing under way,
+    /// gives way to one that waits
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) idle_timeout: u32,
 }
 
 /// `bimetal create`
@@ -216,15 +234,23 @@ Examples:
   bimetal serve ./v.toml --nbd unix:/run/films.sock
   bimetal serve films --nbd unix:/run/films.sock --nbd 127.0.0.1:10809 --nbd '[::1]:0'
   bimetal serve films --read-only
+  bimetal serve films --socket-mode 0660 --socket-group storage
   bimetal serve films photos                        prints `ready: nbd+unix:///films?socket=PATH`, and photos'
 
 Prints one line `ready: URI` for each socket and volume when clients can connect. SIGTERM and Ctrl-C finish what
 is in flight, close the volumes and exit with 0; SIGHUP is ignored. Under systemd (NOTIFY_SOCKET) it says when it
 is ready, stopping and alive.
 
+The devices are looked after each second: a device that is cut or detached, or that another server took, ends the server
+with exit code 1, and clients get errors; a file that is deleted or replaced leaves the volume read-only while the server
+runs, so that it can be copied away.
+
 Clients are not asked who they are: TCP is served on loopback addresses only, and everybody on this machine
-can connect to those; a unix socket is kept by the permissions of its file and directory. Sockets handed over
-by systemd (LISTEN_PID, LISTEN_FDS) are served, too; then --nbd is not needed. Exports are named after their
+can connect to those; a unix socket is kept by the permissions of its file, which --socket-mode and --socket-group
+set (this user alone, if nothing is said), and of its directory. There is room for 64 clients; beyond that they wait,
+and one that has asked for nothing for --idle-timeout seconds gives way. Who does not finish the handshake is
+disconnected after 30 s, after 10 while others wait. Sockets handed over by systemd (LISTEN_PID, LISTEN_FDS) are
+served, too, as they are; then --nbd is not needed. Exports are named after their
 volumes, and the first one is also the default (the empty name). Each volume has a thread of its own; when one
 cannot be opened, or fails, all are closed. Ask where data is with
   nbdinfo --map=x-bimetal:tier URI                  0 a hole, 1 fast, 2 slow, 3 landed, 4 lost")]
@@ -239,6 +265,8 @@ pub(crate) struct ServeArgs {
     /// Refuse what clients write (EPERM); the volume itself is opened, recovered and kept in order as ever
     #[arg(long)]
     pub(crate) read_only: bool,
+    #[command(flatten)]
+    pub(crate) reception: ReceptionArgs,
     #[command(flatten)]
     pub(crate) memory: MemoryArgs,
 }

@@ -4,8 +4,8 @@ use crate::args::LookArgs;
 use crate::progress::Progress;
 use crate::volume::{self, Volume};
 use crate::{Outcome, say, say_json, size};
-use anyhow::Context as _;
-use bimetal_driver::{Driver, PoolSizes, RealArena, run_task};
+use anyhow::{Context as _, bail};
+use bimetal_driver::{Change, Driver, PoolSizes, RealArena, run_task};
 use bimetal_engine::Engine;
 use bimetal_engine::options::{CheckReport, OpenError};
 use bimetal_serve::StatusDoc;
@@ -64,9 +64,23 @@ fn with_driver<R>(
     let mut progress = Progress::new(format!("opening {}", volume.name().0), quiet);
     let mut engine = run_task(&mut driver, task, |bytes| progress.bytes(bytes))??;
     drop(progress);
+    volume::watch(&mut driver, &engine)?;
     let result = work(&mut driver, &mut engine);
+    look_after(&mut driver)?;
     close(&mut driver, engine)?;
+    look_after(&mut driver)?;
     result
+}
+
+/// Says what has changed about the devices meanwhile; an error where the volume is none any more.
+fn look_after(driver: &mut Driver) -> anyhow::Result<()> {
+    for change in driver.take_changes() {
+        match change {
+            Change::Moved(what) => tracing::warn!("{what}"),
+            Change::Orphaned(what) | Change::Lost(what) => bail!(what),
+        }
+    }
+    Ok(())
 }
 
 fn closed_status(volume: &Volume, quiet: bool) -> anyhow::Result<StatusDoc> {

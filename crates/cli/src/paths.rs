@@ -77,6 +77,27 @@ impl SlowModel {
     }
 }
 
+/// Permissions as they are written in octal.
+pub(crate) fn socket_mode(text: &str) -> Result<u32, String> {
+    let digits = text.strip_prefix("0o").unwrap_or(text);
+    let mode = u32::from_str_radix(digits, 8).ok().filter(|mode| *mode <= 0o777 && !digits.starts_with('+'));
+    mode.ok_or_else(|| format!("{text:?} is no mode; write three octal digits such as 0600 or 0660"))
+}
+
+/// A group's number, by that or by its name in /etc/group.
+pub(crate) fn group(text: &str) -> Result<u32, String> {
+    // The largest number stands for no group at all.
+    if let Some(number) = text.parse().ok().filter(|number| *number != u32::MAX) {
+        return Ok(number);
+    }
+    let table = std::fs::read_to_string("/etc/group").unwrap_or_default();
+    let number = table.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        (fields.next()? == text).then(|| fields.nth(1)?.parse().ok()).flatten()
+    });
+    number.ok_or_else(|| format!("there is no group {text:?} in /etc/group; give one that is there, or a number"))
+}
+
 fn home() -> anyhow::Result<PathBuf> {
     match std::env::var_os("HOME").filter(|home| !home.is_empty()) {
         Some(home) => Ok(home.into()),
@@ -162,6 +183,20 @@ mod tests {
         assert_eq!(DeviceSpec::parse("y").expect("valid").size, None);
         for text in ["", "?size=1G", "x?size=", "x?sise=1G", "x?file=y", "s3://bucket/x"] {
             assert!(DeviceSpec::parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn modes_are_octal_and_groups_have_names_or_numbers() {
+        for (text, mode) in [("0600", 0o600), ("660", 0o660), ("0o666", 0o666), ("0", 0)] {
+            assert_eq!(socket_mode(text), Ok(mode), "{text}");
+        }
+        for text in ["", "rw", "0800", "1000", "-1", "+600", "0x1f"] {
+            assert!(socket_mode(text).expect_err(text).contains("octal"), "{text}");
+        }
+        assert_eq!((group("root"), group("12")), (Ok(0), Ok(12)));
+        for text in ["", "no such group", "-1", "4294967295"] {
+            assert!(group(text).expect_err(text).contains("/etc/group"), "{text}");
         }
     }
 

@@ -23,6 +23,8 @@ use std::time::{Duration, Instant};
 const CHECKPOINT_EVERY: Duration = Duration::from_secs(1);
 /// How long a server that was asked to end the recording may take to say the rest.
 const FAREWELL: Duration = Duration::from_secs(10);
+/// A server that tells nothing for so long is stopped, or hangs.
+const SILENCE: Duration = Duration::from_secs(10);
 /// Requests that wait for an earlier one to be answered, at most: 64 MiB or so. Where one takes so long that there are
 /// more, they are written without it, and it out of order.
 const MAX_WAITING: usize = 1 << 20;
@@ -198,7 +200,7 @@ pub(crate) fn run(args: &TraceRecordArgs) -> anyhow::Result<Outcome> {
         describe(&doc);
     }
     if end == End::ServerGone {
-        let what = "the server is gone; what it told until then is written";
+        let what = "the server is gone, or stands still; what it told until then is written";
         complain(&format!("bimetal: {}: {what} to {}", doc.volume, doc.file));
         return Ok(Outcome::Problem);
     }
@@ -228,6 +230,7 @@ fn listen(
 ) -> io::Result<End> {
     let mut progress = Progress::new(format!("recording {}", recording.doc.volume), args.json);
     let mut until = args.seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds));
+    let mut heard = Instant::now();
     // Why the server was asked for the rest, once it was.
     let mut asked = None;
     loop {
@@ -248,6 +251,7 @@ fn listen(
             recording.finish();
         }
         if stopped.told {
+            heard = Instant::now();
             let Some(batches) = recording.take()? else { return Ok(asked.unwrap_or(End::ServerGone)) };
             for batch in batches {
                 let last = batch.last;
@@ -256,6 +260,10 @@ fn listen(
                     return Ok(asked.unwrap_or(End::ServerStopped));
                 }
             }
+        }
+        // A server that lives tells ten times a second how far it is.
+        if !stopped.told && heard.elapsed() >= SILENCE {
+            return Ok(End::ServerGone);
         }
         tape.look_after()?;
         progress.at(&format!("{} requests", tape.came));

@@ -1,25 +1,33 @@
 //! `bimetal serve`
 
-use crate::args::MemoryArgs;
-use crate::args::ServeArgs;
+use crate::args::{MemoryArgs, ReceptionArgs, ServeArgs};
 use crate::progress::Progress;
 use crate::volume::{self, Volume};
-use crate::{Outcome, memory, paths, say, size};
+use crate::{Outcome, complain, memory, paths, say, size};
 use anyhow::{Context as _, bail};
 use bimetal_driver::signals::{block_stop_signals, ignore_hangup};
 use bimetal_driver::{BlockFile, RealArena, become_io_flusher, inherited_sockets, run_task};
 use bimetal_engine::Engine;
 use bimetal_serve::house::MAX_VOLUMES;
-use bimetal_serve::{Address, Door, Endpoint, Opened, Server, Tenant};
+use bimetal_serve::{Access, Address, Door, Endpoint, Opened, Reception, ServeError, Server, Tenant};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::panic::resume_unwind;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// How volumes are to be served.
 pub(crate) struct Serving {
     pub(crate) nbd: Vec<Address>,
+    pub(crate) reception: Reception,
     pub(crate) read_only: bool,
     pub(crate) memory: MemoryArgs,
+}
+
+/// What was said about clients.
+pub(crate) fn reception(args: &ReceptionArgs) -> Reception {
+    Reception {
+        access: Access { mode: args.socket_mode, group: args.socket_group },
+        idle_after: Duration::from_secs(args.idle_timeout.into()),
+    }
 }
 
 /// A volume whose devices are locked.
@@ -44,7 +52,8 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<Outcome> {
     };
     let lock = |volume: Volume| anyhow::Ok(Locked { files: volume.open_devices()?, volume });
     let locked = volumes.into_iter().map(lock).collect::<anyhow::Result<Vec<_>>>()?;
-    serve(locked, Serving { nbd, read_only: args.read_only, memory: args.memory }, |endpoints| {
+    let reception = reception(&args.reception);
+    serve(locked, Serving { nbd, reception, read_only: args.read_only, memory: args.memory }, |endpoints| {
         for endpoint in endpoints {
             names.iter().for_each(|name| say(&format!("ready: {}", paths::nbd_uri(endpoint, name))));
         }
@@ -84,7 +93,7 @@ pub(crate) fn serve(
     // The kernel may be writing back through this process: it must not wait for itself. Where this needs rights that
     // are missing, nobody mounts a volume either.
     become_io_flusher();
-    let Serving { nbd, read_only, memory: limits } = serving;
+    let Serving { nbd, reception, read_only, memory: limits } = serving;
     let tenants = Tenant::house(volumes.len()).context("cannot set up the server")?;
     let mut tenants = volumes.into_iter().zip(tenants);
     let Some((first, keeper)) = tenants.next() else { bail!("there is no volume to serve") };
@@ -97,23 +106,30 @@ pub(crate) fn serve(
             })
             .collect::<std::io::Result<_>>()
             .context("cannot start a thread for each volume")?;
-        let result = serve_first(first, keeper, nbd, read_only, limits, ready);
+        let result = serve_first(first, keeper, (nbd, reception), read_only, limits, ready);
         // What went wrong first is what the first one stopped for.
         let mut results: Vec<anyhow::Result<()>> = others
             .into_iter()
             .map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)))
             .collect();
         results.push(result);
-        results.into_iter().collect::<anyhow::Result<()>>()
-    })?;
-    Ok(Outcome::Good)
+        match results.into_iter().collect::<anyhow::Result<()>>() {
+            Ok(()) => Ok(Outcome::Good),
+            // It ran, and what it found is a problem.
+            Err(error) if matches!(error.downcast_ref(), Some(ServeError::Lost(_) | ServeError::Orphaned(_))) => {
+                complain(&format!("bimetal: {error:#}"));
+                Ok(Outcome::Problem)
+            }
+            Err(error) => Err(error),
+        }
+    })
 }
 
 /// The first volume, with the door. Where another one does not open, it is closed again.
 fn serve_first(
     locked: Locked,
     tenant: Tenant,
-    nbd: Vec<Address>,
+    (nbd, reception): (Vec<Address>, Reception),
     read_only: bool,
     limits: MemoryArgs,
     ready: impl FnOnce(&[Endpoint]),
@@ -121,7 +137,7 @@ fn serve_first(
     let name = locked.volume.name();
     let opened = open(locked, read_only, limits)?;
     tenant.announce(opened.export());
-    let door = match tenant.exports().map(|exports| Door::new(nbd, exports)).transpose() {
+    let door = match tenant.exports().map(|exports| Door::new(nbd, exports, reception)).transpose() {
         Ok(door) => door,
         Err(error) => {
             tenant.stop_all();
@@ -168,6 +184,7 @@ fn open(locked: Locked, read_only: bool, limits: MemoryArgs) -> anyhow::Result<O
     let mut progress = Progress::new(format!("opening {}", volume.name().0), false);
     let engine = run_task(&mut driver, task, |bytes| progress.bytes(bytes))??;
     drop(progress);
+    volume::watch(&mut driver, &engine)?;
     say_opened(&volume, &engine, start);
     let control = volume.socket("control")?;
     Ok(Opened { engine, driver, buffer_bytes, volume: volume.name(), read_only, control })

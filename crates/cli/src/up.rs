@@ -34,8 +34,12 @@ pub(crate) fn run(args: &UpArgs) -> anyhow::Result<Outcome> {
             "Its slow tier is a file like the fast one; --slow-model {SLOW_MODEL} times it as a disk."
         ),
     };
-    let serving =
-        Serving { nbd: vec![Address::Unix(dir.join("nbd.sock"))], read_only: false, memory: args.memory };
+    let serving = Serving {
+        nbd: vec![Address::Unix(dir.join("nbd.sock"))],
+        reception: serve::reception(&args.reception),
+        read_only: false,
+        memory: args.memory,
+    };
     serve::serve(vec![Locked { volume, files }], serving, |endpoints| {
         let uri = endpoints.first().map(|endpoint| paths::nbd_uri(endpoint, "")).unwrap_or_default();
         say(&format!("ready: {uri}"));

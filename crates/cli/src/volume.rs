@@ -3,6 +3,7 @@
 use crate::{find, paths, size};
 use anyhow::{Context as _, bail};
 use bimetal_driver::{BlockFile, Driver, PoolSizes, RealArena, Ring, Timing};
+use bimetal_engine::Engine;
 use bimetal_engine::options::{OpenOptions, Tuning};
 use bimetal_serve::VolumeName;
 use serde::{Deserialize, Serialize};
@@ -241,6 +242,12 @@ pub(crate) fn driver(files: Vec<BlockFile>, pools: PoolSizes) -> anyhow::Result<
         anyhow::Error::new(error).context(format!("cannot set up io_uring ({cure})"))
     })?;
     Ok((Driver::new(ring, files), arena))
+}
+
+/// Lets the devices of a volume that was just opened be looked after.
+pub(crate) fn watch(driver: &mut Driver, engine: &Engine<RealArena>) -> anyhow::Result<()> {
+    let status = engine.status();
+    driver.watch(status.volume_id, status.generation).context("the volume that was opened is not there any more")
 }
 
 fn parse_id(text: &str) -> Option<[u8; 16]> {

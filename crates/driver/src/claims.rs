@@ -17,13 +17,24 @@ use rustix::fs::{FileType, FlockOperation, Mode, OFlags, flock, fstat, open};
 use rustix::io::Errno;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Keeps others away until it is dropped.
 #[derive(Debug, Default)]
 pub struct Claim {
     /// What is locked below.
-    pub(crate) below: Vec<OwnedFd>,
+    pub(crate) below: Vec<Held>,
+}
+
+/// Something below a device that is held open, and locked.
+#[derive(Debug)]
+pub(crate) struct Held {
+    pub(crate) fd: OwnedFd,
+    pub(crate) path: PathBuf,
+    /// Where in it the device begins.
+    pub(crate) start: u64,
+    /// Which part of it is used, is not known.
+    pub(crate) vague: bool,
 }
 
 /// Claims what is above and below a storage whose own lock is held. The error says who is there, so that a sentence can
@@ -70,10 +81,15 @@ fn lock_below(below: &Below, claim: &mut Claim) -> Result<(), String> {
             return Err(format!("on {}, which is {by}", below.path.display()));
         }
         // Others who use parts of it may have it: then the locks of ranges keep us apart.
-        claim.below.extend(open(&below.path, flags | OFlags::RDONLY | OFlags::EXCL, Mode::empty()));
+        let exclusive = open(&below.path, flags | OFlags::RDONLY | OFlags::EXCL, Mode::empty());
+        claim.below.extend(exclusive.map(|fd| held(below, fd)));
     }
-    claim.below.push(fd);
+    claim.below.push(held(below, fd));
     Ok(())
+}
+
+fn held(below: &Below, fd: OwnedFd) -> Held {
+    Held { fd, path: below.path.clone(), start: below.start, vague: below.vague }
 }
 
 fn place(fd: &OwnedFd) -> Option<Place> {

@@ -258,6 +258,16 @@ impl BlockFile {
         self.in_memory
     }
 
+    /// For questions.
+    pub(crate) fn fd(&self) -> &OwnedFd {
+        &self.fd
+    }
+
+    /// What keeps others away from it.
+    pub(crate) fn claim(&self) -> &Claim {
+        &self.claim
+    }
+
     /// For submissions.
     pub fn raw_fd(&self) -> RawFd {
         self.fd.as_raw_fd()

@@ -5,6 +5,7 @@ use crate::device::{BlockFile, IoFacts};
 use crate::modelled::{Lateness, Modelled};
 use crate::ops::{DeviceOps, Outcome};
 use crate::ring::{Completion, Ring};
+use crate::watch::{self, Change, Watch};
 use bimetal_engine::Machine;
 use bimetal_engine::action::{Action, RequestError, RequestId};
 use bimetal_engine::options::DeviceInfo;
@@ -40,6 +41,11 @@ pub struct Driver {
     harvested: Vec<Completion>,
     ended: Vec<Done>,
     moved_bytes: u64,
+    /// Commands handed to the devices.
+    commands: u64,
+    watch: Option<Watch>,
+    /// A device is lost: nothing more is asked of any of them.
+    is_lost: bool,
     /// Slept until shortly before a model's time.
     is_near: bool,
 }
@@ -58,6 +64,9 @@ impl Driver {
             harvested: Vec::with_capacity(1024),
             ended: Vec::new(),
             moved_bytes: 0,
+            commands: 0,
+            watch: None,
+            is_lost: false,
             is_near: false,
         }
     }
@@ -67,6 +76,19 @@ impl Driver {
     pub fn ignore_models(&mut self) {
         assert_eq!(self.ops.len(), 0, "operations are in flight");
         self.models.fill_with(|| None);
+    }
+
+    /// From now on looks each second whether the devices still are those of this volume, opened under this generation
+    /// and by nobody else since. Whoever has the driver asks for [`Driver::take_changes`].
+    pub fn watch(&mut self, volume: [u8; 16], generation: u64) -> io::Result<()> {
+        let now = self.clock.now();
+        self.watch = Some(Watch::new(&self.devices, volume, generation, &mut self.ring, now)?);
+        Ok(())
+    }
+
+    /// What has changed about the devices since it was asked last.
+    pub fn take_changes(&mut self) -> Vec<Change> {
+        self.watch.as_mut().map(Watch::take_changes).unwrap_or_default()
     }
 
     /// How exactly the modelled devices kept their times.
@@ -123,6 +145,7 @@ impl Driver {
     ) {
         let now = self.clock.now();
         self.advance_models(now, machine);
+        self.look(now);
         if machine.deadline().is_some_and(|deadline| deadline <= now) {
             machine.on_timer(now);
         }
@@ -130,11 +153,21 @@ impl Driver {
             match machine.next_action(now) {
                 None => break,
                 Some(Action::Reply { id, result, served }) => reply(id, result, served),
+                Some(action) if self.is_lost => self.ops.refuse(action, &mut self.ring),
                 Some(action) => {
                     self.moved_bytes += payload_bytes(&action);
+                    self.commands += 1;
                     self.ops.start(now, action, &mut self.ring, &self.devices, &mut self.models);
                 }
             }
+        }
+    }
+
+    /// Looks after the devices, if that is asked for and due.
+    fn look(&mut self, now: Nanos) {
+        if let Some(watch) = self.watch.as_mut().filter(|_| !self.is_lost) {
+            watch.look(now, &self.devices, self.commands, &mut self.ring);
+            self.is_lost = watch.has_lost();
         }
     }
 
@@ -156,7 +189,8 @@ impl Driver {
         let now = self.clock.now();
         let until = |at: Nanos| Duration::from_nanos(at.since(now));
         let model = self.models.iter().flatten().filter_map(Modelled::deadline).min().map(until);
-        let other = [machine.deadline().map(until), limit].into_iter().flatten().min();
+        let watch = self.watch.as_ref().filter(|_| !self.is_lost).map(|watch| until(watch.deadline()));
+        let other = [machine.deadline().map(until), watch, limit].into_iter().flatten().min();
         let mut timeout = [model, other].into_iter().flatten().min();
         if let Some(left) = model.filter(|_| timeout == model) {
             if left >= LEAD * LEADS {
@@ -182,8 +216,17 @@ impl Driver {
                 other(completion);
                 continue;
             }
+            if completion.tag >= watch::FIRST_TAG {
+                if let Some(watch) = &mut self.watch {
+                    watch.was_read(now, completion.tag, completion.result, &self.devices[0]);
+                    self.is_lost |= watch.has_lost();
+                }
+                continue;
+            }
             let place = completion.tag as u32;
-            match self.ops.complete(now, place, completion.result, &mut self.ring, &mut self.devices) {
+            // What a lost device still answers cannot be believed, and what is left of it is not asked for.
+            let result = if self.is_lost { -libc::EIO } else { completion.result };
+            match self.ops.complete(now, place, result, &mut self.ring, &mut self.devices) {
                 Outcome::Pending => {}
                 Outcome::Done(token, result) => machine.on_completion(now, token, result),
             }

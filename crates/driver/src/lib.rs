@@ -29,6 +29,7 @@ pub mod ring;
 pub mod signals;
 mod storage;
 mod task;
+mod watch;
 
 pub use claims::{Claim, in_use};
 pub use clock::Clock;
@@ -40,3 +41,4 @@ pub use modelled::{Lateness, Timing};
 pub use ring::{Completion, Ring};
 pub use storage::Storage;
 pub use task::{TaskError, run_task};
+pub use watch::Change;

@@ -18,6 +18,8 @@ enum Kind {
     Write { dsync: bool },
     Flush,
     Discard { len: u64, refilled: bool, way: GiveBack },
+    /// Not handed to the device, and failed.
+    Refused,
 }
 
 #[derive(Debug)]
@@ -124,6 +126,36 @@ impl DeviceOps {
         self.ops[place as usize] = Some(op);
     }
 
+    /// Fails a device action without asking the device.
+    pub(crate) fn refuse(&mut self, action: Action, ring: &mut Ring) {
+        let (device, token) = match action {
+            Action::Read { device, token, .. }
+            | Action::Write { device, token, .. }
+            | Action::Flush { device, token }
+            | Action::Discard { device, token, .. } => (device, token),
+            Action::Reply { .. } => return,
+        };
+        let (device, bufs) = (usize::from(device.0), BufList::new());
+        let op =
+            DeviceOp { kind: Kind::Refused, device, offset: 0, bufs, token, retries: 0, timed: None };
+        let place = self.keep(op);
+        ring.nop(u64::from(place));
+    }
+
+    /// A place for an operation.
+    fn keep(&mut self, op: DeviceOp) -> u32 {
+        match self.free.pop() {
+            Some(place) => {
+                self.ops[place as usize] = Some(op);
+                place
+            }
+            None => {
+                self.ops.push(Some(op));
+                self.ops.len() as u32 - 1
+            }
+        }
+    }
+
     /// Takes the device's result of the operation at `place`.
     pub(crate) fn complete(
         &mut self,
@@ -202,6 +234,7 @@ impl DeviceOp {
             Kind::Write { dsync } => (bimetal_models::Kind::Write { fua: dsync }, bytes),
             Kind::Flush => (bimetal_models::Kind::Flush, 0),
             Kind::Discard { len, .. } => (bimetal_models::Kind::Discard, len),
+            Kind::Refused => (bimetal_models::Kind::Flush, 0),
         };
         Command { kind, offset: self.offset, len }
     }
@@ -226,8 +259,10 @@ impl DeviceOp {
 
     /// Takes note of `done` more bytes; `None` when some are left.
     fn advance(&mut self, mut done: u32) -> Option<Result<(), DeviceError>> {
-        if matches!(self.kind, Kind::Flush | Kind::Discard { .. }) {
-            return Some(Ok(()));
+        match self.kind {
+            Kind::Flush | Kind::Discard { .. } => return Some(Ok(())),
+            Kind::Refused => return Some(Err(DeviceError { errno: libc::EIO })),
+            Kind::Read | Kind::Write { .. } => {}
         }
         if done == 0 {
             // The end of the file, or a device that takes nothing more.
@@ -265,6 +300,6 @@ fn submit(op: &DeviceOp, place: u32, ring: &mut Ring, devices: &[BlockFile]) {
         Kind::Flush => ring.flush(fd, tag),
         Kind::Discard { len, way: GiveBack::Discard, .. } => ring.discard(fd, op.offset, len, tag),
         Kind::Discard { len, way: GiveBack::Punch, .. } => ring.punch(fd, op.offset, len, tag),
-        Kind::Discard { way: GiveBack::Nothing, .. } => ring.nop(tag),
+        Kind::Discard { way: GiveBack::Nothing, .. } | Kind::Refused => ring.nop(tag),
     }
 }

@@ -139,6 +139,12 @@ impl Ring {
         self.push(entry, tag, None);
     }
 
+    /// Reads `mem.buf.len` bytes of any region from a file.
+    pub fn read_mem(&mut self, fd: RawFd, offset: u64, mem: Mem, tag: u64) {
+        let address = self.regions[mem.region].address(mem.buf);
+        self.push(opcode::Read::new(types::Fd(fd), address, mem.buf.len).offset(offset).build(), tag, None);
+    }
+
     /// Writes buffers of the arena, one after the other, to a file; durable when complete if `dsync`.
     pub fn write(&mut self, fd: RawFd, offset: u64, bufs: &[Buf], dsync: bool, tag: u64) {
         let flags = if dsync { libc::RWF_DSYNC } else { 0 };

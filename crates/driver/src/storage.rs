@@ -157,6 +157,21 @@ pub(crate) fn sys(device: u64) -> PathBuf {
     Path::new("/sys/dev/block").join(format!("{}:{}", major(device), minor(device)))
 }
 
+/// What has been written to a block device so far, and to the disk it is a part of: counts of writes and discards.
+pub(crate) fn writes(device: u64) -> Vec<u64> {
+    let sys = sys(device);
+    let disk = sys.canonicalize().ok().filter(|_| sys.join("partition").exists());
+    let disk = disk.as_deref().and_then(Path::parent).map(Path::to_owned);
+    let mut counts = Vec::new();
+    for folder in std::iter::once(sys).chain(disk) {
+        let text = std::fs::read_to_string(folder.join("stat")).unwrap_or_default();
+        // Documentation/block/stat.rst: the fifth field is writes, the twelfth discards.
+        let fields: Vec<u64> = text.split_whitespace().filter_map(|field| field.parse().ok()).collect();
+        counts.extend([4, 11].iter().filter_map(|&field| fields.get(field)));
+    }
+    counts
+}
+
 /// The node of a device in `/dev`.
 pub(crate) fn node(sys: &Path) -> Option<PathBuf> {
     let text = std::fs::read_to_string(sys.join("uevent")).ok()?;

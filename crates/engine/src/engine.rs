@@ -223,6 +223,14 @@ impl<A: Arena> Engine<A> {
         self.events.drain(..).collect()
     }
 
+    /// Takes no more changes until the volume is opened again, and says why: what is written would not be found.
+    pub fn refuse_changes(&mut self, why: String) {
+        match self.read_only {
+            true => self.event(Level::Error, why, None),
+            false => self.fail_volume(why, None),
+        }
+    }
+
     /// Gives the arena back.
     pub fn into_arena(mut self) -> A {
         if let Some(spare) = self.spare {

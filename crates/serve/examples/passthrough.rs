@@ -14,7 +14,7 @@ use bimetal_engine::options::{Event, Status};
 use bimetal_engine::pins::{PinError, PinReport};
 use bimetal_engine::units::{FAST, Nanos, ServedBy, Tier};
 use bimetal_engine::why::Why;
-use bimetal_serve::{Address, Door, Opened, Served, Server, Tenant, VolumeName};
+use bimetal_serve::{Address, Door, Opened, Reception, Served, Server, Tenant, VolumeName};
 use std::collections::VecDeque;
 use std::path::PathBuf;
 
@@ -111,6 +111,7 @@ impl Served for Passthrough {
     fn take_events(&mut self) -> Vec<Event> {
         Vec::new()
     }
+    fn refuse_changes(&mut self, _why: String) {}
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -132,7 +133,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let control = nbd.with_extension("control");
     let volume = VolumeName("passthrough".into());
     let opened = Opened { engine: machine, driver, buffer_bytes: 0, volume, read_only: false, control };
-    let door = Door::new(vec![Address::Unix(nbd)], vec![opened.export()])?;
+    let door = Door::new(vec![Address::Unix(nbd)], vec![opened.export()], Reception::default())?;
     let tenant = Tenant::house(1)?.pop().ok_or("a house of one has one tenant")?;
     let server = Server::new(opened, tenant, Some(door))?;
     println!("ready");

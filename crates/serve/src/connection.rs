@@ -82,6 +82,9 @@ pub(crate) struct Connection {
     pub(crate) terms: Terms,
     /// When it was accepted.
     accepted: Instant,
+    /// When its last bytes came, and whether a request was among them ever.
+    heard: Instant,
+    pub(crate) has_asked: bool,
     /// Since when part of a request's header has been here without the rest.
     pub(crate) half_since: Option<Instant>,
     /// Where its memory begins in the sockets' region.
@@ -132,6 +135,8 @@ impl Connection {
             phase,
             terms,
             accepted: Instant::now(),
+            heard: Instant::now(),
+            has_asked: false,
             half_since: None,
             memory_start: id.place as u64 * Self::MEMORY_BYTES,
             rx_start: 0,
@@ -227,6 +232,7 @@ impl Connection {
 
     /// `bytes` more have been received into the last target.
     pub(crate) fn received(&mut self, bytes: u32) {
+        self.heard = Instant::now();
         match &mut self.incoming {
             Some(incoming) if self.receiving_direct => {
                 incoming.rest = incoming.rest.slice(bytes, incoming.rest.len - bytes);
@@ -397,6 +403,19 @@ impl Connection {
     pub(crate) fn hoards(&self, stalled: Duration, patience: Duration) -> bool {
         self.arriving().is_some_and(|incoming| incoming.progress.elapsed() > stalled)
             || self.waiting_since().is_some_and(|since| since.elapsed() > patience)
+    }
+
+    /// Whether it negotiates.
+    pub(crate) fn is_shaking_hands(&self) -> bool {
+        matches!(self.phase, Phase::Handshake(_))
+    }
+
+    /// For how long it has asked for nothing, with nothing under way; none while something is.
+    pub(crate) fn idle_for(&self) -> Option<Duration> {
+        let quiet = self.requests == 0 && self.incoming.is_none() && self.half_since.is_none();
+        let told = self.sending.is_none() && self.out.is_empty() && self.out_bytes.is_empty();
+        let leaves = self.leaving.is_some() || self.dead || self.draining || self.blocked;
+        (quiet && told && !leaves && !self.is_shaking_hands()).then(|| self.heard.elapsed())
     }
 
     /// Whether it keeps its place from others without using it: negotiating for longer than `handshake`, or

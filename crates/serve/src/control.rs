@@ -1,16 +1,21 @@
 //! Asks the server of a volume, over its control socket (`desk.rs` is its other end).
 
 use crate::ask::{Answer, Question};
+use crate::listen::try_connect;
 use crate::status::StatusDoc;
+use rustix::io::Errno;
 use serde::Deserialize;
 use std::io::{self, Read as _, Write as _};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// How long a living server may take to answer.
-const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+/// How long a living server may take to answer: it does so between two turns of its loop, whatever its devices do.
+pub(crate) const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+/// How long it may take to make a change of the pins durable, once it has answered something else: its device may be
+/// silent for half a minute and live.
+const CHANGE_WITHIN: Duration = Duration::from_secs(90);
 /// How often it is asked at most, while it has too many visitors, and how long is waited in between.
 const MAX_CALLS: u32 = 40;
 const BETWEEN_CALLS: Duration = Duration::from_millis(50);
@@ -19,8 +24,15 @@ pub(crate) const MAX_DOCUMENT_BYTES: u64 = 1 << 20;
 
 /// Asks the server behind a control socket for the volume's status; `None` when there is none.
 pub fn live_status(socket: &Path) -> io::Result<Option<StatusDoc>> {
-    let Some(text) = talk(socket, b"")? else { return Ok(None) };
-    Ok(Some(serde_json::from_str(&text)?))
+    let Some(text) = talk(socket, b"", ANSWER_WITHIN)? else { return Ok(None) };
+    match serde_json::from_str(&text) {
+        Ok(status) => Ok(Some(status)),
+        // What else it says is why not.
+        Err(error) => Err(match serde_json::from_str(&text) {
+            Ok(Answer::Refused(what)) => io::Error::new(io::ErrorKind::PermissionDenied, what),
+            _ => error.into(),
+        }),
+    }
 }
 
 /// Asks the server behind a control socket; `None` when there is none.
@@ -34,7 +46,15 @@ pub fn live_answer(socket: &Path, question: &Question) -> io::Result<Option<Answ
     }
     let mut line = serde_json::to_vec(question)?;
     line.push(b'\n');
-    let Some(text) = talk(socket, &line)? else { return Ok(None) };
+    let mut patience = ANSWER_WITHIN;
+    if matches!(question, Question::Pin { .. } | Question::Unpin { .. }) {
+        // Whether it lives is not to be waited for that long.
+        if live_status(socket)?.is_none() {
+            return Ok(None);
+        }
+        patience = CHANGE_WITHIN;
+    }
+    let Some(text) = talk(socket, &line, patience)? else { return Ok(None) };
     match serde_json::from_str(&text)? {
         Told::Answer(answer) => Ok(Some(answer)),
         Told::Status(status) => {
@@ -45,9 +65,9 @@ pub fn live_answer(socket: &Path, question: &Question) -> io::Result<Option<Answ
 }
 
 /// Says something to the server, and takes what it answers. One that has too many visitors ends the stream at once.
-fn talk(socket: &Path, said: &[u8]) -> io::Result<Option<String>> {
+fn talk(socket: &Path, said: &[u8], patience: Duration) -> io::Result<Option<String>> {
     for _ in 0..MAX_CALLS {
-        match call(socket, said)? {
+        match call(socket, said, Instant::now() + patience)? {
             Some(nothing) if nothing.is_empty() => std::thread::sleep(BETWEEN_CALLS),
             answer => return Ok(answer),
         }
@@ -55,28 +75,65 @@ fn talk(socket: &Path, said: &[u8]) -> io::Result<Option<String>> {
     Err(io::Error::other("too many ask it at once"))
 }
 
+/// What is to be said of a server that takes connections and does not answer.
+fn silent() -> io::Error {
+    io::Error::new(
+        io::ErrorKind::TimedOut,
+        "it is there, and says nothing; its process may be stopped (continue it with SIGCONT) or hang",
+    )
+}
+
 /// Goes to a server, who has so long to answer; `None` when there is none.
 pub(crate) fn enter(socket: &Path) -> io::Result<Option<UnixStream>> {
-    let stream = match UnixStream::connect(socket) {
-        Ok(stream) => stream,
-        Err(error) => match error.kind() {
-            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => return Ok(None),
-            _ => return Err(error),
-        },
+    let until = Instant::now() + ANSWER_WITHIN;
+    let stream = loop {
+        match try_connect(socket) {
+            Ok(stream) => break UnixStream::from(stream),
+            Err(Errno::NOENT | Errno::CONNREFUSED) => return Ok(None),
+            // Too many wait to be let in.
+            Err(Errno::AGAIN) if Instant::now() < until => std::thread::sleep(BETWEEN_CALLS),
+            Err(Errno::AGAIN) => return Err(silent()),
+            Err(errno) => return Err(errno.into()),
+        }
     };
+    stream.set_nonblocking(false)?;
     stream.set_read_timeout(Some(ANSWER_WITHIN))?;
+    stream.set_write_timeout(Some(ANSWER_WITHIN))?;
     Ok(Some(stream))
 }
 
-fn call(socket: &Path, said: &[u8]) -> io::Result<Option<String>> {
+/// What comes next on a stream with a timeout, before that time; nothing at its end.
+pub(crate) fn hear(stream: &mut UnixStream, piece: &mut [u8], until: Instant) -> io::Result<usize> {
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(silent());
+        }
+        stream.set_read_timeout(Some(left))?;
+        match stream.read(piece) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(silent()),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            read => return read,
+        }
+    }
+}
+
+fn call(socket: &Path, said: &[u8], until: Instant) -> io::Result<Option<String>> {
     let Some(mut stream) = enter(socket)? else { return Ok(None) };
     // A server that ends the stream at once is asked no more, but may have answered.
     let _ = stream.write_all(said).and_then(|()| stream.shutdown(Shutdown::Write));
-    let mut text = String::new();
-    match stream.take(MAX_DOCUMENT_BYTES).read_to_string(&mut text) {
-        // A killed server's socket takes connections until the kernel is through with the last of its operations.
-        Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(None),
-        read => read?,
-    };
-    Ok(Some(text))
+    let (mut bytes, mut piece) = (Vec::new(), [0; 4096]);
+    loop {
+        match hear(&mut stream, &mut piece, until) {
+            Ok(0) => break,
+            Ok(count) => bytes.extend_from_slice(&piece[..count]),
+            // A killed server's socket takes connections until the kernel is through with the last of its operations.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(None),
+            Err(error) => return Err(error),
+        }
+        if bytes.len() as u64 > MAX_DOCUMENT_BYTES {
+            return Err(io::Error::other("its answer has no end"));
+        }
+    }
+    String::from_utf8(bytes).map(Some).map_err(|_| io::Error::other("its answer is no text"))
 }

@@ -21,6 +21,8 @@ const MAX_QUESTION_BYTES: usize = 4096;
 const SILENCE: Duration = Duration::from_millis(500);
 /// Who has not finished a question by then is sent away.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// How often it is said that somebody was turned away.
+const TURNED_AWAY_EVERY: Duration = Duration::from_secs(60);
 
 struct Visitor {
     fd: OwnedFd,
@@ -42,6 +44,8 @@ pub(crate) struct Desk {
     /// Changes begun so far.
     begun: u64,
     waiting: VecDeque<(usize, Question)>,
+    /// When it was said last that somebody was turned away.
+    turned_away: Option<Instant>,
 }
 
 impl Desk {
@@ -85,8 +89,13 @@ impl Desk {
 }
 
 impl<V: Served> Server<V> {
-    /// Somebody has come.
+    /// Somebody has come. Whoever he is, he got past the permissions of the socket's file: they may have been changed.
     pub(crate) fn receive_visitor(&mut self, fd: OwnedFd) {
+        let ours = rustix::process::geteuid();
+        match rustix::net::sockopt::socket_peercred(&fd) {
+            Ok(peer) if peer.uid == ours || peer.uid.is_root() => {}
+            peer => return self.turn_away(&fd, peer.ok().map(|peer| peer.uid.as_raw())),
+        }
         let visitors = &mut self.desk.visitors;
         let free = visitors.iter().position(Option::is_none);
         let place = free.unwrap_or(visitors.len());
@@ -100,6 +109,20 @@ impl<V: Served> Server<V> {
         visitors[place] =
             Some(Visitor { fd, heard, since, watched: false, heard_out: false, answered: false });
         self.watch_visitor(place);
+    }
+
+    /// Tells somebody who is neither this server's user nor root that he is not answered.
+    fn turn_away(&mut self, fd: &OwnedFd, user: Option<u32>) {
+        let who = user.map_or_else(|| "an unknown user".to_owned(), |user| format!("user {user}"));
+        if self.desk.turned_away.is_none_or(|last| last.elapsed() >= TURNED_AWAY_EVERY) {
+            self.desk.turned_away = Some(Instant::now());
+            tracing::warn!("{who} came to the control socket of {} and was turned away", self.volume.0);
+        }
+        let what = format!("{}: its server answers only its own user and root, not {who}", self.volume.0);
+        let text = serde_json::to_vec(&Answer::Refused(what)).unwrap_or_default();
+        let flags = rustix::net::SendFlags::DONTWAIT | rustix::net::SendFlags::NOSIGNAL;
+        // Whoever does not hear it is not answered either.
+        let _ = rustix::net::send(fd, &text, flags);
     }
 
     fn watch_visitor(&mut self, place: usize) {

@@ -2,7 +2,7 @@
 
 use crate::connection::{Connection, Phase};
 use crate::house::{Guest, Tenant};
-use crate::listen::{Address, Endpoint, ListenError, Listener, MAX_LISTENERS};
+use crate::listen::{Access, Address, Endpoint, ListenError, Listener, MAX_LISTENERS};
 use crate::notify::Notifier;
 use crate::requests::ConnId;
 use crate::served::Served;
@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A place where clients connect.
 struct NbdListener {
@@ -23,6 +23,24 @@ struct NbdListener {
     accepting: bool,
 }
 
+/// How clients are received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reception {
+    /// Who may connect to unix sockets.
+    pub access: Access,
+    /// While all places are taken, a client that has asked for nothing for so long gives way to one that waits.
+    pub idle_after: Duration,
+}
+
+impl Default for Reception {
+    fn default() -> Self {
+        Reception { access: Access::OWNER, idle_after: Duration::from_secs(60) }
+    }
+}
+
+/// How often it is said that somebody waits for a place.
+const CROWDED_EVERY: Duration = Duration::from_secs(60);
+
 /// The sockets that clients connect to, and what they may choose there.
 pub struct Door {
     exports: Arc<Exports>,
@@ -30,6 +48,9 @@ pub struct Door {
     /// Accepted while all places were taken: they wait, and nobody is accepted behind them. At most one for each
     /// listener.
     lobby: VecDeque<OwnedFd>,
+    idle_after: Duration,
+    /// When it was said last that somebody waits.
+    crowded_said: Option<Instant>,
     signals: StopSignals,
     /// One has come.
     signalled: bool,
@@ -39,17 +60,27 @@ pub struct Door {
 impl Door {
     /// Takes the sockets, [`MAX_LISTENERS`] at most, on which the volumes are to be offered. Clients can connect
     /// from here on; they are answered once the first volume's [`Server::run`] runs.
-    pub fn new(addresses: Vec<Address>, exports: Vec<Export>) -> Result<Door, ServeError> {
+    pub fn new(
+        addresses: Vec<Address>,
+        exports: Vec<Export>,
+        reception: Reception,
+    ) -> Result<Door, ServeError> {
+        let Reception { access, idle_after } = reception;
         match addresses.len() {
             0 => return Err(ListenError::Nowhere.into()),
             count if count > MAX_LISTENERS => return Err(ListenError::TooMany { count }.into()),
             _ => {}
         }
-        let bind = |address| Ok(NbdListener { listener: Listener::bind(address)?, accepting: false });
+        let bind = |address| {
+            let listener = Listener::bind(address, access)?;
+            Ok(NbdListener { listener, accepting: false })
+        };
         Ok(Door {
             exports: Arc::new(Exports::new(exports)?),
             nbd: addresses.into_iter().map(bind).collect::<Result<_, ListenError>>()?,
             lobby: VecDeque::new(),
+            idle_after,
+            crowded_said: None,
             signals: StopSignals::new().map_err(ServeError::Setup)?,
             signalled: false,
             notifier: Notifier::from_environment().map_err(ServeError::Notify)?,
@@ -69,6 +100,7 @@ impl Door {
     /// Says that clients can connect, and asks every thread for the signs of life that the manager wants.
     pub(crate) fn opened(&self, tenant: &Tenant, ring: &mut Ring) {
         ring.poll_in(self.signals.raw_fd(), tag(STOP, 0));
+        tenant.let_idle_go_after(self.idle_after);
         if let Some(every) = self.notifier.every() {
             tenant.watch(every);
         }
@@ -91,6 +123,18 @@ impl Door {
         }
         self.nbd.clear();
         self.lobby.clear();
+    }
+
+    /// Somebody waits for a place.
+    fn say_crowded(&mut self) {
+        if self.crowded_said.is_none_or(|said| said.elapsed() >= CROWDED_EVERY) {
+            self.crowded_said = Some(Instant::now());
+            tracing::warn!(
+                "all {MAX_CLIENTS} places for clients are taken, and others wait; one that has asked for nothing for {} s \
+                 gives way",
+                self.idle_after.as_secs()
+            );
+        }
     }
 
     /// Accepts on all listeners while nobody waits.
@@ -138,6 +182,7 @@ impl<V: Served> Server<V> {
                 break;
             }
             if !self.tenant.admit(MAX_CLIENTS) {
+                door.say_crowded();
                 break;
             }
             let Some(fd) = door.lobby.pop_front() else { break };

@@ -32,6 +32,8 @@ struct House {
     clients: AtomicUsize,
     /// Somebody waits at the door because there are too many.
     crowded: AtomicBool,
+    /// How long a client may ask for nothing while others wait for its place.
+    idle_after_ms: AtomicU64,
     /// Everybody is to close.
     stopping: AtomicBool,
     /// How often each thread has to say that it goes round, for the watchdog's sake; 0 where there is none.
@@ -82,6 +84,7 @@ impl Tenant {
             rooms: std::iter::repeat_with(room).take(volumes).collect::<io::Result<_>>()?,
             clients: AtomicUsize::new(0),
             crowded: AtomicBool::new(false),
+            idle_after_ms: AtomicU64::new(u64::MAX),
             stopping: AtomicBool::new(false),
             beat_every_ms: AtomicU64::new(0),
             since: Instant::now(),
@@ -156,6 +159,16 @@ impl Tenant {
         if self.place != 0 && self.is_crowded() {
             self.house.rooms[0].ring();
         }
+    }
+
+    /// While somebody waits for a place, a client that asks for nothing for so long gives way.
+    pub(crate) fn let_idle_go_after(&self, time: Duration) {
+        self.house.idle_after_ms.store(time.as_millis() as u64, Ordering::SeqCst);
+    }
+
+    /// How long that is.
+    pub(crate) fn idle_after(&self) -> Duration {
+        Duration::from_millis(self.house.idle_after_ms.load(Ordering::SeqCst))
     }
 
     /// Whether somebody waits at the door for a place.

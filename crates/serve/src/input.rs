@@ -128,6 +128,7 @@ impl<V: Served> Server<V> {
             }
         };
         conn.half_since = None;
+        conn.has_asked = true;
         if request.command == Command::Disconnect {
             conn.draining = true;
             return Step::Starved;

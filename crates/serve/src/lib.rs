@@ -23,13 +23,14 @@ pub mod served;
 pub mod server;
 pub mod status;
 mod tape;
+mod trouble;
 pub mod why;
 
 pub use ask::{Answer, PinsDoc, Question, RecordingDoc};
 pub use control::{live_answer, live_status};
-pub use door::Door;
+pub use door::{Door, Reception};
 pub use house::Tenant;
-pub use listen::{Address, Endpoint, ListenError};
+pub use listen::{Access, Address, Endpoint, ListenError};
 pub use recording::{Recording, live_recording};
 pub use served::Served;
 pub use server::{CLIENT_MEMORY_BYTES, Opened, ServeError, Server};

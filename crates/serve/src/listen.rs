@@ -1,14 +1,22 @@
 //! Where clients connect: unix sockets, TCP on loopback, and sockets inherited from a service manager.
 //!
 //! A dead server's socket file is replaced, a living one's is not. Nobody is asked who he is, so TCP is for this
-//! machine only: a unix socket is kept by its file's permissions, a loopback port by nothing but distance.
+//! machine only: a unix socket is kept by its file's permissions, a loopback port by nothing but distance. The
+//! permissions are those of [`Access`], whatever the umask is, and nobody can connect before they are set: a socket that
+//! is bound refuses until it listens.
 
+use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, AsRawFd as _, OwnedFd, RawFd};
-use std::os::unix::fs::FileTypeExt as _;
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
+
+/// Clients that may wait to be accepted, as the standard library has it.
+const BACKLOG: i32 = 128;
 
 /// Longest path of a unix socket, bytes: the kernel's limit less the closing zero.
 const MAX_PATH_BYTES: usize = 107;
@@ -53,6 +61,12 @@ pub enum ListenError {
         /// The address.
         address: SocketAddr,
     },
+    /// The socket cannot be given to the group.
+    #[error("cannot give {} to that group; name one that this user is a member of, or run as root", path.display())]
+    Group {
+        /// The socket.
+        path: PathBuf,
+    },
     /// The system refused a TCP address.
     #[error("cannot listen on {address}: {source}; choose another port, or 0 for any free one")]
     Tcp {
@@ -79,6 +93,20 @@ pub enum ListenError {
     /// Nowhere to listen.
     #[error("there is no socket to listen on; give one with --nbd")]
     Nowhere,
+}
+
+/// Who may connect to the unix sockets that this process makes. What a service manager made is left as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// The permissions of the socket's file; who may write to it may connect.
+    pub mode: u32,
+    /// The group of the file, by its number; that of this process where there is none.
+    pub group: Option<u32>,
+}
+
+impl Access {
+    /// Only the user that this process runs as (and root).
+    pub const OWNER: Access = Access { mode: 0o600, group: None };
 }
 
 /// Where to listen.
@@ -119,19 +147,19 @@ pub(crate) struct Listener {
     socket: OwnedFd,
     endpoint: Endpoint,
     /// The file to remove.
-    made: Option<PathBuf>,
+    made: Option<Made>,
 }
 
 impl Listener {
-    pub(crate) fn bind(address: Address) -> Result<Listener, ListenError> {
+    pub(crate) fn bind(address: Address, access: Access) -> Result<Listener, ListenError> {
         match address {
-            Address::Unix(path) => Listener::unix(&path),
+            Address::Unix(path) => Listener::unix(&path, access),
             Address::Tcp(address) => Listener::tcp(address),
             Address::Inherited(socket) => Listener::inherited(socket),
         }
     }
 
-    pub(crate) fn unix(path: &Path) -> Result<Listener, ListenError> {
+    pub(crate) fn unix(path: &Path, access: Access) -> Result<Listener, ListenError> {
         let system = |source| ListenError::System { path: path.into(), source };
         if path.as_os_str().len() > MAX_PATH_BYTES {
             return Err(ListenError::TooLong { path: path.into() });
@@ -142,14 +170,24 @@ impl Listener {
             Ok(meta) if !meta.file_type().is_socket() => {
                 return Err(ListenError::NotASocket { path: path.into() });
             }
-            Ok(_) => match UnixStream::connect(path) {
-                Ok(_) => return Err(ListenError::InUse { path: path.into() }),
+            Ok(_) => match try_connect(path) {
+                // Its server lives, or is stopped with too many waiting.
+                Ok(_) | Err(Errno::AGAIN) => return Err(ListenError::InUse { path: path.into() }),
                 // Nobody has it open: its server is dead.
-                Err(_) => std::fs::remove_file(path).map_err(system)?,
+                Err(Errno::CONNREFUSED | Errno::NOENT) => std::fs::remove_file(path).map_err(system)?,
+                Err(errno) => return Err(system(errno.into())),
             },
         }
-        let socket = UnixListener::bind(path).map_err(system)?;
-        Ok(Listener { socket: socket.into(), endpoint: Endpoint::Unix(path.into()), made: Some(path.into()) })
+        let socket = bind(path, access).map_err(|errno| system(errno.into()))?;
+        let made = Made::of(path).map_err(system)?;
+        // Taken down again if what follows fails.
+        let listener = Listener { socket, endpoint: Endpoint::Unix(path.into()), made: Some(made) };
+        let listens = admit(path, access).and_then(|()| rustix::net::listen(&listener.socket, BACKLOG));
+        listens.map_err(|errno| match errno {
+            Errno::PERM if access.group.is_some() => ListenError::Group { path: path.into() },
+            errno => system(errno.into()),
+        })?;
+        Ok(listener)
     }
 
     fn tcp(address: SocketAddr) -> Result<Listener, ListenError> {
@@ -208,6 +246,52 @@ impl Listener {
     }
 }
 
+/// A socket with a file that nobody else may use yet, and that does not listen yet.
+fn bind(path: &Path, access: Access) -> Result<OwnedFd, Errno> {
+    let socket =
+        rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    // The file gets what the socket has, less the umask: never more than is meant.
+    rustix::fs::fchmod(&socket, Mode::from_raw_mode(access.mode & 0o600))?;
+    rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
+    Ok(socket)
+}
+
+/// Lets those use a socket that was just made who are meant to.
+fn admit(path: &Path, access: Access) -> Result<(), Errno> {
+    // By what is there, not by its name: whoever may write to the folder could put a link in its place.
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = rustix::fs::open(path, flags, Mode::empty())?;
+    if let Some(group) = access.group {
+        let group = Some(Gid::from_raw(group));
+        rustix::fs::chownat(&file, "", None, group, AtFlags::EMPTY_PATH)?;
+    }
+    // There is no call for this that takes such a descriptor (before Linux 6.6).
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    rustix::fs::chmodat(CWD, path, Mode::from_raw_mode(access.mode), AtFlags::empty())
+}
+
+/// Connects without waiting: `EAGAIN` where too many wait already, as before a server that is stopped.
+pub(crate) fn try_connect(path: &Path) -> Result<OwnedFd, Errno> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
+    Ok(socket)
+}
+
+/// A file that a listener made, and takes away if it is still that one.
+#[derive(Debug)]
+struct Made {
+    path: PathBuf,
+    identity: (u64, u64),
+}
+
+impl Made {
+    fn of(path: &Path) -> io::Result<Made> {
+        let meta = std::fs::symlink_metadata(path)?;
+        Ok(Made { path: path.into(), identity: (meta.dev(), meta.ino()) })
+    }
+}
+
 /// The address of a TCP socket; none for a socket of another family.
 fn tcp_address(socket: OwnedFd) -> (OwnedFd, Option<SocketAddr>) {
     let socket = TcpListener::from(socket);
@@ -217,7 +301,9 @@ fn tcp_address(socket: OwnedFd) -> (OwnedFd, Option<SocketAddr>) {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        if let Some(path) = &self.made {
+        if let Some(Made { path, identity }) = &self.made
+            && Made::of(path).is_ok_and(|now| now.identity == *identity)
+        {
             // A file that is already gone is as good.
             let _ = std::fs::remove_file(path);
         }
@@ -232,16 +318,16 @@ mod tests {
     fn a_dead_servers_socket_is_replaced_and_a_living_ones_is_not() {
         let dir = tempfile::tempdir().expect("temporary directory");
         let path = dir.path().join("socket");
-        let first = Listener::unix(&path).expect("bind");
-        assert!(matches!(Listener::unix(&path), Err(ListenError::InUse { .. })));
+        let first = Listener::unix(&path, Access::OWNER).expect("bind");
+        assert!(matches!(Listener::unix(&path, Access::OWNER), Err(ListenError::InUse { .. })));
         // As SIGKILL leaves it: closed, but the file stays.
         let copy = dir.path().join("dead");
         drop(UnixListener::bind(&copy).expect("bind"));
         assert!(copy.exists());
-        drop(Listener::unix(&copy).expect("replace"));
+        drop(Listener::unix(&copy, Access::OWNER).expect("replace"));
         assert!(!copy.exists());
         std::fs::write(&copy, "x").expect("write");
-        assert!(matches!(Listener::unix(&copy), Err(ListenError::NotASocket { .. })));
+        assert!(matches!(Listener::unix(&copy, Access::OWNER), Err(ListenError::NotASocket { .. })));
         drop(first);
         assert!(!path.exists());
     }
@@ -249,13 +335,13 @@ mod tests {
     #[test]
     fn tcp_is_for_this_machine_only() {
         for address in ["0.0.0.0:0", "[::]:0", "192.0.2.1:10809"] {
-            let error = Listener::bind(Address::Tcp(address.parse().expect("an address")));
+            let error = Listener::bind(Address::Tcp(address.parse().expect("an address")), Access::OWNER);
             assert!(matches!(error, Err(ListenError::NotLoopback { .. })), "{address}");
         }
-        let first = Listener::bind(Address::Tcp("127.0.0.1:0".parse().expect("an address"))).expect("bind");
+        let first = Listener::bind(Address::Tcp("127.0.0.1:0".parse().expect("an address")), Access::OWNER).expect("bind");
         let Endpoint::Tcp(address) = *first.endpoint() else { panic!("{first:?}") };
         assert_ne!(address.port(), 0);
-        assert!(matches!(Listener::bind(Address::Tcp(address)), Err(ListenError::Tcp { .. })));
+        assert!(matches!(Listener::bind(Address::Tcp(address), Access::OWNER), Err(ListenError::Tcp { .. })));
     }
 
     #[test]
@@ -263,16 +349,16 @@ mod tests {
         let dir = tempfile::tempdir().expect("temporary directory");
         let path = dir.path().join("socket");
         let socket = UnixListener::bind(&path).expect("bind");
-        let inherited = Listener::bind(Address::Inherited(socket.into())).expect("it listens");
+        let inherited = Listener::bind(Address::Inherited(socket.into()), Access::OWNER).expect("it listens");
         assert_eq!(*inherited.endpoint(), Endpoint::Unix(path.clone()));
         let (one, _other) = UnixStream::pair().expect("a pair");
-        let error = Listener::bind(Address::Inherited(one.into()));
+        let error = Listener::bind(Address::Inherited(one.into()), Access::OWNER);
         assert!(matches!(error, Err(ListenError::NotListening { .. })), "{error:?}");
         let file = std::fs::File::open(dir.path()).expect("open");
-        let error = Listener::bind(Address::Inherited(file.into()));
+        let error = Listener::bind(Address::Inherited(file.into()), Access::OWNER);
         assert!(matches!(error, Err(ListenError::NotListening { .. })), "{error:?}");
         let tcp = TcpListener::bind("0.0.0.0:0").expect("bind");
-        let error = Listener::bind(Address::Inherited(tcp.into()));
+        let error = Listener::bind(Address::Inherited(tcp.into()), Access::OWNER);
         assert!(matches!(error, Err(ListenError::NotLoopback { .. })), "{error:?}");
         drop(inherited);
         assert!(path.exists(), "the file is not ours");

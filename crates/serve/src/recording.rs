@@ -2,13 +2,14 @@
 //! the other end).
 
 use crate::ask::{Answer, Question, RecordingDoc};
-use crate::control::{MAX_DOCUMENT_BYTES, enter};
+use crate::control::{ANSWER_WITHIN, MAX_DOCUMENT_BYTES, enter, hear};
 use crate::tape::{Batch, take_batch};
 use std::io::{self, Read as _, Write as _};
 use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::time::Instant;
 
 /// What is taken from the socket at once: about what the kernel keeps there.
 const READ_BYTES: usize = 256 << 10;
@@ -27,17 +28,17 @@ pub struct Recording {
 /// server.
 ///
 /// # Errors
-/// When the server does not answer within ten seconds, or with nonsense.
+/// When the server does not answer within seconds, or with nonsense.
 pub fn live_recording(socket: &Path) -> io::Result<Option<Result<Recording, String>>> {
     let Some(mut stream) = enter(socket)? else { return Ok(None) };
     let mut line = serde_json::to_vec(&Question::Record {})?;
     line.push(b'\n');
     stream.write_all(&line)?;
-    let mut bytes = Vec::new();
+    let (mut bytes, until) = (Vec::new(), Instant::now() + ANSWER_WITHIN);
     let end = loop {
         let seen = bytes.len();
         let mut piece = [0; 4096];
-        let count = stream.read(&mut piece)?;
+        let count = hear(&mut stream, &mut piece, until)?;
         bytes.extend_from_slice(&piece[..count]);
         match bytes[seen..].iter().position(|&byte| byte == b'\n') {
             Some(at) => break seen + at,

@@ -55,6 +55,14 @@ impl Requests {
         RequestId(u64::from(entry.0) << 32 | u64::from(place))
     }
 
+    /// Gives all places back: what the engine answers of these later is nobody's.
+    pub(crate) fn remove_all(&mut self) -> Vec<Pending> {
+        let ids = self.entries.iter().enumerate().filter(|(_, (_, pending))| pending.is_some());
+        let ids: Vec<RequestId> =
+            ids.map(|(place, (turn, _))| RequestId(u64::from(*turn) << 32 | place as u64)).collect();
+        ids.into_iter().filter_map(|id| self.remove(id)).collect()
+    }
+
     /// Gives a place back; `None` for a request that is not in flight.
     pub(crate) fn remove(&mut self, id: RequestId) -> Option<Pending> {
         let place = id.0 as u32;

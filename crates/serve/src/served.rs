@@ -39,6 +39,8 @@ pub trait Served: Machine<Arena = RealArena> {
     fn why(&mut self, now: Nanos, offset: u64) -> Option<Why>;
     /// What is worth telling the user since the last call.
     fn take_events(&mut self) -> Vec<Event>;
+    /// Takes no more changes, for this reason.
+    fn refuse_changes(&mut self, why: String);
 }
 
 impl Served for Engine<RealArena> {
@@ -80,5 +82,8 @@ impl Served for Engine<RealArena> {
     }
     fn take_events(&mut self) -> Vec<Event> {
         Engine::take_events(self)
+    }
+    fn refuse_changes(&mut self, why: String) {
+        Engine::refuse_changes(self, why);
     }
 }

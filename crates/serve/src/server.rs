@@ -6,11 +6,12 @@ use crate::desk::{Desk, VISITOR};
 use crate::door::Door;
 use crate::events::EventLimit;
 use crate::house::Tenant;
-use crate::listen::{ListenError, Listener};
+use crate::listen::{Access, ListenError, Listener};
 use crate::record::Recorder;
 use crate::requests::{ConnId, Requests};
 use crate::served::Served;
 use crate::status::{StatusDoc, VolumeName};
+use crate::trouble::Trouble;
 use bimetal_driver::driver::FIRST_FREE_TAG;
 use bimetal_driver::ring::Mem;
 use bimetal_driver::{Completion, Driver, Memory};
@@ -35,9 +36,10 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// A client that sends nothing more of a write for this long while others wait for a buffer is disconnected: far more
 /// than any pause of one that lives, and others wait as long.
 const STALL_PATIENCE: Duration = Duration::from_secs(5);
-/// While others wait for a place, a client that negotiates for longer than this is disconnected: a handshake is a
-/// few exchanges of a few hundred bytes.
-const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(10);
+/// A client that negotiates for longer than this is disconnected: a handshake is a few exchanges of a few hundred bytes.
+const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(30);
+/// The same while others wait for its place.
+const CROWDED_HANDSHAKE_PATIENCE: Duration = Duration::from_secs(10);
 /// Longest wait while something is to be looked after.
 pub(crate) const TICK: Duration = Duration::from_secs(1);
 /// How soon the threads of other volumes are looked at again when one of them is late with its sign of life.
@@ -82,6 +84,12 @@ pub enum ServeError {
     /// Signals or memory cannot be set up.
     #[error("cannot set up the server: {0}")]
     Setup(#[source] io::Error),
+    /// A device was cut, detached, or taken by another server.
+    #[error("{0}; the server has stopped, and wrote nothing more")]
+    Lost(String),
+    /// A device's file was deleted or replaced.
+    #[error("{0}; the volume took no changes since")]
+    Orphaned(String),
     /// A second signal came before the volume was closed.
     #[error("stopped at once by a second signal; the volume recovers when it is opened next")]
     Impatient,
@@ -135,6 +143,7 @@ pub struct Server<V> {
     /// Somebody wants to know of every request.
     pub(crate) recorder: Option<Recorder>,
     events: EventLimit,
+    pub(crate) trouble: Trouble,
     /// It was said that the volume is read-only.
     said_read_only: bool,
     /// Receive and send buffers of all connections.
@@ -170,7 +179,7 @@ impl<V: Served> Server<V> {
         let memory = Memory::new(CLIENT_MEMORY_BYTES as usize).map_err(ServeError::Setup)?;
         let sockets = driver.ring.add_region(memory.region().clone());
         Ok(Server {
-            control: Listener::unix(&control)?,
+            control: Listener::unix(&control, Access::OWNER)?,
             control_accepting: false,
             desk: Desk::default(),
             recorder: None,
@@ -180,6 +189,7 @@ impl<V: Served> Server<V> {
             accept_at: None,
             accept_complained: false,
             events: EventLimit::default(),
+            trouble: Trouble::default(),
             said_read_only: false,
             engine,
             driver,
@@ -221,6 +231,9 @@ impl<V: Served> Server<V> {
                 self.driver.harvest(&mut self.engine, |completion| events.push(completion));
                 self.driver.pump(&mut self.engine, |id, result, _| replies.push((id, result)));
             }
+            if self.look_after_devices() {
+                self.driver.pump(&mut self.engine, |id, result, _| replies.push((id, result)));
+            }
             while self.look_after_desk() {
                 self.driver.pump(&mut self.engine, |id, result, _| replies.push((id, result)));
             }
@@ -231,7 +244,7 @@ impl<V: Served> Server<V> {
             self.say_events();
             if self.is_finished() {
                 self.events.say_last();
-                return Ok(());
+                return std::mem::take(&mut self.trouble).result();
             }
             let limit = self.rest();
             self.driver.wait(&self.engine, limit).map_err(ServeError::Ring)?;
@@ -247,6 +260,7 @@ impl<V: Served> Server<V> {
     /// How long the loop may sleep; the signs of life that are due are given.
     fn rest(&mut self) -> Option<Duration> {
         let waiting = !self.blocked.is_empty() || self.tenant.is_crowded();
+        let waiting = waiting || self.conns.iter().flatten().any(Connection::is_shaking_hands);
         let looking = waiting || self.accept_at.is_some() || self.stopping || self.events.is_waiting();
         let recorder = self.look_after_recorder();
         let own = [looking.then_some(TICK), self.desk.due_in(), recorder, self.tenant.beat()];
@@ -310,7 +324,7 @@ impl<V: Served> Server<V> {
         doc
     }
 
-    fn stop(&mut self) {
+    pub(crate) fn stop(&mut self) {
         tracing::info!("closing {}", self.volume.0);
         self.stopping = true;
         if let Some(door) = &mut self.door {
@@ -324,6 +338,9 @@ impl<V: Served> Server<V> {
 
     /// Whether the volume is closed and the clients have their last replies.
     fn is_finished(&mut self) -> bool {
+        if self.trouble.is_lost() {
+            return self.has_given_up();
+        }
         if !self.stopping || !self.engine.is_stopped() || self.driver.device_ops() > 0 {
             return false;
         }
@@ -477,18 +494,48 @@ impl<V: Served> Server<V> {
             self.accept_at = None;
             self.welcome_more();
         }
-        let (buffers, places) = (self.buffers_short || self.arrivals_short, self.tenant.is_crowded());
-        if !(buffers || places) || self.next_look > Instant::now() {
+        if self.next_look > Instant::now() {
             return;
         }
         self.next_look = Instant::now() + TICK;
+        let (buffers, places) = (self.buffers_short || self.arrivals_short, self.tenant.is_crowded());
+        let handshake = if places { CROWDED_HANDSHAKE_PATIENCE } else { HANDSHAKE_PATIENCE };
+        let mut goes = false;
         for (place, conn) in self.conns.iter_mut().enumerate() {
             let Some(conn) = conn else { continue };
             let hoards = buffers && conn.hoards(STALL_PATIENCE, PATIENCE);
-            if hoards || places && conn.squats(HANDSHAKE_PATIENCE, PATIENCE) {
+            let squats = (places || conn.is_shaking_hands()) && conn.squats(handshake, PATIENCE);
+            if hoards || squats {
                 conn.dead = true;
                 self.touched.push(place);
+                goes = true;
             }
+        }
+        if places && !goes {
+            self.let_one_idle_go();
+        }
+    }
+
+    /// Somebody waits for a place, and nobody keeps one who should not: the client gives way that has asked for nothing
+    /// for longest, one at a time; first those that never asked for anything.
+    fn let_one_idle_go(&mut self) {
+        let patience = self.tenant.idle_after();
+        let idle = |conn: &Connection| {
+            let idle = conn.idle_for().filter(|idle| *idle >= patience)?;
+            Some((!conn.has_asked, idle, conn.id))
+        };
+        let Some((_, time, id)) = self.conns.iter().flatten().filter_map(idle).max_by_key(|one| (one.0, one.1)) else {
+            return;
+        };
+        tracing::info!(
+            "client {} of {} has asked for nothing for {} s and gives way to one that waits for its place",
+            id.generation,
+            self.volume.0,
+            time.as_secs()
+        );
+        if let Some(conn) = &mut self.conns[id.place] {
+            conn.dead = true;
+            self.touched.push(id.place);
         }
     }
 

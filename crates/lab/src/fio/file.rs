@@ -136,6 +136,12 @@ impl Maker {
             if &*option.name == "filename" {
                 files += 1;
                 if files > 1 || !inherited.is_empty() {
+                    // Who names the same files again adds none.
+                    let mut again = JobOptions { filenames: Vec::new(), ..options.clone() };
+                    let read = self.option(option, &mut again, *base);
+                    if read.is_ok() && again.filenames.iter().all(|name| options.filenames.contains(name)) {
+                        continue;
+                    }
                     let problem = "fio would use these files and those that were named before";
                     let cure = "name all in one place, with colons between them";
                     self.wrong(section, option, Problem::new(problem, cure));

@@ -1,0 +1,302 @@
+//! Whether the devices of an open volume still are what they were, looked at each second: nobody cut, replaced or
+//! detached one of them, and nobody else opened the volume meanwhile.
+//!
+//! Sizes and names are asked of the kernel, which costs no I/O. The superblocks of the fast device are read past the
+//! page cache, on the ring, so that a device that answers nothing holds nobody up; only in seconds in which somebody used
+//! it: one that rests is left alone, since whoever opened it again would have written to it.
+
+use crate::blockdev::{self, LoopBelow};
+use crate::device::{BlockFile, IO_BYTES};
+use crate::memory::Memory;
+use crate::ring::{Mem, Ring};
+use crate::storage;
+use bimetal_engine::arena::Buf;
+use bimetal_engine::format::Id;
+use bimetal_engine::format::superblock::{Found, Superblock};
+use bimetal_engine::units::{FAST, Generation, Nanos};
+use rustix::fs::{FileType, Stat, fstat, stat};
+use rustix::io::Errno;
+use std::io;
+
+/// How often it is looked.
+const EVERY_NS: u64 = Nanos::SECOND;
+/// How soon it is looked again at a superblock that is not whole: our own write of it may be under way.
+const AGAIN_NS: u64 = Nanos::SECOND / 20;
+/// Looks in a row that must find it so.
+const LOOKS: u32 = 3;
+/// A block that differs from what was written in no more bytes than these has decayed; nobody wrote it so.
+const ROT_BYTES: usize = 16;
+/// The first tag of its reads; the driver's operations have places far below.
+pub(crate) const FIRST_TAG: u64 = u32::MAX as u64 - 1;
+
+/// Something about a device is not as it was. Each says so in a sentence that names the device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Nothing may be written any more, and nothing that is read can be believed: whatever is asked of the devices fails
+    /// from now on.
+    Lost(String),
+    /// What is written would not be found again: nothing should be promised any more, but all is still there to be read.
+    Orphaned(String),
+    /// Nothing is lost by that.
+    Moved(String),
+}
+
+/// What was known of a device when the volume was opened.
+struct Watched {
+    /// Bytes of it that the volume uses.
+    need_bytes: u64,
+    /// What it stood on, if it is a loop device.
+    below: Option<LoopBelow>,
+    /// It was said that its name leads elsewhere.
+    is_told: bool,
+}
+
+/// One of the superblocks of the fast device.
+struct Copy {
+    at: u64,
+    /// As it was when the volume had been opened.
+    block: Vec<u8>,
+    reading: bool,
+    /// Looks in a row that found something else.
+    doubts: u32,
+    is_told: bool,
+}
+
+/// What is held against what.
+pub(crate) struct Watch {
+    volume: Id,
+    generation: Generation,
+    devices: Vec<Watched>,
+    copies: Vec<Copy>,
+    memory: Memory,
+    region: usize,
+    next: Nanos,
+    /// Commands that had been given to the devices, and marks that writers leave, when the superblocks were read last.
+    seen: Option<(u64, Vec<u64>)>,
+    changes: Vec<Change>,
+}
+
+impl Watch {
+    /// Looks at devices that were just opened under this generation, which is on them.
+    pub(crate) fn new(
+        devices: &[BlockFile],
+        volume: Id,
+        generation: u64,
+        ring: &mut Ring,
+        now: Nanos,
+    ) -> io::Result<Watch> {
+        let memory = Memory::new(2 * IO_BYTES as usize)?;
+        let region = ring.add_region(memory.region().clone());
+        let mut watch = Watch {
+            volume,
+            generation: Generation(generation),
+            devices: Vec::new(),
+            copies: Vec::new(),
+            memory,
+            region,
+            next: now,
+            seen: None,
+            changes: Vec::new(),
+        };
+        let read = |at| devices[0].read_block(at).map_err(io::Error::other);
+        let first = read(0)?;
+        let Found::Valid(superblock) = Superblock::decode(&first, 0) else {
+            return Err(io::Error::other(format!("{} lost its superblock", devices[0].path().display())));
+        };
+        let second_at = superblock.geometry.second_superblock_at(FAST);
+        for (at, block) in [(0, first), (second_at, read(second_at)?)] {
+            watch.judge(&devices[0], at, &block).map_err(io::Error::other)?;
+            watch.copies.push(Copy { at, block, reading: false, doubts: 0, is_told: false });
+        }
+        for (device, &need_bytes) in devices.iter().zip(&superblock.geometry.device_bytes) {
+            let below = blockdev::loop_below(device.fd()).ok().filter(|_| device.facts().block_device);
+            watch.devices.push(Watched { need_bytes, below, is_told: false });
+        }
+        Ok(watch)
+    }
+
+    /// When it is to be looked next.
+    pub(crate) fn deadline(&self) -> Nanos {
+        self.next
+    }
+
+    /// What has changed since it was asked last.
+    pub(crate) fn take_changes(&mut self) -> Vec<Change> {
+        std::mem::take(&mut self.changes)
+    }
+
+    /// Whether a device is lost, as far as nobody has asked yet.
+    pub(crate) fn has_lost(&self) -> bool {
+        self.changes.iter().any(|change| matches!(change, Change::Lost(_)))
+    }
+
+    /// Looks, if it is time. `commands` counts what has been asked of the devices.
+    pub(crate) fn look(&mut self, now: Nanos, devices: &[BlockFile], commands: u64, ring: &mut Ring) {
+        if now < self.next {
+            return;
+        }
+        self.next = Nanos(now.0 + EVERY_NS);
+        for (device, watched) in devices.iter().zip(&mut self.devices) {
+            self.changes.extend(watched.look(device));
+        }
+        let seen = Some((commands, marks(&devices[0])));
+        let doubtful = self.copies.iter().any(|copy| copy.doubts > 0);
+        if self.copies.iter().any(|copy| copy.reading) || seen == self.seen && !doubtful {
+            return;
+        }
+        self.seen = seen;
+        for (place, copy) in self.copies.iter_mut().enumerate() {
+            copy.reading = true;
+            let buf = Buf { start: place as u64 * u64::from(IO_BYTES), len: IO_BYTES };
+            let mem = Mem { region: self.region, buf };
+            ring.read_mem(devices[0].raw_fd(), copy.at, mem, FIRST_TAG + place as u64);
+        }
+    }
+
+    /// A superblock has been read, or could not be: then what failed will fail for the volume, too.
+    pub(crate) fn was_read(&mut self, now: Nanos, tag: u64, result: i32, device: &BlockFile) {
+        let place = (tag - FIRST_TAG) as usize;
+        self.copies[place].reading = false;
+        if result != IO_BYTES as i32 {
+            return;
+        }
+        let buf = Buf { start: place as u64 * u64::from(IO_BYTES), len: IO_BYTES };
+        let block = self.memory.bytes(buf).to_vec();
+        let verdict = self.judge(device, self.copies[place].at, &block);
+        let copy = &mut self.copies[place];
+        let differs = copy.block.iter().zip(&block).filter(|(was, is)| was != is).count();
+        copy.doubts = match verdict {
+            Ok(true) => 0,
+            // Somebody's whole superblock is no rot.
+            Err(why) => return self.changes.push(Change::Lost(why)),
+            Ok(false) => copy.doubts + 1,
+        };
+        if copy.doubts == 0 || copy.doubts > LOOKS {
+            return;
+        }
+        self.next = Nanos(now.0 + AGAIN_NS);
+        if copy.doubts < LOOKS {
+            return;
+        }
+        let (name, at) = (device.path().display(), copy.at);
+        if differs > ROT_BYTES {
+            self.changes.push(Change::Lost(format!(
+                "{name}: the superblock at byte {at} is gone; somebody overwrote or cut the device while it is in use"
+            )));
+        } else if !std::mem::replace(&mut copy.is_told, true) {
+            self.changes.push(Change::Moved(format!("{name}: the superblock at byte {at} has decayed")));
+        }
+    }
+
+    /// Whether a block is our superblock, of this opening; false where it is none at all. The error says whose it is.
+    fn judge(&self, device: &BlockFile, at: u64, block: &[u8]) -> Result<bool, String> {
+        let name = device.path().display();
+        let found = match Superblock::decode(block, at) {
+            Found::Nothing => return Ok(false),
+            Found::Newer(format) => {
+                return Err(format!("{name} was written by a newer release (format {format}) meanwhile"));
+            }
+            Found::Valid(found) => found,
+        };
+        if found.volume != self.volume || found.tier != FAST {
+            return Err(format!("{name} holds another volume by now"));
+        }
+        if found.generation != self.generation {
+            return Err(format!(
+                "{name} was opened by somebody else (generation {}, this server has {}): two servers on one volume \
+                 destroy it",
+                found.generation.0, self.generation.0
+            ));
+        }
+        Ok(true)
+    }
+}
+
+impl Watched {
+    fn look(&mut self, device: &BlockFile) -> Option<Change> {
+        let name = device.path().display();
+        let shrunk = |bytes: u64| {
+            Some(Change::Lost(format!("{name} has shrunk to {bytes} bytes; the volume uses {}", self.need_bytes)))
+        };
+        if device.facts().block_device {
+            // One of no size is one that is away: its errors say so.
+            if let Ok(bytes @ 1..) = blockdev::size_bytes(device.fd())
+                && bytes < self.need_bytes
+            {
+                return shrunk(bytes);
+            }
+            if let Some(was) = self.below {
+                match blockdev::loop_below(device.fd()) {
+                    Ok(is) if is.place == was.place && is.offset == was.offset => {}
+                    Ok(_) => return Some(Change::Lost(format!("{name} leads to other bytes by now"))),
+                    Err(Errno::NXIO) => {
+                        return Some(Change::Lost(format!("{name} was detached from its file")));
+                    }
+                    // Not known.
+                    Err(_) => {}
+                }
+            }
+        } else if let Ok(now) = fstat(device.fd()) {
+            if (now.st_size as u64) < self.need_bytes {
+                return shrunk(now.st_size as u64);
+            }
+            return self.follow_name(device, &now);
+        }
+        self.look_below(device)
+    }
+
+    /// What is below loop devices.
+    fn look_below(&mut self, device: &BlockFile) -> Option<Change> {
+        for below in &device.claim().below {
+            let Ok(now) = fstat(&below.fd) else { continue };
+            if FileType::from_raw_mode(now.st_mode) != FileType::RegularFile {
+                continue;
+            }
+            let (name, file, bytes) = (device.path().display(), below.path.display(), now.st_size as u64);
+            if !below.vague && bytes < below.start.saturating_add(self.need_bytes) {
+                return Some(Change::Lost(format!("{file}, which {name} stands on, has shrunk to {bytes} bytes")));
+            }
+            if now.st_nlink == 0 && !std::mem::replace(&mut self.is_told, true) {
+                return Some(Change::Orphaned(format!(
+                    "{file}, which {name} stands on, was deleted: what is on it is gone when {name} is detached"
+                )));
+            }
+        }
+        None
+    }
+
+    /// Where a file's name leads by now.
+    fn follow_name(&mut self, device: &BlockFile, now: &Stat) -> Option<Change> {
+        let (path, name) = (device.path(), device.path().display());
+        let named = stat(path).map(|named| (named.st_dev, named.st_ino) == (now.st_dev, now.st_ino));
+        let change = match named {
+            Ok(true) => {
+                self.is_told = false;
+                return None;
+            }
+            Ok(false) => Change::Orphaned(format!("{name} was replaced: another file has its name by now")),
+            Err(Errno::NOENT) if now.st_nlink == 0 => Change::Orphaned(format!(
+                "{name} was deleted: what is on it is gone when this server ends"
+            )),
+            Err(Errno::NOENT) => {
+                Change::Moved(format!("{name} was renamed; the volume file should name its new place"))
+            }
+            // Not known.
+            Err(_) => return None,
+        };
+        (!std::mem::replace(&mut self.is_told, true)).then_some(change)
+    }
+}
+
+/// What changes with every write to a device, by whomever: times of files, counts of disks.
+fn marks(device: &BlockFile) -> Vec<u64> {
+    let mut marks = Vec::new();
+    let below = device.claim().below.iter().map(|below| &below.fd);
+    for meta in std::iter::once(device.fd()).chain(below).filter_map(|fd| fstat(fd).ok()) {
+        match FileType::from_raw_mode(meta.st_mode) {
+            FileType::BlockDevice => marks.extend(storage::writes(meta.st_rdev)),
+            _ => marks.extend([meta.st_mtime as u64, meta.st_mtime_nsec as u64, meta.st_size as u64]),
+        }
+    }
+    marks
+}
