@@ -95,7 +95,9 @@ pub(crate) fn group(text: &str) -> Result<u32, String> {
         let mut fields = line.split(':');
         (fields.next()? == text).then(|| fields.nth(1)?.parse().ok()).flatten()
     });
-    number.ok_or_else(|| format!("there is no group {text:?} in /etc/group; give one that is there, or a number"))
+    number.ok_or_else(|| {
+        format!("there is no group {text:?} in /etc/group; give one that is there, or a number")
+    })
 }
 
 fn home() -> anyhow::Result<PathBuf> {

@@ -116,7 +116,9 @@ pub(crate) fn serve(
         match results.into_iter().collect::<anyhow::Result<()>>() {
             Ok(()) => Ok(Outcome::Good),
             // It ran, and what it found is a problem.
-            Err(error) if matches!(error.downcast_ref(), Some(ServeError::Lost(_) | ServeError::Orphaned(_))) => {
+            Err(error)
+                if matches!(error.downcast_ref(), Some(ServeError::Lost(_) | ServeError::Orphaned(_))) =>
+            {
                 complain(&format!("bimetal: {error:#}"));
                 Ok(Outcome::Problem)
             }

@@ -247,7 +247,9 @@ pub(crate) fn driver(files: Vec<BlockFile>, pools: PoolSizes) -> anyhow::Result<
 /// Lets the devices of a volume that was just opened be looked after.
 pub(crate) fn watch(driver: &mut Driver, engine: &Engine<RealArena>) -> anyhow::Result<()> {
     let status = engine.status();
-    driver.watch(status.volume_id, status.generation).context("the volume that was opened is not there any more")
+    driver
+        .watch(status.volume_id, status.generation)
+        .context("the volume that was opened is not there any more")
 }
 
 fn parse_id(text: &str) -> Option<[u8; 16]> {

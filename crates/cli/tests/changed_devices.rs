@@ -60,8 +60,14 @@ fn ends(served: &mut Served, log: &Path, words: &[&str]) {
     let said = read(log);
     assert_eq!(status.code(), Some(1), "{said}");
     for words in words {
-        assert!(said.lines().any(|line| line.contains("error:") && line.contains(words)), "{words:?}: {said}");
-        assert!(said.lines().any(|line| line.starts_with("bimetal: ") && line.contains(words)), "{words:?}: {said}");
+        assert!(
+            said.lines().any(|line| line.contains("error:") && line.contains(words)),
+            "{words:?}: {said}"
+        );
+        assert!(
+            said.lines().any(|line| line.starts_with("bimetal: ") && line.contains(words)),
+            "{words:?}: {said}"
+        );
     }
 }
 
@@ -79,7 +85,8 @@ fn write_until_it_fails(client: &mut Client) -> bool {
         if client.stream.read_exact(&mut reply).is_err() {
             return false;
         }
-        let SimpleReply { result, .. } = bimetal_nbd::parse_simple_reply(&reply).expect("valid").expect("whole");
+        let SimpleReply { result, .. } =
+            bimetal_nbd::parse_simple_reply(&reply).expect("valid").expect("whole");
         if result.is_err() {
             return true;
         }

@@ -113,7 +113,9 @@ fn the_control_socket_answers_its_own_user_only_even_where_others_get_at_it() {
     served.child = Some(start(command));
     let control = control(served.dir.path());
     // As somebody may have left it.
-    for (path, mode) in [(served.dir.path(), 0o777), (control.parent().expect("a folder"), 0o777), (&control, 0o666)] {
+    for (path, mode) in
+        [(served.dir.path(), 0o777), (control.parent().expect("a folder"), 0o777), (&control, 0o666)]
+    {
         std::fs::set_permissions(path, Permissions::from_mode(mode)).expect("permissions");
     }
     let code = "import socket,sys; s=socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); s.shutdown(1); \
@@ -126,12 +128,16 @@ fn the_control_socket_answers_its_own_user_only_even_where_others_get_at_it() {
         return eprintln!("nobody else can come here: skipped: {}", text(&done.stderr));
     }
     let heard = text(&done.stdout);
-    assert!(heard.contains("refused") && heard.contains("user 4243") && !heard.contains("size_bytes"), "{heard}");
+    assert!(
+        heard.contains("refused") && heard.contains("user 4243") && !heard.contains("size_bytes"),
+        "{heard}"
+    );
     assert!(std::fs::read_to_string(&log).expect("the log").contains("user 4243"), "it is logged");
     // A directory that others may write to is not used at all.
     let status = bimetal(served.dir.path()).arg("status").arg(served.file()).output().expect("run");
     assert!(text(&status.stderr).contains("XDG_RUNTIME_DIR"), "{}", text(&status.stderr));
-    std::fs::set_permissions(control.parent().expect("a folder"), Permissions::from_mode(0o700)).expect("permissions");
+    std::fs::set_permissions(control.parent().expect("a folder"), Permissions::from_mode(0o700))
+        .expect("permissions");
     common::succeed(bimetal(served.dir.path()).arg("status").arg(served.file()));
     served.stop();
 }
@@ -228,7 +234,11 @@ fn a_server_that_stands_still_is_told_of_and_waited_for_no_longer_than_seconds()
     let pid = Pid::from_child(served.child.as_ref().expect("serving"));
     let recorder = |served: &Served| {
         let mut recorder = bimetal(served.dir.path());
-        recorder.args(["trace", "record"]).arg(served.file()).arg("-o").arg(served.dir.path().join("t.trace"));
+        recorder
+            .args(["trace", "record"])
+            .arg(served.file())
+            .arg("-o")
+            .arg(served.dir.path().join("t.trace"));
         recorder
     };
     // One that was there before.

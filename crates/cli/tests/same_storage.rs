@@ -60,6 +60,25 @@ fn renamed(dir: &Path, fast: &Path, slow: &Path) -> PathBuf {
     file
 }
 
+/// A job that writes to a file or device.
+fn writes(dir: &Path, target: &Path) -> Command {
+    let job = dir.join("job.fio");
+    std::fs::write(&job, "[job]\nrw=write\nsize=64k\nbs=4k\n").expect("write");
+    let mut command = bimetal(dir);
+    command.args(["lab", "fio", "--destroy-data"]).arg(job).arg("--target").arg(target);
+    command
+}
+
+/// A trace with a write, done there.
+fn replays(dir: &Path, target: &Path) -> Command {
+    let trace = dir.join("trace.iolog");
+    std::fs::write(&trace, "fio version 2 iolog\n/dev/x add\n/dev/x open\n/dev/x write 0 4096\n")
+        .expect("write");
+    let mut command = bimetal(dir);
+    command.args(["trace", "replay", "--destroy-data"]).arg(trace).arg("--target").arg(target);
+    command
+}
+
 /// All that opens a volume is refused for a volume file with other names of served devices.
 fn all_is_refused(served: &Served, file: &Path) {
     let dir = served.dir.path();
@@ -93,13 +112,9 @@ fn loop_devices_over_the_files_of_a_served_volume_are_those_files() {
     let Some(second) = Loop::of(&fast.0, &[]) else { return skip() };
     refused(bimetal(dir).arg("check").arg(renamed(dir, &second.0, &slow.0)), "in use");
     let Some(part) = Loop::of(&at("fast.img"), &["--offset", "1048576"]) else { return skip() };
-    let target = |path: &Path| {
-        let mut replay = bimetal(dir);
-        replay.args(["lab", "orion", "-run", "simple", "--destroy-data", "--target"]).arg(path);
-        replay
-    };
     for path in [&part.0, &second.0, &fast.0] {
-        refused(&mut target(path), "in use");
+        refused(&mut writes(dir, path), "in use");
+        refused(&mut replays(dir, path), "in use");
         let mut again = bimetal(dir);
         again.arg("create").arg(at("x.toml")).args(["--force", "--fast"]).arg(path);
         refused(again.arg("--slow").arg(format!("{}?size=256M", at("x.img").display())), "in use");
@@ -187,7 +202,7 @@ fn the_devices_of_a_volume_lie_apart() {
     // What lies apart may be used together, and by nobody else meanwhile.
     succeed(&mut create(&first.0, &rest.0));
     let mut server = common::Guarded(start(common::serve(dir.path())));
-    refused(bimetal(dir.path()).args(["lab", "orion", "-run", "simple", "--target"]).arg(at("disk")), "in use");
+    refused(&mut writes(dir.path(), &at("disk")), "in use");
     refused(bimetal(dir.path()).arg("check").arg(at("v.toml")), "in use");
     assert!(terminate(&mut server.0).success());
     succeed(bimetal(dir.path()).arg("check").arg(at("v.toml")));
@@ -227,7 +242,7 @@ fn partitions_of_one_disk_lie_apart() {
     }
     // The second partition's range of the file, under a name of its own.
     let Some(range) = Loop::of(&disk, &["--offset", &(206_848 * 512_u64).to_string()]) else { return skip() };
-    refused(bimetal(dir.path()).args(["lab", "orion", "-run", "simple", "--destroy-data", "--target"]).arg(&range.0), "in use");
+    refused(&mut writes(dir.path(), &range.0), "in use");
     assert!(terminate(&mut server.0).success());
     succeed(bimetal(dir.path()).arg("check").arg(&file));
 }
@@ -250,7 +265,8 @@ fn two_volumes_do_not_share_a_file() {
     std::fs::create_dir(&dir).expect("a folder");
     create(&dir, [(dir.join("fast.img"), "64M"), (dir.join("slow.img"), "256M")], &[]);
     let text = std::fs::read_to_string(dir.join("v.toml")).expect("a volume file");
-    let shared = text.replace("\"slow.img\"", &format!("\"{}\"", served.dir.path().join("slow.img").display()));
+    let shared =
+        text.replace("\"slow.img\"", &format!("\"{}\"", served.dir.path().join("slow.img").display()));
     std::fs::remove_file(dir.join("slow.img")).expect("remove");
     std::fs::write(dir.join("v.toml"), shared).expect("write");
     let output = common::serve(&dir).output().expect("run");

@@ -105,7 +105,8 @@ pub(crate) fn lock_range(fd: impl AsFd, start: u64, bytes: u64, alone: bool) -> 
     lock.l_whence = libc::SEEK_SET as libc::c_short;
     lock.l_start = i64::try_from(start).unwrap_or(i64::MAX);
     // No length is all that follows.
-    lock.l_len = i64::try_from(bytes).ok().filter(|bytes| lock.l_start.checked_add(*bytes).is_some()).unwrap_or(0);
+    lock.l_len =
+        i64::try_from(bytes).ok().filter(|bytes| lock.l_start.checked_add(*bytes).is_some()).unwrap_or(0);
     // SAFETY: reads one `flock64` from its argument and nothing else; the descriptor is open.
     let done = unsafe { libc::fcntl(fd.as_fd().as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) };
     match done {

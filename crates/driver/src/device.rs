@@ -420,8 +420,10 @@ fn lock(path: &Path, fd: &OwnedFd) -> Result<(), DeviceOpenError> {
 pub fn claim(path: &Path, fd: &OwnedFd) -> Result<Claim, DeviceOpenError> {
     let start = Instant::now();
     loop {
-        let storage = Storage::of_open(fd).map_err(|error| {
-            DeviceOpenError::System { path: path.into(), what: "examine", source: error }
+        let storage = Storage::of_open(fd).map_err(|error| DeviceOpenError::System {
+            path: path.into(),
+            what: "examine",
+            source: error,
         })?;
         match claims::claim(&storage) {
             Ok(claim) => return Ok(claim),

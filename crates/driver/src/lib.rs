@@ -33,7 +33,7 @@ mod watch;
 
 pub use claims::{Claim, in_use};
 pub use clock::Clock;
-pub use device::{BlockFile, DeviceOpenError, claim, IO_BYTES, IoFacts};
+pub use device::{BlockFile, DeviceOpenError, IO_BYTES, IoFacts, claim};
 pub use driver::Driver;
 pub use inherit::{InheritError, inherited_sockets};
 pub use memory::{Memory, PoolSizes, RealArena, become_io_flusher, lock_memory};

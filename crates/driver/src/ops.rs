@@ -15,9 +15,15 @@ const MAX_RETRIES: u32 = 1000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Read,
-    Write { dsync: bool },
+    Write {
+        dsync: bool,
+    },
     Flush,
-    Discard { len: u64, refilled: bool, way: GiveBack },
+    Discard {
+        len: u64,
+        refilled: bool,
+        way: GiveBack,
+    },
     /// Not handed to the device, and failed.
     Refused,
 }
@@ -136,8 +142,7 @@ impl DeviceOps {
             Action::Reply { .. } => return,
         };
         let (device, bufs) = (usize::from(device.0), BufList::new());
-        let op =
-            DeviceOp { kind: Kind::Refused, device, offset: 0, bufs, token, retries: 0, timed: None };
+        let op = DeviceOp { kind: Kind::Refused, device, offset: 0, bufs, token, retries: 0, timed: None };
         let place = self.keep(op);
         ring.nop(u64::from(place));
     }

@@ -216,7 +216,10 @@ impl Watched {
     fn look(&mut self, device: &BlockFile) -> Option<Change> {
         let name = device.path().display();
         let shrunk = |bytes: u64| {
-            Some(Change::Lost(format!("{name} has shrunk to {bytes} bytes; the volume uses {}", self.need_bytes)))
+            Some(Change::Lost(format!(
+                "{name} has shrunk to {bytes} bytes; the volume uses {}",
+                self.need_bytes
+            )))
         };
         if device.facts().block_device {
             // One of no size is one that is away: its errors say so.
@@ -254,7 +257,9 @@ impl Watched {
             }
             let (name, file, bytes) = (device.path().display(), below.path.display(), now.st_size as u64);
             if !below.vague && bytes < below.start.saturating_add(self.need_bytes) {
-                return Some(Change::Lost(format!("{file}, which {name} stands on, has shrunk to {bytes} bytes")));
+                return Some(Change::Lost(format!(
+                    "{file}, which {name} stands on, has shrunk to {bytes} bytes"
+                )));
             }
             if now.st_nlink == 0 && !std::mem::replace(&mut self.is_told, true) {
                 return Some(Change::Orphaned(format!(
@@ -275,9 +280,9 @@ impl Watched {
                 return None;
             }
             Ok(false) => Change::Orphaned(format!("{name} was replaced: another file has its name by now")),
-            Err(Errno::NOENT) if now.st_nlink == 0 => Change::Orphaned(format!(
-                "{name} was deleted: what is on it is gone when this server ends"
-            )),
+            Err(Errno::NOENT) if now.st_nlink == 0 => {
+                Change::Orphaned(format!("{name} was deleted: what is on it is gone when this server ends"))
+            }
             Err(Errno::NOENT) => {
                 Change::Moved(format!("{name} was renamed; the volume file should name its new place"))
             }

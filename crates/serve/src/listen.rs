@@ -338,7 +338,8 @@ mod tests {
             let error = Listener::bind(Address::Tcp(address.parse().expect("an address")), Access::OWNER);
             assert!(matches!(error, Err(ListenError::NotLoopback { .. })), "{address}");
         }
-        let first = Listener::bind(Address::Tcp("127.0.0.1:0".parse().expect("an address")), Access::OWNER).expect("bind");
+        let first = Listener::bind(Address::Tcp("127.0.0.1:0".parse().expect("an address")), Access::OWNER)
+            .expect("bind");
         let Endpoint::Tcp(address) = *first.endpoint() else { panic!("{first:?}") };
         assert_ne!(address.port(), 0);
         assert!(matches!(Listener::bind(Address::Tcp(address), Access::OWNER), Err(ListenError::Tcp { .. })));

@@ -524,7 +524,9 @@ impl<V: Served> Server<V> {
             let idle = conn.idle_for().filter(|idle| *idle >= patience)?;
             Some((!conn.has_asked, idle, conn.id))
         };
-        let Some((_, time, id)) = self.conns.iter().flatten().filter_map(idle).max_by_key(|one| (one.0, one.1)) else {
+        let Some((_, time, id)) =
+            self.conns.iter().flatten().filter_map(idle).max_by_key(|one| (one.0, one.1))
+        else {
             return;
         };
         tracing::info!(
