@@ -4,7 +4,6 @@ mod common;
 
 use common::{Served, bimetal, create, pattern, start, succeed, terminate, text};
 use std::fs::File;
-use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -208,43 +207,64 @@ fn the_devices_of_a_volume_lie_apart() {
     succeed(bimetal(dir.path()).arg("check").arg(at("v.toml")));
 }
 
+/// Two partitions of a device, taken away with their owner: 100 MiB, and 350 MiB right behind.
+struct Partitions<'d>(&'d Loop);
+
+impl Partitions<'_> {
+    /// `None` where this may not be done.
+    fn of(device: &Loop) -> Option<Partitions<'_>> {
+        let add = |number: &str, first: &str, sectors: &str| {
+            let done = Command::new("addpart").arg(&device.0).args([number, first, sectors]).output();
+            done.is_ok_and(|done| done.status.success())
+        };
+        let partitions = Partitions(device);
+        (add("1", "2048", "204800") && add("2", "206848", "716800")).then_some(partitions)
+    }
+
+    fn path(&self, number: u32) -> PathBuf {
+        PathBuf::from(format!("{}p{number}", self.0.0.display()))
+    }
+}
+
+impl Drop for Partitions<'_> {
+    fn drop(&mut self) {
+        for number in ["1", "2"] {
+            let _ = Command::new("delpart").arg(&self.0.0).arg(number).output();
+        }
+    }
+}
+
 #[test]
 fn partitions_of_one_disk_lie_apart() {
     let dir = tempfile::tempdir().expect("temporary directory");
-    let disk = dir.path().join("disk");
-    let file = File::create(&disk).expect("a file");
-    file.set_len(500 * MIB).expect("a size");
-    // A table of the old kind: kind, first sector and sectors of each.
-    let mut table = [0; 512];
-    for (place, (first, sectors)) in [(2048_u32, 204_800_u32), (206_848, 716_800)].into_iter().enumerate() {
-        let entry = &mut table[446 + 16 * place..][..16];
-        entry[4] = 0x83;
-        entry[8..12].copy_from_slice(&first.to_le_bytes());
-        entry[12..16].copy_from_slice(&sectors.to_le_bytes());
-    }
-    table[510..].copy_from_slice(&[0x55, 0xaa]);
-    file.write_all_at(&table, 0).expect("write");
-    let Some(whole) = Loop::of(&disk, &["--partscan"]) else { return skip() };
-    let part = |n: u32| PathBuf::from(format!("{}p{n}", whole.0.display()));
-    if !part(2).exists() {
-        return eprintln!("loop devices have no partitions here: skipped");
-    }
-    let file = dir.path().join("v.toml");
-    let mut create = bimetal(dir.path());
-    create.arg("create").arg(&file).arg("--fast").arg(part(1)).arg("--slow").arg(part(2));
-    succeed(&mut create);
+    let at = |name: &str| dir.path().join(name);
+    let disk = at("disk");
+    File::create(&disk).and_then(|file| file.set_len(500 * MIB)).expect("a file");
+    let Some(whole) = Loop::of(&disk, &[]) else { return skip() };
+    let Some(parts) = Partitions::of(&whole) else {
+        return eprintln!("devices get no partitions here: skipped");
+    };
+    let create = |fast: &Path, slow: &Path| {
+        let mut create = bimetal(dir.path());
+        create.arg("create").arg(at("v.toml")).arg("--fast").arg(fast).arg("--slow").arg(slow);
+        create
+    };
+    refused(&mut create(&parts.path(1), &whole.0), "the same storage");
+    refused(&mut create(&disk, &parts.path(2)), "the same storage");
+    succeed(&mut create(&parts.path(1), &parts.path(2)));
     let mut server = common::Guarded(start(common::serve(dir.path())));
     for path in [&whole.0, &disk] {
         let mut again = bimetal(dir.path());
-        again.arg("create").arg(dir.path().join("x.toml")).args(["--force", "--fast"]).arg(path);
-        again.arg("--slow").arg(format!("{}?size=256M", dir.path().join("x.img").display()));
+        again.arg("create").arg(at("x.toml")).args(["--force", "--fast"]).arg(path);
+        again.arg("--slow").arg(format!("{}?size=256M", at("x.img").display()));
         refused(&mut again, "in use");
+        refused(&mut writes(dir.path(), path), "in use");
     }
     // The second partition's range of the file, under a name of its own.
-    let Some(range) = Loop::of(&disk, &["--offset", &(206_848 * 512_u64).to_string()]) else { return skip() };
+    let Some(range) = Loop::of(&disk, &["--offset", "105906176"]) else { return skip() };
     refused(&mut writes(dir.path(), &range.0), "in use");
     assert!(terminate(&mut server.0).success());
-    succeed(bimetal(dir.path()).arg("check").arg(&file));
+    succeed(bimetal(dir.path()).arg("check").arg(at("v.toml")));
 }
 
 #[test]

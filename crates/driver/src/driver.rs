@@ -25,6 +25,8 @@ const MAX_GATHER: usize = 16;
 const LEAD: Duration = Duration::from_micros(60);
 /// Only a sleep of so many times that is worth it. This bounds the share of time that goes into looking.
 const LEADS: u32 = 10;
+/// How soon it is looked again whether what was held back may go on, if no answer comes before.
+const HOLD_STEP: Duration = Duration::from_millis(20);
 /// Tags from here on are free for whoever owns the sockets; smaller ones are the driver's.
 pub const FIRST_FREE_TAG: u64 = 1 << 32;
 
@@ -149,7 +151,8 @@ impl Driver {
         if machine.deadline().is_some_and(|deadline| deadline <= now) {
             machine.on_timer(now);
         }
-        while self.ops.len() < MAX_DEVICE_OPS {
+        let holds = self.watch.as_ref().is_some_and(|watch| watch.holds(now));
+        while self.ops.len() < MAX_DEVICE_OPS && !holds {
             match machine.next_action(now) {
                 None => break,
                 Some(Action::Reply { id, result, served }) => reply(id, result, served),
@@ -189,7 +192,10 @@ impl Driver {
         let now = self.clock.now();
         let until = |at: Nanos| Duration::from_nanos(at.since(now));
         let model = self.models.iter().flatten().filter_map(Modelled::deadline).min().map(until);
-        let watch = self.watch.as_ref().filter(|_| !self.is_lost).map(|watch| until(watch.deadline()));
+        let watch = self.watch.as_ref().filter(|_| !self.is_lost);
+        // What the machine wants done at once waits, too.
+        let holds = watch.is_some_and(|watch| watch.holds(now));
+        let watch = watch.map(|watch| if holds { HOLD_STEP } else { until(watch.deadline()) });
         let other = [machine.deadline().map(until), watch, limit].into_iter().flatten().min();
         let mut timeout = [model, other].into_iter().flatten().min();
         if let Some(left) = model.filter(|_| timeout == model) {

@@ -20,6 +20,10 @@ use std::io;
 
 /// How often it is looked.
 const EVERY_NS: u64 = Nanos::SECOND;
+/// Who comes so much too late was stopped meanwhile: much may have happened.
+const GAP_NS: u64 = 2 * Nanos::SECOND;
+/// For how long then nothing is asked of the devices before the superblocks have been read: they may be silent.
+const HOLD_NS: u64 = Nanos::SECOND;
 /// How soon it is looked again at a superblock that is not whole: our own write of it may be under way.
 const AGAIN_NS: u64 = Nanos::SECOND / 20;
 /// Looks in a row that must find it so.
@@ -71,6 +75,8 @@ pub(crate) struct Watch {
     memory: Memory,
     region: usize,
     next: Nanos,
+    /// Until then the superblocks are waited for.
+    hold_until: Nanos,
     /// Commands that had been given to the devices, and marks that writers leave, when the superblocks were read last.
     seen: Option<(u64, Vec<u64>)>,
     changes: Vec<Change>,
@@ -95,6 +101,7 @@ impl Watch {
             memory,
             region,
             next: now,
+            hold_until: now,
             seen: None,
             changes: Vec::new(),
         };
@@ -125,6 +132,11 @@ impl Watch {
         std::mem::take(&mut self.changes)
     }
 
+    /// Whether nothing is to be asked of the devices for a moment.
+    pub(crate) fn holds(&self, now: Nanos) -> bool {
+        now < self.hold_until && self.copies.iter().any(|copy| copy.reading)
+    }
+
     /// Whether a device is lost, as far as nobody has asked yet.
     pub(crate) fn has_lost(&self) -> bool {
         self.changes.iter().any(|change| matches!(change, Change::Lost(_)))
@@ -134,6 +146,10 @@ impl Watch {
     pub(crate) fn look(&mut self, now: Nanos, devices: &[BlockFile], commands: u64, ring: &mut Ring) {
         if now < self.next {
             return;
+        }
+        if now.since(self.next) > GAP_NS {
+            self.seen = None;
+            self.hold_until = Nanos(now.0 + HOLD_NS);
         }
         self.next = Nanos(now.0 + EVERY_NS);
         for (device, watched) in devices.iter().zip(&mut self.devices) {

@@ -53,6 +53,9 @@ pub enum FileError {
         "{0} cannot be opened past the page cache: its file system does not do direct I/O; set direct=0 or --buffered"
     )]
     Direct(PathBuf),
+    /// Somebody has the block device, or a part of it, to himself.
+    #[error("{0} is in use: mounted, part of another device, or open in another program; release it first")]
+    Busy(PathBuf),
     /// Neither file nor block device.
     #[error("{0} is neither a file nor a block device; name one that is")]
     Kind(PathBuf),
@@ -79,6 +82,7 @@ impl OpenFile {
         }
         let fd = open(path, flags, Mode::empty()).map_err(|errno| match errno {
             Errno::INVAL if how.direct => FileError::Direct(path.into()),
+            Errno::BUSY => FileError::Busy(path.into()),
             errno => FileError::System { what: "open", path: path.into(), error: errno.into() },
         })?;
         let examine = |error: io::Error| FileError::System { what: "examine", path: path.into(), error };

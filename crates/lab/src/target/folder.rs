@@ -250,6 +250,7 @@ impl Folder {
         let how = OpenHow { direct: self.direct, write };
         let opened = OpenFile::open(&path, how).map_err(|error| match error {
             FileError::System { error, .. } => code(&error),
+            FileError::Busy(_) => Errno::BUSY.raw_os_error(),
             FileError::Direct(_) | FileError::Kind(_) => Errno::INVAL.raw_os_error(),
         })?;
         self.files.put(place as u32, opened);
