@@ -137,6 +137,10 @@ fn prepare(spec: &DeviceSpec, plan: &Plan) -> anyhow::Result<PathBuf> {
     if let Some(size) = spec.size
         && !find::is_block_device(path)
     {
+        // What somebody uses does not grow before it is refused.
+        if path.exists() {
+            drop(BlockFile::open(path)?);
+        }
         BlockFile::create_sparse(path, size)?;
     }
     if !path.exists() {

@@ -110,6 +110,28 @@ fn a_file_that_is_cut_ends_the_server_and_its_clients_get_errors() {
 }
 
 #[test]
+fn nothing_is_promised_on_a_file_that_was_cut() {
+    for (flags, name) in [(0, "fast.img"), (1, "fast.img"), (0, "slow.img")] {
+        let (mut served, mut client, log) = served();
+        cut(&served.dir.path().join(name), MIB);
+        let mut write = bimetal_nbd::Request::new(7, Nbd::Write, 32 * MIB, 65536);
+        write.fua = flags == 1;
+        client.send(&write, &pattern(7, 65536));
+        if flags == 0 {
+            // Whatever the write says.
+            let _ = client.reply();
+            client.send(&bimetal_nbd::Request::new(8, Nbd::Flush, 0, 0), &[]);
+        }
+        let mut reply = [0; bimetal_nbd::SIMPLE_REPLY_BYTES];
+        if client.stream.read_exact(&mut reply).is_ok() {
+            let reply = bimetal_nbd::parse_simple_reply(&reply).expect("valid").expect("whole");
+            assert!(reply.result.is_err(), "{name}, {flags}: it is said to be kept: {}", read(&log));
+        }
+        ends(&mut served, &log, &[&format!("{name} has shrunk to")]);
+    }
+}
+
+#[test]
 fn a_server_without_clients_notices_too() {
     let (mut served, client, log) = served();
     drop(client);

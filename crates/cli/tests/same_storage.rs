@@ -118,6 +118,15 @@ fn loop_devices_over_the_files_of_a_served_volume_are_those_files() {
         again.arg("create").arg(at("x.toml")).args(["--force", "--fast"]).arg(path);
         refused(again.arg("--slow").arg(format!("{}?size=256M", at("x.img").display())), "in use");
     }
+    // What is refused has not grown before.
+    let mut again = bimetal(dir);
+    again.arg("create").arg(at("x.toml")).args([
+        "--force",
+        "--slow",
+        &format!("{}?size=1G", at("y.img").display()),
+    ]);
+    refused(again.args(["--fast", &format!("{}?size=1G", at("fast.img").display())]), "in use");
+    assert_eq!(std::fs::metadata(at("fast.img")).expect("the file").len(), 64 * MIB);
     assert_eq!(client.read(0, 65536), pattern(1, 65536));
     let listed = text(&bimetal(dir).env("XDG_CONFIG_HOME", dir).arg("list").output().expect("list").stdout);
     assert!(!listed.contains("stopped"), "{listed}");

@@ -156,7 +156,9 @@ impl Driver {
             match machine.next_action(now) {
                 None => break,
                 Some(Action::Reply { id, result, served }) => reply(id, result, served),
-                Some(action) if self.is_lost => self.ops.refuse(action, &mut self.ring),
+                Some(action) if self.is_lost || self.is_cut_before(&action) => {
+                    self.ops.refuse(action, &mut self.ring);
+                }
                 Some(action) => {
                     self.moved_bytes += payload_bytes(&action);
                     self.commands += 1;
@@ -172,6 +174,16 @@ impl Driver {
             watch.look(now, &self.devices, self.commands, &mut self.ring);
             self.is_lost = watch.has_lost();
         }
+    }
+
+    /// Whether a device has become too short, as is found before this: a promise that something is kept.
+    fn is_cut_before(&mut self, action: &Action) -> bool {
+        let Some(watch) = &mut self.watch else { return false };
+        if matches!(action, Action::Flush { .. } | Action::Write { fua: true, .. }) {
+            watch.look_at_sizes(&self.devices);
+            self.is_lost = watch.has_lost();
+        }
+        self.is_lost
     }
 
     /// Brings the models to `now`, and tells the machine what has ended with that.

@@ -6,6 +6,7 @@
 //! it: one that rests is left alone, since whoever opened it again would have written to it.
 
 use crate::blockdev::{self, LoopBelow};
+use crate::claims::Held;
 use crate::device::{BlockFile, IO_BYTES};
 use crate::memory::Memory;
 use crate::ring::{Mem, Ring};
@@ -169,6 +170,14 @@ impl Watch {
         }
     }
 
+    /// Looks whether all of the devices is there, before something is promised to be kept: that cannot wait for the next
+    /// second, and costs a system call for each.
+    pub(crate) fn look_at_sizes(&mut self, devices: &[BlockFile]) {
+        for (device, watched) in devices.iter().zip(&self.devices) {
+            self.changes.extend(watched.look_at_size(device));
+        }
+    }
+
     /// A superblock has been read, or could not be: then what failed will fail for the volume, too.
     pub(crate) fn was_read(&mut self, now: Nanos, tag: u64, result: i32, device: &BlockFile) {
         let place = (tag - FIRST_TAG) as usize;
@@ -230,60 +239,60 @@ impl Watch {
 
 impl Watched {
     fn look(&mut self, device: &BlockFile) -> Option<Change> {
-        let name = device.path().display();
-        let shrunk = |bytes: u64| {
-            Some(Change::Lost(format!(
-                "{name} has shrunk to {bytes} bytes; the volume uses {}",
-                self.need_bytes
-            )))
-        };
-        if device.facts().block_device {
-            // One of no size is one that is away: its errors say so.
-            if let Ok(bytes @ 1..) = blockdev::size_bytes(device.fd())
-                && bytes < self.need_bytes
-            {
-                return shrunk(bytes);
-            }
-            if let Some(was) = self.below {
-                match blockdev::loop_below(device.fd()) {
-                    Ok(is) if is.place == was.place && is.offset == was.offset => {}
-                    Ok(_) => return Some(Change::Lost(format!("{name} leads to other bytes by now"))),
-                    Err(Errno::NXIO) => {
-                        return Some(Change::Lost(format!("{name} was detached from its file")));
-                    }
-                    // Not known.
-                    Err(_) => {}
-                }
-            }
-        } else if let Ok(now) = fstat(device.fd()) {
-            if (now.st_size as u64) < self.need_bytes {
-                return shrunk(now.st_size as u64);
-            }
-            return self.follow_name(device, &now);
-        }
-        self.look_below(device)
+        self.look_at_size(device).or_else(|| match device.facts().block_device {
+            true => self.look_below(device),
+            false => self.follow_name(device, &fstat(device.fd()).ok()?),
+        })
     }
 
-    /// What is below loop devices.
-    fn look_below(&mut self, device: &BlockFile) -> Option<Change> {
-        for below in &device.claim().below {
+    /// Whether all of it that is used is there.
+    fn look_at_size(&self, device: &BlockFile) -> Option<Change> {
+        let name = device.path().display();
+        let bytes = match device.facts().block_device {
+            // One of no size is one that is away: its errors say so.
+            true => blockdev::size_bytes(device.fd()).ok().filter(|bytes| *bytes > 0)?,
+            false => fstat(device.fd()).ok()?.st_size as u64,
+        };
+        if bytes < self.need_bytes {
+            let need = self.need_bytes;
+            return Some(Change::Lost(format!("{name} has shrunk to {bytes} bytes; the volume uses {need}")));
+        }
+        for below in device.claim().below.iter().filter(|below| !below.vague) {
             let Ok(now) = fstat(&below.fd) else { continue };
-            if FileType::from_raw_mode(now.st_mode) != FileType::RegularFile {
-                continue;
-            }
-            let (name, file, bytes) = (device.path().display(), below.path.display(), now.st_size as u64);
-            if !below.vague && bytes < below.start.saturating_add(self.need_bytes) {
+            let bytes = now.st_size as u64;
+            let is_file = FileType::from_raw_mode(now.st_mode) == FileType::RegularFile;
+            if is_file && bytes < below.start.saturating_add(self.need_bytes) {
+                let file = below.path.display();
                 return Some(Change::Lost(format!(
                     "{file}, which {name} stands on, has shrunk to {bytes} bytes"
                 )));
             }
-            if now.st_nlink == 0 && !std::mem::replace(&mut self.is_told, true) {
-                return Some(Change::Orphaned(format!(
-                    "{file}, which {name} stands on, was deleted: what is on it is gone when {name} is detached"
-                )));
-            }
         }
         None
+    }
+
+    /// What is below a loop device.
+    fn look_below(&mut self, device: &BlockFile) -> Option<Change> {
+        let name = device.path().display();
+        if let Some(was) = self.below {
+            match blockdev::loop_below(device.fd()) {
+                Ok(is) if is.place == was.place && is.offset == was.offset => {}
+                Ok(_) => return Some(Change::Lost(format!("{name} leads to other bytes by now"))),
+                Err(Errno::NXIO) => return Some(Change::Lost(format!("{name} was detached from its file"))),
+                // Not known.
+                Err(_) => {}
+            }
+        }
+        let is_gone = |below: &&Held| {
+            let is_file = |now: &Stat| FileType::from_raw_mode(now.st_mode) == FileType::RegularFile;
+            fstat(&below.fd).is_ok_and(|now| is_file(&now) && now.st_nlink == 0)
+        };
+        let gone = device.claim().below.iter().find(is_gone)?;
+        let change = Change::Orphaned(format!(
+            "{}, which {name} stands on, was deleted: what is on it is gone when {name} is detached",
+            gone.path.display()
+        ));
+        (!std::mem::replace(&mut self.is_told, true)).then_some(change)
     }
 
     /// Where a file's name leads by now.
