@@ -71,10 +71,10 @@ fn lock_below(below: &Below, claim: &mut Claim) -> Result<(), String> {
         return Err(used());
     }
     let bytes = below.end.saturating_sub(below.start);
-    match blockdev::lock_range(&fd, below.start, bytes, !below.vague) {
-        Err(Errno::AGAIN | Errno::ACCESS) => return Err(used()),
-        // A file system without such locks has nothing to keep others away with, and who may not write cannot have one.
-        Ok(()) | Err(_) => {}
+    // A file system without such locks has nothing to keep others away with, and who may not write cannot have one.
+    let locked = blockdev::lock_range(&fd, below.start, bytes, !below.vague);
+    if let Err(Errno::AGAIN | Errno::ACCESS) = locked {
+        return Err(used());
     }
     if let Place::Device(device) = below.place {
         if let Some(by) = holder(device) {

@@ -392,7 +392,9 @@ fn busy(path: &Path) -> DeviceOpenError {
         true => DeviceOpenError::InUse { path: path.into() },
         false => DeviceOpenError::Claimed {
             path: path.into(),
-            by: "claimed by the system (a mounted file system, swap, RAID, LVM) or by another program".into(),
+            by: "in use, as a whole or in part, by the system (a mounted file system, swap, RAID, LVM) or by another \
+                 program"
+                .into(),
         },
     }
 }

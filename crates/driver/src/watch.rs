@@ -325,7 +325,7 @@ fn marks(device: &BlockFile) -> Vec<u64> {
     for meta in std::iter::once(device.fd()).chain(below).filter_map(|fd| fstat(fd).ok()) {
         match FileType::from_raw_mode(meta.st_mode) {
             FileType::BlockDevice => marks.extend(storage::writes(meta.st_rdev)),
-            _ => marks.extend([meta.st_mtime as u64, meta.st_mtime_nsec as u64, meta.st_size as u64]),
+            _ => marks.extend([meta.st_mtime as u64, meta.st_mtime_nsec, meta.st_size as u64]),
         }
     }
     marks

@@ -313,6 +313,7 @@ impl Drop for Listener {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::net::UnixStream;
 
     #[test]
     fn a_dead_servers_socket_is_replaced_and_a_living_ones_is_not() {
