@@ -4,7 +4,7 @@ use crate::size;
 use anyhow::{Context as _, bail};
 use bimetal_models::spec;
 use bimetal_serve::Endpoint;
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::PathBuf;
 
 /// A device as written on the command line: a path, a size where it is to be created, a model where it is to be timed.
@@ -139,7 +139,11 @@ pub(crate) fn runtime_dir() -> anyhow::Result<PathBuf> {
         .with_context(|| format!("cannot make the directory for sockets, {}", dir.display()))?;
     let meta =
         std::fs::symlink_metadata(&dir).with_context(|| format!("cannot examine {}", dir.display()))?;
-    if !meta.is_dir() || meta.uid() != uid || meta.mode() & 0o022 != 0 {
+    if meta.is_dir() && meta.uid() == uid && meta.mode() & 0o700 != 0o700 {
+        // An umask left us less than that.
+        std::fs::set_permissions(&dir, std::fs::Permissions::from_mode(0o700))
+            .with_context(|| format!("cannot set the permissions of {}", dir.display()))?;
+    } else if !meta.is_dir() || meta.uid() != uid || meta.mode() & 0o022 != 0 {
         bail!("{} is not a directory of this user alone; set XDG_RUNTIME_DIR to one that is", dir.display());
     }
     Ok(dir)
