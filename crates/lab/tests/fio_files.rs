@@ -127,6 +127,10 @@ fn values() {
 
     let file = read(b"[a]\nfilename=/dev/a\\:1:/dev/b\n").unwrap_or_else(|errors| panic!("{errors}"));
     assert_eq!(file.jobs[0].options.filenames, ["/dev/a:1", "/dev/b"]);
+    // The same file, named again, is no other.
+    let text = b"[global]\nfilename=/dev/a:/dev/b\n[j]\nfilename=/dev/b\nfilename=/dev/a\n";
+    let file = read(text).unwrap_or_else(|errors| panic!("{errors}"));
+    assert_eq!(file.jobs[0].options.filenames, ["/dev/a", "/dev/b"]);
 }
 
 #[test]
