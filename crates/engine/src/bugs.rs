@@ -2,9 +2,19 @@
 //! that the torture finds it. Compiled only with the feature `planted-bugs`, and off even there
 //! until a test sets one for the current thread.
 
-/// A bug to plant.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Bug {
+macro_rules! bugs {
+    ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
+        /// A bug to plant.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub enum Bug { $($(#[$doc])* $name),* }
+        impl Bug {
+            /// All of them.
+            pub const ALL: &'static [Bug] = &[$(Bug::$name),*];
+        }
+    };
+}
+
+bugs! {
     /// FLUSH is answered before the devices were flushed.
     FlushAnsweredEarly,
     /// FUA is treated as a plain write.

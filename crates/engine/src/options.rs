@@ -26,6 +26,9 @@ pub struct CreateOptions {
     pub area_bytes: Option<u32>,
     /// Seconds since 1970, recorded.
     pub created_unix_s: u64,
+    /// References in a page of the directory; `None`: as many as there is room for. Few make a small volume have as many
+    /// pages of the directory as a large one, so that tests meet them; it costs memory and writes, and gives nothing.
+    pub refs_per_page: Option<u32>,
 }
 
 /// Bytes per chunk where nothing else is asked for.
@@ -41,6 +44,7 @@ impl CreateOptions {
             landing_bytes: None,
             area_bytes: None,
             created_unix_s: 0,
+            refs_per_page: None,
         }
     }
 }
@@ -55,7 +59,7 @@ pub struct OpenOptions {
 }
 
 /// Limits and timings. The defaults serve real devices; the simulator varies them.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Tuning {
     /// Acknowledged but unflushed client data on the slow tier at most, bytes.
     pub slow_unflushed_bytes: u64,

@@ -2,7 +2,7 @@
 //! which refers to them.
 
 use super::*;
-use crate::format::page::{LIST_ENTRIES_PER_BLOCK, LIST_ENTRY_BYTES, PAGE_PAYLOAD, REFS_PER_PAGE, root_sum};
+use crate::format::page::{LIST_ENTRIES_PER_BLOCK, LIST_ENTRY_BYTES, PAGE_PAYLOAD, root_sum};
 
 impl<A: Arena> Engine<A> {
     /// Writes the pages of the directory that refer to pages written by this checkpoint.
@@ -30,7 +30,8 @@ impl<A: Arena> Engine<A> {
     fn next_in_directory(&self) -> Option<u32> {
         let c = &self.checkpoint;
         let (page, _) = c.moved.get(c.moved.partition_point(|(page, _)| *page < c.cursor))?;
-        (*page < self.state.geo.table_pages()).then_some(page / REFS_PER_PAGE)
+        let geo = &self.state.geo;
+        (*page < geo.table_pages()).then(|| geo.directory_page_of(*page))
     }
 
     pub(super) fn step_root(&mut self) {
@@ -70,9 +71,7 @@ impl<A: Arena> Engine<A> {
 
     /// References to pages of the directory.
     fn root_refs(&mut self, block: u32) -> Vec<u8> {
-        let (first, end) = (self.state.geo.table_pages(), self.state.geo.pages());
-        let from = first + block * REFS_PER_PAGE;
-        self.checkpoint.pages.encode(from..(from + REFS_PER_PAGE).min(end), &self.checkpoint.moved)
+        self.checkpoint.pages.encode(self.state.geo.named_in_root(block), &self.checkpoint.moved)
     }
 
     /// The next block of the list: what this checkpoint folded is in pages and need not be listed.

@@ -60,6 +60,8 @@ pub struct Geometry {
     pub directory_at: u64,
     /// Pages of the directory.
     pub directory_pages: u32,
+    /// References in a page of the directory, and in a block of the root; 0: as many as there is room for.
+    pub few_refs: u32,
     /// The first area.
     pub areas_at: u64,
     /// Areas on the fast tier.
@@ -184,14 +186,27 @@ impl Geometry {
     pub fn pages(&self) -> u32 {
         self.table_pages() + self.directory_pages
     }
+    /// References in a page of the directory, and in a block of the root.
+    pub fn refs_per_page(&self) -> u32 {
+        if self.few_refs == 0 { REFS_PER_PAGE } else { self.few_refs }
+    }
+    /// The page of the directory that refers to a page of the tables.
+    pub fn directory_page_of(&self, page: u32) -> u32 {
+        page / self.refs_per_page()
+    }
     /// The pages that a page of the directory refers to.
     pub fn listed_in(&self, directory_page: u32) -> Range<u32> {
-        let first = directory_page * REFS_PER_PAGE;
-        first..(first + REFS_PER_PAGE).min(self.table_pages())
+        let first = directory_page * self.refs_per_page();
+        first..(first + self.refs_per_page()).min(self.table_pages())
     }
     /// Blocks of a root before the list of recent checksums: they refer to the directory's pages.
     pub fn root_ref_blocks(&self) -> u32 {
-        self.directory_pages.div_ceil(REFS_PER_PAGE)
+        self.directory_pages.div_ceil(self.refs_per_page())
+    }
+    /// The pages of the directory that a block of the root refers to, by their page numbers.
+    pub fn named_in_root(&self, block: u32) -> Range<u32> {
+        let first = self.table_pages() + block * self.refs_per_page();
+        first..(first + self.refs_per_page()).min(self.pages())
     }
     /// Byte offset of the second superblock.
     pub fn second_superblock_at(&self, tier: Tier) -> u64 {
@@ -250,13 +265,14 @@ impl Geometry {
         let sums = u64::from(self.slow_slots) * u64::from(self.blocks_per_chunk());
         let least = 8 * self.blocks_per_chunk();
         let pages = u64::from(self.map_pages) + u64::from(self.sum_pages);
-        let refs = u64::from(REFS_PER_PAGE);
+        let refs = u64::from(self.refs_per_page());
         let directory = u64::from(self.directory_pages);
         let list = self.list_entries.div_ceil(page::LIST_ENTRIES_PER_BLOCK);
         (1..=slots).contains(&u64::from(self.chunks))
             && self.map_pages >= self.chunks.div_ceil(page::map_entries_per_page(self.mask_words()))
             && u64::from(self.sum_pages) >= sums.div_ceil(page::SUMS_PER_PAGE)
             && (least..=MAX_LIST_ENTRIES).contains(&self.list_entries)
+            && self.few_refs < REFS_PER_PAGE
             && directory == pages.div_ceil(refs)
             && pages + directory < u64::from(u32::MAX - REFS_PER_PAGE)
             && u64::from(self.root_blocks) >= directory.div_ceil(refs) + u64::from(list)
@@ -285,8 +301,19 @@ impl Geometry {
         };
         let zone_areas =
             u32::try_from(landing.div_ceil(u64::from(area))).unwrap_or(u32::MAX).max(MIN_ZONE_AREAS);
-        let mut g =
-            Geometry { chunk_bytes: chunk, area_bytes: area, device_bytes: sizes, ..Geometry::default() };
+        let few_refs = match options.refs_per_page {
+            Some(refs) if !(1..=REFS_PER_PAGE).contains(&refs) => {
+                return bad(format!("{refs} references do not fit a page: 1 to {REFS_PER_PAGE} do"));
+            }
+            refs => refs.filter(|refs| *refs < REFS_PER_PAGE).unwrap_or(0),
+        };
+        let mut g = Geometry {
+            chunk_bytes: chunk,
+            area_bytes: area,
+            device_bytes: sizes,
+            few_refs,
+            ..Geometry::default()
+        };
         g.plan_slow(&devices[1])?;
         g.plan_fast(&devices[0], zone_areas)?;
         Ok(g)
@@ -330,7 +357,7 @@ impl Geometry {
         self.sum_pages = sums.div_ceil(page::SUMS_PER_PAGE) as u32;
         let least = 1024.max(8 * self.blocks_per_chunk());
         self.list_entries = (sums / 16).clamp(u64::from(least), u64::from(MAX_LIST_ENTRIES)) as u32;
-        self.directory_pages = self.table_pages().div_ceil(REFS_PER_PAGE);
+        self.directory_pages = self.table_pages().div_ceil(self.refs_per_page());
         self.root_blocks = self.root_ref_blocks() + self.list_entries.div_ceil(page::LIST_ENTRIES_PER_BLOCK);
         self.roots_at = [FIXED_BLOCKS * BLOCK, (FIXED_BLOCKS + u64::from(self.root_blocks)) * BLOCK];
         self.map_at = self.roots_at[1] + u64::from(self.root_blocks) * BLOCK;

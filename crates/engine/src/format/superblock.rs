@@ -64,7 +64,7 @@ impl Superblock {
         put.u64(g.map_at).u64(g.sums_at).u32(g.sum_pages).u32(g.areas);
         put.u64(g.areas_at).u32(g.zone_first.0).u32(g.slow_slots);
         put.u64(g.owners_at).u64(g.slow_map_at).u64(g.slow_slots_at);
-        put.u64(g.directory_at).u32(g.directory_pages).u32(0);
+        put.u64(g.directory_at).u32(g.directory_pages).u32(g.few_refs);
         seal(block, MAGIC, &body);
     }
 
@@ -103,7 +103,7 @@ impl Superblock {
         (g.sum_pages, g.areas) = (get.u32()?, get.u32()?);
         (g.areas_at, g.zone_first, g.slow_slots) = (get.u64()?, Area(get.u32()?), get.u32()?);
         (g.owners_at, g.slow_map_at, g.slow_slots_at) = (get.u64()?, get.u64()?, get.u64()?);
-        (g.directory_at, g.directory_pages) = (get.u64()?, get.u32()?);
+        (g.directory_at, g.directory_pages, g.few_refs) = (get.u64()?, get.u32()?, get.u32()?);
         let state = match state {
             0 => OpenState::Clean,
             1 => OpenState::Raising,

@@ -105,6 +105,12 @@ impl<'a> Client<'a> {
             let Some(buf) = self.buffer(engine, op) else { return };
             self.next += 1;
             self.wake = None;
+            if op.kind == OpKind::Prefer {
+                world.note([11, op.offset, op.len]);
+                engine.prefer_fast(world.now(), op.offset, op.len);
+                self.answered += 1;
+                continue;
+            }
             self.submit(engine, world, model, op, buf);
         }
     }
@@ -131,6 +137,7 @@ impl<'a> Client<'a> {
     ) {
         let fua = op.fua;
         let (kind, tracked) = match op.kind {
+            OpKind::Prefer => unreachable!("a hint is no request"),
             OpKind::Read => (RequestKind::Read, Tracked::Read(model.begin_read())),
             OpKind::Write => {
                 let handle = model.begin_write(op.offset, op.len, fua);

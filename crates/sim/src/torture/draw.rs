@@ -2,8 +2,9 @@
 //! what is left happens often enough to meet itself.
 
 mod storm;
+mod wide;
 
-use super::plan::{Geometry, Life, Op, OpKind, Opening, Plan, When};
+use super::plan::{Geometry, Life, Limits, Op, OpKind, Opening, Plan, When};
 use crate::arena::ArenaSizes;
 use crate::disk::CutStyle;
 use crate::rng::Rng;
@@ -20,14 +21,12 @@ pub const MIN_ANSWERS: u64 = 200;
 /// Draws the volume that a seed makes; its lives are drawn when its size is known.
 pub fn plan(seed: u64) -> Plan {
     let mut rng = Rng::new(seed, 1);
-    let geometry = roomy(seed, geometry(&mut rng));
+    let geometry = wide::large(seed, roomy(seed, geometry(&mut rng)));
+    let geometry = Geometry { refs_per_page: wide::refs_per_page(seed), ..geometry };
     let chunk = geometry.chunk_bytes;
     let tight = rng.one_in(4);
     let lending = [(1, 0), (1, 0), (4, 60 * Nanos::SECOND)];
     let (kept_from_copies, lend_after_ns) = Rng::new(seed, 9).pick(&lending);
-    // Opening reads a segment whole.
-    let segment = geometry.area_bytes.unwrap_or(chunk).max(256 << 10);
-    let background = if tight { 4 * chunk } else { (8 * chunk).max(2 << 20) };
     Plan {
         seed,
         geometry,
@@ -38,12 +37,7 @@ pub fn plan(seed: u64) -> Plan {
             lend_after_ns,
             ..tuning(&mut rng, chunk)
         },
-        arena: ArenaSizes {
-            client: (8 * chunk).max(4 << 20),
-            log: if tight { 2 * segment } else { (2 * segment).max(2 << 20) },
-            background,
-            meta: if tight { 512 << 10 } else { 2 << 20 },
-        },
+        arena: wide::memory(&geometry, tight, (8 * chunk).max(4 << 20)),
         poison_all: rng.one_in(8),
         latent: rng.one_in(16),
         size_bytes: 0,
@@ -73,7 +67,15 @@ fn geometry(rng: &mut Rng) -> Geometry {
         _ => Some(chunk_bytes << rng.below(3)),
     };
     let slack_bytes = rng.below(3) * rng.below(6) * chunk;
-    Geometry { chunk_bytes, fast_bytes, slow_bytes, landing_bytes, area_bytes, slack_bytes }
+    Geometry {
+        chunk_bytes,
+        fast_bytes,
+        slow_bytes,
+        landing_bytes,
+        area_bytes,
+        slack_bytes,
+        refs_per_page: None,
+    }
 }
 
 /// Now and then so long a slow tier that half of what nothing is in is more than the landing zone grows to. With a
@@ -91,7 +93,7 @@ fn roomy(seed: u64, drawn: Geometry) -> Geometry {
         slow_bytes: rng.range(300, 600) * chunk,
         landing_bytes: Some(rng.range(2, 12) * chunk),
         area_bytes: None,
-        slack_bytes: drawn.slack_bytes,
+        ..drawn
     }
 }
 
@@ -141,17 +143,18 @@ const SELDOM: [Stage; 6] = [
 const HUNT_OPS: usize = 300;
 
 /// Draws the lives of a volume of this size.
-pub fn lives(plan: &Plan) -> Vec<Life> {
+pub fn lives(plan: &mut Plan) -> Vec<Life> {
     let mut rng = Rng::new(plan.seed, 2);
     let count = rng.range(4, 12);
     let mut lives: Vec<Life> = (0..count).map(|i| life(&mut rng, plan, i > 0)).collect();
     storm::draw(plan.seed, &mut lives);
+    wide::lives(plan, &mut lives);
     lives
 }
 
 fn life(rng: &mut Rng, plan: &Plan, later: bool) -> Life {
     let depth = rng.pick(&[1, 2, 4, 8, 16, 32]);
-    let after = rng.range(MIN_ANSWERS, MIN_ANSWERS + 40) as u32;
+    let after = wide::answers(plan, rng.range(MIN_ANSWERS, MIN_ANSWERS + 40)) as u32;
     let when = match rng.below(8) {
         0..=4 => When::Busy,
         5 | 6 => When::Idle(rng.pick(&[MS, 20 * MS, 300 * MS, 3000 * MS])),
@@ -163,6 +166,7 @@ fn life(rng: &mut Rng, plan: &Plan, later: bool) -> Life {
     let more = if hunt.is_some() { HUNT_OPS } else { 16 };
     Life {
         recreate: later && rng.one_in(40),
+        limits: None,
         opening: opening(rng),
         twice: rng.one_in(8).then(|| death(rng)),
         verify_all: rng.one_in(8),

@@ -20,6 +20,8 @@ pub enum OpKind {
     Discard,
     /// Write zeroes.
     Zero,
+    /// Say that the range will be wanted: a hint.
+    Prefer,
 }
 
 /// One client request.
@@ -54,6 +56,17 @@ pub struct Geometry {
     pub area_bytes: Option<u32>,
     /// Added to a size that creation names as the least.
     pub slack_bytes: u64,
+    /// References in a page of the directory.
+    pub refs_per_page: Option<u32>,
+}
+
+/// The limits of one opening.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Limits {
+    /// The engine's.
+    pub tuning: Tuning,
+    /// The driver's memory.
+    pub arena: ArenaSizes,
 }
 
 /// When a life ends.
@@ -81,10 +94,12 @@ pub struct Opening {
 }
 
 /// From one opening to the next crash.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct Life {
     /// Make a new volume on the devices first.
     pub recreate: bool,
+    /// Other limits than the plan's, in this life.
+    pub limits: Option<Box<Limits>>,
     /// How it is opened.
     pub opening: Opening,
     /// Crash again once all is verified, and verify again.
@@ -141,6 +156,11 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// The limits of its openings, where a life has no others.
+    pub fn limits(&self) -> Limits {
+        Limits { tuning: self.tuning.clone(), arena: self.arena }
+    }
+
     /// Client operations in it.
     pub fn ops(&self) -> usize {
         self.lives.iter().map(|l| l.ops.len()).sum()
@@ -167,6 +187,9 @@ impl fmt::Display for Life {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.recreate {
             writeln!(f, "  create anew")?;
+        }
+        if let Some(limits) = &self.limits {
+            writeln!(f, "  {:?}\n  {:?}", limits.tuning, limits.arena)?;
         }
         for (steps, death) in &self.opening.crashes {
             writeln!(f, "  open, {death:?} after {steps} steps")?;

@@ -7,7 +7,7 @@ mod rest;
 
 use super::client::Client;
 use super::pins::PinKeeper;
-use super::plan::{Life, Op, OpKind, Plan, When};
+use super::plan::{Life, Limits, Op, OpKind, Plan, When};
 use super::{Stats, draw};
 use crate::arena::{ArenaMemory, SimArena};
 use crate::coverage::{Fault, StageSet};
@@ -68,6 +68,8 @@ pub struct Run<'a> {
     named: bool,
     patience_ns: u64,
     pins: PinKeeper,
+    /// Of this opening.
+    limits: Limits,
 }
 
 impl<'a> Run<'a> {
@@ -78,6 +80,7 @@ impl<'a> Run<'a> {
         let (rng, seed) = (Rng::new(plan.seed, 3), plan.seed);
         Run {
             model: Model::new(0, 0),
+            limits: plan.limits(),
             plan,
             stats,
             memory,
@@ -124,6 +127,7 @@ impl<'a> Run<'a> {
         if !drawn {
             self.plan.lives = draw::lives(self.plan);
         }
+        self.limits = self.plan.limits();
         self.new_model();
         let aims = |life: &Life| life.storm.aims.len() + life.opening.storm.aims.len();
         self.harms = self.plan.lives.iter().any(|life| aims(life) > 0);
@@ -147,7 +151,7 @@ impl<'a> Run<'a> {
     }
 
     fn arena(&self) -> SimArena {
-        self.memory.arena(self.plan.arena, self.plan.poison_all)
+        self.memory.arena(self.limits.arena, self.plan.poison_all)
     }
 
     fn devices(&self) -> Vec<DeviceInfo> {
@@ -166,6 +170,7 @@ impl<'a> Run<'a> {
         }
         self.begin_life();
         self.learn_layout();
+        self.limits = life.limits.as_deref().cloned().unwrap_or_else(|| self.plan.limits());
         let Some(mut engine) = self.open(life)? else { return Ok(false) };
         self.opened(&engine)?;
         self.verify(&mut engine, life.verify_all)?;
@@ -483,6 +488,7 @@ impl<'a> Run<'a> {
     /// The end of a run: all must be there, and the volume must stop and be clean.
     fn close(&mut self) -> Result<(), String> {
         self.begin_life();
+        self.limits = self.plan.limits();
         let mut engine = match self.try_open()? {
             Stretch::Done(Ok(engine)) => engine,
             Stretch::Done(Err(_)) if self.damaged => return Ok(()),

@@ -100,6 +100,7 @@ impl<F: FnMut(&Plan) -> Option<(String, usize)>> Shrinker<F> {
         for life in 0..self.best.lives.len() {
             self.simplify(life, |l| l.depth = 1);
             self.simplify(life, |l| l.opening = Opening::default());
+            self.simplify(life, |l| l.limits = None);
             self.simplify(life, |l| l.opening.crashes.clear());
             self.simplify(life, |l| l.opening.rates = None);
             self.simplify(life, |l| l.opening.storm_crash = None);

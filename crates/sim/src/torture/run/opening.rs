@@ -14,7 +14,7 @@ impl Run<'_> {
     }
 
     pub(super) fn options(&self) -> OpenOptions {
-        OpenOptions { volume_id: Some(self.volume_id()), tuning: self.plan.tuning.clone() }
+        OpenOptions { volume_id: Some(self.volume_id()), tuning: self.limits.tuning.clone() }
     }
 
     /// A world from its beginning: refused attempts leave no trace, so that a plan replays what its drawing ran.
@@ -41,6 +41,7 @@ impl Run<'_> {
                 chunk_bytes: g.chunk_bytes,
                 landing_bytes: g.landing_bytes,
                 area_bytes: g.area_bytes,
+                refs_per_page: g.refs_per_page,
                 ..CreateOptions::new(self.volume_id())
             };
             let mut task = bimetal_engine::create(self.arena(), self.devices(), options);
@@ -85,6 +86,7 @@ impl Run<'_> {
             }
             Stretch::Done(Err(OpenError::BadOption { .. } | OpenError::Memory { .. })) => {
                 self.plan.tuning = Tuning::default();
+                self.limits.tuning = Tuning::default();
                 self.stats.count("refused-tuning");
                 Ok(false)
             }
@@ -119,7 +121,16 @@ impl Run<'_> {
 
     pub(super) fn try_open(&mut self) -> Result<Stretch<Result<Engine<SimArena>, OpenError>>, String> {
         let mut task = bimetal_engine::open(self.arena(), self.devices(), self.options());
-        let result = self.task("open", &mut task)?;
+        let mut result = self.task("open", &mut task)?;
+        let own = self.plan.limits();
+        if matches!(result, Stretch::Done(Err(OpenError::Memory { .. }))) && self.limits != own {
+            // With less memory than the volume was used with, it may be refused; with what it had, it is not.
+            self.stats.count("refused-limits");
+            self.world.die(Death::Kill);
+            self.limits = own;
+            task = bimetal_engine::open(self.arena(), self.devices(), self.options());
+            result = self.task("open", &mut task)?;
+        }
         if matches!(result, Stretch::Crashed) {
             self.stats.recovery_stages = task.stages();
         }
