@@ -97,6 +97,30 @@ bugs! {
     MergeUnannounced,
     /// The list of pins is not flushed before it is answered.
     PinsNotFlushed,
+    /// A part that lands makes a lost block good again.
+    PartRevivesLost,
+    /// The fence behind a failed append forgets the discards that a commit waits for.
+    FenceForgetsDiscards,
+    /// Superblocks that an interrupted raise left behind are not brought up to the others of their devices.
+    SuperblockNotCaughtUp,
+    /// Of the pages of the directory that changed, only the first is written.
+    OneDirectoryPage,
+    /// What lands of a piece behind the blocks of one group is a block askew.
+    LongPieceAskew,
+    /// A part that lands does not say again how a torn home is told.
+    MergingNotSaidAgain,
+    /// A range that ends with the last block of the largest chunk is a block short.
+    LastBlockForgotten,
+    /// The fence is lifted a group early.
+    FenceLiftedEarly,
+    /// Only the first superblock of each device is raised.
+    OneSuperblockRaised,
+    /// A move flushes the fast device where it wrote to the slow one.
+    WrongDeviceFlushed,
+    /// A copy of the newest checkpoint header that cannot be read is not written again.
+    HeaderCopyNotRestored,
+    /// Pieces that wait for room are not told that a checkpoint has made some.
+    CheckpointWakesNobody,
     /// Writes are not ordered by block locks.
     LocksIgnored,
 }

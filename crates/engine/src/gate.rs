@@ -101,13 +101,15 @@ impl<A: Arena> Engine<A> {
 
     /// Everything before the fence is in groups up to `seq`.
     pub(crate) fn lift_fence(&mut self, seq: Seq) {
+        let seq = if planted(Bug::FenceLiftedEarly) { Seq(seq.0 - 1) } else { seq };
         self.fences().filter(|after| **after == FENCED).for_each(|after| *after = seq);
     }
 
     /// All that waits for groups by number.
     fn fences(&mut self) -> impl Iterator<Item = &mut Seq> {
         let leaving = self.gate.leaving.iter_mut().map(|l| &mut l.after);
-        leaving.chain([&mut self.commit.discards_upto, &mut self.checkpoint.log_upto])
+        let discards = Some(&mut self.commit.discards_upto).filter(|_| !planted(Bug::FenceForgetsDiscards));
+        leaving.chain(discards).chain([&mut self.checkpoint.log_upto])
     }
 
     /// Frees what may be freed by now. A volume that failed gives nothing away: records that are durable

@@ -579,6 +579,7 @@ impl<A: Arena> Engine<A> {
                 && !planted(Bug::RecordBeforeData)
             {
                 b.flushes_left += 1;
+                let tier = if planted(Bug::WrongDeviceFlushed) { FAST } else { tier };
                 self.request_flush(tier, Waiter::Batch(batch));
             }
         }

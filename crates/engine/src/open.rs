@@ -178,7 +178,7 @@ impl<A: Arena> Reader<A> {
     async fn settle_lost_headers(&self, volume: &Id, newest: &CheckpointHeader) -> Result<(), OpenError> {
         let own = header_at(newest.number % 2);
         for at in (HEADERS_AT..header_at(2)).step_by(BLOCK_BYTES as usize) {
-            if self.unreadable.borrow().contains(&(FAST, at)) {
+            if self.unreadable.borrow().contains(&(FAST, at)) && !planted(Bug::HeaderCopyNotRestored) {
                 let again = (own..own + HEADER_COPIES * u64::from(BLOCK_BYTES)).contains(&at);
                 let fill = |block: &mut [u8]| {
                     if again {
@@ -195,6 +195,9 @@ impl<A: Arena> Reader<A> {
     /// Brings superblocks that are older than the other one of their device up to it: were they to fall behind further, and
     /// the other one not be readable, the device would look like an old copy of itself.
     async fn catch_up(&self, superblocks: &[Superblock; 2]) -> Result<(), OpenError> {
+        if planted(Bug::SuperblockNotCaughtUp) {
+            return Ok(());
+        }
         for (tier, at) in self.older_superblocks.take() {
             let newer = &superblocks[usize::from(tier.0)];
             self.write_block(tier, at, |b| newer.encode(b, at)).await?;
@@ -220,7 +223,8 @@ impl<A: Arena> Reader<A> {
 
     async fn write_superblock(&self, superblock: &Superblock) -> Result<(), OpenError> {
         let tier = superblock.tier;
-        for at in [0, superblock.geometry.second_superblock_at(tier)] {
+        let copies = if planted(Bug::OneSuperblockRaised) { 1 } else { 2 };
+        for at in [0, superblock.geometry.second_superblock_at(tier)].into_iter().take(copies) {
             self.write_block(tier, at, |b| superblock.encode(b, at)).await?;
             self.flush(tier).await?;
         }

@@ -49,7 +49,9 @@ impl State {
     pub fn land(&mut self, block: Block, z: ZoneBlock, bad: bool) {
         // Of a block that is lost, a part is not all that there is.
         let whole = self.landed.sectors(z).is_all();
-        let bad = bad || !whole && self.landed.get(block).is_some_and(|old| self.landed.is_bad(old));
+        let revived = planted(Bug::PartRevivesLost);
+        let bad =
+            bad || !whole && !revived && self.landed.get(block).is_some_and(|old| self.landed.is_bad(old));
         if bad || whole {
             self.merging.remove(&block);
         }

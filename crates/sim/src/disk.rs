@@ -354,6 +354,44 @@ impl Disk {
         self.spare(change.data);
     }
 
+    /// Pages that are being written, or were and are not durable.
+    pub fn volatile_pages(&self) -> Vec<u64> {
+        let flying = self.in_flight.iter().filter_map(|io| match &io.kind {
+            Kind::Change { change, .. } => Some(change),
+            Kind::Nothing | Kind::Flush { .. } => None,
+        });
+        let cached = self.journal.iter().filter(|change| !change.durable);
+        let pages = |c: &Change| {
+            (0..(c.data.len() / PAGE_BYTES) as u64).map(|i| u64::from(c.page) + i).collect::<Vec<_>>()
+        };
+        flying.chain(cached).flat_map(pages).collect()
+    }
+
+    /// Whether a sector of a page is unreadable.
+    pub fn has_bad(&self, page: u64) -> bool {
+        let first = page * SECTORS_PER_PAGE;
+        self.bad.range(first..first + SECTORS_PER_PAGE).next().is_some()
+    }
+
+    /// All sectors of a page can be read again.
+    pub fn mend(&mut self, page: u64) {
+        heal(&mut self.bad, page, ALL_SECTORS);
+    }
+
+    /// What a page will hold when all that is in flight has happened.
+    pub fn intended(&self, page: u64, out: &mut [u8]) {
+        self.peek(page, out);
+        for io in &self.in_flight {
+            let Kind::Change { change, .. } = &io.kind else { continue };
+            let pages =
+                u64::from(change.page)..u64::from(change.page) + (change.data.len() / PAGE_BYTES) as u64;
+            if pages.contains(&page) && change.masks.is_empty() {
+                let at = (page - pages.start) as usize * PAGE_BYTES;
+                out.copy_from_slice(&change.data[at..at + PAGE_BYTES]);
+            }
+        }
+    }
+
     /// Makes a sector unreadable until it is written.
     pub fn add_bad_sector(&mut self, sector: u64) {
         self.bad.insert(sector);

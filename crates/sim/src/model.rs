@@ -458,6 +458,23 @@ impl Model {
         Mismatch { sector, found: name, legal }
     }
 
+    /// The sector whose data this is, as far as it says so itself.
+    pub fn sector_of(&self, bytes: &[u8]) -> Option<u64> {
+        let sector = self.contents.sector_of(bytes)?;
+        (sector < self.sectors.len() as u64).then_some(sector)
+    }
+
+    /// Where the volume kept a sector it has changed to this, without a checksum that would tell: it may be read. Only
+    /// while the volume is closed.
+    pub fn decayed(&mut self, sector: u64, bytes: &SectorBytes) {
+        let content = self.contents.keep(*bytes);
+        let list = &mut self.sectors[sector as usize];
+        if list.is_empty() {
+            list.push(candidate(BASE, Content::ZERO));
+        }
+        list.push(candidate(BASE, content));
+    }
+
     /// The volume went down, in whatever way: what survives is one of each sector's candidates.
     /// Returns the sectors that were written since the last opening.
     pub fn crash(&mut self) -> Vec<u32> {

@@ -7,6 +7,7 @@ mod injected;
 mod service;
 pub mod storm;
 mod trouble;
+pub mod truth;
 
 pub use injected::Injected;
 pub use service::{FaultRates, Service};
@@ -131,10 +132,8 @@ pub struct World {
     pub injected: Injected,
     /// Where checksums are; without it no write is harmed.
     pub layout: Option<storm::Layout>,
-    /// The newest group of the log that was handed over, where a layout is known.
-    pub newest_group: u64,
-    /// A group up to this one was harmed.
-    pub hurt_group: Option<u64>,
+    /// What damaged pages should hold.
+    pub truth: truth::Truth,
     /// Whether the machine may only look.
     pub read_only: bool,
     /// Tells each step on standard error.
@@ -163,8 +162,7 @@ impl World {
             coverage: Coverage::default(),
             injected: Injected::default(),
             layout: None,
-            newest_group: 0,
-            hurt_group: None,
+            truth: truth::Truth::default(),
             read_only: false,
             trace: false,
             sky: storm::Sky::default(),
@@ -346,6 +344,7 @@ impl World {
         let service = self.services[device].time(&mut self.rng, len);
         let (id, place) =
             self.submit(device, token, fails, class == Class::Log, Work::Write { bufs }, service);
+        self.truth.written(device, offset / u64::from(BLOCK_BYTES), &data);
         self.disks[device].submit_write(id, offset, data, fua);
         let block = u64::from(BLOCK_BYTES);
         self.may_harm(machine, id, place, token, offset / block..(offset + len) / block);
@@ -358,6 +357,8 @@ impl World {
             return Err(format!("a discard in a check, at {offset}"));
         }
         self.note([5 + device as u64 * 8, offset, len]);
+        let block = u64::from(BLOCK_BYTES);
+        self.truth.discarded(device, offset / block..(offset + len) / block);
         let fails = self.rng.one_in(self.rates.discards);
         let service = self.services[device].time(&mut self.rng, BLOCK_BYTES.into());
         let (id, _) = self.submit(device, token, fails, false, Work::Discard, service);

@@ -29,6 +29,9 @@ impl<A: Arena> Engine<A> {
     /// The page of the directory that refers to the next page that was written, from the cursor on.
     fn next_in_directory(&self) -> Option<u32> {
         let c = &self.checkpoint;
+        if c.cursor > 0 && planted(Bug::OneDirectoryPage) {
+            return None;
+        }
         let (page, _) = c.moved.get(c.moved.partition_point(|(page, _)| *page < c.cursor))?;
         let geo = &self.state.geo;
         (*page < geo.table_pages()).then(|| geo.directory_page_of(*page))

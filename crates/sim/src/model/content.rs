@@ -100,6 +100,13 @@ impl Contents {
         if content.0 & KEPT != 0 { format!("a mix of writes starting with {name}") } else { name }
     }
 
+    /// The sector that bytes name as their own.
+    pub(super) fn sector_of(&self, bytes: &[u8]) -> Option<u64> {
+        let word = |i: usize| u64::from_le_bytes(bytes[i * 8..i * 8 + 8].try_into().expect("eight bytes"));
+        let (write, at) = (word(0) ^ self.salt, word(1) ^ self.salt.rotate_left(32));
+        (write <= u64::from(u32::MAX) && at >> 40 == 0).then_some(at)
+    }
+
     /// Says what bytes that were read are.
     pub(super) fn describe(&self, sector: u64, found: &[u8]) -> String {
         if found.iter().all(|&b| b == 0) {

@@ -182,6 +182,8 @@ fn life(rng: &mut Rng, plan: &Plan, later: bool) -> Life {
         hunt,
         death: (!clean).then(|| death(rng)),
         bad_sectors: if plan.latent { rng.below(3) as u32 } else { 0 },
+        decays: 0,
+        torn_sectors: 0,
         check: rng.one_in(4),
     }
 }

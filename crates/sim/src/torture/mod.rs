@@ -1,5 +1,6 @@
 //! Torture: random volumes, random clients, random crashes, and a model that knows the promise.
 
+mod anatomy;
 mod client;
 pub mod draw;
 mod panics;

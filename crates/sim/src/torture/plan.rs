@@ -130,6 +130,10 @@ pub struct Life {
     pub death: Option<Death>,
     /// Pages that are damaged with it: a bad sector, a flipped bit, or a lost write.
     pub bad_sectors: u32,
+    /// Parts of the volume that decay before it is opened again.
+    pub decays: u32,
+    /// The power cut leaves as many sectors unreadable, of those that were being written.
+    pub torn_sectors: u32,
     /// Check offline afterwards.
     pub check: bool,
 }
@@ -224,6 +228,9 @@ impl fmt::Display for Life {
         }
         if self.bad_sectors > 0 {
             writeln!(f, "  {} pages are damaged", self.bad_sectors)?;
+        }
+        if self.decays + self.torn_sectors > 0 {
+            writeln!(f, "  {} parts decay, {} sectors are torn", self.decays, self.torn_sectors)?;
         }
         if self.check {
             writeln!(f, "  check")?;

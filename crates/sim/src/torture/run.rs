@@ -2,6 +2,7 @@
 //! a recovery that is verified against the model.
 
 mod damage;
+mod judge;
 mod opening;
 mod rest;
 
@@ -11,7 +12,7 @@ use super::plan::{Life, Limits, Op, OpKind, Plan, When};
 use super::{Stats, draw};
 use crate::arena::{ArenaMemory, SimArena};
 use crate::coverage::{Fault, StageSet};
-use crate::disk::{CutStyle, Disk};
+use crate::disk::{CutStyle, Disk, PAGE_BYTES};
 use crate::model::{Model, SECTOR};
 use crate::rng::Rng;
 use crate::world::{Death, FaultRates, Flow, Staged, World};
@@ -30,6 +31,7 @@ const UNIT: u64 = 64 << 10;
 /// Events kept for a report.
 const EVENTS: usize = 20;
 const NAMES: [&str; 2] = ["fast", "slow"];
+const PAGE: u64 = PAGE_BYTES as u64;
 
 /// How a stretch of a run ended.
 enum Stretch<T> {
@@ -62,8 +64,6 @@ pub struct Run<'a> {
     events: Vec<String>,
     /// Whether any write is to be harmed in this plan.
     harms: bool,
-    /// The end of the log was harmed, which nothing tells.
-    tail_lost: bool,
     /// A message of this life named the place of a failure.
     named: bool,
     patience_ns: u64,
@@ -96,7 +96,6 @@ impl<'a> Run<'a> {
             volumes: 0,
             events: Vec::new(),
             harms: false,
-            tail_lost: false,
             named: false,
             patience_ns: STUCK_NS,
             pins: PinKeeper::new(seed),
@@ -137,7 +136,7 @@ impl<'a> Run<'a> {
             if self.world.trace {
                 eprintln!("--- life {i}");
             }
-            if !self.live(&life)? || self.tail_lost {
+            if !self.live(&life)? {
                 return Ok(());
             }
         }
@@ -176,7 +175,7 @@ impl<'a> Run<'a> {
         self.verify(&mut engine, life.verify_all)?;
         if let Some(death) = life.twice {
             self.stats.count("second-recovery");
-            self.die(engine, death);
+            self.die(engine, death, 0);
             let Some(again) = self.open(&Life { opening: Default::default(), ..life.clone() })? else {
                 return Ok(false);
             };
@@ -208,6 +207,7 @@ impl<'a> Run<'a> {
     fn opened(&mut self, engine: &Engine<SimArena>) -> Result<(), String> {
         self.crashed_in = StageSet::default();
         self.lost_caches = self.world.injected.lost_caches;
+        self.decide();
         if engine.size_bytes() != self.plan.size_bytes {
             return Err(format!("the size was {} and is {}", self.plan.size_bytes, engine.size_bytes()));
         }
@@ -402,14 +402,14 @@ impl<'a> Run<'a> {
             drop(arena);
             // What an orderly stop promises must not need the cache.
             let style = self.rng.pick(&CutStyle::ALL);
-            self.world.die(Death::PowerCut(style));
+            self.cut_power(style, 0);
             self.forget();
         } else {
             let death = life.death.unwrap_or(Death::Kill);
-            self.die(engine, death);
+            self.die(engine, death, life.torn_sectors);
         }
-        self.look_at_log_tail();
         self.spoil(life.bad_sectors);
+        self.decay(life.decays);
         self.remember_metadata();
         Ok(())
     }
@@ -422,7 +422,7 @@ impl<'a> Run<'a> {
     }
 
     /// The engine dies where it stands.
-    fn die(&mut self, mut engine: Engine<SimArena>, death: Death) {
+    fn die(&mut self, mut engine: Engine<SimArena>, death: Death, torn_sectors: u32) {
         let (name, fault) = match death {
             Death::PowerCut(_) => ("power-cut", Fault::PowerCut),
             Death::Kill => ("kill", Fault::Kill),
@@ -432,7 +432,10 @@ impl<'a> Run<'a> {
         self.crashed_in.iter().for_each(|s| self.world.coverage.hit(s, fault));
         self.keep_events(&mut engine);
         drop(engine);
-        self.world.die(death);
+        match death {
+            Death::PowerCut(style) => self.cut_power(style, torn_sectors),
+            Death::Kill => self.world.die(death),
+        }
         self.forget();
     }
 
@@ -489,9 +492,13 @@ impl<'a> Run<'a> {
     fn close(&mut self) -> Result<(), String> {
         self.begin_life();
         self.limits = self.plan.limits();
+        self.settle_log_tail()?;
         let mut engine = match self.try_open()? {
             Stretch::Done(Ok(engine)) => engine,
-            Stretch::Done(Err(_)) if self.damaged => return Ok(()),
+            Stretch::Done(Err(error)) if self.damaged => match self.refused(&error)? {
+                Some(engine) => engine,
+                None => return Ok(()),
+            },
             Stretch::Done(Err(error)) => return Err(format!("the last opening: {error}")),
             Stretch::Crashed => return Err("the last opening: it crashed without a fuse".into()),
         };

@@ -1,6 +1,7 @@
 //! How the storm reaches the machine's commands.
 
 use super::storm::{Harm, Sky, Storm, Vanish};
+use super::truth::Wound;
 use super::{Io, Staged, World};
 use crate::coverage::Fault;
 use crate::disk::{IoId, PAGE_BYTES};
@@ -65,10 +66,6 @@ impl World {
         let io = &self.ios[place];
         let device = io.device;
         let Some(layout) = self.layout.as_ref() else { return };
-        let is_log = layout.is_log(device, &pages);
-        if is_log && let Some(group) = layout.group(self.disks[device].data_in_flight(id)) {
-            self.newest_group = self.newest_group.max(group);
-        }
         if self.sky.storm.aims.is_empty() || io.error.is_some() {
             return;
         }
@@ -79,14 +76,21 @@ impl World {
         }
         let Some(harm) = self.sky.aimed(stage) else { return };
         let disk = &mut self.disks[device];
-        let mut hits_log = is_log;
+        if matches!(harm, Harm::Lost | Harm::Shorn | Harm::Misdirected) {
+            let data = disk.data_in_flight(id).chunks_exact(PAGE_BYTES);
+            pages.clone().zip(data).for_each(|(page, data)| self.truth.hurt(device, page, data, Wound::Lost));
+        }
         match harm {
             Harm::Lost => disk.lose(id),
             Harm::Shorn => disk.shear(id, &mut self.rng),
             Harm::Misdirected => {
                 let written = |page| disk.peek(page, &mut [0; PAGE_BYTES]);
                 let Some(astray) = layout.astray(device, &pages, written, &mut self.rng) else { return };
-                hits_log |= layout.is_log(device, &astray);
+                let mut bytes = [0; PAGE_BYTES];
+                for page in astray.clone() {
+                    disk.intended(page, &mut bytes);
+                    self.truth.overwritten(device, page, &bytes);
+                }
                 disk.misdirect(id, astray.start);
                 if self.trace {
                     eprintln!("{:>12} {id:?} goes to page {}", self.now.0, astray.start);
@@ -100,9 +104,6 @@ impl World {
         if self.trace {
             eprintln!("{:>12} {harm:?} {id:?}, {stage:?}, pages {pages:?} of device {device}", self.now.0);
         }
-        if hits_log {
-            self.hurt_group = Some(self.newest_group);
-        }
         self.note([10, pages.start, harm as u64]);
         self.injected.harms[harm as usize] += 1;
         match harm {
@@ -114,6 +115,9 @@ impl World {
 
     /// What was written decays at once.
     pub(super) fn decay(&mut self, device: usize, harm: Harm, page: u64) {
+        let mut bytes = [0; PAGE_BYTES];
+        self.disks[device].peek(page, &mut bytes);
+        self.truth.hurt(device, page, &bytes, Wound::Decayed);
         match harm {
             Harm::BadSector => self.disks[device].add_bad_sector(page * 8 + self.rng.below(8)),
             _ => self.disks[device].rot(page, &mut self.rng),

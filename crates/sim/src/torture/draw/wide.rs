@@ -14,6 +14,7 @@ const LIMITS: u64 = 12;
 const QUEUES: u64 = 13;
 const VAST: u64 = 14;
 const HINTS: u64 = 15;
+const DECAYS: u64 = 16;
 
 /// Now and then chunks of half a MiB to four, on as few of them as a volume may have.
 pub(super) fn large(seed: u64, drawn: Geometry) -> Geometry {
@@ -54,6 +55,7 @@ pub(super) fn lives(plan: &mut Plan, lives: &mut [Life]) {
     limits(plan, lives, most);
     queues(plan, lives);
     hints(plan.seed, lives);
+    decays(plan.seed, lives);
 }
 
 /// Requests of more pieces than are in flight at a time for one. Gives the length of the longest.
@@ -175,6 +177,20 @@ fn hints(seed: u64, lives: &mut [Life]) {
             if op.kind == OpKind::Read && rng.one_in(one_in) {
                 op.kind = OpKind::Prefer;
             }
+        }
+    }
+}
+
+/// What is at rest decays, and power cuts leave sectors that cannot be read.
+fn decays(seed: u64, lives: &mut [Life]) {
+    let mut rng = Rng::new(seed, DECAYS);
+    let (decays, torn) = (rng.one_in(7), rng.one_in(16));
+    for life in lives {
+        if decays && rng.one_in(2) {
+            life.decays = rng.range(1, 3) as u32;
+        }
+        if torn && rng.one_in(2) {
+            life.torn_sectors = rng.range(1, 2) as u32;
         }
     }
 }

@@ -1,7 +1,9 @@
 //! What happens to devices while nobody looks.
 
-use super::Run;
-use crate::disk::PAGE_BYTES;
+use super::*;
+use crate::torture::anatomy::{Anatomy, Part};
+use crate::world::truth::Wound;
+use bimetal_engine::format::superblock::{Found, Superblock};
 
 /// The beginning of every page of map, checksums, directory and root.
 const PAGE_MAGIC: &[u8] = b"BMTLpage";
@@ -18,6 +20,9 @@ impl Run<'_> {
             let disk = &mut self.world.disks[device];
             let Some(page) = disk.written_page(&mut self.rng) else { continue };
             self.damaged = true;
+            let mut bytes = vec![0; PAGE_BYTES];
+            disk.peek(page, &mut bytes);
+            self.world.truth.hurt(device, page, &bytes, Wound::Decayed);
             if device == 1 && self.rng.one_in(2) {
                 disk.rot(page, &mut self.rng);
                 self.stats.count("bit-rot");
@@ -26,6 +31,104 @@ impl Run<'_> {
                 self.stats.count("bad-sector");
             }
         }
+    }
+
+    /// Power is cut; of the sectors that were being written, so many cannot be read any more.
+    pub(super) fn cut_power(&mut self, style: CutStyle, torn_sectors: u32) {
+        let volatile: Vec<(usize, u64)> = if torn_sectors == 0 {
+            Vec::new()
+        } else {
+            let pages = |device: usize| self.world.disks[device].volatile_pages().into_iter();
+            (0..2).flat_map(|device| pages(device).map(move |page| (device, page))).collect()
+        };
+        self.world.die(Death::PowerCut(style));
+        for _ in 0..torn_sectors.min(volatile.len() as u32) {
+            let (device, page) = self.rng.pick(&volatile);
+            self.stats.count("torn-sector");
+            self.make_bad(device, page);
+        }
+    }
+
+    fn make_bad(&mut self, device: usize, page: u64) {
+        let mut bytes = [0; PAGE_BYTES];
+        self.world.disks[device].peek(page, &mut bytes);
+        self.world.truth.hurt(device, page, &bytes, Wound::Decayed);
+        self.world.disks[device].add_bad_sector(page * 8 + self.rng.below(8));
+        self.damaged = true;
+    }
+
+    /// Parts of the volume decay on the devices, while nobody looks: a bit flips, or a sector cannot be read.
+    pub(super) fn decay(&mut self, count: u32) {
+        for _ in 0..count {
+            let Some(anatomy) = self.anatomy() else { return };
+            let Some((part, device, page)) = self.aim_decay(&anatomy) else { continue };
+            if self.rng.one_in(2) {
+                self.make_bad(device, page);
+            } else if !self.flip_bit(part, device, page) {
+                continue;
+            }
+            self.stats.count(part.name());
+        }
+    }
+
+    fn aim_decay(&mut self, anatomy: &Anatomy) -> Option<(Part, usize, u64)> {
+        let copies = self.superblocks(anatomy);
+        let differ = |copies: &[(usize, u64, u64)]| copies[0].2 != copies[1].2;
+        if let Some(pair) = copies.chunks(2).find(|pair| differ(pair)).filter(|_| self.rng.one_in(2)) {
+            // An interrupted raise: the newer one is what the other will have to do without.
+            let newer = pair.iter().max_by_key(|copy| copy.2).expect("there are two");
+            self.stats.count("pair-superblocks");
+            return Some((Part::Superblock, newer.0, newer.1));
+        }
+        let weights = Part::TARGETS.map(|(_, weight)| weight);
+        let part = Part::TARGETS[self.rng.weighted(&weights)].0;
+        if part == Part::Superblock {
+            let (device, page, _) = self.rng.pick(&copies);
+            return Some((part, device, page));
+        }
+        let pages = anatomy.pages_of(&self.world.disks[0], part);
+        (!pages.is_empty()).then(|| (part, 0, self.rng.pick(&pages)))
+    }
+
+    /// Where the superblocks are, in pairs: device, page, and the generation that each names.
+    fn superblocks(&self, anatomy: &Anatomy) -> Vec<(usize, u64, u64)> {
+        let mut bytes = [0; PAGE_BYTES];
+        let mut copies = Vec::new();
+        for (device, pages) in [anatomy.superblocks(0), anatomy.superblocks(1)].into_iter().enumerate() {
+            for page in pages {
+                self.world.disks[device].peek(page, &mut bytes);
+                let generation = match Superblock::decode(&bytes, page * PAGE) {
+                    Found::Valid(superblock) => superblock.generation.0,
+                    Found::Newer(_) | Found::Nothing => 0,
+                };
+                copies.push((device, page, generation));
+            }
+        }
+        copies
+    }
+
+    /// In a fast slot nothing tells: what the block reads from then on is what the model is told. False: it cannot be told
+    /// which block of the volume that would be, and nothing is done.
+    fn flip_bit(&mut self, part: Part, device: usize, page: u64) -> bool {
+        let mut bytes = [0; PAGE_BYTES];
+        let disk = &mut self.world.disks[device];
+        disk.peek(page, &mut bytes);
+        let at = self.rng.below(PAGE_BYTES as u64) as usize;
+        let mut rotten = bytes;
+        rotten[at] ^= 1 << self.rng.below(8);
+        if part == Part::Slot {
+            let start = at / SECTOR * SECTOR;
+            let Some(sector) = self.model.sector_of(&bytes[start..start + SECTOR]) else { return false };
+            if sector % 8 != (start / SECTOR) as u64 {
+                return false;
+            }
+            self.model.decayed(sector, rotten[start..start + SECTOR].try_into().expect("a sector"));
+            self.unverified[(sector * SECTOR as u64 / UNIT) as usize] = true;
+        }
+        self.world.truth.hurt(device, page, &bytes, Wound::Decayed);
+        disk.put_back(page, &rotten);
+        self.damaged = true;
+        true
     }
 
     /// Some page of metadata is as it was when the life before ended. False: none was written since.
@@ -37,6 +140,8 @@ impl Run<'_> {
             return false;
         }
         let (page, old) = &self.earlier[self.rng.below(self.earlier.len() as u64) as usize];
+        disk.peek(*page, &mut now);
+        self.world.truth.hurt(0, *page, &now, Wound::Lost);
         disk.put_back(*page, old);
         self.damaged = true;
         self.stats.count("lost-write");

@@ -138,14 +138,15 @@ impl Run<'_> {
     }
 
     /// Opens as the life wants: with crashes on the way, then with errors, then for good.
-    /// `None`: the volume cannot be opened, and a bad sector excuses it.
+    /// `None`: the volume cannot be opened, and nothing is left of it that could be judged.
     pub(super) fn open(&mut self, life: &Life) -> Result<Option<Engine<SimArena>>, String> {
         self.failed_while_opening = false;
+        self.settle_log_tail()?;
         for &(steps, death) in &life.opening.crashes {
             self.world.fuse = Some(steps);
             match self.try_open()? {
                 Stretch::Done(Ok(engine)) => return Ok(Some(engine)),
-                Stretch::Done(Err(error)) if self.damaged => return Ok(self.refused(&error)),
+                Stretch::Done(Err(error)) if self.damaged => return self.refused(&error),
                 Stretch::Done(Err(error)) => return Err(format!("open: {error}")),
                 Stretch::Crashed => self.crash_in_recovery(death),
             }
@@ -156,21 +157,19 @@ impl Run<'_> {
         if life.opening.rates.is_some() || life.opening.storm != Storm::default() {
             match self.open_in_trouble(&life.opening)? {
                 Some(Ok(engine)) => return Ok(Some(engine)),
-                Some(Err(error)) => return Ok(self.refused(&error)),
-                None if self.tail_lost => return Ok(None),
-                None => {}
+                Some(Err(error)) => return self.refused(&error),
+                None => self.settle_log_tail()?,
             }
         }
         match self.try_open()? {
             Stretch::Done(Ok(engine)) => Ok(Some(engine)),
-            Stretch::Done(Err(error)) if self.damaged => Ok(self.refused(&error)),
+            Stretch::Done(Err(error)) if self.damaged => self.refused(&error),
             Stretch::Done(Err(error)) => Err(format!("open: {error}")),
             Stretch::Crashed => Err("open: it crashed without a fuse".into()),
         }
     }
 
-    /// An attempt while devices fail and worse. It may fail, and says so clearly. `None`: it must be tried again,
-    /// unless the end of the log was harmed.
+    /// An attempt while devices fail and worse. It may fail, and says so clearly. `None`: it must be tried again.
     fn open_in_trouble(
         &mut self,
         opening: &Opening,
@@ -187,11 +186,6 @@ impl Run<'_> {
         let failed = self.world.injected.total() > before.total();
         self.damaged |= self.world.injected.harmed() > before.harmed();
         self.count_trouble(&before);
-        self.look_at_log_tail();
-        if self.tail_lost {
-            self.world.die(Death::Kill);
-            return Ok(None);
-        }
         match result {
             Stretch::Done(Ok(engine)) => {
                 // What was wrong with the devices while it opened excuses nothing that it says afterwards, but of what it
@@ -239,11 +233,6 @@ impl Run<'_> {
             _ if self.damaged => Ok(()),
             error => Err(format!("open: devices failed for a while, and it said: {error}")),
         }
-    }
-
-    fn refused(&mut self, _: &OpenError) -> Option<Engine<SimArena>> {
-        self.stats.count("open-refused-after-damage");
-        None
     }
 
     /// The process gives up after a failed opening: devices live on.

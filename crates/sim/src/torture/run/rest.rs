@@ -2,22 +2,16 @@
 //! faults are silent.
 
 use super::*;
-use crate::disk::PAGE_BYTES;
 use crate::world::Service;
 use crate::world::storm::Layout;
 use bimetal_engine::extents::Placement;
-use bimetal_engine::format::geometry::{HEADER_COPIES, header_at};
-use bimetal_engine::format::header::CheckpointHeader;
-use bimetal_engine::format::log::{GroupHeader, SegmentHeader};
 use bimetal_engine::format::superblock::{Found, Superblock};
-use bimetal_engine::units::Area;
 
 /// From the end of all faults until everything is answered, a flush is, and the landing zone is empty. Of this a
 /// command that stalls may take half a minute, and a landed block that cannot be read two, before it is given up.
 const REST_NS: u64 = 180 * Nanos::SECOND;
 /// How often the landing zone is looked at.
 const LOOK_NS: u64 = 20 * Nanos::MS;
-const PAGE: u64 = PAGE_BYTES as u64;
 
 impl Run<'_> {
     /// Faults stop: from here on it takes [`REST_NS`] at most until all is answered, a flush is answered, and nothing is
@@ -108,48 +102,7 @@ impl Run<'_> {
         let mut bytes = [0; PAGE_BYTES];
         self.world.disks[0].peek(0, &mut bytes);
         if let Found::Valid(superblock) = Superblock::decode(&bytes, 0) {
-            self.world.layout = Some(Layout::new(superblock.volume, &superblock.geometry));
+            self.world.layout = Some(Layout::new(&superblock.geometry));
         }
-        (self.world.newest_group, self.world.hurt_group) = (0, None);
-    }
-
-    /// Of a group that was harmed something on the device must say that it was durable. Nothing tells that the last
-    /// groups of the log are missing: what they made durable is lost, and their slots may hold other chunks. What said so may
-    /// itself have been in a cache that a later power cut takes, so it is looked at after each.
-    pub(super) fn look_at_log_tail(&mut self) {
-        let Some(hurt) = self.world.hurt_group else { return };
-        if self.known_durable() < hurt {
-            self.tail_lost = true;
-            self.stats.count("log-tail-lost");
-        }
-    }
-
-    fn known_durable(&self) -> u64 {
-        let (disk, id) = (&self.world.disks[0], self.volume_id());
-        let layout = self.world.layout.as_ref().expect("only with a layout is a group harmed");
-        let mut page = vec![0; PAGE_BYTES];
-        let mut known = 0;
-        for (place, copy) in (0..2).flat_map(|place| (0..HEADER_COPIES).map(move |copy| (place, copy))) {
-            disk.peek(header_at(place) / PAGE + copy, &mut page);
-            known = known.max(CheckpointHeader::decode(&page, &id, place).map_or(0, |h| h.durable.0));
-        }
-        // A group's header may take several pages.
-        let mut pages = vec![0; 8 * PAGE_BYTES];
-        for at in layout.zone() {
-            if !disk.peek(at, &mut page) {
-                continue;
-            }
-            if page.starts_with(b"BMTLsegm") {
-                let area = Area(u32::from_le_bytes(page[64..68].try_into().expect("four bytes")));
-                known = known.max(SegmentHeader::decode(&page, &id, area).map_or(0, |h| h.durable.0));
-            } else if page.starts_with(b"BMTLgrup") {
-                let end = layout.zone().end.min(at + 8);
-                for (i, part) in (at..end).zip(pages.chunks_exact_mut(PAGE_BYTES)) {
-                    disk.peek(i, part);
-                }
-                known = known.max(GroupHeader::decode(&pages, &id).map_or(0, |(h, ..)| h.durable.0));
-            }
-        }
-        known
     }
 }

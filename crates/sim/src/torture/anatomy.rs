@@ -1,0 +1,302 @@
+//! Where what of a volume lies on its fast device, read with the engine's own decoders: so that damage can be aimed, and
+//! what it leads to be judged by what was hurt.
+
+use crate::disk::{Disk, PAGE_BYTES};
+use bimetal_engine::format::codec::Get;
+use bimetal_engine::format::geometry::{Geometry, HEADER_COPIES, header_at, pins_at};
+use bimetal_engine::format::header::CheckpointHeader;
+use bimetal_engine::format::log::{GroupHeader, Index, SegmentHeader};
+use bimetal_engine::format::page::{self, PageKind};
+use bimetal_engine::format::superblock::{Found, Superblock};
+use bimetal_engine::units::{FAST, SLOW};
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+const PAGE: u64 = PAGE_BYTES as u64;
+/// Blocks of a group's header at most.
+const GROUP_HEADER_BLOCKS: u64 = 4;
+
+/// What a page of the fast device is part of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, PartialOrd, Ord)]
+pub enum Part {
+    /// A copy of the superblock.
+    Superblock,
+    /// A copy of a checkpoint header, in this place.
+    Header(u64),
+    /// The list of pins.
+    Pins,
+    /// The root in force.
+    Root,
+    /// A page of the directory in force.
+    Directory,
+    /// A page of the map in force.
+    Map,
+    /// A page of checksums in force.
+    Sums,
+    /// The header of a segment of the log, or of the one where it would go on.
+    SegmentHeader,
+    /// The header of a group.
+    GroupHeader,
+    /// Payload of a group.
+    Payload,
+    /// Where the log would go on.
+    End,
+    /// A segment's index, or its trailer.
+    Index,
+    /// A segment that the log does not have.
+    Leftover,
+    /// A slot.
+    Slot,
+    /// A version of a page of metadata that is not in force, or nothing.
+    OutOfForce,
+}
+
+impl Part {
+    /// All, of headers those of place 0, and how often each of them is to be hurt in proportion.
+    pub const TARGETS: [(Part, u32); 15] = [
+        (Part::Superblock, 3),
+        (Part::Header(0), 2),
+        (Part::Pins, 1),
+        (Part::Root, 1),
+        (Part::Directory, 1),
+        (Part::Map, 1),
+        (Part::Sums, 2),
+        (Part::SegmentHeader, 1),
+        (Part::GroupHeader, 2),
+        (Part::Payload, 7),
+        (Part::End, 1),
+        (Part::Index, 2),
+        (Part::Leftover, 1),
+        (Part::Slot, 5),
+        (Part::OutOfForce, 1),
+    ];
+
+    /// The name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Part::Superblock => "rest-superblock",
+            Part::Header(_) => "rest-checkpoint-header",
+            Part::Pins => "rest-pins",
+            Part::Root => "rest-root",
+            Part::Directory => "rest-directory",
+            Part::Map => "rest-map",
+            Part::Sums => "rest-checksums",
+            Part::SegmentHeader => "rest-segment-header",
+            Part::GroupHeader => "rest-group-header",
+            Part::Payload => "rest-payload",
+            Part::End => "rest-log-end",
+            Part::Index => "rest-index",
+            Part::Leftover => "rest-leftover",
+            Part::Slot => "rest-fast-slot",
+            Part::OutOfForce => "rest-out-of-force",
+        }
+    }
+
+    /// Whether damage to it alone may close the volume: what is listed in the format, *A block that cannot be read* and
+    /// *A write that was lost*.
+    pub fn may_close(self) -> bool {
+        use Part::{Directory, End, GroupHeader, Map, Root, SegmentHeader};
+        matches!(self, Root | Directory | Map | SegmentHeader | GroupHeader | End)
+    }
+}
+
+/// A group of the log.
+#[derive(Clone, Debug)]
+pub struct Group {
+    /// Its number.
+    pub seq: u64,
+    /// Its pages, the header's first.
+    pub pages: Range<u64>,
+}
+
+/// A volume's parts.
+pub struct Anatomy {
+    /// The layout.
+    pub geo: Geometry,
+    parts: BTreeMap<u64, Part>,
+    /// The log's groups, oldest first.
+    pub groups: Vec<Group>,
+    /// The pages of its segments, oldest first.
+    pub segments: Vec<Range<u64>>,
+}
+
+struct Reader<'a>(&'a Disk, [u8; 16]);
+
+impl Reader<'_> {
+    fn pages(&self, pages: Range<u64>) -> Vec<u8> {
+        let mut bytes = vec![0; ((pages.end - pages.start) * PAGE) as usize];
+        pages.zip(bytes.chunks_exact_mut(PAGE_BYTES)).for_each(|(page, out)| _ = self.0.peek(page, out));
+        bytes
+    }
+
+    /// What pages of this kind are referred to from one: number and page of the device.
+    fn refers(&self, geo: &Geometry, from: (PageKind, u64, u64), to: Range<u32>) -> Vec<(u32, u64)> {
+        let (kind, number, at) = from;
+        let bytes = self.pages(at..at + 1);
+        let Some((payload, _)) = page::decode(&bytes, kind, &self.1, number) else { return Vec::new() };
+        let mut get = Get(payload);
+        to.filter_map(|number| {
+            let place = page::get_ref(&mut get)?.index()?;
+            Some((number, geo.page_at(number, place) / PAGE))
+        })
+        .collect()
+    }
+}
+
+impl Anatomy {
+    /// Of a volume on this device, as far as it makes sense; none where no superblock does.
+    pub fn of(disk: &Disk, volume: [u8; 16]) -> Option<Anatomy> {
+        let last = disk.size_bytes() / PAGE - 1;
+        let read = Reader(disk, volume);
+        let superblock = [0, last].into_iter().find_map(|page| {
+            match Superblock::decode(&read.pages(page..page + 1), page * PAGE) {
+                Found::Valid(superblock) => Some(superblock),
+                Found::Newer(_) | Found::Nothing => None,
+            }
+        })?;
+        let geo = superblock.geometry;
+        let mut a = Anatomy { geo, parts: BTreeMap::new(), groups: Vec::new(), segments: Vec::new() };
+        a.note_fixed();
+        let copies = (0..2).flat_map(|place| (0..HEADER_COPIES).map(move |copy| (place, copy)));
+        let header = copies.filter_map(|(place, copy)| {
+            let page = header_at(place) / PAGE + copy;
+            CheckpointHeader::decode(&read.pages(page..page + 1), &volume, place)
+        });
+        if let Some(header) = header.max_by_key(|h| h.number) {
+            a.note_pages(&read, &header);
+            a.follow_log(&read, &header);
+        }
+        Some(a)
+    }
+
+    fn note_fixed(&mut self) {
+        self.superblocks(0).into_iter().for_each(|page| _ = self.parts.insert(page, Part::Superblock));
+        for place in 0..2 {
+            let at = header_at(place) / PAGE;
+            (at..at + HEADER_COPIES).for_each(|page| _ = self.parts.insert(page, Part::Header(place)));
+            self.parts.insert(pins_at(place as u8) / PAGE, Part::Pins);
+        }
+    }
+
+    fn note_pages(&mut self, read: &Reader<'_>, header: &CheckpointHeader) {
+        let geo = self.geo.clone();
+        let first = geo.roots_at[(header.number % 2) as usize] / PAGE;
+        let blocks = header.root_blocks.min(geo.root_blocks);
+        for block in 0..blocks {
+            self.parts.insert(first + u64::from(block), Part::Root);
+            if block >= geo.root_ref_blocks() {
+                continue;
+            }
+            let root = (PageKind::Root, u64::from(block), first + u64::from(block));
+            for (number, at) in read.refers(&geo, root, geo.named_in_root(block)) {
+                self.parts.insert(at, Part::Directory);
+                let listed = geo.listed_in(number - geo.table_pages());
+                for (number, at) in read.refers(&geo, (PageKind::Directory, u64::from(number), at), listed) {
+                    let part = if number < geo.map_pages { Part::Map } else { Part::Sums };
+                    self.parts.insert(at, part);
+                }
+            }
+        }
+    }
+
+    fn follow_log(&mut self, read: &Reader<'_>, header: &CheckpointHeader) {
+        let (mut area, mut ordinal, mut seq) = (header.tail_area, header.tail_ordinal, header.tail_first.0);
+        let mut epoch = 0;
+        let mut end = None;
+        while area.0 < self.geo.areas && self.segments.len() < self.geo.areas as usize {
+            let first = self.geo.area_at(area) / PAGE;
+            self.parts.insert(first, Part::SegmentHeader);
+            let head = SegmentHeader::decode(&read.pages(first..first + 1), &read.1, area);
+            let Some(head) = head.filter(|h| h.ordinal == ordinal && h.epoch.0 >= epoch) else { break };
+            if head.first.0 > seq {
+                break;
+            }
+            (seq, epoch) = (head.first.0, head.epoch.0);
+            let pages = first..first + u64::from(self.geo.area_blocks());
+            end = Some(self.groups_of(read, pages.clone(), ordinal, &mut seq, &mut epoch));
+            self.note_index(read, pages.clone(), ordinal);
+            self.segments.push(pages);
+            (area, ordinal) = (head.successor, ordinal + 1);
+        }
+        if let Some(end) = end {
+            end.for_each(|page| _ = self.parts.entry(page).or_insert(Part::End));
+        }
+    }
+
+    /// Follows the groups of a segment; gives where the next one would begin.
+    fn groups_of(
+        &mut self,
+        read: &Reader<'_>,
+        pages: Range<u64>,
+        ordinal: u64,
+        seq: &mut u64,
+        epoch: &mut u64,
+    ) -> Range<u64> {
+        let bytes = read.pages(pages.clone());
+        let blocks = pages.end - pages.start;
+        let mut offset = 1;
+        while offset < blocks {
+            let group = GroupHeader::decode(&bytes[(offset * PAGE) as usize..], &read.1);
+            let Some((header, _, len)) = group else { break };
+            let end = offset + u64::from(len);
+            let fits = u64::from(header.offset) == offset && end <= blocks && header.ordinal == ordinal;
+            if !fits || header.seq.0 != *seq || header.epoch.0 < *epoch {
+                break;
+            }
+            let payload = end - u64::from(header.payload_blocks);
+            let own = pages.start + offset..pages.start + end;
+            for page in own.clone() {
+                let part = if page < pages.start + payload { Part::GroupHeader } else { Part::Payload };
+                self.parts.insert(page, part);
+            }
+            self.groups.push(Group { seq: *seq, pages: own });
+            (*seq, *epoch, offset) = (*seq + 1, header.epoch.0, end);
+        }
+        let end = pages.start + offset;
+        end..(end + GROUP_HEADER_BLOCKS).min(pages.end)
+    }
+
+    fn note_index(&mut self, read: &Reader<'_>, pages: Range<u64>, ordinal: u64) {
+        let trailer = pages.end - 1;
+        let Some(body) = Index::decode_trailer(&read.pages(trailer..pages.end), &read.1, ordinal) else {
+            return;
+        };
+        let first = trailer.saturating_sub(u64::from(body)).max(pages.start + 1);
+        (first..pages.end).for_each(|page| _ = self.parts.entry(page).or_insert(Part::Index));
+    }
+
+    /// What a page of the fast device is part of.
+    pub fn part(&self, page: u64) -> Part {
+        if let Some(part) = self.parts.get(&page) {
+            return *part;
+        }
+        let at = page * PAGE;
+        let zone = self.geo.area_at(self.geo.zone_first);
+        if at < self.geo.areas_at {
+            Part::OutOfForce
+        } else if at >= zone || self.segments.iter().any(|pages| pages.contains(&page)) {
+            Part::Leftover
+        } else {
+            Part::Slot
+        }
+    }
+
+    /// The pages of a part that were written at some time.
+    pub fn pages_of(&self, disk: &Disk, part: Part) -> Vec<u64> {
+        let same = |p: Part| p == part || matches!((p, part), (Part::Header(_), Part::Header(_)));
+        let written = |page: &u64| disk.peek(*page, &mut [0; PAGE_BYTES]);
+        match part {
+            Part::Leftover | Part::Slot | Part::OutOfForce => {
+                (0..disk.size_bytes() / PAGE).filter(|p| same(self.part(*p))).filter(written).collect()
+            }
+            _ => {
+                self.parts.iter().filter(|(_, p)| same(**p)).map(|(page, _)| *page).filter(written).collect()
+            }
+        }
+    }
+
+    /// The pages of the two superblocks of a device.
+    pub fn superblocks(&self, device: usize) -> [u64; 2] {
+        [0, self.geo.second_superblock_at([FAST, SLOW][device]) / PAGE]
+    }
+}
