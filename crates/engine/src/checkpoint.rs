@@ -130,6 +130,11 @@ impl Checkpoint {
         self.pages.ram_bytes()
     }
 
+    /// Whether a header is written that is not known to be durable.
+    pub(crate) fn header_is_unflushed(&self) -> bool {
+        matches!(self.stage, CheckpointStage::Header | CheckpointStage::FlushHeader)
+    }
+
     /// Its stage, for coverage.
     pub fn coverage(&self) -> Option<Stage> {
         match self.stage {

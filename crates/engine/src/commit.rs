@@ -235,6 +235,12 @@ impl<A: Arena> Engine<A> {
         self.request_flush(FAST, Waiter::Commit);
     }
 
+    /// Whether all that this commit still waits for is a discard.
+    pub(crate) fn commit_awaits_discard(&self) -> bool {
+        let appended = self.commit.stage == CommitStage::Append && self.commit.records_left == 0;
+        appended && self.log.applied < self.commit.discards_upto
+    }
+
     fn end_commit(&mut self, ok: bool) {
         let records: Vec<HomeRecord> = if ok {
             (0..self.commit.chunks.len() as u32).filter_map(|i| self.commit_home(i)).collect()

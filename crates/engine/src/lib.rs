@@ -31,6 +31,7 @@ mod locks;
 mod log;
 mod map;
 pub mod mask;
+pub mod moments;
 mod moves;
 mod open;
 pub mod options;

@@ -217,6 +217,11 @@ impl State {
         }
     }
 
+    /// Whether some home was, or is being, overwritten with a part and what is beneath it.
+    pub(crate) fn may_have_torn_homes(&self) -> bool {
+        !self.merging.is_empty()
+    }
+
     /// What is known to be as it was of a block whose home was, or is being, overwritten.
     pub fn remains(&self, block: Block) -> Option<Remains> {
         self.merging.get(&block).copied()

@@ -107,6 +107,10 @@ pub struct Group {
     pub seq: u64,
     /// Its pages, the header's first.
     pub pages: Range<u64>,
+    /// Those of its payload.
+    pub payload: Range<u64>,
+    /// The last group that its segment, an index there or the next segment's header says was durable.
+    pub claimed_near: u64,
 }
 
 /// A volume's parts.
@@ -213,7 +217,8 @@ impl Anatomy {
             }
             (seq, epoch) = (head.first.0, head.epoch.0);
             let pages = first..first + u64::from(self.geo.area_blocks());
-            end = Some(self.groups_of(read, pages.clone(), ordinal, &mut seq, &mut epoch));
+            let near = self.claims_beside(read, pages.clone(), &head);
+            end = Some(self.groups_of(read, pages.clone(), ordinal, &mut seq, &mut epoch, near));
             self.note_index(read, pages.clone(), ordinal);
             self.segments.push(pages);
             (area, ordinal) = (head.successor, ordinal + 1);
@@ -231,10 +236,11 @@ impl Anatomy {
         ordinal: u64,
         seq: &mut u64,
         epoch: &mut u64,
+        claimed: u64,
     ) -> Range<u64> {
         let bytes = read.pages(pages.clone());
         let blocks = pages.end - pages.start;
-        let mut offset = 1;
+        let (mut offset, mut claimed, first) = (1, claimed, self.groups.len());
         while offset < blocks {
             let group = GroupHeader::decode(&bytes[(offset * PAGE) as usize..], &read.1);
             let Some((header, _, len)) = group else { break };
@@ -249,11 +255,26 @@ impl Anatomy {
                 let part = if page < pages.start + payload { Part::GroupHeader } else { Part::Payload };
                 self.parts.insert(page, part);
             }
-            self.groups.push(Group { seq: *seq, pages: own });
+            claimed = claimed.max(header.durable.0);
+            let payload = pages.start + payload..own.end;
+            self.groups.push(Group { seq: *seq, pages: own, payload, claimed_near: 0 });
             (*seq, *epoch, offset) = (*seq + 1, header.epoch.0, end);
         }
+        self.groups[first..].iter_mut().for_each(|group| group.claimed_near = claimed);
         let end = pages.start + offset;
         end..(end + GROUP_HEADER_BLOCKS).min(pages.end)
+    }
+
+    /// What is said to be durable by a segment's header, its index, and the header of the next one.
+    fn claims_beside(&self, read: &Reader<'_>, pages: Range<u64>, head: &SegmentHeader) -> u64 {
+        let trailer = Index::decode_trailer(&read.pages(pages.end - 1..pages.end), &read.1, head.ordinal);
+        if trailer.is_some() {
+            return u64::MAX;
+        }
+        let next = self.geo.area_at(head.successor) / PAGE;
+        let next = SegmentHeader::decode(&read.pages(next..next + 1), &read.1, head.successor);
+        let next = next.filter(|next| next.ordinal == head.ordinal + 1);
+        head.durable.0.max(next.map_or(0, |next| next.durable.0))
     }
 
     fn note_index(&mut self, read: &Reader<'_>, pages: Range<u64>, ordinal: u64) {

@@ -1,6 +1,7 @@
 //! Draws plans from seeds, swarm-fashion: each life leaves out most of what is possible, so that
 //! what is left happens often enough to meet itself.
 
+mod pairs;
 mod storm;
 mod wide;
 
@@ -149,6 +150,7 @@ pub fn lives(plan: &mut Plan) -> Vec<Life> {
     let mut lives: Vec<Life> = (0..count).map(|i| life(&mut rng, plan, i > 0)).collect();
     storm::draw(plan.seed, &mut lives);
     wide::lives(plan, &mut lives);
+    pairs::draw(plan, &mut lives);
     lives
 }
 
@@ -180,9 +182,11 @@ fn life(rng: &mut Rng, plan: &Plan, later: bool) -> Life {
         when,
         points: steps(rng, 9),
         hunt,
+        pair: None,
         death: (!clean).then(|| death(rng)),
         bad_sectors: if plan.latent { rng.below(3) as u32 } else { 0 },
         decays: 0,
+        decay_payload: false,
         torn_sectors: 0,
         check: rng.one_in(4),
     }

@@ -4,6 +4,7 @@ use crate::arena::ArenaSizes;
 use crate::world::storm::Storm;
 use crate::world::{Death, FaultRates, Service};
 use bimetal_engine::coverage::Stage;
+use bimetal_engine::moments::Moment;
 use bimetal_engine::options::Tuning;
 use std::fmt;
 
@@ -80,11 +81,25 @@ pub enum When {
     Stopping,
 }
 
+/// A second fault, when a first one has left something.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Pair {
+    /// What the first one left.
+    pub moment: Moment,
+    /// Devices fail so often from then on, ...
+    pub rates: FaultRates,
+    /// ... for so long, ns. Then the machine dies, if it is to.
+    pub ns: u64,
+}
+
 /// How opening goes.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Opening {
     /// Crashes while opening: after so many steps, so.
     pub crashes: Vec<(u32, Death)>,
+    /// Crashes while the generation is raised: so many steps from when that began. Where they leave copies of a superblock that
+    /// differ, the newer one may decay.
+    pub raises: Vec<(u32, Death)>,
     /// An attempt with I/O errors.
     pub rates: Option<FaultRates>,
     /// What devices do beside that in this attempt; an attempt of its own where there are no errors.
@@ -126,12 +141,16 @@ pub struct Life {
     pub points: u32,
     /// Amid load: crash as soon as an operation is in this stage, which is seldom or short.
     pub hunt: Option<Stage>,
+    /// Another fault waits for what one leaves.
+    pub pair: Option<Pair>,
     /// How it dies; `None` is an orderly stop.
     pub death: Option<Death>,
     /// Pages that are damaged with it: a bad sector, a flipped bit, or a lost write.
     pub bad_sectors: u32,
     /// Parts of the volume that decay before it is opened again.
     pub decays: u32,
+    /// Most of them payload of the log.
+    pub decay_payload: bool,
     /// The power cut leaves as many sectors unreadable, of those that were being written.
     pub torn_sectors: u32,
     /// Check offline afterwards.
@@ -198,6 +217,9 @@ impl fmt::Display for Life {
         for (steps, death) in &self.opening.crashes {
             writeln!(f, "  open, {death:?} after {steps} steps")?;
         }
+        for (steps, death) in &self.opening.raises {
+            writeln!(f, "  open, {death:?} after {steps} steps of raising the generation")?;
+        }
         if let Some(rates) = self.opening.rates {
             writeln!(f, "  open with errors {rates:?}")?;
         }
@@ -217,6 +239,9 @@ impl fmt::Display for Life {
         }
         if self.storm != Storm::default() {
             writeln!(f, "  {:?}", self.storm)?;
+        }
+        if let Some(pair) = self.pair {
+            writeln!(f, "  {pair:?}")?;
         }
         if self.calm {
             writeln!(f, "  after {} answers the faults stop, and nothing may stay pending", self.after)?;

@@ -28,6 +28,8 @@ const STUCK_NS: u64 = 300 * Nanos::SECOND;
 const STUCK_IN_STORM_NS: u64 = 1200 * Nanos::SECOND;
 /// The unit in which a verification reads.
 const UNIT: u64 = 64 << 10;
+/// Steps from the end of a pair's second fault to the crash, at most.
+const PAIR_STEPS: u32 = 64;
 /// Events kept for a report.
 const EVENTS: usize = 20;
 const NAMES: [&str; 2] = ["fast", "slow"];
@@ -70,6 +72,10 @@ pub struct Run<'a> {
     pins: PinKeeper,
     /// Of this opening.
     limits: Limits,
+    /// Steps from where the generation is raised to the crash.
+    raise_fuse: Option<u32>,
+    /// Until when the second fault of a pair lasts; the beginning of time where it is over.
+    pair_ends: Option<Nanos>,
 }
 
 impl<'a> Run<'a> {
@@ -81,6 +87,8 @@ impl<'a> Run<'a> {
         Run {
             model: Model::new(0, 0),
             limits: plan.limits(),
+            raise_fuse: None,
+            pair_ends: None,
             plan,
             stats,
             memory,
@@ -202,6 +210,7 @@ impl<'a> Run<'a> {
         self.world.injected = Default::default();
         self.lost_caches = 0;
         self.named = false;
+        self.pair_ends = None;
     }
 
     fn opened(&mut self, engine: &Engine<SimArena>) -> Result<(), String> {
@@ -307,6 +316,9 @@ impl<'a> Run<'a> {
             if client.answered > answered || !client.is_quiet() || client.wake(self.world.now()).is_some() {
                 idle_since = self.world.now();
             }
+            if let Some((_, life)) = end {
+                self.look_for_pair(engine, life);
+            }
             if let Some((after, life)) = end
                 && client.answered >= after
             {
@@ -335,6 +347,28 @@ impl<'a> Run<'a> {
             if self.step(engine, client, limit)? == Flow::Crash {
                 return Ok(Flow::Crash);
             }
+        }
+    }
+
+    /// Where one fault has left something, another one comes.
+    fn look_for_pair(&mut self, engine: &Engine<SimArena>, life: &Life) {
+        let Some(pair) = life.pair else { return };
+        match self.pair_ends {
+            None => {
+                let mut found = false;
+                engine.moments(&mut |moment| found |= moment == pair.moment);
+                if found {
+                    self.stats.count(pair.moment.name());
+                    self.world.rates = pair.rates;
+                    self.pair_ends = Some(self.world.now().after(pair.ns));
+                }
+            }
+            Some(ends) if ends > Nanos(0) && self.world.now() >= ends => {
+                self.world.rates = life.rates;
+                self.pair_ends = Some(Nanos(0));
+                self.world.fuse = self.world.fuse.or(life.death.map(|_| life.points % PAIR_STEPS));
+            }
+            Some(_) => {}
         }
     }
 
@@ -409,7 +443,7 @@ impl<'a> Run<'a> {
             self.die(engine, death, life.torn_sectors);
         }
         self.spoil(life.bad_sectors);
-        self.decay(life.decays);
+        self.decay(life.decays, life.decay_payload);
         self.remember_metadata();
         Ok(())
     }

@@ -104,6 +104,8 @@ impl<F: FnMut(&Plan) -> Option<(String, usize)>> Shrinker<F> {
             self.simplify(life, |l| l.decays = 0);
             self.simplify(life, |l| l.torn_sectors = 0);
             self.simplify(life, |l| l.opening.crashes.clear());
+            self.simplify(life, |l| l.opening.raises.clear());
+            self.simplify(life, |l| l.pair = None);
             self.simplify(life, |l| l.opening.rates = None);
             self.simplify(life, |l| l.opening.storm_crash = None);
             self.simplify(life, |l| l.opening.storm.vanish = None);

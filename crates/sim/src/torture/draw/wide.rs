@@ -46,7 +46,7 @@ pub(super) fn refs_per_page(seed: u64) -> Option<u32> {
 /// So many answers come before a crash, of `usual` on volumes with small chunks.
 pub(super) fn answers(plan: &Plan, usual: u64) -> u64 {
     let chunk = plan.geometry.chunk_bytes;
-    if chunk < LARGE_CHUNK { usual } else { (usual * (256 << 10) / u64::from(chunk)).max(40) }
+    if chunk < LARGE_CHUNK { usual } else { (usual * (256 << 10) / u64::from(chunk)).max(24) }
 }
 
 /// Widens lives that were drawn.

@@ -58,10 +58,10 @@ impl Run<'_> {
     }
 
     /// Parts of the volume decay on the devices, while nobody looks: a bit flips, or a sector cannot be read.
-    pub(super) fn decay(&mut self, count: u32) {
+    pub(super) fn decay(&mut self, count: u32, rather_payload: bool) {
         for _ in 0..count {
             let Some(anatomy) = self.anatomy() else { return };
-            let Some((part, device, page)) = self.aim_decay(&anatomy) else { continue };
+            let Some((part, device, page)) = self.aim_decay(&anatomy, rather_payload) else { continue };
             if self.rng.one_in(2) {
                 self.make_bad(device, page);
             } else if !self.flip_bit(part, device, page) {
@@ -71,23 +71,49 @@ impl Run<'_> {
         }
     }
 
-    fn aim_decay(&mut self, anatomy: &Anatomy) -> Option<(Part, usize, u64)> {
+    /// The newer copy of a superblock, where an interrupted raise left two that differ: what the other one has to do without.
+    fn newer_superblock(&self, anatomy: &Anatomy) -> Option<(usize, u64)> {
         let copies = self.superblocks(anatomy);
-        let differ = |copies: &[(usize, u64, u64)]| copies[0].2 != copies[1].2;
-        if let Some(pair) = copies.chunks(2).find(|pair| differ(pair)).filter(|_| self.rng.one_in(2)) {
-            // An interrupted raise: the newer one is what the other will have to do without.
-            let newer = pair.iter().max_by_key(|copy| copy.2).expect("there are two");
-            self.stats.count("pair-superblocks");
-            return Some((Part::Superblock, newer.0, newer.1));
+        let pair = copies.chunks(2).find(|pair| pair[0].2 != pair[1].2)?;
+        pair.iter().max_by_key(|copy| copy.2).map(|(device, page, _)| (*device, *page))
+    }
+
+    /// After a crash while the generation was raised.
+    pub(super) fn hurt_newer_superblock(&mut self) {
+        let Some(anatomy) = self.anatomy() else { return };
+        if let Some((device, page)) = self.newer_superblock(&anatomy).filter(|_| self.rng.one_in(2)) {
+            self.stats.count("superblocks differ");
+            self.make_bad(device, page);
+        }
+    }
+
+    fn aim_decay(&mut self, anatomy: &Anatomy, rather_payload: bool) -> Option<(Part, usize, u64)> {
+        if let Some((device, page)) = self.newer_superblock(anatomy).filter(|_| self.rng.one_in(2)) {
+            self.stats.count("superblocks differ");
+            return Some((Part::Superblock, device, page));
+        }
+        if let Some(page) = self.claimed_elsewhere(anatomy).filter(|_| self.rng.one_in(2)) {
+            self.stats.count("payload claimed elsewhere");
+            return Some((Part::Payload, 0, page));
         }
         let weights = Part::TARGETS.map(|(_, weight)| weight);
-        let part = Part::TARGETS[self.rng.weighted(&weights)].0;
+        let drawn = Part::TARGETS[self.rng.weighted(&weights)].0;
+        let part = if rather_payload && !self.rng.one_in(4) { Part::Payload } else { drawn };
         if part == Part::Superblock {
-            let (device, page, _) = self.rng.pick(&copies);
+            let (device, page, _) = self.rng.pick(&self.superblocks(anatomy));
             return Some((part, device, page));
         }
         let pages = anatomy.pages_of(&self.world.disks[0], part);
         (!pages.is_empty()).then(|| (part, 0, self.rng.pick(&pages)))
+    }
+
+    /// Payload of a group that is durable, which only segments behind the next one say.
+    fn claimed_elsewhere(&mut self, anatomy: &Anatomy) -> Option<u64> {
+        let known = self.known_durable(anatomy);
+        let groups: Vec<_> =
+            anatomy.groups.iter().filter(|g| g.seq <= known && g.seq > g.claimed_near).collect();
+        let pages = (!groups.is_empty()).then(|| self.rng.pick(&groups))?.payload.clone();
+        (pages.start < pages.end).then(|| pages.start + self.rng.below(pages.end - pages.start))
     }
 
     /// Where the superblocks are, in pairs: device, page, and the generation that each names.

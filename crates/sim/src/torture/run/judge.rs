@@ -120,7 +120,7 @@ impl Run<'_> {
     }
 
     /// The last group that something on the fast device says was durable.
-    fn known_durable(&self, anatomy: &Anatomy) -> u64 {
+    pub(super) fn known_durable(&self, anatomy: &Anatomy) -> u64 {
         let (disk, id) = (&self.world.disks[0], self.volume_id());
         let mut page = vec![0; PAGE_BYTES];
         let mut known = 0;

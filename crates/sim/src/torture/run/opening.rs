@@ -4,6 +4,7 @@ use super::*;
 use crate::torture::plan::Opening;
 use crate::world::Injected;
 use crate::world::storm::Storm;
+use bimetal_engine::coverage::Stage;
 
 impl Run<'_> {
     pub(super) fn volume_id(&self) -> [u8; 16] {
@@ -100,6 +101,9 @@ impl Run<'_> {
         let limit = self.world.now().after(self.patience_ns);
         self.world.progress();
         loop {
+            if task.stage() == Some(Stage::OpenRaise) {
+                self.world.fuse = self.raise_fuse.take().or(self.world.fuse);
+            }
             if self.world.pump(task)? == Flow::Crash {
                 return Ok(Stretch::Crashed);
             }
@@ -153,6 +157,18 @@ impl Run<'_> {
             if self.tail_lost {
                 return Ok(None);
             }
+        }
+        for &(steps, death) in &life.opening.raises {
+            self.raise_fuse = Some(steps);
+            let result = self.try_open()?;
+            self.raise_fuse = None;
+            match result {
+                Stretch::Done(Ok(engine)) => return Ok(Some(engine)),
+                Stretch::Done(Err(error)) if self.damaged => return self.refused(&error),
+                Stretch::Done(Err(error)) => return Err(format!("open: {error}")),
+                Stretch::Crashed => self.crash_in_recovery(death),
+            }
+            self.hurt_newer_superblock();
         }
         if life.opening.rates.is_some() || life.opening.storm != Storm::default() {
             match self.open_in_trouble(&life.opening)? {
