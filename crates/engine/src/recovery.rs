@@ -382,7 +382,7 @@ impl<A: Arena> Reader<A> {
     }
 
     /// Reads those of these pages that were ever written, each in the version in force, and hands over what they
-    /// hold. False from there: it makes no sense.
+    /// hold. False from there: it makes no sense. Of other versions none needs to be readable.
     async fn pages(
         &self,
         volume: &Id,
@@ -409,11 +409,8 @@ impl<A: Arena> Reader<A> {
             if run.clone().all(|number| version(number).index().is_none()) {
                 continue;
             }
-            let mut check = |number: u32, bytes: &[u8]| {
+            let mut check = |number: u32, place: u8, bytes: &[u8]| {
                 let version = version(number);
-                let Some(place) = version.index() else { return Ok(()) };
-                let at = ((number - run.start) * 2 + u32::from(place)) as usize * BLOCK as usize;
-                let bytes = &bytes[at..at + BLOCK as usize];
                 let fault = match page::decode_version(bytes, kind, volume, u64::from(number), version.sum) {
                     Ok(payload) if load(number, payload) => return Ok(()),
                     Ok(_) => PageFault::Invalid,
@@ -421,10 +418,23 @@ impl<A: Arena> Reader<A> {
                 };
                 Err(self.corrupt(FAST, geo.page_at(number, place), format!("{kind} {fault}")))
             };
-            self.blocks(FAST, geo.page_at(run.start, 0), count * 2, |bytes| {
-                run.clone().try_for_each(|number| check(number, bytes))
-            })
-            .await??;
+            let in_force = || run.clone().filter_map(|number| Some((number, version(number).index()?)));
+            let read = self.blocks(FAST, geo.page_at(run.start, 0), count * 2, |bytes| {
+                in_force().try_for_each(|(number, place)| {
+                    let at = ((number - run.start) * 2 + u32::from(place)) as usize * BLOCK as usize;
+                    check(number, place, &bytes[at..at + BLOCK as usize])
+                })
+            });
+            match read.await {
+                // What cannot be read may be a version that is not in force, which nobody needs.
+                Err(OpenError::Device { .. }) => {
+                    for (number, place) in in_force() {
+                        let at = geo.page_at(number, place);
+                        self.blocks(FAST, at, 1, |bytes| check(number, place, bytes)).await??;
+                    }
+                }
+                read => read??,
+            }
         }
         Ok(())
     }

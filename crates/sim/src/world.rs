@@ -132,6 +132,10 @@ pub struct World {
     pub injected: Injected,
     /// Where checksums are; without it no write is harmed.
     pub layout: Option<storm::Layout>,
+    /// The newest group of the log that was handed over, where a layout is known.
+    pub newest_group: u64,
+    /// A group up to this one was harmed.
+    pub hurt_group: Option<u64>,
     /// What damaged pages should hold.
     pub truth: truth::Truth,
     /// Whether the machine may only look.
@@ -162,6 +166,8 @@ impl World {
             coverage: Coverage::default(),
             injected: Injected::default(),
             layout: None,
+            newest_group: 0,
+            hurt_group: None,
             truth: truth::Truth::default(),
             read_only: false,
             trace: false,

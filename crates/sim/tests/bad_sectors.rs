@@ -1,6 +1,7 @@
 //! One bad sector, anywhere: what stands twice is read where it still stands, what is data is an error for
 //! whoever reads it, and only metadata that stands once keeps the volume closed, with a clear error.
 
+use crate::damage::image::Layout;
 use crate::story::{BLOCK, CHUNK, Story};
 use bimetal_engine::format::geometry::{HEADERS_AT, header_at};
 use bimetal_engine::options::OpenError;
@@ -75,6 +76,22 @@ fn opens(s: &mut Story, whole: &[Disk], device: usize, block: u64, held: &[(u64,
     s.open().expect("it opens again");
     s.die(Death::Kill);
     true
+}
+
+/// Of each page of metadata there are two places, one of which is in force. Opening read both in one go, and a sector that
+/// could not be read in the other one, which nobody needs, kept the volume closed.
+#[test]
+fn a_version_of_a_page_that_is_not_in_force_need_not_be_readable() {
+    let (mut s, held) = killed_volume();
+    let (whole, layout) = (s.world.disks.clone(), Layout::of(&s.world.disks));
+    let in_force =
+        [&layout.map_pages, &layout.sum_pages, &layout.directory].map(|pages| pages.as_slice()).concat();
+    let tables = layout.geo.map_at / BLOCK..layout.geo.areas_at / BLOCK;
+    let others: Vec<u64> = tables.filter(|block| !in_force.contains(block)).collect();
+    assert!(others.len() > 2, "there are such places");
+    for block in others {
+        assert!(opens(&mut s, &whole, 0, block, &held), "block {block} keeps the volume closed");
+    }
 }
 
 #[test]

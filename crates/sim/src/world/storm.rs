@@ -5,6 +5,7 @@ use crate::disk::{CutStyle, PAGE_BYTES};
 use crate::rng::Rng;
 use bimetal_engine::coverage::Stage;
 use bimetal_engine::format::geometry::Geometry;
+use bimetal_engine::format::log::GroupHeader;
 use bimetal_engine::units::SLOW;
 use std::ops::Range;
 
@@ -148,16 +149,17 @@ pub struct Layout {
     summed: [Vec<Range<u64>>; 2],
     /// The landing zone, on the fast device.
     zone: Range<u64>,
+    volume: [u8; 16],
 }
 
 impl Layout {
     /// Of a volume.
-    pub fn new(geo: &Geometry) -> Layout {
+    pub fn new(volume: [u8; 16], geo: &Geometry) -> Layout {
         let zone = geo.area_at(geo.zone_first);
         let end = zone + u64::from(geo.zone_areas()) * u64::from(geo.area_bytes);
         let zone = zone / PAGE..end / PAGE;
         let slow = 0..geo.device_bytes[usize::from(SLOW.0)] / PAGE;
-        Layout { summed: [vec![0..geo.areas_at / PAGE, zone.clone()], vec![slow]], zone }
+        Layout { summed: [vec![0..geo.areas_at / PAGE, zone.clone()], vec![slow]], zone, volume }
     }
 
     /// The landing zone.
@@ -168,6 +170,11 @@ impl Layout {
     /// Whether all of these pages have checksums.
     pub fn is_summed(&self, device: usize, pages: &Range<u64>) -> bool {
         self.summed[device].iter().any(|r| r.start <= pages.start && pages.end <= r.end)
+    }
+
+    /// Whether some of these pages belong to the log.
+    pub fn is_log(&self, device: usize, pages: &Range<u64>) -> bool {
+        device == 0 && pages.start < self.zone.end && self.zone.start < pages.end
     }
 
     /// Another place with checksums for a write; rather one that was written before.
@@ -193,6 +200,12 @@ impl Layout {
             found = Some(pages);
         }
         found
+    }
+
+    /// The number of the group that is written to the log with these bytes.
+    pub fn group(&self, data: &[u8]) -> Option<u64> {
+        let group = if data.starts_with(b"BMTLsegm") { data.get(PAGE_BYTES..)? } else { data };
+        GroupHeader::decode(group, &self.volume).map(|(header, ..)| header.seq.0)
     }
 }
 

@@ -66,6 +66,10 @@ impl World {
         let io = &self.ios[place];
         let device = io.device;
         let Some(layout) = self.layout.as_ref() else { return };
+        let is_log = layout.is_log(device, &pages);
+        if is_log && let Some(group) = layout.group(self.disks[device].data_in_flight(id)) {
+            self.newest_group = self.newest_group.max(group);
+        }
         if self.sky.storm.aims.is_empty() || io.error.is_some() {
             return;
         }
@@ -76,6 +80,7 @@ impl World {
         }
         let Some(harm) = self.sky.aimed(stage) else { return };
         let disk = &mut self.disks[device];
+        let mut hits_log = is_log;
         if matches!(harm, Harm::Lost | Harm::Shorn | Harm::Misdirected) {
             let data = disk.data_in_flight(id).chunks_exact(PAGE_BYTES);
             pages.clone().zip(data).for_each(|(page, data)| self.truth.hurt(device, page, data, Wound::Lost));
@@ -86,6 +91,7 @@ impl World {
             Harm::Misdirected => {
                 let written = |page| disk.peek(page, &mut [0; PAGE_BYTES]);
                 let Some(astray) = layout.astray(device, &pages, written, &mut self.rng) else { return };
+                hits_log |= layout.is_log(device, &astray);
                 let mut bytes = [0; PAGE_BYTES];
                 for page in astray.clone() {
                     disk.intended(page, &mut bytes);
@@ -103,6 +109,9 @@ impl World {
         }
         if self.trace {
             eprintln!("{:>12} {harm:?} {id:?}, {stage:?}, pages {pages:?} of device {device}", self.now.0);
+        }
+        if hits_log {
+            self.hurt_group = Some(self.newest_group);
         }
         self.note([10, pages.start, harm as u64]);
         self.injected.harms[harm as usize] += 1;

@@ -102,7 +102,7 @@ impl Run<'_> {
         let mut bytes = [0; PAGE_BYTES];
         self.world.disks[0].peek(0, &mut bytes);
         if let Found::Valid(superblock) = Superblock::decode(&bytes, 0) {
-            self.world.layout = Some(Layout::new(&superblock.geometry));
+            self.world.layout = Some(Layout::new(superblock.volume, &superblock.geometry));
         }
     }
 }
