@@ -111,7 +111,7 @@ bugs! {
     MergingNotSaidAgain,
     /// A range that ends with the last block of the largest chunk is a block short.
     LastBlockForgotten,
-    /// The fence is lifted a group early.
+    /// What waits for the fence goes on once it is in a group, durable or not.
     FenceLiftedEarly,
     /// Only the first superblock of each device is raised.
     OneSuperblockRaised,
@@ -119,8 +119,6 @@ bugs! {
     WrongDeviceFlushed,
     /// A copy of the newest checkpoint header that cannot be read is not written again.
     HeaderCopyNotRestored,
-    /// Pieces that wait for room are not told that a checkpoint has made some.
-    CheckpointWakesNobody,
     /// Writes are not ordered by block locks.
     LocksIgnored,
 }

@@ -101,7 +101,7 @@ impl<A: Arena> Engine<A> {
 
     /// Everything before the fence is in groups up to `seq`.
     pub(crate) fn lift_fence(&mut self, seq: Seq) {
-        let seq = if planted(Bug::FenceLiftedEarly) { Seq(seq.0 - 1) } else { seq };
+        let seq = if planted(Bug::FenceLiftedEarly) { Seq(0) } else { seq };
         self.fences().filter(|after| **after == FENCED).for_each(|after| *after = seq);
     }
 

@@ -103,6 +103,7 @@ impl<A: Arena> Engine<A> {
         }
         let written = Sectors::touching(from, to);
         match self.source(p.chunk, p.first + i) {
+            Source::Bad if planted(Bug::PartRevivesLost) => (Rest::Beneath, written),
             Source::Part(z) => {
                 let before = self.state.landed.sectors(z);
                 let over = written.has(before) || planted(Bug::PartForgotten);

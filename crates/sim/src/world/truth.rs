@@ -16,7 +16,8 @@ pub enum Wound {
 
 #[derive(Clone)]
 struct Known {
-    bytes: Box<[u8]>,
+    /// None where nobody needs them any more; what cannot be read there stays so.
+    bytes: Option<Box<[u8]>>,
     wound: Wound,
 }
 
@@ -27,7 +28,7 @@ pub struct Truth(BTreeMap<(usize, u64), Known>);
 impl Truth {
     /// A page is damaged that would hold `bytes` otherwise.
     pub fn hurt(&mut self, device: usize, page: u64, bytes: &[u8], wound: Wound) {
-        let known = Known { bytes: bytes.into(), wound };
+        let known = Known { bytes: Some(bytes.into()), wound };
         match wound {
             Wound::Lost => _ = self.0.insert((device, page), known),
             // Of what was damaged before, it is known already.
@@ -37,7 +38,7 @@ impl Truth {
 
     /// A page that is damaged by a write that goes astray. What is on its way there is what it would hold.
     pub fn overwritten(&mut self, device: usize, page: u64, intended: &[u8]) {
-        let known = Known { bytes: intended.into(), wound: Wound::Lost };
+        let known = Known { bytes: Some(intended.into()), wound: Wound::Lost };
         self.0.entry((device, page)).or_insert(known);
     }
 
@@ -46,15 +47,14 @@ impl Truth {
         let pages = first..first + (data.len() / PAGE_BYTES) as u64;
         for ((_, page), known) in self.0.range_mut((device, pages.start)..(device, pages.end)) {
             let at = (page - first) as usize * PAGE_BYTES;
-            known.bytes.copy_from_slice(&data[at..at + PAGE_BYTES]);
+            known.bytes = Some(data[at..at + PAGE_BYTES].into());
         }
     }
 
-    /// Nobody needs these pages any more.
+    /// Nobody needs what is in these pages any more.
     pub fn discarded(&mut self, device: usize, pages: Range<u64>) {
-        let gone: Vec<_> =
-            self.0.range((device, pages.start)..(device, pages.end)).map(|(key, _)| *key).collect();
-        gone.iter().for_each(|key| _ = self.0.remove(key));
+        let range = self.0.range_mut((device, pages.start)..(device, pages.end));
+        range.for_each(|(_, known)| known.bytes = None);
     }
 
     /// Forgets lost writes, but of pages that are still `awaited`: whoever opened the volume went on from what there is.
@@ -67,7 +67,7 @@ impl Truth {
         let mut bytes = vec![0; PAGE_BYTES];
         let mut is_hurt = |device: usize, page: u64, known: &Known| {
             disks[device].peek(page, &mut bytes);
-            disks[device].has_bad(page) || bytes[..] != known.bytes[..]
+            disks[device].has_bad(page) || known.bytes.as_ref().is_some_and(|known| bytes[..] != known[..])
         };
         self.0.iter().filter(|((d, p), known)| is_hurt(*d, *p, known)).map(|(key, _)| *key).collect()
     }
@@ -76,7 +76,7 @@ impl Truth {
     pub fn heal(&self, disks: &mut [Disk], (device, page): (usize, u64)) {
         if let Some(known) = self.0.get(&(device, page)) {
             disks[device].mend(page);
-            disks[device].put_back(page, &known.bytes);
+            known.bytes.iter().for_each(|bytes| disks[device].put_back(page, bytes));
         }
     }
 }

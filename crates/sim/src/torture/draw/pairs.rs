@@ -88,49 +88,71 @@ fn losses(rng: &mut Rng, life: &mut Life, before: Option<&Life>) {
         crash_at(rng, Moment::LostBlock).filter(|_| rng.one_in(2)).or(crash_at(rng, Moment::LossUnderWay));
 }
 
-/// Whole chunks are written one after the other, discarded and flushed.
+/// Whole chunks are written, discarded and flushed, beside small writes, while the log fails.
 fn fences(rng: &mut Rng, plan: &Plan, life: &mut Life) {
-    life.rates.writes = rng.pick(&[10, 30, 100]);
+    life.rates.writes = rng.pick(&[4, 10, 30]);
     life.depth = life.depth.max(8);
     let chunk = u64::from(plan.geometry.chunk_bytes);
     let chunks = plan.size_bytes / chunk;
     let mut at = rng.below(chunks);
     for ops in life.ops.chunks_exact_mut(8) {
-        if rng.one_in(3) {
-            continue;
-        }
         let range =
             |kind, at, len| Op { kind, offset: at * chunk, len, fua: false, pause_ns: 0, drain: false };
-        for op in &mut ops[..3] {
-            *op = range(OpKind::Write, at, chunk);
-            at = (at + 1) % chunks;
+        match rng.below(3) {
+            // A stream, the last chunk of which is discarded.
+            0 => {
+                for op in &mut ops[..3] {
+                    at = (at + 1) % chunks;
+                    *op = range(OpKind::Write, at, chunk);
+                }
+                ops[4] = range(OpKind::Discard, at, chunk);
+                ops[6] = range(OpKind::Flush, 0, 0);
+            }
+            // All that a flush would have to show is discarded, and nothing else comes until it is answered.
+            1 => {
+                let other = (at + 1 + rng.below(chunks - 1)) % chunks;
+                ops[0] = Op { drain: true, ..range(OpKind::Write, at, chunk) };
+                ops[1..4].fill(range(OpKind::Write, other, 4096));
+                ops[4] = range(OpKind::Discard, at, chunk);
+                ops[5] = range(OpKind::Flush, 0, 0);
+                ops[6].drain = true;
+            }
+            _ => {}
         }
-        let last = (at + chunks - 1) % chunks;
-        ops[4] = range(OpKind::Discard, last, chunk);
-        ops[6] = range(OpKind::Flush, 0, 0);
     }
     let rates = FaultRates { writes: rng.pick(&[1, 2, 4]), ..FaultRates::default() };
     let moment = rng.pick(&[Moment::Fence, Moment::DiscardAwaited]);
     life.pair = rng.one_in(2).then(|| Pair { moment, rates, ns: rng.pick(&[0, MS, 20 * MS, 300 * MS]) });
 }
 
-/// Parts of blocks are written, again and again the same ones.
+/// Parts of a few blocks are written, again and again, beside other things; merges of them are torn.
 fn torn_homes(rng: &mut Rng, plan: &Plan, life: &mut Life, before: Option<&Life>) {
-    let span = (plan.size_bytes / 512).min(u64::from(plan.geometry.chunk_bytes) * 4 / 512);
-    let base = rng.below(plan.size_bytes / 512 - span + 1);
+    let sectors = plan.size_bytes / 512;
+    let span = rng.pick(&[32, 128, 512]).min(sectors);
+    let base = Rng::new(plan.seed, PAIRS + 1).below(sectors - span + 1);
     for op in &mut life.ops {
-        if op.kind == OpKind::Write && rng.one_in(2) {
+        if op.kind == OpKind::Write && rng.one_in(3) {
             (op.offset, op.len) = ((base + rng.below(span)) * 512, 512 * rng.range(1, 5));
             op.len = op.len.min(plan.size_bytes - op.offset);
         }
     }
-    if let Some(before) = before.filter(|_| rng.one_in(2)) {
+    if let Some(before) = before.filter(|_| rng.one_in(3)) {
         revisit(rng, life, before);
     }
-    if let Some(op) = life.ops.get_mut(rng.below(MIN_ANSWERS / 4) as usize) {
+    let pauses = rng.one_in(2);
+    let at = rng.below(MIN_ANSWERS / 2) as usize;
+    if let Some(op) = life.ops.get_mut(at).filter(|_| pauses) {
         (op.pause_ns, op.drain) = (600 * MS, true);
     }
-    life.pair = crash_at(rng, Moment::TornHome);
+    match rng.below(4) {
+        // A merge is torn, and nothing else fails.
+        0 => (life.rates.writes, life.pair) = (rng.pick(&[6, 20]), None),
+        1 => life.pair = crash_at(rng, Moment::TornHome),
+        _ => (life.when, life.hunt) = (When::Busy, Some(Stage::MoveWrite)),
+    }
+    if life.death.is_some() && rng.one_in(2) {
+        life.death = Some(Death::PowerCut(rng.pick(&[CutStyle::Sectors, CutStyle::Mixed])));
+    }
 }
 
 fn raises(rng: &mut Rng, life: &mut Life) {

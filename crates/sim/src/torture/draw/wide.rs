@@ -22,7 +22,7 @@ pub(super) fn large(seed: u64, drawn: Geometry) -> Geometry {
     if !rng.one_in(12) {
         return drawn;
     }
-    let chunk_bytes = LARGE_CHUNK << rng.weighted(&[3, 4, 2, 1]);
+    let chunk_bytes = LARGE_CHUNK << rng.weighted(&[4, 5, 1, 1]);
     let chunk = u64::from(chunk_bytes);
     let room = if chunk_bytes <= 1 << 20 { rng.below(12) * chunk } else { rng.below(4) * chunk };
     Geometry {
