@@ -203,6 +203,10 @@ impl<A: Arena> Engine<A> {
     pub(crate) fn pump_log(&mut self) {
         self.settle_failure();
         self.pump_claim();
+        if self.read_only && !(self.log.internal.is_empty() && self.log.client.is_empty()) {
+            // What came since the volume failed, such as a loss that a move has found, or a shutdown would wait for it.
+            self.fail_log_jobs();
+        }
         if self.log.retry_at.is_some_and(|at| at > self.now) {
             return;
         }
@@ -526,7 +530,8 @@ impl<A: Arena> Engine<A> {
                 Job::Homes { of, from, to } => self.homes_failed(of, to - from),
                 Job::Merging { batch, from, to } => self.merging_recorded(batch, to - from, false),
                 Job::Claim => self.claim_failed(),
-                Job::Bad { .. } | Job::Fence => {}
+                Job::Bad { .. } => self.log.losses -= 1,
+                Job::Fence => {}
             }
         }
     }

@@ -3,6 +3,7 @@
 
 use crate::story::{BLOCK, CHUNK, Story};
 use bimetal_engine::action::RequestKind;
+use bimetal_engine::coverage::Stage;
 use bimetal_engine::units::Nanos;
 use bimetal_sim::disk::CutStyle;
 use bimetal_sim::rng::Rng;
@@ -25,6 +26,46 @@ fn landed_page(s: &Story, byte: u8) -> u64 {
     let mut page = [0; BLOCK as usize];
     let found = s.layout().zone().find(|at| s.world.disks[0].peek(*at, &mut page) && all(&page, byte));
     found.expect("it has landed")
+}
+
+/// What landed of a block has rotted, and a move is reading it for the last time before it is given up. At that moment a flush
+/// fails, and the volume is read-only. That the block is lost was to be recorded all the same, in a log that takes nothing more;
+/// and whoever stopped the volume waited for that for ever.
+#[test]
+fn a_loss_found_by_a_volume_that_failed_does_not_keep_it_from_stopping() {
+    let in_move = |s: &mut Story| {
+        let mut found = false;
+        s.engine().stages_in_flight(&mut |stage| found |= stage == Stage::MoveRead);
+        found
+    };
+    let lost = |s: &mut Story| s.engine().take_events().iter().any(|e| e.message.contains("a block is lost"));
+    // Which look is the last one is for the engine to say: the flush fails in each of them.
+    for look in 1.. {
+        let mut s = Story::begin(24, 64);
+        let chunk = s.slow_chunk();
+        s.write(chunk + BLOCK, BLOCK, 0x77);
+        s.flush();
+        let page = landed_page(&s, 0x77);
+        s.world.disks[0].rot(page, &mut Rng::new(1, 1));
+        for _ in 1..look {
+            s.until_stage(Stage::MoveRead);
+            while in_move(&mut s) {
+                s.step();
+            }
+        }
+        if lost(&mut s) {
+            assert!(look > 3, "it is given up after {look} looks");
+            return;
+        }
+        s.until_stage(Stage::MoveRead);
+        s.world.services[0].flush_factor = 0;
+        s.world.rates.flushes = 1;
+        let flush = s.ask(RequestKind::Flush, 0, 0, 0);
+        s.answer(flush).expect_err("the device fails");
+        assert_eq!(s.engine().status().state, "read-only");
+        s.world.rates.flushes = 0;
+        s.stop();
+    }
 }
 
 /// Lands a block of this byte, and has it given up.

@@ -152,10 +152,11 @@ impl Run<'_> {
                 Stretch::Done(Ok(engine)) => return Ok(Some(engine)),
                 Stretch::Done(Err(error)) if self.damaged => return self.refused(&error),
                 Stretch::Done(Err(error)) => return Err(format!("open: {error}")),
-                Stretch::Crashed => self.crash_in_recovery(death),
-            }
-            if self.tail_lost {
-                return Ok(None);
+                Stretch::Crashed => {
+                    self.crash_in_recovery(death);
+                    // What said that groups were durable may itself have been in a cache that a power cut takes.
+                    self.settle_log_tail()?;
+                }
             }
         }
         for &(steps, death) in &life.opening.raises {
@@ -220,9 +221,6 @@ impl Run<'_> {
                 let (_, death) = opening.storm_crash.ok_or("open: it crashed without a fuse")?;
                 self.crash_in_recovery(death);
                 self.begin_life();
-                if self.tail_lost {
-                    return Ok(None);
-                }
             }
         }
         Ok(None)
@@ -268,6 +266,5 @@ impl Run<'_> {
         stages.iter().for_each(|s| self.world.coverage.hit(s, fault));
         self.crashed_in.iter().for_each(|s| self.world.coverage.hit(s, Fault::CrashInRecovery));
         self.world.die(death);
-        self.look_at_log_tail();
     }
 }
