@@ -39,6 +39,7 @@ pub(super) fn draw(plan: &Plan, lives: &mut [Life]) {
         match theme {
             Losses => losses(&mut rng, life, before),
             Fences => fences(&mut rng, plan, life),
+            TornHomes if i % 2 == 1 => said_again(&mut rng, plan, life),
             TornHomes => torn_homes(&mut rng, plan, life, before),
             Raises => raises(&mut rng, life),
             Headers => headers(&mut rng, life),
@@ -125,15 +126,36 @@ fn fences(rng: &mut Rng, plan: &Plan, life: &mut Life) {
     life.pair = rng.one_in(2).then(|| Pair { moment, rates, ns: rng.pick(&[0, MS, 20 * MS, 300 * MS]) });
 }
 
+/// A part of one of a seed's few blocks that parts are written of.
+fn part(rng: &mut Rng, plan: &Plan) -> (u64, u64) {
+    let mut of_seed = Rng::new(plan.seed, PAIRS + 1);
+    let sectors = plan.size_bytes / 512;
+    let span = of_seed.pick(&[32, 64, 512]).min(sectors);
+    let base = of_seed.below((sectors - span) / 8 + 1) * 8;
+    let offset = (base + rng.below(span)) * 512;
+    (offset, (512 * rng.range(1, 5)).min(plan.size_bytes - offset))
+}
+
+/// Parts of the same blocks as in the life before land until the log has left behind all that was before; nothing is merged that need
+/// not be, and the volume is closed.
+fn said_again(rng: &mut Rng, plan: &Plan, life: &mut Life) {
+    for op in &mut life.ops {
+        if !matches!(op.kind, OpKind::Read | OpKind::Flush) {
+            let (offset, len) = part(rng, plan);
+            *op = Op { kind: OpKind::Write, offset, len, ..*op };
+        }
+    }
+    let tuning = Tuning { idle_after_ns: 3_600_000 * MS, ..plan.tuning.clone() };
+    life.limits = Some(Box::new(Limits { tuning, arena: plan.arena }));
+    (life.when, life.death, life.hunt, life.calm) = (When::Stopping, None, None, false);
+    (life.rates, life.twice) = (FaultRates::default(), None);
+}
+
 /// Parts of a few blocks are written, again and again, beside other things; merges of them are torn.
 fn torn_homes(rng: &mut Rng, plan: &Plan, life: &mut Life, before: Option<&Life>) {
-    let sectors = plan.size_bytes / 512;
-    let span = rng.pick(&[32, 128, 512]).min(sectors);
-    let base = Rng::new(plan.seed, PAIRS + 1).below(sectors - span + 1);
     for op in &mut life.ops {
         if op.kind == OpKind::Write && rng.one_in(3) {
-            (op.offset, op.len) = ((base + rng.below(span)) * 512, 512 * rng.range(1, 5));
-            op.len = op.len.min(plan.size_bytes - op.offset);
+            (op.offset, op.len) = part(rng, plan);
         }
     }
     if let Some(before) = before.filter(|_| rng.one_in(3)) {
@@ -156,8 +178,9 @@ fn torn_homes(rng: &mut Rng, plan: &Plan, life: &mut Life, before: Option<&Life>
 }
 
 fn raises(rng: &mut Rng, life: &mut Life) {
-    let count = if rng.one_in(2) { rng.range(1, 3) } else { 0 };
-    life.opening.raises = (0..count).map(|_| (rng.below(30) as u32, death(rng))).collect();
+    // Always near the same step: what one leaves is what the next one finds.
+    let (count, step) = (rng.below(4), rng.below(26));
+    life.opening.raises = (0..count).map(|_| ((step + rng.below(3)) as u32, death(rng))).collect();
 }
 
 fn headers(rng: &mut Rng, life: &mut Life) {

@@ -81,7 +81,7 @@ impl Run<'_> {
     /// After a crash while the generation was raised.
     pub(super) fn hurt_newer_superblock(&mut self) {
         let Some(anatomy) = self.anatomy() else { return };
-        if let Some((device, page)) = self.newer_superblock(&anatomy).filter(|_| self.rng.one_in(2)) {
+        if let Some((device, page)) = self.newer_superblock(&anatomy).filter(|_| self.rng.one_in(3)) {
             self.stats.count("superblocks differ");
             self.make_bad(device, page);
         }

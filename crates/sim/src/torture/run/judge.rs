@@ -116,7 +116,11 @@ impl Run<'_> {
         let Some(anatomy) = self.anatomy() else { return };
         let sealed = anatomy.segments.len().saturating_sub(2);
         let sealed = &anatomy.segments[..sealed];
-        self.world.truth.decided(|device, page| device == 0 && sealed.iter().any(|s| s.contains(&page)));
+        self.world.truth.decided(|device, page| {
+            // A superblock that was lost stays behind the other one until it is written again.
+            anatomy.superblocks(device).contains(&page)
+                || device == 0 && sealed.iter().any(|s| s.contains(&page))
+        });
     }
 
     /// The last group that something on the fast device says was durable.
