@@ -99,16 +99,12 @@ bugs! {
     PinsNotFlushed,
     /// A part that lands makes a lost block good again.
     PartRevivesLost,
-    /// The fence behind a failed append forgets the discards that a commit waits for.
-    FenceForgetsDiscards,
     /// Superblocks that an interrupted raise left behind are not brought up to the others of their devices.
     SuperblockNotCaughtUp,
     /// Of the pages of the directory that changed, only the first is written.
     OneDirectoryPage,
     /// What lands of a piece behind the blocks of one group is a block askew.
     LongPieceAskew,
-    /// A part that lands does not say again how a torn home is told.
-    MergingNotSaidAgain,
     /// A range that ends with the last block of the largest chunk is a block short.
     LastBlockForgotten,
     /// What waits for the fence goes on once it is in a group, durable or not.

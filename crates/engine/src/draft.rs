@@ -153,7 +153,7 @@ impl<A: Arena> Engine<A> {
         let (chunk, at, buf) = (p.chunk, p.first + from, p.landing_buf(from, 1));
         let block = self.state.map.join(chunk, at);
         // Of a block whose home may be torn, it says again how that is told, for the log may go on without what said so.
-        let remains = self.state.remains(block).filter(|_| !planted(Bug::MergingNotSaidAgain));
+        let remains = self.state.remains(block);
         let said_again = remains.map_or(0, |_| wire::merging_record_bytes(1));
         let job = Job::Land { piece, from, count: 1 };
         if let Some(payload) = self.share_block(draft, buf, sectors, said_again) {

@@ -108,8 +108,7 @@ impl<A: Arena> Engine<A> {
     /// All that waits for groups by number.
     fn fences(&mut self) -> impl Iterator<Item = &mut Seq> {
         let leaving = self.gate.leaving.iter_mut().map(|l| &mut l.after);
-        let discards = Some(&mut self.commit.discards_upto).filter(|_| !planted(Bug::FenceForgetsDiscards));
-        leaving.chain(discards).chain([&mut self.checkpoint.log_upto])
+        leaving.chain([&mut self.commit.discards_upto, &mut self.checkpoint.log_upto])
     }
 
     /// Frees what may be freed by now. A volume that failed gives nothing away: records that are durable

@@ -216,7 +216,7 @@ impl<'a> Run<'a> {
     fn opened(&mut self, engine: &Engine<SimArena>) -> Result<(), String> {
         self.crashed_in = StageSet::default();
         self.lost_caches = self.world.injected.lost_caches;
-        self.decide();
+        self.decide()?;
         if engine.size_bytes() != self.plan.size_bytes {
             return Err(format!("the size was {} and is {}", self.plan.size_bytes, engine.size_bytes()));
         }

@@ -136,6 +136,11 @@ fn part(rng: &mut Rng, plan: &Plan) -> (u64, u64) {
     (offset, (512 * rng.range(1, 5)).min(plan.size_bytes - offset))
 }
 
+/// Limits under which what is on the slow tier stays there.
+fn nothing_rises(plan: &Plan) -> Tuning {
+    Tuning { wear_bytes_per_day: Some(0), promote_touches: 1000, ..plan.tuning.clone() }
+}
+
 /// Parts of the same blocks as in the life before land until the log has left behind all that was before; nothing is merged that need
 /// not be, and the volume is closed.
 fn said_again(rng: &mut Rng, plan: &Plan, life: &mut Life) {
@@ -145,7 +150,7 @@ fn said_again(rng: &mut Rng, plan: &Plan, life: &mut Life) {
             *op = Op { kind: OpKind::Write, offset, len, ..*op };
         }
     }
-    let tuning = Tuning { idle_after_ns: 3_600_000 * MS, ..plan.tuning.clone() };
+    let tuning = Tuning { idle_after_ns: 3_600_000 * MS, ..nothing_rises(plan) };
     life.limits = Some(Box::new(Limits { tuning, arena: plan.arena }));
     (life.when, life.death, life.hunt, life.calm) = (When::Stopping, None, None, false);
     (life.rates, life.twice) = (FaultRates::default(), None);
@@ -157,6 +162,13 @@ fn torn_homes(rng: &mut Rng, plan: &Plan, life: &mut Life, before: Option<&Life>
         if op.kind == OpKind::Write && rng.one_in(3) {
             (op.offset, op.len) = part(rng, plan);
         }
+    }
+    life.limits = Some(Box::new(Limits { tuning: nothing_rises(plan), arena: plan.arena }));
+    if before.is_none() {
+        // Most chunks have their homes on the slow tier then.
+        let mut first = Vec::new();
+        fill(&mut first, rng, plan.size_bytes, u64::from(plan.geometry.chunk_bytes), life.ops.len() / 2);
+        life.ops.splice(..first.len(), first.iter().copied());
     }
     if let Some(before) = before.filter(|_| rng.one_in(3)) {
         revisit(rng, life, before);

@@ -109,11 +109,12 @@ impl Run<'_> {
 
     /// A volume was opened on devices with damage: what was missing then is missing for good, but where opening did not
     /// look, as in segments with an index.
-    pub(super) fn decide(&mut self) {
+    pub(super) fn decide(&mut self) -> Result<(), String> {
         if !self.damaged {
-            return;
+            return Ok(());
         }
-        let Some(anatomy) = self.anatomy() else { return };
+        let Some(anatomy) = self.anatomy() else { return Ok(()) };
+        self.must_stand_twice(&anatomy)?;
         let sealed = anatomy.segments.len().saturating_sub(2);
         let sealed = &anatomy.segments[..sealed];
         self.world.truth.decided(|device, page| {
@@ -121,6 +122,24 @@ impl Run<'_> {
             anatomy.superblocks(device).contains(&page)
                 || device == 0 && sealed.iter().any(|s| s.contains(&page))
         });
+        Ok(())
+    }
+
+    /// An opening writes what it could not read of superblocks and checkpoint headers again, so that the next bad sector costs
+    /// nothing either. Where its writes are harmed, some of that may not have happened.
+    fn must_stand_twice(&self, anatomy: &Anatomy) -> Result<(), String> {
+        let headers = header_at(0) / PAGE..header_at(2) / PAGE;
+        let fast = headers.chain(anatomy.superblocks(0)).map(|page| (0, page));
+        let slow = anatomy.superblocks(1).map(|page| (1, page));
+        let bad = fast.chain(slow).find(|(device, page)| self.world.disks[*device].has_bad(*page));
+        match bad.filter(|_| !self.harms) {
+            Some((device, page)) => Err(format!(
+                "open: byte {} of {} could not be read, and is not written again",
+                page * PAGE,
+                NAMES[device]
+            )),
+            None => Ok(()),
+        }
     }
 
     /// The last group that something on the fast device says was durable.
