@@ -115,6 +115,12 @@ bugs! {
     WrongDeviceFlushed,
     /// A copy of the newest checkpoint header that cannot be read is not written again.
     HeaderCopyNotRestored,
+    /// A checkpoint does not write the second copies of pages and roots.
+    MirrorNotWritten,
+    /// A checkpoint does not wait for the second copies before the flush that precedes its header.
+    MirrorNotAwaited,
+    /// The second copy of a page is looked for in its other place.
+    MirrorOfOtherPlace,
     /// Writes are not ordered by block locks.
     LocksIgnored,
 }

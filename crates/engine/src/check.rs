@@ -2,6 +2,7 @@
 
 use crate::arena::{Arena, Pool};
 use crate::format::page::{self, PageKind};
+use crate::format::superblock::OpenState;
 use crate::open::no_memory;
 use crate::options::{CheckReport, DeviceInfo, Finding, OpenError, OpenOptions};
 use crate::recovery::{Reader, Recovered};
@@ -54,7 +55,27 @@ impl<A: Arena> Checker<A> {
         for (tier, at) in self.reader.unreadable.take() {
             self.find(tier, at, "metadata that is kept elsewhere too cannot be read here");
         }
+        let spares = self.reader.bad_spares.take();
+        for (tier, at, what) in &spares {
+            self.find(*tier, *at, *what);
+        }
+        if self.recovered.superblocks[0].state == OpenState::Clean {
+            let told = |at: &u64| spares.iter().any(|spare| spare.1 == *at);
+            for at in self.reader.stale_headers.take().into_iter().filter(|at| !told(at)) {
+                self.find(
+                    FAST,
+                    at,
+                    "this copy of the newest checkpoint header is not as it was when the volume was closed",
+                );
+            }
+        }
         let volume = self.recovered.superblocks[0].volume;
+        self.report.has_no_copies = self.state().geo.mirror_at.is_none();
+        let Recovered { header, pages, state, .. } = &self.recovered;
+        self.reader.verify_twins(&volume, header, pages, &state.geo).await?;
+        for bad in self.reader.bad_copies.take() {
+            self.find(FAST, bad.at, bad.to_string());
+        }
         let pins = self.reader.pins(&volume, self.state().geo.chunks).await?;
         for (at, what) in pins.faults {
             self.find(FAST, at, format!("the list of pins {what}"));

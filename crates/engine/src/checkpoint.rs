@@ -64,7 +64,8 @@ pub struct Checkpoint {
     /// Groups up to here must be complete before the pages are flushed.
     pub(crate) log_upto: Seq,
     flushing: bool,
-    bufs: Vec<Option<Buf>>,
+    /// Buffers being written, and how many writes of each are in flight.
+    bufs: Vec<Option<(Buf, usize)>>,
     in_flight: u32,
     failed: bool,
     /// What the device said when a write last failed.
@@ -241,11 +242,14 @@ impl<A: Arena> Engine<A> {
         let moved = &mut self.checkpoint.moved;
         assert!(moved.last().is_none_or(|(last, _)| *last < number), "pages are written in order");
         moved.push((number, PageRef { place, sum }));
-        let offset = self.state.geo.page_at(number, place - 1);
-        self.write_checkpoint(offset, buf);
+        let geo = &self.state.geo;
+        let (offset, twin) = (geo.page_at(number, place - 1), geo.page_twin_at(number, place - 1));
+        self.write_checkpoint(offset, twin, buf);
     }
 
-    fn write_checkpoint(&mut self, offset: u64, buf: Buf) {
+    /// Writes a block, and its second copy where it has one. Both are awaited before the flush that precedes the header.
+    fn write_checkpoint(&mut self, offset: u64, twin: Option<u64>, buf: Buf) {
+        let twin = twin.filter(|_| !planted(Bug::MirrorNotWritten));
         let c = &mut self.checkpoint;
         let io = match c.bufs.iter().position(Option::is_none) {
             Some(i) => i,
@@ -254,17 +258,22 @@ impl<A: Arena> Engine<A> {
                 c.bufs.len() - 1
             }
         };
-        c.bufs[io] = Some(buf);
-        c.in_flight += 1;
-        self.write_metadata(Owner::Checkpoint(io as u32), offset, buf);
+        let writes = [Some(offset), twin].into_iter().flatten();
+        c.bufs[io] = Some((buf, writes.clone().count()));
+        c.in_flight += if planted(Bug::MirrorNotAwaited) { 1 } else { writes.clone().count() as u32 };
+        writes.for_each(|at| self.write_metadata(Owner::Checkpoint(io as u32), at, buf));
     }
 
     pub(crate) fn checkpoint_io_done(&mut self, io: u32, result: Result<(), DeviceError>) {
         self.flushers[0].dirty = true;
         let c = &mut self.checkpoint;
-        let buf = c.bufs[io as usize].take().expect("a write that ended has its buffer");
-        c.in_flight -= 1;
-        self.arena.free(buf);
+        let place = &mut c.bufs[io as usize];
+        let (buf, left) = place.expect("a write that ended has its buffer");
+        *place = (left > 1).then_some((buf, left - 1));
+        if left == 1 {
+            self.arena.free(buf);
+        }
+        c.in_flight = c.in_flight.saturating_sub(1);
         if let Err(error) = result {
             self.checkpoint.error = Some(error);
             return self.checkpoint_write_failed();
@@ -413,7 +422,7 @@ impl<A: Arena> Engine<A> {
         for block in self.arena.bytes_mut(buf).chunks_exact_mut(BLOCK_BYTES as usize) {
             self.checkpoint.header.encode(block, &self.superblock.volume);
         }
-        self.write_checkpoint(header_at(number % 2), buf);
+        self.write_checkpoint(header_at(number % 2), None, buf);
     }
 
     /// The header is durable: pages are where it says, and what the log holds before its tail is free.

@@ -4,7 +4,7 @@
 //! of a request through the files: [`action`] → `requests` (cut into pieces) → `locks` → `piece` →
 //! `read`, or `write` (choose the path) → `pending` or `log` → `commit` (flush, record, show) → `gate`
 //! (free, show, reply). In the background `plan` (with `tail`, `elastic`, `rest`) and `policy` choose, `moves` carries out, and
-//! `checkpoint` lets the log's tail go. Around it: `create`, `open` (`recovery`, `replay`), `check`.
+//! `checkpoint` lets the log's tail go. Around it: `create`, `open` (`recovery`, `replay`), `check`, `repair`.
 
 pub mod action;
 mod admission;
@@ -45,6 +45,7 @@ mod plan;
 pub mod policy;
 mod read;
 mod recovery;
+mod repair;
 mod replay;
 mod requests;
 mod rest;
@@ -74,5 +75,6 @@ pub use check::check;
 pub use create::create;
 pub use engine::Engine;
 pub use open::open;
+pub use repair::repair;
 pub use stats::{landing_ram_bytes_least, ram_bytes_at_most};
 pub use task::Task;

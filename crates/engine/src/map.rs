@@ -138,6 +138,12 @@ impl Map {
         out
     }
 
+    /// The chunks of a page.
+    pub fn chunks_of(&self, page: u32) -> impl Iterator<Item = Chunk> + use<> {
+        let first = page * self.per_page;
+        (first..(first + self.per_page).min(self.chunks())).map(Chunk)
+    }
+
     /// Marks a page dirty again: its write failed.
     pub fn redirty(&mut self, page: u32) {
         self.mark_dirty(Chunk(page * self.per_page));

@@ -68,6 +68,8 @@ pub fn open<A: Arena + 'static>(
             reader.erase_end(&recovered.state, &recovered.log).await?;
         }
         reader.settle_lost_headers(&recovered.superblocks[0].volume, &recovered.header).await?;
+        let bad_copies = reader.bad_copies.borrow().clone();
+        reader.heal_copies().await?;
         reader.catch_up(&recovered.superblocks).await?;
         reader.settle_pins(&recovered.superblocks[0].volume, &mut pins).await;
         reader.raise(&mut recovered.superblocks).await?;
@@ -75,8 +77,10 @@ pub fn open<A: Arena + 'static>(
         if leaves {
             reader.leave_tail(&mut recovered).await?;
         }
+        let told = reader.copies_told(&bad_copies);
         let mut engine = engine(&reader, recovered, log_end, slots, pins, options);
         engine.stats.recovered = !clean;
+        engine.events.extend(told);
         Ok(engine)
     })
 }
@@ -173,12 +177,13 @@ impl<A: Arena> Reader<A> {
     }
 
     /// Writes over copies of checkpoint headers that could not be read. Those of the newest one's place hold it
-    /// again: a device that failed for a moment does not cost the second copy. Others are erased: were they to come
-    /// back, they would name pages that the next checkpoint overwrites.
+    /// again: a device that failed for a moment does not cost the second copy, nor does a crash between the two. Others
+    /// are erased: were they to come back, they would name pages that the next checkpoint overwrites.
     async fn settle_lost_headers(&self, volume: &Id, newest: &CheckpointHeader) -> Result<(), OpenError> {
         let own = header_at(newest.number % 2);
         for at in (HEADERS_AT..header_at(2)).step_by(BLOCK_BYTES as usize) {
-            if self.unreadable.borrow().contains(&(FAST, at)) && !planted(Bug::HeaderCopyNotRestored) {
+            let lost = self.unreadable.borrow().contains(&(FAST, at)) && !planted(Bug::HeaderCopyNotRestored);
+            if lost || self.stale_headers.borrow().contains(&at) {
                 let again = (own..own + HEADER_COPIES * u64::from(BLOCK_BYTES)).contains(&at);
                 let fill = |block: &mut [u8]| {
                     if again {
@@ -231,7 +236,7 @@ impl<A: Arena> Reader<A> {
         Ok(())
     }
 
-    async fn write_block(
+    pub(crate) async fn write_block(
         &self,
         tier: Tier,
         offset: u64,
@@ -241,7 +246,7 @@ impl<A: Arena> Reader<A> {
         written.map_err(|e| self.device_error(tier, offset, e.errno))
     }
 
-    async fn flush(&self, tier: Tier) -> Result<(), OpenError> {
+    pub(crate) async fn flush(&self, tier: Tier) -> Result<(), OpenError> {
         self.io.flush(tier).await.map_err(|e| self.device_error(tier, 0, e.errno))
     }
 }
@@ -274,6 +279,12 @@ fn engine<A: Arena>(
         ),
         error: None,
     });
+    let spares = reader.bad_spares.take().into_iter().map(|(tier, at, what)| Event {
+        level: Level::Warning,
+        message: format!("{}: at byte {at}, {what}", reader.devices[usize::from(tier.0)].name),
+        error: None,
+    });
+    let events = events.chain(spares);
     let pin_faults = pins.faults.iter().map(|(at, what)| Event {
         level: if pins.known { Level::Warning } else { Level::Error },
         message: format!("{}: the list of pins at byte {at} {what}", reader.devices[0].name),

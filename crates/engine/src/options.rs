@@ -399,6 +399,17 @@ pub struct Finding {
     pub what: String,
 }
 
+/// What a repair did, or would do; what is beyond it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RepairReport {
+    /// What is written, where, and from what.
+    pub repairs: Vec<Finding>,
+    /// What keeps the volume closed all the same.
+    pub beyond: Vec<Finding>,
+    /// Ranges of the volume of which nothing says where they are, bytes.
+    pub lost: Vec<std::ops::Range<u64>>,
+}
+
 /// The result of an offline check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CheckReport {
@@ -410,6 +421,8 @@ pub struct CheckReport {
     pub landed_blocks: u64,
     /// Blocks whose checksum was verified.
     pub verified_blocks: u64,
+    /// Whether the volume was made before metadata had second copies, and has none.
+    pub has_no_copies: bool,
     /// The last group of the log.
     pub log_end: u64,
     /// Groups that are there behind that, or were when an earlier opening found the log's end: nothing says that they were

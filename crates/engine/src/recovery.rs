@@ -1,11 +1,14 @@
 //! Reads a volume's state: superblocks, checkpoint, log. Writes nothing; opening and the check share it.
 
+mod pages;
+mod twins;
+
+pub(crate) use twins::BadCopy;
+
 use crate::arena::{Arena, Buf, Pool};
 use crate::coverage::Stage;
-use crate::format::codec::{Get, seal_sum};
-use crate::format::geometry::{Geometry, HEADER_COPIES, HEADERS_AT, header_at};
+use crate::format::geometry::{HEADER_COPIES, HEADERS_AT, header_at};
 use crate::format::header::CheckpointHeader;
-use crate::format::page::{self, PageFault, PageKind, PageRef};
 use crate::format::superblock::{Found, OpenState, Superblock};
 use crate::format::{FORMAT, Id, id_text};
 use crate::open::no_memory;
@@ -15,14 +18,10 @@ use crate::state::State;
 use crate::task::TaskIo;
 use crate::units::*;
 use std::cell::RefCell;
-use std::ops::Range;
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 /// EIO.
 const EIO: i32 = 5;
-/// Blocks of the map read in one go, the most that there is memory for: the map of a 10 TB volume is
-/// a gigabyte, and small reads one after the other would take minutes.
-const READ_BLOCKS: [u32; 3] = [256, 64, 16];
 /// Reads of a single block of the log before it counts as one that cannot be read, as long as others near it can. The
 /// header of its group is believed from then on, and hides what was there before, even if its data never got there.
 const BLOCK_READS: u32 = 5;
@@ -35,6 +34,17 @@ pub struct Reader<A> {
     pub(crate) unreadable: RefCell<Vec<(Tier, u64)>>,
     /// Superblocks that are older than the other one of their device: a raise was interrupted between the two.
     pub(crate) older_superblocks: RefCell<Vec<(Tier, u64)>>,
+    /// Superblocks and copies of checkpoint headers that are not what they are whenever a crash may happen, and what they
+    /// are instead.
+    pub(crate) bad_spares: RefCell<Vec<(Tier, u64, &'static str)>>,
+    /// Copies of the newest checkpoint header that do not hold it.
+    pub(crate) stale_headers: RefCell<Vec<u64>>,
+    /// Whether map pages, and pages of the directory, may be missing: to find out what is lost with them.
+    pub(crate) without_pages: bool,
+    /// Map pages that are missing.
+    pub(crate) lost_pages: RefCell<Vec<u32>>,
+    /// Copies of pages in force, and of the root, that are not good while the other copy is.
+    pub(crate) bad_copies: RefCell<Vec<BadCopy>>,
 }
 
 /// Blocks in a buffer that the device could not read; they are zeroed.
@@ -45,6 +55,23 @@ impl Unreadable {
     pub fn any(&self, blocks: std::ops::Range<u32>) -> bool {
         self.0.iter().any(|b| blocks.contains(b))
     }
+}
+
+/// The checkpoint that a volume is read from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Basis {
+    /// The newest.
+    Newest,
+    /// The one before it: its pages are where they were, and where its part of the log is still there as well, they say
+    /// the same.
+    Before,
+}
+
+/// The checkpoint headers that are valid.
+struct Headers {
+    newest: CheckpointHeader,
+    /// That of the checkpoint before, if it is still there.
+    before: Option<CheckpointHeader>,
 }
 
 /// What was read.
@@ -66,7 +93,17 @@ pub struct Recovered {
 impl<A: Arena> Reader<A> {
     /// A reader of these devices, in tier order.
     pub fn new(io: TaskIo<A>, devices: Vec<DeviceInfo>) -> Reader<A> {
-        Reader { io, devices, unreadable: RefCell::default(), older_superblocks: RefCell::default() }
+        Reader {
+            io,
+            devices,
+            unreadable: RefCell::default(),
+            older_superblocks: RefCell::default(),
+            bad_spares: RefCell::default(),
+            stale_headers: RefCell::default(),
+            without_pages: false,
+            lost_pages: RefCell::default(),
+            bad_copies: RefCell::default(),
+        }
     }
 
     /// Flushes, so that nothing read can vanish; then reads all there is. Metadata that could not be read and has a
@@ -83,6 +120,15 @@ impl<A: Arena> Reader<A> {
     }
 
     async fn read_all(&self, options: &OpenOptions) -> Result<Recovered, OpenError> {
+        self.read_from(options, Basis::Newest).await
+    }
+
+    /// Reads all there is, from whichever checkpoint.
+    pub(crate) async fn read_from(
+        &self,
+        options: &OpenOptions,
+        basis: Basis,
+    ) -> Result<Recovered, OpenError> {
         self.io.stage(Stage::OpenFlush);
         for tier in [FAST, SLOW] {
             self.io.flush(tier).await.map_err(|e| self.device_error(tier, 0, e.errno))?;
@@ -93,7 +139,13 @@ impl<A: Arena> Reader<A> {
         let mut state = State::new(geo, &options.tuning);
         self.io.stage(Stage::OpenCheckpoint);
         let volume = superblocks[0].volume;
-        let header = self.header(&volume).await?;
+        let Headers { newest, before } = self.headers_found(&volume).await?;
+        let header = match basis {
+            Basis::Newest => newest.clone(),
+            Basis::Before => before.ok_or_else(|| {
+                self.corrupt(FAST, HEADERS_AT, "the checkpoint before the newest has no valid header")
+            })?,
+        };
         if header.generation > superblocks[1].generation {
             let what = "its superblocks are of an opening before the newest checkpoint's";
             return Err(self.corrupt(FAST, 0, what));
@@ -101,11 +153,15 @@ impl<A: Arena> Reader<A> {
         let directory = self.root(&volume, &header, &mut state).await?;
         let pages = self.directory(&volume, &state.geo, directory).await?;
         self.map(&volume, &pages, &mut state).await?;
+        state.forget_pages(&self.lost_pages.borrow());
         if self.a_header_is_hidden() {
             self.sum_pages(&volume, &pages, &state.geo).await?;
         }
         self.io.stage(Stage::OpenReplay);
-        let (log, unconfirmed) = self.replay(&volume, &header, &mut state).await?;
+        // Groups may name the newest checkpoint, and it knows best what was durable, whichever the pages are of.
+        let durable = header.durable.max(newest.durable);
+        let from = CheckpointHeader { number: newest.number, durable, ..header.clone() };
+        let (log, unconfirmed) = self.replay(&volume, &from, &mut state).await?;
         // A move in flight keeps the home of a chunk that was discarded meanwhile.
         for chunk in (0..state.map.chunks()).map(Chunk) {
             state.drop_empty_home(chunk);
@@ -245,19 +301,37 @@ impl<A: Arena> Reader<A> {
         let lost = first.is_none();
         let first = first.unwrap_or(Found::Nothing);
         let second_at = match &first {
-            Found::Valid(s) => {
-                s.geometry.device_bytes.get(usize::from(s.tier.0)).map_or(0, |b| b.saturating_sub(BLOCK))
-            }
+            Found::Valid(s) => s.geometry.device_bytes[usize::from(tier.0)].saturating_sub(BLOCK),
             _ => size / BLOCK * BLOCK - BLOCK,
         };
         // On a device that shrank the second one is gone; the first says so.
         let second = if second_at + BLOCK <= size {
-            let decoded = self.spare_block(tier, second_at, |b| Superblock::decode(b, second_at)).await?;
-            decoded.unwrap_or(Found::Nothing)
+            self.spare_block(tier, second_at, |b| Superblock::decode(b, second_at)).await?
         } else {
-            Found::Nothing
+            None
         };
+        // What a superblock holds is one sector, which no crash tears.
+        for (at, bad) in [
+            (0, !lost && matches!(first, Found::Nothing)),
+            (second_at, matches!(second, Some(Found::Nothing))),
+        ] {
+            if bad {
+                self.bad_spares.borrow_mut().push((
+                    tier,
+                    at,
+                    "this superblock is not valid; the device's other one is",
+                ));
+            }
+        }
+        let second = second.unwrap_or(Found::Nothing);
         match (first, second) {
+            // One that belongs on the other device came here by mistake; both do where the devices are swapped.
+            (Found::Valid(a), Found::Valid(b)) if (a.tier == tier) != (b.tier == tier) => {
+                let (own, at) = if a.tier == tier { (a, second_at) } else { (b, 0) };
+                let what = "this superblock is another device's; the device's other one is its own";
+                self.bad_spares.borrow_mut().push((tier, at, what));
+                Ok(*own)
+            }
             (Found::Valid(a), Found::Valid(b)) if a.generation == b.generation => Ok(*a),
             (Found::Valid(a), Found::Valid(b)) => {
                 let (newer, older_at) = if b.generation > a.generation { (b, 0) } else { (a, second_at) };
@@ -275,18 +349,34 @@ impl<A: Arena> Reader<A> {
 
     /// The newest checkpoint. One that cannot be read may have been newer: pages and log groups written
     /// since then say so, and are refused.
-    async fn header(&self, volume: &Id) -> Result<CheckpointHeader, OpenError> {
-        let mut newest: Option<CheckpointHeader> = None;
+    async fn headers_found(&self, volume: &Id) -> Result<Headers, OpenError> {
+        let mut found = Vec::new();
         for (place, copy) in (0..2).flat_map(|place| (0..HEADER_COPIES).map(move |copy| (place, copy))) {
             let at = header_at(place) + copy * BLOCK;
-            let found = self.spare_block(FAST, at, |b| CheckpointHeader::decode(b, volume, place)).await?;
-            if let Some(header) = found.flatten()
-                && newest.as_ref().is_none_or(|n| n.number < header.number)
-            {
-                newest = Some(header);
+            let read = self.spare_block(FAST, at, |b| {
+                (CheckpointHeader::decode(b, volume, place), b.iter().all(|byte| *byte == 0))
+            });
+            let Some((header, blank)) = read.await? else { continue };
+            // A header is one sector, which no crash tears; a place that was never written is blank.
+            if header.is_none() && !blank {
+                let what =
+                    "this copy of a checkpoint header is not valid; the newest one is known from another";
+                self.bad_spares.borrow_mut().push((FAST, at, what));
             }
+            found.push((place, at, header));
         }
-        newest.ok_or_else(|| self.corrupt(FAST, HEADERS_AT, "no valid checkpoint header"))
+        let newest =
+            found.iter().filter_map(|(.., header)| header.clone()).max_by_key(|header| header.number);
+        if let Some(newest) = &newest {
+            let is_stale = |(place, _, header): &&(u64, u64, Option<CheckpointHeader>)| {
+                *place == newest.number % 2 && header.as_ref() != Some(newest)
+            };
+            self.stale_headers.borrow_mut().extend(found.iter().filter(is_stale).map(|(_, at, _)| *at));
+        }
+        let newest = newest.ok_or_else(|| self.corrupt(FAST, HEADERS_AT, "no valid checkpoint header"))?;
+        let is_before = |header: &CheckpointHeader| header.number + 1 == newest.number;
+        let before = found.into_iter().filter_map(|(.., header)| header).find(is_before);
+        Ok(Headers { newest, before })
     }
 
     /// Whether all copies of some checkpoint's header could not be read: it may have been the newest.
@@ -294,148 +384,5 @@ impl<A: Arena> Reader<A> {
         let unreadable = self.unreadable.borrow();
         let hidden = |copy: u64, place: u64| unreadable.contains(&(FAST, header_at(place) + copy * BLOCK));
         (0..2).any(|place| (0..HEADER_COPIES).all(|copy| hidden(copy, place)))
-    }
-
-    /// Holds the pages of checksums against their references, which opening does not need otherwise. The checkpoint
-    /// after a hidden one may have written over them, and over nothing else that is read here.
-    async fn sum_pages(&self, volume: &Id, pages: &Pages, geo: &Geometry) -> Result<(), OpenError> {
-        let numbers = geo.map_pages..geo.table_pages();
-        self.pages(volume, PageKind::Sums, geo, numbers, |number| pages.get(number), |_, _| true).await
-    }
-
-    /// Reads the root: which pages of the directory are in force, and the recent checksums.
-    async fn root(
-        &self,
-        volume: &Id,
-        header: &CheckpointHeader,
-        state: &mut State,
-    ) -> Result<Vec<PageRef>, OpenError> {
-        let geo = &state.geo;
-        if header.root_blocks == 0 {
-            return Ok(vec![PageRef::default(); geo.directory_pages as usize]);
-        }
-        let at = geo.roots_at[(header.number % 2) as usize];
-        let bad = |what: &str| self.corrupt(FAST, at, what);
-        if header.root_blocks > geo.root_blocks || header.list_entries > geo.list_entries {
-            return Err(bad("the checkpoint names a root that is too large"));
-        }
-        let (mut refs, mut list, mut sum) = (Vec::new(), Vec::new(), 0);
-        for block in 0..header.root_blocks {
-            let offset = at + u64::from(block) * BLOCK;
-            let read = self.blocks(FAST, offset, 1, |b| {
-                let (payload, by) =
-                    page::decode(b, PageKind::Root, volume, u64::from(block)).ok_or(PageFault::Invalid)?;
-                sum = page::root_sum(sum, seal_sum(b).ok_or(PageFault::Invalid)?);
-                if by == header.number { Ok(payload.to_vec()) } else { Err(PageFault::Other(by)) }
-            });
-            let bytes =
-                read.await?.map_err(|e| self.corrupt(FAST, offset, format!("{} {e}", PageKind::Root)))?;
-            if block < geo.root_ref_blocks() { &mut refs } else { &mut list }.extend_from_slice(&bytes);
-        }
-        // A checkpoint that was cut short leaves a root under the number that the next one gets as well.
-        if sum != header.root_sum {
-            return Err(bad("the checkpoint's root is not the one that its header names"));
-        }
-        let mut get = Get(&refs);
-        let directory: Option<Vec<_>> = (0..geo.directory_pages).map(|_| page::get_ref(&mut get)).collect();
-        let directory = directory.ok_or_else(|| bad("the checkpoint's root is malformed"))?;
-        let mut get = Get(&list);
-        let sums = u64::from(geo.slow_slots) * u64::from(geo.blocks_per_chunk());
-        for _ in 0..header.list_entries {
-            let (Some(index), Some(sum)) = (get.u64(), get.u32()) else {
-                return Err(bad("the checkpoint's root is too short"));
-            };
-            if index >= sums {
-                return Err(bad("the checkpoint lists a checksum of a block that does not exist"));
-            }
-            state.sums.note_listed(index, sum);
-        }
-        Ok(directory)
-    }
-
-    /// Reads the directory: which pages of the map and of the checksums are in force.
-    async fn directory(
-        &self,
-        volume: &Id,
-        geo: &Geometry,
-        directory: Vec<PageRef>,
-    ) -> Result<Pages, OpenError> {
-        let mut pages = Pages::new(geo.pages());
-        let first = geo.table_pages();
-        let version = |number: u32| directory[(number - first) as usize];
-        let load = |number: u32, payload: &[u8]| {
-            let mut get = Get(payload);
-            geo.listed_in(number - first).all(|page| {
-                let version = page::get_ref(&mut get);
-                version.inspect(|version| pages.set(page, *version)).is_some()
-            })
-        };
-        self.pages(volume, PageKind::Directory, geo, first..geo.pages(), version, load).await?;
-        directory.iter().zip(first..).for_each(|(version, number)| pages.set(number, *version));
-        Ok(pages)
-    }
-
-    async fn map(&self, volume: &Id, pages: &Pages, state: &mut State) -> Result<(), OpenError> {
-        let geo = &state.geo;
-        let load = |number: u32, payload: &[u8]| state.map.load_page(geo, number, payload);
-        self.pages(volume, PageKind::Map, geo, 0..geo.map_pages, |number| pages.get(number), load).await
-    }
-
-    /// Reads those of these pages that were ever written, each in the version in force, and hands over what they
-    /// hold. False from there: it makes no sense. Of other versions none needs to be readable.
-    async fn pages(
-        &self,
-        volume: &Id,
-        kind: PageKind,
-        geo: &Geometry,
-        numbers: Range<u32>,
-        version: impl Fn(u32) -> PageRef,
-        mut load: impl FnMut(u32, &[u8]) -> bool,
-    ) -> Result<(), OpenError> {
-        let fits = |blocks: &u32| match self.io.alloc(Pool::Meta, blocks * BLOCK_BYTES) {
-            Some(buf) => {
-                self.io.free(buf);
-                true
-            }
-            None => false,
-        };
-        let run = READ_BLOCKS.into_iter().find(fits).ok_or_else(no_memory)?;
-        let mut first = numbers.start;
-        while first < numbers.end {
-            // Both places of neighbouring pages lie together: one read brings several pages.
-            let count = (run / 2).min(numbers.end - first);
-            let run = first..first + count;
-            first += count;
-            if run.clone().all(|number| version(number).index().is_none()) {
-                continue;
-            }
-            let mut check = |number: u32, place: u8, bytes: &[u8]| {
-                let version = version(number);
-                let fault = match page::decode_version(bytes, kind, volume, u64::from(number), version.sum) {
-                    Ok(payload) if load(number, payload) => return Ok(()),
-                    Ok(_) => PageFault::Invalid,
-                    Err(fault) => fault,
-                };
-                Err(self.corrupt(FAST, geo.page_at(number, place), format!("{kind} {fault}")))
-            };
-            let in_force = || run.clone().filter_map(|number| Some((number, version(number).index()?)));
-            let read = self.blocks(FAST, geo.page_at(run.start, 0), count * 2, |bytes| {
-                in_force().try_for_each(|(number, place)| {
-                    let at = ((number - run.start) * 2 + u32::from(place)) as usize * BLOCK as usize;
-                    check(number, place, &bytes[at..at + BLOCK as usize])
-                })
-            });
-            match read.await {
-                // What cannot be read may be a version that is not in force, which nobody needs.
-                Err(OpenError::Device { .. }) => {
-                    for (number, place) in in_force() {
-                        let at = geo.page_at(number, place);
-                        self.blocks(FAST, at, 1, |bytes| check(number, place, bytes)).await??;
-                    }
-                }
-                read => read??,
-            }
-        }
-        Ok(())
     }
 }

@@ -29,6 +29,8 @@ pub struct State {
     /// Blocks of which a part landed and whose homes were, or are being, overwritten: a home that does not match its
     /// checksum may be torn, and is whole with the part if this is as it was.
     merging: IndexMap<Block, Remains>,
+    /// Chunks whose page of the map is missing, and whether the log has told where they are since.
+    forgotten: IndexMap<Chunk, bool>,
 }
 
 impl State {
@@ -41,6 +43,7 @@ impl State {
             sums: Sums::new(&geo, tuning.recent_checksums, tuning.checksum_cache_pages),
             zone: Zone::new(&geo, most_areas),
             merging: IndexMap::default(),
+            forgotten: IndexMap::default(),
             geo,
         }
     }
@@ -236,6 +239,25 @@ impl State {
         known
     }
 
+    /// Takes the chunks of these pages of the map as unknown, until a record says where they are: then it counts also
+    /// where the page would have had it.
+    pub(crate) fn forget_pages(&mut self, pages: &[u32]) {
+        for page in pages {
+            for chunk in self.map.chunks_of(*page) {
+                self.map.set(chunk, None, &BlockMask::EMPTY);
+                self.forgotten.insert(chunk, false);
+            }
+        }
+    }
+
+    /// Chunks of which neither page nor log said where they are, ascending.
+    pub(crate) fn unknown_chunks(&self) -> Vec<Chunk> {
+        let unknown = self.forgotten.iter().filter(|(_, known)| !**known).map(|(chunk, _)| *chunk);
+        let mut chunks: Vec<Chunk> = unknown.collect();
+        chunks.sort_unstable();
+        chunks
+    }
+
     fn replay_discard(&mut self, block: Block, count: u32, in_map: bool) -> bool {
         let per = self.geo.blocks_per_chunk();
         let (chunk, first) = self.map.split(block);
@@ -245,7 +267,9 @@ impl State {
         if planted(Bug::DiscardResurrected) {
             return true;
         }
-        if in_map {
+        let whole = count == per;
+        let forgotten = self.forgotten.get_mut(&chunk).map(|known| *known |= whole).is_some();
+        if in_map && !forgotten {
             (first..first + count).for_each(|b| self.unland(self.map.join(chunk, b)));
         } else {
             self.discard(chunk, first, count);
@@ -262,11 +286,13 @@ impl State {
             return false;
         }
         self.end_landed(r.chunk, r.ends);
-        if !in_map {
+        let forgotten = self.forgotten.get_mut(&r.chunk).map(|known| *known = true).is_some();
+        if !in_map || forgotten {
             self.map.set(r.chunk, r.home, &r.valid);
-            if let Some(home) = r.home.filter(|h| h.tier == SLOW) {
-                self.sums.note(home.slot, &r.summed, &r.sums);
-            }
+        }
+        // The checksums of what the checkpoint holds are in its list and its pages, which are not missing.
+        if let Some(home) = r.home.filter(|h| h.tier == SLOW && !in_map) {
+            self.sums.note(home.slot, &r.summed, &r.sums);
         }
         true
     }

@@ -10,7 +10,7 @@ use bimetal_engine::format::page::{self, PAGE_PAYLOAD, PageKind, PageRef, REFS_P
 use bimetal_engine::format::superblock::{Found, Superblock};
 use bimetal_engine::mask::BlockMask;
 use bimetal_engine::units::{BLOCK_BYTES, FAST, Home, SLOW, Slot};
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Error};
 use std::os::unix::fs::FileExt as _;
 
@@ -49,7 +49,7 @@ fn main() -> io::Result<()> {
         }
         let sum = page::encode(&mut block, PageKind::Map, &volume, u64::from(number), NEW + 1, &payload);
         tables[number as usize] = PageRef { place: 1, sum };
-        file.write_all_at(&block, geo.page_at(number, 0))?;
+        write_twice(&file, &block, geo.page_at(number, 0), geo.page_twin_at(number, 0))?;
     }
 
     let mut directory = Vec::new();
@@ -58,22 +58,27 @@ fn main() -> io::Result<()> {
         let sum =
             page::encode(&mut block, PageKind::Directory, &volume, u64::from(number), NEW + 1, &payload);
         directory.push(PageRef { place: 1, sum });
-        file.write_all_at(&block, geo.page_at(number, 0))?;
+        write_twice(&file, &block, geo.page_at(number, 0), geo.page_twin_at(number, 0))?;
     }
     let mut header = CheckpointHeader { number: NEW + 1, root_blocks: geo.root_ref_blocks(), ..header };
-    let root_at = geo.roots_at[((NEW + 1) % 2) as usize];
+    let place = (NEW + 1) % 2;
     for (i, refs) in (0..).zip(directory.chunks(REFS_PER_PAGE as usize)) {
-        let sum = page::encode(&mut block, PageKind::Root, &volume, i, NEW + 1, &refs_payload(refs));
+        let sum = page::encode(&mut block, PageKind::Root, &volume, i.into(), NEW + 1, &refs_payload(refs));
         header.root_sum = root_sum(header.root_sum, sum);
-        file.write_all_at(&block, root_at + i * BLOCK as u64)?;
+        write_twice(&file, &block, geo.root_at(place, i), geo.root_twin_at(place, i))?;
     }
     header.encode(&mut block, &volume);
     for copy in 0..HEADER_COPIES {
-        file.write_all_at(&block, header_at((NEW + 1) % 2) + copy * BLOCK as u64)?;
+        file.write_all_at(&block, header_at(place) + copy * BLOCK as u64)?;
     }
     file.sync_all()?;
     println!("{} chunks have a home", geo.chunks);
     Ok(())
+}
+
+/// Writes a block and its second copy.
+fn write_twice(file: &File, block: &[u8], at: u64, twin: Option<u64>) -> io::Result<()> {
+    [Some(at), twin].into_iter().flatten().try_for_each(|at| file.write_all_at(block, at))
 }
 
 fn refs_payload(refs: &[PageRef]) -> Vec<u8> {

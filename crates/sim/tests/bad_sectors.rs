@@ -109,7 +109,8 @@ fn a_bad_sector_closes_the_volume_only_where_metadata_stands_once() {
             assert!(block != 0 && block != blocks - 1, "a superblock stands twice");
             assert!(device == 1 || !headers.contains(&block), "each checkpoint header stands twice");
             let bytes = content(&whole[device], block);
-            let once = [&b"BMTLpage"[..], b"BMTLsegm", b"BMTLgrup"].iter().any(|m| bytes.starts_with(m));
+            assert!(!bytes.starts_with(b"BMTLpage"), "a page in force stands twice: block {block}");
+            let once = [&b"BMTLsegm"[..], b"BMTLgrup"].iter().any(|m| bytes.starts_with(m));
             // Where the log ends, nobody knows whether it does if the block cannot be read; nor whether it went on in the
             // segment that is named next, which was discarded.
             ends += u32::from(!once);

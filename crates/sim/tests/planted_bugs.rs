@@ -112,4 +112,7 @@ planted! {
     one_superblock_raised: OneSuperblockRaised,
     wrong_device_flushed: WrongDeviceFlushed,
     header_copy_not_restored: HeaderCopyNotRestored,
+    mirror_not_written: MirrorNotWritten,
+    mirror_not_awaited: MirrorNotAwaited,
+    mirror_of_other_place: MirrorOfOtherPlace,
 }

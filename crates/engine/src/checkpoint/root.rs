@@ -55,7 +55,8 @@ impl<A: Arena> Engine<A> {
             let bytes = self.arena.bytes_mut(buf);
             let sum = page::encode(bytes, PageKind::Root, volume, u64::from(block), next, &payload);
             self.checkpoint.root_sum = root_sum(self.checkpoint.root_sum, sum);
-            let at = self.state.geo.roots_at[(next % 2) as usize] + u64::from(block) * u64::from(BLOCK_BYTES);
+            let geo = &self.state.geo;
+            let (at, twin) = (geo.root_at(next % 2, block), geo.root_twin_at(next % 2, block));
             self.checkpoint.root_block = block + 1;
             // What joins the list from here on is in the log: a block that is not full ends the list, or
             // each newcomer would take a block of its own.
@@ -64,7 +65,7 @@ impl<A: Arena> Engine<A> {
                 self.checkpoint.header.root_blocks = block + 1;
                 self.checkpoint.root_block = u32::MAX;
             }
-            self.write_checkpoint(at, buf);
+            self.write_checkpoint(at, twin, buf);
         }
         if self.checkpoint.root_block == u32::MAX && self.checkpoint.in_flight == 0 && !self.checkpoint.failed
         {

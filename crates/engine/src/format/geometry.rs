@@ -76,6 +76,9 @@ pub struct Geometry {
     pub slow_slots_at: u64,
     /// Slots of the slow tier.
     pub slow_slots: u32,
+    /// The second copies of the roots, of the map and of the directory, on the fast device; none in a volume that was
+    /// made before there were any.
+    pub mirror_at: Option<u64>,
 }
 
 /// Where the checkpoint headers lie on the fast device, by place (0 or 1) and copy (0 or 1).
@@ -178,6 +181,33 @@ impl Geometry {
         };
         base + (u64::from(page) * 2 + u64::from(place)) * BLOCK
     }
+    /// Byte offset of a block of the root in this place (0 or 1).
+    pub fn root_at(&self, place: u64, block: u32) -> u64 {
+        self.roots_at[place as usize] + u64::from(block) * BLOCK
+    }
+    /// Where the second copy of that block is, in a volume that has such copies.
+    pub fn root_twin_at(&self, place: u64, block: u32) -> Option<u64> {
+        let blocks = place * u64::from(self.root_blocks) + u64::from(block);
+        self.mirror_at.map(|mirror| mirror + blocks * BLOCK)
+    }
+    /// Where the second copy of one of the two places of a page is. Pages of checksums have none: they are as much as all
+    /// else together ten times over, and without one of them no more than its blocks is lost.
+    pub fn page_twin_at(&self, page: u32, place: u8) -> Option<u64> {
+        let page = if page < self.map_pages {
+            page
+        } else if page < self.table_pages() {
+            return None;
+        } else {
+            page - self.sum_pages
+        };
+        let blocks = 2 * u64::from(self.root_blocks) + u64::from(page) * 2 + u64::from(place);
+        self.mirror_at.map(|mirror| mirror + blocks * BLOCK)
+    }
+    /// Bytes of all second copies: of both roots, then of the map, then of the directory.
+    pub fn mirror_bytes(&self) -> u64 {
+        2 * BLOCK
+            * (u64::from(self.root_blocks) + u64::from(self.map_pages) + u64::from(self.directory_pages))
+    }
     /// Pages of both tables; the number of the directory's first page.
     pub fn table_pages(&self) -> u32 {
         self.map_pages + self.sum_pages
@@ -239,6 +269,7 @@ impl Geometry {
             (self.sums_at, u64::from(self.sum_pages) * 2 * BLOCK),
             (self.directory_at, u64::from(self.directory_pages) * 2 * BLOCK),
             (self.areas_at, u64::from(self.areas) * u64::from(self.area_bytes)),
+            self.mirror_at.map_or((0, 0), |at| (at, self.mirror_bytes())),
             (self.second_superblock_at(FAST), BLOCK),
         ];
         let Some(zone) = self.areas.checked_sub(self.zone_first.0) else { return false };
@@ -362,10 +393,12 @@ impl Geometry {
         self.roots_at = [FIXED_BLOCKS * BLOCK, (FIXED_BLOCKS + u64::from(self.root_blocks)) * BLOCK];
         self.map_at = self.roots_at[1] + u64::from(self.root_blocks) * BLOCK;
         self.sums_at = self.map_at + u64::from(self.map_pages) * 2 * BLOCK;
-        let end = self.device_bytes[0].saturating_sub(BLOCK);
         self.directory_at = self.sums_at + u64::from(self.sum_pages) * 2 * BLOCK;
         let metadata_end = self.directory_at + u64::from(self.directory_pages) * 2 * BLOCK;
         self.areas_at = metadata_end.next_multiple_of(area.min(1 << 20));
+        // The second copies lie at the other end: what happens to the first megabytes does not reach them.
+        let end = self.device_bytes[0].saturating_sub(BLOCK + self.mirror_bytes());
+        self.mirror_at = Some(end);
         let areas = end.saturating_sub(self.areas_at) / area;
         let slot_areas_min = (FAST_SLOTS_HELD + 2).div_ceil(per_area);
         let need_areas = u64::from(zone_areas) + u64::from(slot_areas_min);
@@ -373,7 +406,7 @@ impl Geometry {
             return Err(OpenError::TooSmall {
                 device: device.name.clone(),
                 have_bytes: device.size_bytes,
-                need_bytes: self.areas_at + need_areas * area + BLOCK,
+                need_bytes: self.areas_at + need_areas * area + self.mirror_bytes() + BLOCK,
             });
         }
         self.areas = areas.min(u64::from(u32::MAX / 4 / per_area)) as u32;

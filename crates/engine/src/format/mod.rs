@@ -9,7 +9,7 @@ pub mod pins;
 pub mod superblock;
 
 /// The newest format this program writes and reads.
-pub const FORMAT: u32 = 3;
+pub const FORMAT: u32 = 4;
 
 /// The length of a volume's or device's identity, bytes.
 pub const ID_BYTES: usize = 16;

@@ -128,6 +128,11 @@ pub fn is_broken(block: &[u8]) -> bool {
     block.starts_with(MAGIC) && unseal(block, MAGIC).is_none()
 }
 
+/// Whether this is some page, whole, under this checksum.
+pub fn is_version(block: &[u8], sum: u32) -> bool {
+    unseal(block, MAGIC).is_some() && seal_sum(block) == Some(sum)
+}
+
 /// The payload of a page, if it is the page it should be, in the version with this checksum: a write that was
 /// lost leaves an older one in its place, as whole as the one that is missing.
 pub fn decode_version<'a>(

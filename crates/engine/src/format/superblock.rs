@@ -6,6 +6,8 @@ use super::{FORMAT, Id};
 use crate::units::*;
 
 const MAGIC: &[u8; 8] = b"BMTLsupr";
+/// The first format whose superblocks say where the second copies of metadata are.
+const FIRST_WITH_MIRROR: u32 = 4;
 
 /// How far the last opening came; see "Opening" in `docs/FORMAT.md`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -65,6 +67,7 @@ impl Superblock {
         put.u64(g.areas_at).u32(g.zone_first.0).u32(g.slow_slots);
         put.u64(g.owners_at).u64(g.slow_map_at).u64(g.slow_slots_at);
         put.u64(g.directory_at).u32(g.directory_pages).u32(g.few_refs);
+        put.u64(g.mirror_at.unwrap_or_default());
         seal(block, MAGIC, &body);
     }
 
@@ -79,7 +82,7 @@ impl Superblock {
 
     fn fields(body: &[u8], at: u64) -> Option<Superblock> {
         let mut get = Get(body);
-        let (_format, _flags, volume) = (get.u32()?, get.u32()?, get.id()?);
+        let (format, _flags, volume) = (get.u32()?, get.u32()?, get.id()?);
         if get.u64()? != at {
             return None;
         }
@@ -104,6 +107,9 @@ impl Superblock {
         (g.areas_at, g.zone_first, g.slow_slots) = (get.u64()?, Area(get.u32()?), get.u32()?);
         (g.owners_at, g.slow_map_at, g.slow_slots_at) = (get.u64()?, get.u64()?, get.u64()?);
         (g.directory_at, g.directory_pages, g.few_refs) = (get.u64()?, get.u32()?, get.u32()?);
+        if format >= FIRST_WITH_MIRROR {
+            g.mirror_at = Some(get.u64()?).filter(|at| *at > 0);
+        }
         let state = match state {
             0 => OpenState::Clean,
             1 => OpenState::Raising,

@@ -159,7 +159,9 @@ impl Layout {
         let end = zone + u64::from(geo.zone_areas()) * u64::from(geo.area_bytes);
         let zone = zone / PAGE..end / PAGE;
         let slow = 0..geo.device_bytes[usize::from(SLOW.0)] / PAGE;
-        Layout { summed: [vec![0..geo.areas_at / PAGE, zone.clone()], vec![slow]], zone, volume }
+        let mut fast = vec![0..geo.areas_at / PAGE, zone.clone()];
+        fast.extend(geo.mirror_at.map(|at| at / PAGE..(at + geo.mirror_bytes()) / PAGE));
+        Layout { summed: [fast, vec![slow]], zone, volume }
     }
 
     /// The landing zone.

@@ -117,27 +117,54 @@ pub const KINDS: &[Kind] = &[
         let [a, b] = [header_at(0) / BLOCK, header_at(1) / BLOCK];
         p.exchange((0, a), (0, b), 2)
     }),
-    kind("a block of the root flipped", Refused, |p, r| p.flip((0, r.pick(&p.scene.layout.root)), r)),
-    kind("a block of the root as it was", Refused, |p, r| p.age((0, r.pick(&p.scene.layout.root)), r)),
-    kind("the whole root as it was", Refused, |p, r| p.age_all(0, &p.scene.layout.root, r)),
-    kind("a directory page flipped", Refused, |p, r| p.flip((0, r.pick(&p.scene.layout.directory)), r)),
-    kind("a directory page as it was", Refused, |p, r| p.age((0, r.pick(&p.scene.layout.directory)), r)),
-    kind("a directory page as it is in its other place", Refused, |p, r| {
+    kind("a block of the root flipped", Unharmed, |p, r| p.flip((0, r.pick(&p.scene.layout.root)), r)),
+    kind("a block of the root as it was", Unharmed, |p, r| p.age((0, r.pick(&p.scene.layout.root)), r)),
+    kind("the whole root as it was", Unharmed, |p, r| p.age_all(0, &p.scene.layout.root, r)),
+    kind("a directory page flipped", Unharmed, |p, r| p.flip((0, r.pick(&p.scene.layout.directory)), r)),
+    kind("a directory page as it was", Unharmed, |p, r| p.age((0, r.pick(&p.scene.layout.directory)), r)),
+    kind("a directory page as it is in its other place", Unharmed, |p, r| {
         p.back_to_other_place(r.pick(&p.scene.layout.directory))
     }),
-    kind("a map page flipped", Refused, |p, r| p.flip((0, r.pick(&p.scene.layout.map_pages)), r)),
-    kind("a map page of another number", Refused, |p, _| {
+    kind("a map page flipped", Unharmed, |p, r| p.flip((0, r.pick(&p.scene.layout.map_pages)), r)),
+    kind("a map page of another number", Unharmed, |p, _| {
         let pages = &p.scene.layout.map_pages;
         pages.len() > 1 && p.exchange((0, pages[0]), (0, pages[1]), 1)
     }),
-    kind("a map page as it was", Refused, |p, r| p.age((0, r.pick(&p.scene.layout.map_pages)), r)),
-    kind("a map page as it is in its other place", Refused, |p, r| {
+    kind("a map page as it was", Unharmed, |p, r| p.age((0, r.pick(&p.scene.layout.map_pages)), r)),
+    kind("a map page as it is in its other place", Unharmed, |p, r| {
         p.back_to_other_place(r.pick(&p.scene.layout.map_pages))
     }),
-    kind("all map pages as they were", Refused, |p, r| p.age_all(0, &p.scene.layout.map_pages, r)),
-    kind("the map, its directory and the root as they were", Refused, |p, r| {
+    kind("all map pages as they were", Unharmed, |p, r| p.age_all(0, &p.scene.layout.map_pages, r)),
+    kind("the map, its directory and the root as they were", Unharmed, |p, r| {
         let layout = &p.scene.layout;
         p.age_all(0, &[&layout.root[..], &layout.directory, &layout.map_pages].concat(), r)
+    }),
+    kind("both copies of a block of the root flipped", Refused, |p, r| {
+        p.flip_both(r.pick(&p.scene.layout.root), r)
+    }),
+    kind("both copies of the whole root as they were", Refused, |p, r| p.age_both(&p.scene.layout.root, r)),
+    kind("both copies of a directory page flipped", Refused, |p, r| {
+        p.flip_both(r.pick(&p.scene.layout.directory), r)
+    }),
+    kind("both copies of a map page flipped", Refused, |p, r| {
+        p.flip_both(r.pick(&p.scene.layout.map_pages), r)
+    }),
+    kind("both copies of all map pages as they were", Refused, |p, r| {
+        p.age_both(&p.scene.layout.map_pages, r)
+    }),
+    kind("a second copy of a map page flipped", Unharmed, |p, r| {
+        let at = p.twin(r.pick(&p.scene.layout.map_pages));
+        p.flip((0, at), r)
+    }),
+    kind("all second copies flipped", Unharmed, |p, r| {
+        let layout = &p.scene.layout;
+        let all = [&layout.root[..], &layout.directory, &layout.map_pages].concat();
+        all.into_iter().all(|at| p.flip((0, p.twin(at)), r))
+    }),
+    kind("the first copy of some and the second of others flipped", Unharmed, |p, r| {
+        let layout = &p.scene.layout;
+        let all = [&layout.root[..], &layout.directory, &layout.map_pages].concat();
+        all.into_iter().all(|at| p.flip((0, if r.one_in(2) { at } else { p.twin(at) }), r))
     }),
     kind("a checksum page flipped", Open, |p, r| {
         let pages = &p.scene.layout.sum_pages;
@@ -293,9 +320,9 @@ pub const KINDS: &[Kind] = &[
     kind("a forged superblock", Alive, forge::superblock),
     kind("forged superblocks, all of one mind", Alive, forge::superblocks),
     kind("a forged checkpoint header", Alive, forge::header),
-    kind("a forged root", Refused, |p, r| forge::root(p, r).is_some()),
-    kind("a forged directory page", Refused, |p, r| forge::directory(p, r).is_some()),
-    kind("a forged map page", Refused, |p, r| forge::map_page(p, r).is_some()),
+    kind("a forged root", Unharmed, |p, r| forge::root(p, r).is_some()),
+    kind("a forged directory page", Unharmed, |p, r| forge::directory(p, r).is_some()),
+    kind("a forged map page", Unharmed, |p, r| forge::map_page(p, r).is_some()),
     kind("a forged checksum page", Open, |p, r| forge::sum_page(p, r).is_some()),
     kind("a forged root that the header vouches for", Alive, |p, r| {
         forge::root(p, r).is_some() && forge::vouch_for_root(p)

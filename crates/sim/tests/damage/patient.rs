@@ -2,7 +2,7 @@
 
 use super::image::{Group, Segment, get, put};
 use super::scene::Scene;
-use crate::story::BLOCK;
+use crate::story::{BLOCK, twin};
 use bimetal_engine::format::geometry::header_at;
 use bimetal_engine::format::log::SegmentHeader;
 use bimetal_engine::units::*;
@@ -60,6 +60,22 @@ impl<'a> Patient<'a> {
         let covered = (16 + u64::from(len)).min(BLOCK);
         bytes[rng.below(covered) as usize] ^= 1 << rng.below(8);
         self.put(at, &bytes)
+    }
+
+    /// The same in both copies of a block of a root, of the map or of the directory.
+    pub fn flip_both(&mut self, at: u64, rng: &mut Rng) -> bool {
+        self.flip((0, at), rng) && self.flip((0, self.twin(at)), rng)
+    }
+
+    /// Both copies of these blocks as they were at the same time.
+    pub fn age_both(&mut self, blocks: &[u64], rng: &mut Rng) -> bool {
+        let twins = blocks.iter().map(|at| self.twin(*at));
+        let all: Vec<u64> = blocks.iter().copied().chain(twins).collect();
+        self.age_all(0, &all, rng)
+    }
+
+    pub fn twin(&self, at: u64) -> u64 {
+        twin(&self.scene.layout.geo, at).expect("it has a second copy")
     }
 
     pub fn flip_anywhere(&mut self, at: At, rng: &mut Rng) -> bool {

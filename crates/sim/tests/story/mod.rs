@@ -3,6 +3,7 @@
 use bimetal_engine::action::{Machine, Request, RequestError, RequestId, RequestKind};
 use bimetal_engine::arena::{Arena, Buf, Pool};
 use bimetal_engine::coverage::Stage;
+use bimetal_engine::format::geometry::Geometry;
 use bimetal_engine::format::superblock::{Found, Superblock};
 use bimetal_engine::options::{
     CheckReport, CreateOptions, DeviceInfo, Finding, OpenError, OpenOptions, Tuning,
@@ -40,6 +41,22 @@ pub struct Asked {
     buf: Option<Buf>,
     /// What is asked for in them.
     bytes: Range<usize>,
+}
+
+/// The block that holds the second copy of a block of a root, of the map or of the directory.
+pub fn twin(geo: &Geometry, block: u64) -> Option<u64> {
+    let at = block * BLOCK;
+    let roots = (0..2).flat_map(|place| (0..geo.root_blocks).map(move |block| (place, block)));
+    let root = roots.clone().find(|(place, block)| geo.root_at(*place, *block) == at);
+    let twin = match root {
+        Some((place, block)) => geo.root_twin_at(place, block),
+        None => {
+            let places = (0..geo.pages()).flat_map(|page| [(page, 0), (page, 1)]);
+            let (page, place) = places.clone().find(|(page, place)| geo.page_at(*page, *place) == at)?;
+            geo.page_twin_at(page, place)
+        }
+    };
+    twin.map(|at| at / BLOCK)
 }
 
 /// Bytes of the blocks around a range, and where in them the range is.
@@ -319,10 +336,15 @@ impl Story {
 
     /// Where what lies on the devices.
     pub fn layout(&self) -> Layout {
+        Layout::new(self.volume, &self.geometry())
+    }
+
+    /// The same as it is recorded.
+    pub fn geometry(&self) -> Geometry {
         let mut block = [0; BLOCK as usize];
         self.world.disks[0].peek(0, &mut block);
         match Superblock::decode(&block, 0) {
-            Found::Valid(superblock) => Layout::new(superblock.volume, &superblock.geometry),
+            Found::Valid(superblock) => superblock.geometry,
             other => panic!("{other:?} is no superblock"),
         }
     }
