@@ -66,7 +66,7 @@ pub(crate) enum Command {
     /// Say why a part of a volume is where it is, and what would change that
     Why(WhyArgs),
     /// Verify a volume that is not being served: its structure, and every checksum
-    Check(LookArgs),
+    Check(CheckArgs),
     /// List the volumes of the configuration directory
     List(ListArgs),
     /// End a volume for good: its superblocks and its volume file
@@ -305,22 +305,43 @@ pub(crate) struct ManArgs {
     pub(crate) dir: PathBuf,
 }
 
-/// `bimetal status` and `bimetal check`
+/// `bimetal status`
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Examples:
+Example:
   bimetal status films --json
-  bimetal check ./v.toml
 
-`status` asks the server of the volume. When none runs, it opens the volume itself, under its lock and with
-recovery if the last server was killed, and closes it again. `check` writes nothing, and refuses a volume
-that is being served.")]
+It asks the server of the volume. When none runs, it opens the volume itself, under its lock and with recovery if the
+last server was killed, and closes it again.")]
 pub(crate) struct LookArgs {
     /// Name of the volume, or path of its volume file
     pub(crate) volume: String,
     /// Print one JSON document on standard output and nothing else there
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// `bimetal check`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  bimetal check ./v.toml
+  bimetal check films --repair
+
+It writes nothing unless it is asked to, and refuses a volume that is being served. With --repair it says what it will
+write, writes it, and checks again. Bad copies of metadata are written again from good ones. Where both copies of
+something are bad, the checkpoint before the newest takes its place, if the log still has all that followed. Where that
+does not do, nothing is written, and the parts of the volume are named of which nothing says where they are. Data that does
+not match its checksum stays an error until it is written again: no repair makes up what it was.")]
+pub(crate) struct CheckArgs {
+    /// Name of the volume, or path of its volume file
+    pub(crate) volume: String,
+    /// Print one JSON document on standard output and nothing else there
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Repair what can be repaired without losing anything
+    #[arg(long)]
+    pub(crate) repair: bool,
 }
 
 /// `bimetal pin`

@@ -3,6 +3,7 @@
 
 mod args;
 mod calibrate;
+mod check;
 mod create;
 mod destroy;
 mod find;
@@ -58,7 +59,7 @@ fn main() -> ExitCode {
         Command::Create(args) => create::run(&args),
         Command::Serve(args) => serve::run(&args),
         Command::Status(args) => offline::status(&args),
-        Command::Check(args) => offline::check(&args),
+        Command::Check(args) => check::check(&args),
         Command::Pin(args) => pins::pin(&args),
         Command::Unpin(args) => pins::unpin(&args),
         Command::Pins(args) => pins::pins(&args),

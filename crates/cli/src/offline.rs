@@ -1,4 +1,4 @@
-//! `bimetal status` and `bimetal check`
+//! `bimetal status`, and volumes that nobody serves
 
 use crate::args::LookArgs;
 use crate::progress::Progress;
@@ -7,11 +7,8 @@ use crate::{Outcome, say, say_json, size};
 use anyhow::{Context as _, bail};
 use bimetal_driver::{Change, Driver, PoolSizes, RealArena, run_task};
 use bimetal_engine::Engine;
-use bimetal_engine::options::{CheckReport, OpenError};
 use bimetal_serve::StatusDoc;
 use bimetal_serve::status::{MovesDoc, WakeUpsDoc, WearDoc};
-use serde::Serialize;
-use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// A device that is silent for less than this is busy, or a disk that spins up.
@@ -201,80 +198,4 @@ fn silent_for(since_unix_s: u64) -> Option<u64> {
     let since = UNIX_EPOCH + Duration::from_secs(since_unix_s);
     let silent = SystemTime::now().duration_since(since).ok()?;
     (silent >= WORTH_SAYING).then_some(silent.as_secs())
-}
-
-/// What `check --json` prints.
-#[derive(Debug, Serialize)]
-struct CheckDoc {
-    volume: String,
-    clean: bool,
-    findings: Vec<FindingDoc>,
-    chunks: u64,
-    landed_blocks: u64,
-    verified_blocks: u64,
-}
-
-#[derive(Debug, Serialize)]
-struct FindingDoc {
-    device: String,
-    offset: u64,
-    what: String,
-}
-
-pub(crate) fn check(args: &LookArgs) -> anyhow::Result<Outcome> {
-    let doc = check_file(&volume::locate(&args.volume)?, args.json)?;
-    if args.json {
-        say_json(&doc)?;
-    } else {
-        for finding in &doc.findings {
-            say(&format!("{} at byte {}: {}", finding.device, finding.offset, finding.what));
-        }
-        let verdict = if doc.clean { "clean".to_owned() } else { format!("{} findings", doc.findings.len()) };
-        say(&format!(
-            "{}: {verdict}; {} chunks, {} landed blocks, {} checksums verified",
-            doc.volume, doc.chunks, doc.landed_blocks, doc.verified_blocks
-        ));
-    }
-    Ok(if doc.clean { Outcome::Good } else { Outcome::Problem })
-}
-
-fn check_file(file: &Path, quiet: bool) -> anyhow::Result<CheckDoc> {
-    let volume = Volume::load(file)?;
-    let (mut driver, arena) = volume.driver()?;
-    let names: Vec<String> = driver.device_infos().into_iter().map(|info| info.name).collect();
-    let task = bimetal_engine::check(arena, driver.device_infos(), volume.open_options());
-    let mut progress = Progress::new(format!("checking {}", volume.name().0), quiet);
-    let checked = run_task(&mut driver, task, |bytes| progress.bytes(bytes));
-    drop(progress);
-    let (report, mut findings) = match checked? {
-        Ok(report) => (report, Vec::new()),
-        // Damage that keeps the volume from opening is a finding, not a failure to look.
-        Err(OpenError::Corrupt { device, offset, what }) => {
-            (CheckReport::default(), vec![FindingDoc { device, offset, what }])
-        }
-        Err(OpenError::Device { device, offset, errno }) => {
-            let what = format!("device error {errno}");
-            (CheckReport::default(), vec![FindingDoc { device, offset, what }])
-        }
-        Err(error) => return Err(error.into()),
-    };
-    findings.extend(report.findings.into_iter().map(|finding| FindingDoc {
-        device: names.get(usize::from(finding.device.0)).cloned().unwrap_or_default(),
-        offset: finding.offset,
-        what: finding.what,
-    }));
-    Ok(CheckDoc {
-        volume: volume.name().0,
-        clean: findings.is_empty(),
-        findings,
-        chunks: report.chunks,
-        landed_blocks: report.landed_blocks,
-        verified_blocks: report.verified_blocks,
-    })
-}
-
-/// Whether a volume is clean, for the kill test; says what is not.
-pub(crate) fn findings(file: &Path, quiet: bool) -> anyhow::Result<Vec<String>> {
-    let doc = check_file(file, quiet)?;
-    Ok(doc.findings.into_iter().map(|f| format!("{} at byte {}: {}", f.device, f.offset, f.what)).collect())
 }

@@ -386,7 +386,18 @@ const SAMPLES: &[Sample] = &[
     Sample { keys: Some(PINS), ..sample("pins", &["@"]) },
     Sample { keys: Some(WHY), ..sample("why", &["@", "64K"]) },
     Sample { keys: Some(&["volume", "pins", "tiers.1.pinned_bytes"]), ..sample("unpin", &["@", "0", "64K"]) },
-    Sample { keys: Some(&["volume", "clean", "findings"]), ..sample("check", &["@"]) },
+    Sample {
+        keys: Some(&[
+            "volume",
+            "clean",
+            "findings",
+            "second_copies",
+            "repair.repaired",
+            "repair.beyond",
+            "repair.lost",
+        ]),
+        ..sample("check", &["@", "--repair"])
+    },
     Sample { keys: Some(&["volumes"]), ..sample("list", &[]) },
     sample("completions", &["bash"]),
     sample("man", &["%/man"]),

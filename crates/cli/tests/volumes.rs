@@ -357,3 +357,36 @@ fn a_wake_budget_is_kept_in_the_volume_file_and_shown_by_status() {
         assert!(output.status.code() == Some(2) && said.contains(why), "{wrong}: {said}");
     }
 }
+
+/// A block of the root in force is bad in one copy: the check finds it and says that the other one is good, the repair says
+/// what it does, and then the volume is clean.
+#[test]
+fn a_bad_copy_of_metadata_is_found_and_repaired() {
+    let mut served = stopped();
+    let fast = served.dir.path().join("fast.img");
+    let bytes = std::fs::read(&fast).expect("a device");
+    let is_root = |block: &[u8]| block.starts_with(b"BMTLpage") && block[32] == 3;
+    let roots: Vec<usize> =
+        (0..bytes.len() / 4096).filter(|at| is_root(&bytes[at * 4096..][..4096])).collect();
+    assert!(roots.len() > 1, "each block of a root stands twice: {roots:?}");
+    let newest =
+        |at: &usize| u64::from_le_bytes(bytes[at * 4096 + 48..][..8].try_into().expect("eight bytes"));
+    let last = roots.iter().map(newest).max().expect("a root");
+    let root = *roots.iter().find(|at| newest(at) == last).expect("a root");
+    let mut bad = bytes.clone();
+    bad[root * 4096 + 60] ^= 1;
+    std::fs::write(&fast, &bad).expect("write");
+
+    let check = |arguments: &[&str]| {
+        bimetal(served.dir.path()).arg("check").arg(served.file()).args(arguments).output()
+    };
+    let found = check(&[]).expect("run");
+    assert_eq!(found.status.code(), Some(1), "{}", text(&found.stdout));
+    let said = text(&found.stdout);
+    assert!(said.contains(&format!("at byte {}", root * 4096)) && said.contains("is good"), "{said}");
+    let repaired = check(&["--repair"]).expect("run");
+    let said = text(&repaired.stdout);
+    assert!(repaired.status.success() && said.contains("to be repaired") && said.contains("clean"), "{said}");
+    assert!(check(&[]).expect("run").status.success());
+    reads_back(&mut served);
+}

@@ -11,6 +11,7 @@ use crate::state::State;
 use crate::sums::Lookup;
 use crate::task::Task;
 use crate::units::*;
+use std::collections::BTreeSet;
 
 /// Blocks read in one go.
 const RUN_BLOCKS: usize = 32;
@@ -32,7 +33,10 @@ pub fn check<A: Arena + 'static>(
         let names: Vec<String> = devices.iter().map(|d| d.name.clone()).collect();
         let reader = Reader::new(io, devices);
         match reader.recover(&options).await {
-            Ok(recovered) => Checker { reader, recovered, report: CheckReport::default() }.run().await,
+            Ok(recovered) => {
+                let (report, bad_sum_pages) = (CheckReport::default(), BTreeSet::new());
+                Checker { reader, recovered, report, bad_sum_pages }.run().await
+            }
             // Damage to metadata is what a check is for: it is a finding, not a failure to run.
             Err(OpenError::Corrupt { device, offset, what }) => {
                 let tier = Tier(names.iter().position(|n| *n == device).unwrap_or(0) as u8);
@@ -48,6 +52,8 @@ struct Checker<A> {
     reader: Reader<A>,
     recovered: Recovered,
     report: CheckReport,
+    /// Pages of checksums that are a finding already.
+    bad_sum_pages: BTreeSet<u32>,
 }
 
 impl<A: Arena> Checker<A> {
@@ -190,20 +196,27 @@ impl<A: Arena> Checker<A> {
             };
             let at = self.state().geo.page_at(number, place);
             let volume = self.recovered.superblocks[0].volume;
-            let payload = self
-                .reader
-                .blocks(FAST, at, 1, |b| {
-                    page::decode_version(b, PageKind::Sums, &volume, u64::from(number), version.sum)
-                        .map(<[u8]>::to_vec)
-                })
-                .await?;
-            match payload {
-                Ok(payload) => self.recovered.state.sums.fill(page, &payload),
-                Err(fault) => {
-                    self.find(FAST, at, format!("{} {fault}", PageKind::Sums));
-                    return Ok(None);
-                }
+            if self.bad_sum_pages.contains(&page) {
+                return Ok(None);
             }
+            let read = self.reader.blocks(FAST, at, 1, |b| {
+                page::decode_version(b, PageKind::Sums, &volume, u64::from(number), version.sum)
+                    .map(<[u8]>::to_vec)
+            });
+            let what = match read.await {
+                Ok(Ok(payload)) => {
+                    self.recovered.state.sums.fill(page, &payload);
+                    continue;
+                }
+                Ok(Err(fault)) => format!("{} {fault}", PageKind::Sums),
+                Err(OpenError::Device { errno, .. }) => {
+                    format!("{} cannot be read: device error {errno}", PageKind::Sums)
+                }
+                Err(error) => return Err(error),
+            };
+            self.find(FAST, at, what);
+            self.bad_sum_pages.insert(page);
+            return Ok(None);
         }
     }
 

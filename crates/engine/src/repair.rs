@@ -138,8 +138,9 @@ impl<A: Arena> Repair<A> {
         };
         let at = *offset;
         let reader = self.reader();
-        let Ok(recovered) = self.recovered(&reader, Basis::Before).await else {
-            return self.beyond(error).await;
+        let recovered = match self.recovered(&reader, Basis::Before).await {
+            Ok(recovered) => recovered,
+            Err(why) => return self.beyond(error, why).await,
         };
         let number = recovered.header.number;
         let what = format!(
@@ -187,14 +188,18 @@ impl<A: Arena> Repair<A> {
     }
 
     /// Nothing can be done: says what keeps the volume closed, and of which parts of it nothing says where they are.
-    async fn beyond(&mut self, error: OpenError) -> Result<(), OpenError> {
-        let (device, offset, what) = match &error {
-            OpenError::Corrupt { device, offset, what } => (device, *offset, what.clone()),
-            OpenError::Device { device, offset, errno } => (device, *offset, format!("device error {errno}")),
-            _ => return Err(error),
-        };
-        let tier = Tier(u8::from(*device == self.devices[1].name));
-        self.report.beyond.push(Finding { device: tier, offset, what });
+    async fn beyond(&mut self, error: OpenError, before: OpenError) -> Result<(), OpenError> {
+        for (error, also) in [(&error, ""), (&before, "the checkpoint before does not help: ")] {
+            let (device, offset, what) = match error {
+                OpenError::Corrupt { device, offset, what } => (device, *offset, what.clone()),
+                OpenError::Device { device, offset, errno } => {
+                    (device, *offset, format!("device error {errno}"))
+                }
+                _ => return Err(error.clone()),
+            };
+            let tier = Tier(u8::from(*device == self.devices[1].name));
+            self.report.beyond.push(Finding { device: tier, offset, what: format!("{also}{what}") });
+        }
         let mut reader = self.reader();
         reader.without_pages = true;
         if let Ok(recovered) = reader.read_from(&self.options, Basis::Newest).await {

@@ -180,6 +180,9 @@ impl<A: Arena> Reader<A> {
                 return result;
             }
             if !std::mem::replace(&mut claims_known, true) {
+                // Of its own groups, too: those behind one whose header is not valid were not seen.
+                let ordinal = state.zone.get(place).ordinal;
+                self.claims_in(walk, state, state.zone.area(place), ordinal).await?;
                 self.gather_claims(walk, state, place).await?;
             }
         }

@@ -21,6 +21,7 @@ mod peers;
 mod pins;
 mod placement;
 mod planted_bugs;
+mod repair;
 mod rest;
 mod rot_in_the_log;
 mod scenarios;

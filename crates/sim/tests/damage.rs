@@ -9,6 +9,7 @@ pub(crate) mod image;
 mod kinds;
 mod patient;
 mod scene;
+mod singles;
 
 use crate::story::{BLOCK, Story};
 use bimetal_engine::options::{Finding, OpenError};

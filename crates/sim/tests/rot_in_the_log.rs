@@ -30,7 +30,7 @@ fn rot_payload(s: &mut Story, fill: u8) {
 }
 
 fn checked(s: &mut Story) -> CheckReport {
-    s.report().expect("it can be checked")
+    s.checked().expect("it can be checked")
 }
 
 /// A client writes over many segments of the log between two flushes, and the server is killed. One bit of one block has

@@ -10,7 +10,7 @@ use crate::create::{self, Plan};
 use crate::paths::DeviceSpec;
 use crate::progress::Progress;
 use crate::volume::Volume;
-use crate::{Outcome, complain, offline, say, say_json};
+use crate::{Outcome, check, complain, say, say_json};
 use anyhow::{Context as _, bail};
 use load::{Counts, Worker};
 use rng::Rng;
@@ -146,7 +146,7 @@ fn rounds(args: &KillArgs, seed: u64, dir: &Path) -> anyhow::Result<KillDoc> {
     }
     drop(progress);
     if violations.is_empty() {
-        violations = offline::findings(&volume.file, args.json)?;
+        violations = check::findings(&volume.file, args.json)?;
     }
     let mut counts = Counts::default();
     workers.iter().for_each(|worker| counts.add(worker.counts));

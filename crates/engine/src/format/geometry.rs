@@ -441,3 +441,37 @@ fn default_area(landing: u64, chunk: u32) -> u32 {
     }
     area.max(chunk)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn what_stands_twice_stands_far_from_itself_and_alone() {
+        let device = |mib: u64| DeviceInfo { name: String::new(), size_bytes: mib << 20 };
+        for (fast, slow) in [(64, 256), (100, 4000), (1 << 10, 100 << 10)] {
+            let geo = Geometry::plan(&[device(fast), device(slow)], &CreateOptions::new([1; 16]))
+                .expect("a layout");
+            assert!(geo.is_sound());
+            let roots = (0..2).flat_map(|place| (0..geo.root_blocks).map(move |block| (place, block)));
+            let pages = (0..geo.pages()).flat_map(|page| [(page, 0), (page, 1)]);
+            let roots =
+                roots.map(|(place, block)| (geo.root_at(place, block), geo.root_twin_at(place, block)));
+            let pages = pages.map(|(page, place)| (geo.page_at(page, place), geo.page_twin_at(page, place)));
+            let (mut twins, mut all) = (BTreeSet::new(), 0);
+            for (at, twin) in roots.chain(pages) {
+                let Some(twin) = twin else {
+                    let sums = geo.sums_at..geo.sums_at + 2 * u64::from(geo.sum_pages) * BLOCK;
+                    assert!(sums.contains(&at), "only pages of checksums stand once");
+                    continue;
+                };
+                assert!(at < geo.areas_at && twin >= geo.area_at(Area(geo.areas)));
+                all += 1;
+                twins.insert(twin);
+            }
+            assert_eq!((twins.len() as u64 * BLOCK, all), (geo.mirror_bytes(), twins.len()));
+            assert_eq!(twins.last().map(|at| at + BLOCK), Some(geo.second_superblock_at(FAST)));
+        }
+    }
+}

@@ -44,6 +44,7 @@ fn superblock(block: &[u8]) {
     }
     assert!(g.area_at(Area(g.areas)) <= g.second_superblock_at(FAST));
     assert!(g.page_at(g.pages() - 1, 1) < g.device_bytes[0]);
+    assert!(g.mirror_at.is_none_or(|at| at + g.mirror_bytes() <= g.second_superblock_at(FAST)));
     assert!(g.volume_bytes() > 0 && g.zone_areas() > 1);
     let mut again = vec![0; BLOCK];
     s.encode(&mut again, 0);

@@ -1,14 +1,15 @@
 //! A volume on simulated devices, led step by step: for tests that tell one story.
 
+use crate::damage::image;
 use bimetal_engine::action::{Machine, Request, RequestError, RequestId, RequestKind};
 use bimetal_engine::arena::{Arena, Buf, Pool};
 use bimetal_engine::coverage::Stage;
 use bimetal_engine::format::geometry::Geometry;
 use bimetal_engine::format::superblock::{Found, Superblock};
 use bimetal_engine::options::{
-    CheckReport, CreateOptions, DeviceInfo, Finding, OpenError, OpenOptions, Tuning,
+    CheckReport, CreateOptions, DeviceInfo, Finding, OpenError, OpenOptions, RepairReport, Tuning,
 };
-use bimetal_engine::units::Nanos;
+use bimetal_engine::units::{FAST, Nanos, SLOW};
 use bimetal_engine::{Engine, Task};
 use bimetal_sim::arena::{ArenaMemory, ArenaSizes, SimArena};
 use bimetal_sim::disk::Disk;
@@ -156,16 +157,72 @@ impl Story {
 
     /// What the offline check says is wrong.
     pub fn findings(&mut self) -> Result<Vec<Finding>, OpenError> {
-        self.report().map(|report| report.findings)
+        self.checked().map(|report| report.findings)
     }
 
-    /// What the offline check says. It must not write.
-    pub fn report(&mut self) -> Result<CheckReport, OpenError> {
+    /// All that the offline check says.
+    pub fn checked(&mut self) -> Result<CheckReport, OpenError> {
         let (arena, devices, options) = (self.arena(), self.devices(), self.options());
         self.world.read_only = true;
         let report = self.task(bimetal_engine::check(arena, devices, options));
         self.world.read_only = false;
         report
+    }
+
+    /// What a repair would do; it must not write.
+    pub fn planned(&mut self) -> Result<RepairReport, OpenError> {
+        self.world.read_only = true;
+        let report = self.repair_task(false);
+        self.world.read_only = false;
+        report
+    }
+
+    /// Repairs the volume offline.
+    pub fn repair(&mut self) -> Result<RepairReport, OpenError> {
+        self.repair_task(true)
+    }
+
+    fn repair_task(&mut self, apply: bool) -> Result<RepairReport, OpenError> {
+        let (arena, devices, options) = (self.arena(), self.devices(), self.options());
+        self.task(bimetal_engine::repair(arena, devices, options, apply))
+    }
+
+    /// Begins a repair that the machine does not survive, after so many steps. False: it was done before.
+    pub fn repair_until(&mut self, steps: u32, death: Death) -> bool {
+        let (arena, devices, options) = (self.arena(), self.devices(), self.options());
+        let mut task = bimetal_engine::repair(arena, devices, options, true);
+        self.world.fuse = Some(steps);
+        for _ in 0..PATIENCE {
+            if self.world.pump(&mut task).expect("a legal action") == Flow::Crash
+                || self.world.advance(&mut task, Nanos(u64::MAX)).expect("a legal action") == Flow::Crash
+            {
+                self.die(death);
+                return true;
+            }
+            if task.take_result().is_some() {
+                self.world.fuse = None;
+                return false;
+            }
+        }
+        panic!("the repair is stuck");
+    }
+
+    /// The volume as it would be had it been made by a program of version 3.
+    pub fn make_old(&mut self) {
+        for (tier, disk) in [FAST, SLOW].into_iter().zip(&mut self.world.disks) {
+            let geo = match Superblock::decode(&image::get(disk, 0, 1), 0) {
+                Found::Valid(superblock) => superblock.geometry,
+                other => panic!("{other:?} is no superblock"),
+            };
+            for at in [0, geo.second_superblock_at(tier) / BLOCK] {
+                let mut bytes = image::get(disk, at, 1);
+                bytes[16] = 3;
+                bytes[240..248].fill(0);
+                bytes[12..16].copy_from_slice(&224u32.to_le_bytes());
+                image::reseal(&mut bytes);
+                image::put(disk, at, &bytes);
+            }
+        }
     }
 
     /// The sentences of the offline check's findings.
