@@ -133,7 +133,7 @@ impl<A: Arena> Reader<A> {
     }
 
     /// Takes the claims of the groups in a segment of this ordinal, whatever its header says.
-    async fn claims_in(
+    pub(super) async fn claims_in(
         &self,
         walk: &mut Walk<'_>,
         state: &State,

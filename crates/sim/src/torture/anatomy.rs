@@ -8,7 +8,7 @@ use bimetal_engine::format::header::CheckpointHeader;
 use bimetal_engine::format::log::{GroupHeader, Index, SegmentHeader};
 use bimetal_engine::format::page::{self, PageKind};
 use bimetal_engine::format::superblock::{Found, Superblock};
-use bimetal_engine::units::{FAST, SLOW};
+use bimetal_engine::units::{Area, FAST, SLOW};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -118,6 +118,8 @@ pub struct Anatomy {
     /// The layout.
     pub geo: Geometry,
     parts: BTreeMap<u64, Part>,
+    /// Of what stands twice, where the other copy is.
+    twins: BTreeMap<u64, u64>,
     /// The log's groups, oldest first.
     pub groups: Vec<Group>,
     /// The pages of its segments, oldest first.
@@ -147,6 +149,12 @@ impl Reader<'_> {
     }
 }
 
+/// Byte offset of the other copy of a page of metadata, which is at this page of the device.
+fn twin_of(geo: &Geometry, number: u32, page: u64) -> Option<u64> {
+    let place = u8::from(page * PAGE != geo.page_at(number, 0));
+    geo.page_twin_at(number, place)
+}
+
 impl Anatomy {
     /// Of a volume on this device, as far as it makes sense; none where no superblock does.
     pub fn of(disk: &Disk, volume: [u8; 16]) -> Option<Anatomy> {
@@ -159,7 +167,13 @@ impl Anatomy {
             }
         })?;
         let geo = superblock.geometry;
-        let mut a = Anatomy { geo, parts: BTreeMap::new(), groups: Vec::new(), segments: Vec::new() };
+        let mut a = Anatomy {
+            geo,
+            parts: BTreeMap::new(),
+            twins: BTreeMap::new(),
+            groups: Vec::new(),
+            segments: Vec::new(),
+        };
         a.note_fixed();
         let copies = (0..2).flat_map(|place| (0..HEADER_COPIES).map(move |copy| (place, copy)));
         let header = copies.filter_map(|(place, copy)| {
@@ -187,20 +201,37 @@ impl Anatomy {
         let first = geo.roots_at[(header.number % 2) as usize] / PAGE;
         let blocks = header.root_blocks.min(geo.root_blocks);
         for block in 0..blocks {
-            self.parts.insert(first + u64::from(block), Part::Root);
+            self.insert_twice(
+                first + u64::from(block),
+                geo.root_twin_at(header.number % 2, block),
+                Part::Root,
+            );
             if block >= geo.root_ref_blocks() {
                 continue;
             }
             let root = (PageKind::Root, u64::from(block), first + u64::from(block));
             for (number, at) in read.refers(&geo, root, geo.named_in_root(block)) {
-                self.parts.insert(at, Part::Directory);
+                self.insert_twice(at, twin_of(&geo, number, at), Part::Directory);
                 let listed = geo.listed_in(number - geo.table_pages());
                 for (number, at) in read.refers(&geo, (PageKind::Directory, u64::from(number), at), listed) {
                     let part = if number < geo.map_pages { Part::Map } else { Part::Sums };
-                    self.parts.insert(at, part);
+                    self.insert_twice(at, twin_of(&geo, number, at), part);
                 }
             }
         }
+    }
+
+    fn insert_twice(&mut self, page: u64, twin_at: Option<u64>, part: Part) {
+        self.parts.insert(page, part);
+        if let Some(twin) = twin_at.map(|at| at / PAGE) {
+            self.parts.insert(twin, part);
+            self.twins.extend([(page, twin), (twin, page)]);
+        }
+    }
+
+    /// Where the other copy is of a page of the fast device.
+    pub fn twin(&self, page: u64) -> Option<u64> {
+        self.twins.get(&page).copied()
     }
 
     fn follow_log(&mut self, read: &Reader<'_>, header: &CheckpointHeader) {
@@ -293,7 +324,7 @@ impl Anatomy {
         }
         let at = page * PAGE;
         let zone = self.geo.area_at(self.geo.zone_first);
-        if at < self.geo.areas_at {
+        if at < self.geo.areas_at || at >= self.geo.area_at(Area(self.geo.areas)) {
             Part::OutOfForce
         } else if at >= zone || self.segments.iter().any(|pages| pages.contains(&page)) {
             Part::Leftover

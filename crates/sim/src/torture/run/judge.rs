@@ -42,7 +42,7 @@ impl Run<'_> {
         self.world.die(Death::Kill);
         let Some(anatomy) = self.anatomy() else { return Ok(None) };
         let wounded = self.wounded(&anatomy);
-        let closing = may_close(&wounded);
+        let closing = may_close(&wounded, &anatomy);
         let listed = |wounds: &[Wounded]| {
             let names = wounds.iter().take(12).map(|((device, page), part)| match part {
                 Some(part) => format!("{part:?} at byte {} of {}", page * PAGE, NAMES[*device]),
@@ -177,11 +177,15 @@ impl Run<'_> {
 }
 
 /// Of wounds, those that may keep a volume closed: of what there are two copies of, only where both are damaged.
-fn may_close(wounded: &[Wounded]) -> Vec<Wounded> {
+fn may_close(wounded: &[Wounded], anatomy: &Anatomy) -> Vec<Wounded> {
     let copies = |of: &Wounded| wounded.iter().filter(|w| w.0.0 == of.0.0 && w.1 == of.1).count();
     let closes = |wound: &&Wounded| match wound.1 {
         Some(Part::Superblock | Part::Header(_)) => copies(wound) > 1,
-        Some(part) => part.may_close(),
+        Some(part) if part.may_close() => {
+            let twin = anatomy.twin(wound.0.1);
+            twin.is_none_or(|twin| wounded.iter().any(|other| other.0 == (0, twin)))
+        }
+        Some(_) => false,
         None => false,
     };
     wounded.iter().filter(closes).copied().collect()
