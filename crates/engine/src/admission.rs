@@ -247,9 +247,9 @@ impl<A: Arena> Engine<A> {
     pub(crate) fn may_append(&self, job: &Job) -> bool {
         match job {
             Job::Homes { of: Homes::Commit, .. } => self.commits_may_append(),
-            Job::Homes { of: Homes::Batch(batch), .. } | Job::Merging { batch, .. } => {
-                self.mover.frees_zone(*batch) || self.commits_may_append()
-            }
+            Job::Homes { of: Homes::Batch(batch), .. }
+            | Job::Merging { batch, .. }
+            | Job::Remnant { batch, .. } => self.mover.frees_zone(*batch) || self.commits_may_append(),
             _ => true,
         }
     }

@@ -87,6 +87,10 @@ bugs! {
     ShadowOutlivesHome,
     /// What landed of a block is not laid over what is beneath it.
     PartNotLaidOver,
+    /// A part that lands on a block that is lost brings back what was beneath it.
+    PartRevivesLost,
+    /// What a part does not hold is given up with what it holds.
+    PartLostWithRest,
     /// When more of a block lands, what landed of it before is forgotten.
     PartForgotten,
     /// Of two parts that share a block of the log, a restart finds the first.
@@ -97,8 +101,6 @@ bugs! {
     MergeUnannounced,
     /// The list of pins is not flushed before it is answered.
     PinsNotFlushed,
-    /// A part that lands makes a lost block good again.
-    PartRevivesLost,
     /// Superblocks that an interrupted raise left behind are not brought up to the others of their devices.
     SuperblockNotCaughtUp,
     /// Of the pages of the directory that changed, only the first is written.

@@ -85,6 +85,7 @@ impl<A: Arena> Engine<A> {
             Job::Discard { piece } => self.draft_discard(draft, piece),
             Job::Homes { of, from, to } => self.draft_homes(draft, of, from, to),
             Job::Bad { block, was } => self.draft_bad(draft, block, was),
+            Job::Remnant { .. } => self.draft_remnant(draft, job),
             Job::Merging { batch, from, to } => self.draft_merging(draft, batch, from, to),
             Job::Claim => self.draft_claim(draft),
             Job::Fence => {
@@ -123,7 +124,7 @@ impl<A: Arena> Engine<A> {
             let askew = planted(Bug::LongPieceAskew) && from >= GROUP_PAYLOAD_BLOCKS;
             let buf = p.landing_buf(from - u32::from(askew), take);
             draft.parts.push(draft.part(Job::Land { piece, from, count: take }));
-            self.put_blocks(draft, block, buf, Sectors::ALL);
+            self.put_blocks(draft, block, buf, (Sectors::ALL, false));
         }
         take
     }
@@ -136,11 +137,11 @@ impl<A: Arena> Engine<A> {
             && self.fits(draft.records.len() + record_bytes, payload_blocks)
     }
 
-    fn put_blocks(&mut self, draft: &mut Draft, block: Block, buf: Buf, sectors: Sectors) {
+    fn put_blocks(&mut self, draft: &mut Draft, block: Block, buf: Buf, (sectors, lost): (Sectors, bool)) {
         let blocks = buf.len / BLOCK_BYTES;
         let sums: SmallVec<[u32; 32]> =
             (0..blocks).map(|i| self.arena.crc32c(buf.slice(i * BLOCK_BYTES, BLOCK_BYTES))).collect();
-        wire::put_data(&mut draft.records, block, &sums, sectors);
+        wire::put_data(&mut draft.records, block, &sums, sectors, lost);
         draft.held.extend(sums.into_iter().map(|sum| Held { sum, sectors, second: None }));
         draft.payload.push(buf);
         draft.payload_blocks += blocks;
@@ -156,6 +157,17 @@ impl<A: Arena> Engine<A> {
         let remains = self.state.remains(block);
         let said_again = remains.map_or(0, |_| wire::merging_record_bytes(1));
         let job = Job::Land { piece, from, count: 1 };
+        // Of a block that is lost, it says that the rest still is, for the log may go on without what said so.
+        let lost = self.state.landed.get(block).is_some_and(|old| self.state.landed.is_bad(old));
+        let lost = lost && !planted(Bug::PartRevivesLost);
+        if lost {
+            let fits = self.takes(draft, wire::data_record_bytes(1), 1);
+            if fits {
+                draft.parts.push(draft.part(job));
+                self.put_blocks(draft, block, buf, (sectors, true));
+            }
+            return fits;
+        }
         if let Some(payload) = self.share_block(draft, buf, sectors, said_again) {
             let back = (draft.payload_blocks - payload) as u16;
             Record::Shared { block, sectors, back }.encode(&mut draft.records, self.state.geo.mask_words());
@@ -167,7 +179,7 @@ impl<A: Arena> Engine<A> {
                 buf: draft.payload.len(),
                 record: draft.records.len(),
             });
-            self.put_blocks(draft, block, buf, sectors);
+            self.put_blocks(draft, block, buf, (sectors, false));
         } else {
             return false;
         }
@@ -273,6 +285,37 @@ impl<A: Arena> Engine<A> {
         draft.payload.push(buf);
         draft.payload_blocks += 1;
         None
+    }
+
+    /// Says again what is left of a block whose other sectors are lost, unless more of it is in the log by now.
+    fn draft_remnant(&mut self, draft: &mut Draft, job: Job) -> Option<Job> {
+        let Job::Remnant { batch, item, nth, block, was } = job else { unreachable!("it is one") };
+        if self.state.landed_at(block) != Some(was) || self.lands_in_flight(draft, block) {
+            return None;
+        }
+        if !self.takes(draft, wire::data_record_bytes(1), 1) {
+            draft.full = true;
+            return Some(job);
+        }
+        let Some(buf) = self.arena.alloc(Pool::Log, BLOCK_BYTES) else { return Some(job) };
+        let (from, sectors) = self.remnant(batch, item, nth);
+        self.arena.copy(buf, from);
+        draft.own.push(buf);
+        draft.parts.push(draft.part(job));
+        self.put_blocks(draft, block, buf, (sectors, true));
+        None
+    }
+
+    /// Whether a client's write of the block is in a group that is not applied yet, or in the draft.
+    fn lands_in_flight(&self, draft: &Draft, block: Block) -> bool {
+        let (chunk, at) = self.state.map.split(block);
+        self.log.parts_in_flight().chain(&draft.parts).any(|part| match part.job {
+            Job::Land { piece, from, count } => {
+                let p = &self.pieces[piece];
+                p.chunk == chunk && (p.first + from..p.first + from + count).contains(&at)
+            }
+            _ => false,
+        })
     }
 
     /// Says what a batch is about to overwrite; chunks of which nothing needs saying take no record.

@@ -24,6 +24,7 @@ use crate::pending::Pending;
 use crate::piece::Piece;
 use crate::pins::Pins;
 use crate::policy::{Benefit, Policy};
+use crate::probe::Probe;
 use crate::requests::{InRequest, MAX_PIECES};
 use crate::shadows::Shadows;
 use crate::shutdown::Shutdown;
@@ -75,6 +76,8 @@ pub enum Owner {
     Segment,
     /// The list of pins.
     Pins,
+    /// A read for no other reason than to hear whether this device reads at all.
+    Probe(Tier),
     /// A superblock.
     Shutdown,
 }
@@ -91,6 +94,7 @@ impl Owner {
             | Owner::Batch { .. }
             | Owner::Checkpoint(_)
             | Owner::Pins
+            | Owner::Probe(_)
             | Owner::Shutdown => false,
         }
     }
@@ -168,8 +172,9 @@ pub struct Engine<A> {
     pub(crate) last_client: Nanos,
     /// When a client last asked for something that is not a read.
     pub(crate) last_change: Nanos,
-    /// When the fast device last read something well, and when the slow one last read or wrote something.
-    pub(crate) last_good: [Nanos; 2],
+    /// How often each device has read something that was what it should be.
+    pub(crate) good_reads: [u64; 2],
+    pub(crate) probes: [Probe; 2],
     pub(crate) leaving_since: Option<Nanos>,
     pub(crate) granted: Vec<u32>,
     pub(crate) index_bufs: Vec<(crate::zone::Place, crate::arena::Buf)>,
@@ -287,6 +292,7 @@ impl<A: Arena> Engine<A> {
             self.pump_commit();
             self.pump_log();
             self.pump_moves();
+            self.pump_probes();
             self.pump_checkpoint();
             self.pump_pins();
             self.pump_shutdown();
@@ -345,7 +351,7 @@ impl<A: Arena> Engine<A> {
             Owner::Checkpoint(_) => self.checkpoint.coverage(),
             Owner::SumPage(page) => self.sum_load_coverage(page),
             Owner::Copy(fill) => self.copy_coverage(fill),
-            Owner::Trim(_) | Owner::Segment => None,
+            Owner::Trim(_) | Owner::Segment | Owner::Probe(_) => None,
             Owner::Pins => self.pins.coverage(),
             Owner::Shutdown => Some(Stage::Shutdown),
         }
@@ -386,6 +392,7 @@ impl<A: Arena> Machine for Engine<A> {
             Owner::Trim(home) => self.on_trimmed(home),
             Owner::Segment => self.on_segment_trimmed(),
             Owner::Pins => self.pins_written(result),
+            Owner::Probe(tier) => self.probe_done(tier, result),
             Owner::Shutdown => self.shutdown_io_done(),
         }
         if let Some(error) = away {

@@ -20,7 +20,7 @@ pub enum Placement {
     Home(Tier),
     /// In the log on the fast tier.
     Landed,
-    /// Lost: reading it is an error.
+    /// Lost, or some of its sectors are: reading these is an error.
     Lost,
 }
 
@@ -106,6 +106,6 @@ fn placement(source: Source) -> Placement {
         Source::Zero => Placement::Hole,
         Source::Landed(_) | Source::Part(_) => Placement::Landed,
         Source::Slot(home) | Source::Copy(home, _) => Placement::Home(home.tier),
-        Source::Bad => Placement::Lost,
+        Source::Bad | Source::Remnant(_) => Placement::Lost,
     }
 }

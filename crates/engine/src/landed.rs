@@ -43,7 +43,8 @@ impl ZoneBlock {
     }
 }
 
-/// The table of landed blocks. Those whose newest copy was lost are flagged.
+/// The table of landed blocks. Those are flagged of which something is lost: of a part the sectors that it does not hold,
+/// and all of what is no part.
 pub struct Landed {
     places: Places,
     sum: Vec<u32>,
@@ -55,7 +56,7 @@ pub struct Landed {
     used: u32,
     /// ... and twice before this one.
     used_twice: u32,
-    /// Blocks that were lost.
+    /// Blocks of which something is lost.
     bad: u32,
 }
 
@@ -114,7 +115,7 @@ impl Landed {
         self.places.len()
     }
 
-    /// Landed blocks that were not lost: sooner or later they are merged.
+    /// Landed blocks of which nothing is lost: sooner or later they are merged.
     pub fn to_merge(&self) -> u32 {
         self.len() - self.bad
     }
@@ -151,9 +152,22 @@ impl Landed {
         if place < self.places.places() { self.places.key(place).map(Block) } else { None }
     }
 
-    /// Whether the block's newest copy was lost: it is an error until written again.
+    /// Whether something of the block is lost: it is an error until written again.
     pub fn is_bad(&self, z: ZoneBlock) -> bool {
         self.places.is_flagged(self.place(z))
+    }
+
+    /// Of a block that is lost, the sectors that are not, if there are any.
+    pub fn remnant(&self, z: ZoneBlock) -> Option<Sectors> {
+        Some(self.sectors(z)).filter(|sectors| self.is_bad(z) && !sectors.is_all())
+    }
+
+    /// The sectors that a part does not hold are lost; whether that is new.
+    pub fn lose_rest(&mut self, z: ZoneBlock) -> bool {
+        assert!(!self.sectors(z).is_all(), "of a whole block there is no rest");
+        let is_new = self.places.flag(self.place(z));
+        self.bad += u32::from(is_new);
+        is_new
     }
 
     /// The checksum noted for a zone block.

@@ -43,6 +43,7 @@ pub mod pins;
 mod places;
 mod plan;
 pub mod policy;
+mod probe;
 mod read;
 mod recovery;
 mod repair;

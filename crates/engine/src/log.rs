@@ -59,6 +59,19 @@ pub enum Job {
         /// Where its unreadable copy is.
         was: LogPos,
     },
+    /// What is left of a block whose other sectors are lost: said again at the head of the log, with its data.
+    Remnant {
+        /// The batch that has read it.
+        batch: u32,
+        /// Of which item.
+        item: u32,
+        /// Which of the item's.
+        nth: u32,
+        /// The block.
+        block: Block,
+        /// Where its newest copy is.
+        was: LogPos,
+    },
     /// What items `from..to` of a batch are about to overwrite, of which only parts landed.
     Merging {
         /// The batch.
@@ -178,6 +191,11 @@ impl Log {
     /// Whether nothing waits and nothing is in flight.
     pub fn is_idle(&self) -> bool {
         self.internal.is_empty() && self.client.is_empty() && self.groups.is_empty()
+    }
+
+    /// What is in groups that are not applied yet.
+    pub(crate) fn parts_in_flight(&self) -> impl Iterator<Item = &Part> {
+        self.groups.iter().flat_map(|group| &group.parts)
     }
 
     /// When a failing append is to be tried again.
@@ -433,6 +451,10 @@ impl<A: Arena> Engine<A> {
                     self.state.lose(block, was, z);
                     self.log.losses -= 1;
                 }
+                Job::Remnant { block, was, .. } => {
+                    let z = self.state.zone.zone_block(group.place, payload + part.payload);
+                    self.state.land_remnant(block, was, z);
+                }
                 Job::Merging { batch, from, to } => self.merging_recorded(batch, to - from, true),
             }
         }
@@ -531,7 +553,7 @@ impl<A: Arena> Engine<A> {
                 Job::Merging { batch, from, to } => self.merging_recorded(batch, to - from, false),
                 Job::Claim => self.claim_failed(),
                 Job::Bad { .. } => self.log.losses -= 1,
-                Job::Fence => {}
+                Job::Remnant { .. } | Job::Fence => {}
             }
         }
     }
@@ -605,7 +627,7 @@ impl<A: Arena> Engine<A> {
             Job::Homes { of: Homes::Batch(_), .. } => Stage::MoveAppend,
             Job::Merging { .. } => Stage::MoveIntend,
             Job::Claim => Stage::LogClaim,
-            Job::Bad { .. } | Job::Fence => Stage::MoveAppend,
+            Job::Bad { .. } | Job::Remnant { .. } | Job::Fence => Stage::MoveAppend,
         })
     }
 }

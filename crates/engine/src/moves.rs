@@ -7,6 +7,7 @@
 
 mod ending;
 mod reading;
+mod remnants;
 
 use crate::action::{Action, BufList, Class, DeviceError};
 use crate::arena::{Arena, Buf, Pool};
@@ -21,7 +22,7 @@ use crate::options::Level;
 use crate::patience::Unread;
 use crate::plan::Planner;
 use crate::policy::Pace;
-use crate::sectors::Remains;
+use crate::sectors::{Remains, Sectors};
 use crate::slab::Slab;
 use crate::sumload::SumWaiter;
 use crate::sums::Lookup;
@@ -45,6 +46,26 @@ pub struct Move {
     pub chunk: Chunk,
     /// Where to.
     pub to: Destination,
+}
+
+/// Which of the two that are laid together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+enum Which {
+    /// What landed.
+    Landed,
+    /// What is beneath it, of which not all sectors landed.
+    Beneath,
+}
+
+/// What is left of a block of which the other sectors are lost.
+#[derive(Clone, Copy)]
+struct Remnant {
+    block: u32,
+    /// Where its newest copy is.
+    z: ZoneBlock,
+    sectors: Sectors,
+    /// Where it is in the item's buffer, by block.
+    at: u32,
 }
 
 struct Item {
@@ -71,6 +92,8 @@ struct Item {
     room_halves: u32,
     /// Landed blocks that are lost, and where: said again before the record that ends what landed so far.
     lost: Vec<(Block, LogPos)>,
+    /// What is left of others: said again with them.
+    remnants: Vec<Remnant>,
     ends: LogPos,
     /// None where nothing is copied.
     buf: Option<Buf>,
@@ -145,8 +168,8 @@ struct Batch {
 pub struct Mover {
     batches: Slab<Batch>,
     pub(crate) planner: Planner,
-    /// By place in the log: that of a zone block is used again.
-    unread: Unread<(Block, LogPos)>,
+    /// Blocks that landed, by place in the log, for that of a zone block is used again; and what is beneath parts of them.
+    unread: Unread<(Block, LogPos, Which)>,
     /// Since when the devices failed every batch.
     pub(crate) barren_since: Option<Nanos>,
     /// What a device said when the last of them failed.
@@ -257,6 +280,7 @@ impl<A: Arena> Engine<A> {
                 merged: 0,
                 room_halves: 0,
                 lost: Vec::new(),
+                remnants: Vec::new(),
                 ends: LogPos(0),
                 buf: None,
                 spare: false,
@@ -313,6 +337,7 @@ impl<A: Arena> Engine<A> {
         if frees_zone {
             self.mover.planner.does_not_fit(items.iter().filter(|i| i.lacks_memory).map(|i| i.chunk));
         }
+        Self::leave_remnants(&mut items);
         self.mover.batches[batch].items = items;
         self.mover.batches[batch].landed_upto = self.log.applied;
         self.drop_failed(batch);
@@ -331,7 +356,11 @@ impl<A: Arena> Engine<A> {
         item.ends = self.log.applied_end;
         let (bad, landed): (Vec<_>, Vec<_>) =
             st.landed_in(chunk).into_iter().partition(|(_, z)| st.landed.is_bad(*z));
-        let lost = bad.iter().fold(BlockMask::EMPTY, |lost, (b, _)| lost.or(BlockMask::range(*b, 1)));
+        let (left, bad): (Vec<_>, Vec<_>) =
+            bad.into_iter().partition(|(_, z)| st.landed.remnant(*z).is_some());
+        let remnants_hold_tail = left.iter().any(|(_, z)| self.holds_tail(*z));
+        let lost =
+            bad.iter().chain(&left).fold(BlockMask::EMPTY, |lost, (b, _)| lost.or(BlockMask::range(*b, 1)));
         // The record of this move ends whatever landed before it, so a loss is said again behind it; one that
         // holds the tail is said whether the chunk moves or not.
         let (at_once, if_moved): (Vec<_>, Vec<_>) = bad.into_iter().partition(|(_, z)| self.holds_tail(*z));
@@ -342,7 +371,7 @@ impl<A: Arena> Engine<A> {
         let mut parts = BlockMask::EMPTY;
         landed.iter().filter(|(_, z)| !st.landed.sectors(*z).is_all()).for_each(|(b, _)| parts.set(*b));
         landed.iter().for_each(|(b, _)| copy.set(*b));
-        if item.to == Destination::Merge && item.from.is_none() {
+        if item.to == Destination::Merge && item.from.is_none() && !landed.is_empty() {
             let pinned = self.pins.list().tier_of(chunk);
             let fast =
                 pinned.map_or_else(|| self.policy.settles_fast(self.slots[0].free()), |tier| tier == FAST);
@@ -351,19 +380,23 @@ impl<A: Arena> Engine<A> {
         if item.to != Destination::Merge {
             copy = copy.or(st.map.valid(chunk)).minus(lost);
         }
-        if copy.is_empty() {
+        if copy.is_empty() && !remnants_hold_tail {
             return false;
+        }
+        if copy.is_empty() {
+            // Nothing moves: what is left of blocks is said again.
+            (item.to, item.home) = (Destination::Merge, item.from);
         }
         match (item.to, item.from) {
             (Destination::Merge, Some(home)) if !planted(Bug::ShadowOutlivesMerge) => self.end_shadow(home),
             (Destination::Tier(SLOW), Some(home)) if item.whole => item.home = self.take_shadow(home),
             _ => {}
         }
-        if item.home.is_some() {
+        if item.home.is_some() && !copy.is_empty() {
             item.have = copy;
             return true;
         }
-        let blocks = copy.count() + parts.count();
+        let blocks = copy.count() + parts.count() + left.len() as u32;
         item.buf = self.arena.alloc(Pool::Background, blocks * BLOCK_BYTES);
         if item.buf.is_none() && frees_zone {
             item.buf = self.spare.take();
@@ -377,6 +410,7 @@ impl<A: Arena> Engine<A> {
         item.room_halves = landed.iter().map(|(_, z)| halves(*z)).sum();
         (item.copy, item.have, item.merged, item.landed) = (copy, copy, landed.len() as u32, landed);
         (item.parts, item.bare) = (parts, parts.minus(self.state.map.valid(chunk)));
+        self.add_remnants(item, left);
         item.sums = vec![None; copy.count() as usize];
         item.home = match item.to {
             Destination::Merge => item.from,
@@ -394,7 +428,7 @@ impl<A: Arena> Engine<A> {
         pins.into_iter().for_each(|place| self.state.zone.get_mut(place).pins += 1);
         let at = |(block, z)| (self.state.map.join(chunk, block), self.state.zone.pos_of(z));
         item.lost = if_moved.into_iter().map(at).collect();
-        item.home.is_some()
+        item.home.is_some() || copy.is_empty()
     }
 
     fn record_losses(&mut self, chunk: Chunk, lost: Vec<(u32, ZoneBlock)>) {
@@ -455,9 +489,6 @@ impl<A: Arena> Engine<A> {
         if writes {
             self.flushers[usize::from(io.tier.0)].dirty = true;
         }
-        if result.is_ok() && (io.tier == SLOW || !writes) {
-            self.last_good[usize::from(io.tier.0)] = self.now;
-        }
         if let Err(error) = result {
             b.io_failed = Some(error);
             let (name, what) = (&self.names[usize::from(io.tier.0)], if writes { "write" } else { "read" });
@@ -499,7 +530,8 @@ impl<A: Arena> Engine<A> {
             (b.stage, b.records_left) = (BatchStage::Intend, to);
             return self.log.internal.push_back(Job::Merging { batch, from: 0, to });
         }
-        let overwrites = |i: &Item| i.home == i.from && i.home.is_some_and(|h| h.tier == SLOW);
+        let overwrites =
+            |i: &Item| i.home == i.from && !i.copy.is_empty() && i.home.is_some_and(|h| h.tier == SLOW);
         let unsafe_yet = b.items.iter().any(overwrites) && b.landed_upto > self.log.durable;
         if unsafe_yet && !planted(Bug::MergeBeforeLandedDurable) {
             // A crash may lose a landed block that was never flushed, but keep what is merged over the
@@ -540,8 +572,7 @@ impl<A: Arena> Engine<A> {
         let mut ios = Vec::new();
         let items = &self.mover.batches[batch].items;
         for (i, item) in items.iter().enumerate().filter(|(_, item)| !item.failed) {
-            let home = item.home.expect("a chunk in a batch has its destination");
-            let Some(buf) = item.buf else { continue };
+            let Some((buf, home)) = item.buf.zip(item.home) else { continue };
             let mut k = 0;
             for (first, count) in item.copy.runs() {
                 let offset = self.state.geo.block_at(home, first);
@@ -608,6 +639,7 @@ impl<A: Arena> Engine<A> {
         let lost: Vec<_> = b.items.iter_mut().flat_map(|item| std::mem::take(&mut item.lost)).collect();
         self.log.losses += lost.len() as u32;
         self.log.internal.extend(lost.into_iter().map(|(block, was)| Job::Bad { block, was }));
+        self.say_remnants(batch);
         self.log.internal.push_back(Job::Homes { of: Homes::Batch(batch), from: 0, to });
     }
 }

@@ -1,7 +1,8 @@
 //! When something that cannot be read is given up, because keeping it would hold everything else up.
 //!
-//! A device that fails for a while fails everything: that is no evidence against one block. So a block is
-//! given up only after several attempts over a time in which the device could read others.
+//! A device that fails for a while fails everything: that is no evidence against one block, however long it lasts. So a
+//! block is given up only after several failures between any two of which the device read something else well; where nobody
+//! else reads, the engine asks for something by itself (`probe.rs`).
 
 use crate::hash::IndexMap;
 use crate::units::Nanos;
@@ -10,19 +11,18 @@ use std::hash::Hash;
 /// Failed reads before something is given up, so that a device in a bad moment, which fails every other read, is not
 /// taken for one that has lost it, ...
 const READ_ATTEMPTS: u32 = 10;
-/// ... for this long, ns, while the device could read others, ...
+/// ... for this long, ns, ...
 const READ_PATIENCE_NS: u64 = 10 * Nanos::SECOND;
-/// ... or this long, ns, and so often, where the device did read it, and what it read is wrong: that seldom passes, ...
+/// ... or this long, ns, and so often, where the device did read it, and what it read is wrong: that seldom passes.
 const MISMATCH_PATIENCE_NS: u64 = Nanos::SECOND;
 const MISMATCH_ATTEMPTS: u32 = 3;
-/// ... or for this long whatever else the device does.
-const READ_LIMIT_NS: u64 = 120 * Nanos::SECOND;
 
 #[derive(Clone, Copy)]
 struct Failures {
     count: u32,
     since: Nanos,
-    last: Nanos,
+    /// What the device had read well when it failed last.
+    good_reads: u64,
 }
 
 /// What could not be read lately.
@@ -45,38 +45,50 @@ impl<K: Hash + Eq> Unread<K> {
         self.0.contains_key(key)
     }
 
-    /// It failed again, or was read and is wrong. True: it is time to give it up. `last_good` is when the device last
-    /// read anything.
-    pub fn failed(&mut self, key: K, was_read: bool, now: Nanos, last_good: Nanos) -> bool {
-        self.is_over(key, was_read, now, last_good, Some(READ_LIMIT_NS))
-    }
-
-    /// The same of something that is not given up for what a device fails that is away: it read something between any two
-    /// of the failures that count.
-    pub fn failed_alone(&mut self, key: K, was_read: bool, now: Nanos, last_good: Nanos) -> bool {
-        if !was_read && self.0.get(&key).is_some_and(|failures| last_good <= failures.last) {
+    /// It failed again, or was read and is wrong. True: it is time to give it up. `good_reads` is how much the device has
+    /// read well so far: where that is no more than when it failed last, the device fails as a whole, and the time in which
+    /// it does counts for nothing.
+    pub fn failed(&mut self, key: K, was_read: bool, now: Nanos, good_reads: u64) -> bool {
+        let first = Failures { count: 0, since: now, good_reads };
+        let failures = self.0.entry(key).or_insert(first);
+        if failures.count > 0 && failures.good_reads == good_reads {
+            failures.since = now;
             return false;
         }
-        self.is_over(key, was_read, now, last_good, None)
-    }
-
-    fn is_over(
-        &mut self,
-        key: K,
-        was_read: bool,
-        now: Nanos,
-        last_good: Nanos,
-        limit_ns: Option<u64>,
-    ) -> bool {
-        let failures = self.0.entry(key).or_insert(Failures { count: 0, since: now, last: now });
         failures.count += 1;
-        failures.last = now;
+        failures.good_reads = good_reads;
         let (attempts, patience) = if was_read {
             (MISMATCH_ATTEMPTS, MISMATCH_PATIENCE_NS)
         } else {
             (READ_ATTEMPTS, READ_PATIENCE_NS)
         };
-        let limit_ns = if last_good > failures.since { Some(patience) } else { limit_ns };
-        failures.count >= attempts && limit_ns.is_some_and(|limit| now.since(failures.since) >= limit)
+        failures.count >= attempts && now.since(failures.since) >= patience
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Nanos {
+        Nanos(seconds * Nanos::SECOND)
+    }
+
+    #[test]
+    fn a_block_is_given_up_where_the_device_reads_others() {
+        let mut unread = Unread::default();
+        let over: Vec<bool> = (0..12).map(|i| unread.failed(7, false, at(i), i)).collect();
+        assert_eq!(over.iter().position(|over| *over), Some(10), "ten seconds, and ten failures");
+        assert!((0..3).map(|i| unread.failed(8, true, at(i), i)).last().expect("three of them"));
+    }
+
+    #[test]
+    fn a_device_that_reads_nothing_else_says_nothing_however_long() {
+        for was_read in [false, true] {
+            let mut unread = Unread::default();
+            assert!((0..100_000).all(|i| !unread.failed(7, was_read, at(i), 3)));
+            // Nor does the time before it reads something again.
+            assert!((4..14).all(|good| !unread.failed(7, was_read, at(99_999), good)));
+        }
     }
 }

@@ -37,6 +37,8 @@ pub enum Source {
     Slot(Home),
     /// In a copy of what is in a slow home.
     Copy(Home, CellBlock),
+    /// Some sectors in the log, and the others are lost.
+    Remnant(ZoneBlock),
     /// Lost: reading it is an error.
     Bad,
 }

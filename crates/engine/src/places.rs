@@ -165,6 +165,15 @@ impl Places {
         self.key[place as usize] & FLAG != 0
     }
 
+    /// Gives the key at a place its flag; whether it had none.
+    pub fn flag(&mut self, place: u32) -> bool {
+        let key = &mut self.key[place as usize];
+        assert!(*key != 0, "what is flagged is there");
+        let is_new = *key & FLAG == 0;
+        *key |= FLAG;
+        is_new
+    }
+
     /// Puts a key at a place, which must be free; gives the place that it leaves, and whether it had its flag there.
     pub fn insert(&mut self, key: u64, place: u32, flag: bool) -> Option<(u32, bool)> {
         assert!(self.key[place as usize] == 0, "a place has one key");

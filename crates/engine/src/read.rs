@@ -58,8 +58,9 @@ impl<A: Arena> Engine<A> {
                 .is_none_or(|p| p.written.or(p.flushing).is_empty() || self.state.zone.pos_of(z) >= p.ends)
         {
             return match self.state.landed.sectors(z).is_all() {
-                _ if self.state.landed.is_bad(z) => Source::Bad,
+                true if self.state.landed.is_bad(z) => Source::Bad,
                 true => Source::Landed(z),
+                false if self.state.landed.is_bad(z) => Source::Remnant(z),
                 false => Source::Part(z),
             };
         }
@@ -104,10 +105,16 @@ impl<A: Arena> Engine<A> {
         let mut run: Option<Extent> = None;
         for block in blocks {
             let mut source = self.source(chunk, block);
-            if let Source::Part(z) = source {
+            if let Source::Part(z) | Source::Remnant(z) = source {
                 let (from, to) = bytes(block - first);
-                source = if self.state.landed.sectors(z).has(Sectors::touching(from, to)) {
+                let (landed, wanted) = (self.state.landed.sectors(z), Sectors::touching(from, to));
+                source = if landed.has(wanted) {
                     Source::Landed(z)
+                } else if matches!(source, Source::Remnant(_)) {
+                    Source::Bad
+                } else if landed.and(wanted).is_none() {
+                    // What landed is not wanted, and need not be readable.
+                    self.beneath(chunk, block)
                 } else {
                     let buf = buf.slice((block - first) * BLOCK_BYTES, BLOCK_BYTES);
                     let source = Source::Landed(z);
@@ -178,7 +185,9 @@ impl<A: Arena> Engine<A> {
                     let at = self.state.geo.block_at(home, e.first);
                     self.issue_read(piece, home.tier, at, e.buf);
                 }
-                Source::Part(_) => unreachable!("what landed of a block is laid over what is beneath it"),
+                Source::Part(_) | Source::Remnant(_) => {
+                    unreachable!("what landed of a block is laid over what is beneath it")
+                }
                 Source::Copy(_, at) => {
                     self.slots[0].pin(self.copies.place(at).0);
                     self.issue_read(piece, FAST, self.copy_at(at), e.buf);
@@ -314,8 +323,12 @@ impl<A: Arena> Engine<A> {
     /// Whether a block that does not match its checksum is being, or was, overwritten, and whole with what landed of it.
     fn is_torn_beneath(&self, piece: u32, block: u32, here: Buf) -> bool {
         let p = &self.pieces[piece];
+        let of_volume = self.state.map.join(p.chunk, block);
         let overlay = p.overlays.iter().find(|overlay| overlay.to == here);
-        overlay.is_some_and(|o| self.is_torn(self.state.map.join(p.chunk, block), o.sectors, here))
+        // Where none is laid over it, nobody wants the sectors that landed.
+        let unwanted = || self.state.landed.get(of_volume).map(|z| self.state.landed.sectors(z));
+        let landed = overlay.map(|overlay| overlay.sectors).or_else(unwanted);
+        landed.is_some_and(|landed| self.is_torn(of_volume, landed, here))
     }
 
     /// The checksum of a block in a slow slot, which a stream may have written that no record shows yet.
@@ -376,7 +389,7 @@ impl<A: Arena> Engine<A> {
     fn describe(&self, e: &Extent) -> Option<String> {
         match e.source {
             Source::Zero => None,
-            Source::Bad => Some("its newest copy was lost".into()),
+            Source::Bad | Source::Remnant(_) => Some("its newest copy was lost".into()),
             Source::Landed(z) | Source::Part(z) => {
                 Some(format!("{} at byte {}", self.names[0], self.state.zone.offset_of(z)))
             }
@@ -397,7 +410,7 @@ impl<A: Arena> Engine<A> {
                     let slot = self.copies.place(at).0;
                     self.unpin_slot(Home { tier: FAST, slot });
                 }
-                Source::Part(_) | Source::Zero | Source::Bad => {}
+                Source::Part(_) | Source::Remnant(_) | Source::Zero | Source::Bad => {}
             }
         }
         self.pieces[piece].extents = extents;
@@ -427,7 +440,7 @@ impl<A: Arena> Engine<A> {
             match e.source {
                 Source::Landed(_) | Source::Copy(..) => served.add(FAST),
                 Source::Slot(home) => served.add(home.tier),
-                Source::Part(_) | Source::Zero | Source::Bad => {}
+                Source::Part(_) | Source::Remnant(_) | Source::Zero | Source::Bad => {}
             }
         }
     }
@@ -448,13 +461,20 @@ impl<A: Arena> Engine<A> {
                     self.count_copy_read(piece, &e);
                     FAST
                 }
-                Source::Part(_) | Source::Zero | Source::Bad => continue,
+                Source::Part(_) | Source::Remnant(_) | Source::Zero | Source::Bad => continue,
             };
-            self.last_good[usize::from(tier.0)] = self.now;
+            if has_sum(e.source) {
+                self.read_well(tier);
+            }
             self.stats.read_bytes[usize::from(tier.0)] += bytes;
         }
         self.touched(piece, false);
     }
+}
+
+/// Whether what is read there is held against a checksum.
+fn has_sum(source: Source) -> bool {
+    !matches!(source, Source::Slot(Home { tier: FAST, .. }))
 }
 
 /// Whether copies are not held against checksums: in tests of what would happen then.

@@ -52,6 +52,11 @@ impl Sectors {
         Sectors((u16::from(u8::MAX) >> (8 - (end - first)) << first) as u8)
     }
 
+    /// The sectors of a block that are not in the set, if there are any.
+    pub fn others(self) -> Option<Sectors> {
+        Sectors::from_absent(self.0)
+    }
+
     /// Whether it is the whole block.
     pub fn is_all(self) -> bool {
         self == Sectors::ALL
@@ -93,5 +98,6 @@ mod tests {
         assert!(Sectors::ALL.has(head) && !head.has(Sectors::ALL) && !head.has(tail));
         assert_eq!(Sectors::from_absent(head.absent()), Some(head));
         assert_eq!(Sectors::from_absent(0xff), None);
+        assert_eq!([head.others(), tail.others(), Sectors::ALL.others()], [Some(tail), Some(head), None]);
     }
 }

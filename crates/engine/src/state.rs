@@ -50,11 +50,10 @@ impl State {
 
     /// A block landed.
     pub fn land(&mut self, block: Block, z: ZoneBlock, bad: bool) {
-        // Of a block that is lost, a part is not all that there is.
+        // A part that lands on a block that is lost brings back its own sectors, and no others.
         let whole = self.landed.sectors(z).is_all();
-        let revived = planted(Bug::PartRevivesLost);
-        let bad =
-            bad || !whole && !revived && self.landed.get(block).is_some_and(|old| self.landed.is_bad(old));
+        let was_lost = self.landed.get(block).is_some_and(|old| self.landed.is_bad(old));
+        let bad = bad || !whole && was_lost && !planted(Bug::PartRevivesLost);
         if bad || whole {
             self.merging.remove(&block);
         }
@@ -64,6 +63,22 @@ impl State {
         }
         let (chunk, _) = self.map.split(block);
         self.map.set_may_be_landed(chunk, true);
+    }
+
+    /// What a part of a block does not hold is lost: it stays at `z`, and is all that there is of the block.
+    pub fn lose_rest(&mut self, block: Block, z: ZoneBlock) {
+        assert!(self.landed.get(block) == Some(z), "the part is the newest copy");
+        if self.landed.lose_rest(z) {
+            self.zone.lose(self.zone.place_of(z));
+        }
+        self.merging.remove(&block);
+    }
+
+    /// Of a part that landed at `was`, which is still the newest copy, `z` has what is left of the block.
+    pub fn land_remnant(&mut self, block: Block, was: LogPos, z: ZoneBlock) {
+        if self.landed_at(block) == Some(was) {
+            self.land(block, z, true);
+        }
     }
 
     /// The copy of a landed block at `was` is lost, and `z` says so from here on. A newer copy stays.
@@ -156,7 +171,9 @@ impl State {
     /// not exist.
     pub fn replay(&mut self, record: &Record, group: ZoneBlock, payload: ZoneBlock, in_map: bool) -> bool {
         match record {
-            Record::Data { block, sums, sectors } => self.replay_data(*block, sums, *sectors, payload),
+            Record::Data { block, sums, sectors, lost } => {
+                self.replay_data(*block, sums, (*sectors, *lost), payload)
+            }
             Record::Shared { block, sectors, back } => {
                 let first = payload.index().checked_sub(u32::from(*back)).filter(|_| *back > 0);
                 let first = first.filter(|first| *first >= group.index()).map(ZoneBlock::new);
@@ -169,7 +186,13 @@ impl State {
         }
     }
 
-    fn replay_data(&mut self, block: Block, sums: &[u32], sectors: Sectors, payload: ZoneBlock) -> bool {
+    fn replay_data(
+        &mut self,
+        block: Block,
+        sums: &[u32],
+        (sectors, lost): (Sectors, bool),
+        payload: ZoneBlock,
+    ) -> bool {
         let blocks = self.volume_blocks();
         if block.0.checked_add(sums.len() as u64).is_none_or(|end| end > blocks) {
             return false;
@@ -181,7 +204,7 @@ impl State {
             }
             let z = payload.after(i as u32);
             self.landed.note(z, *sum, sectors);
-            self.land(block, z, false);
+            self.land(block, z, lost);
         }
         true
     }

@@ -90,7 +90,7 @@ impl<A: Arena> Engine<A> {
             Ok(payload) => {
                 self.state.sums.fill(page, payload);
                 self.sum_loads.unread.forget(&page);
-                self.last_good[0] = self.now;
+                self.read_well(FAST);
             }
             Err(what) => good = self.sum_page_failed(page, &what, result.err()),
         }
@@ -108,7 +108,8 @@ impl<A: Arena> Engine<A> {
         let number = self.state.geo.map_pages + page;
         let at = self.checkpoint.page(number).index().map_or(0, |p| self.state.geo.page_at(number, p));
         let name = self.names[0].clone();
-        let lost = self.sum_loads.unread.failed(page, error.is_none(), self.now, self.last_good[0]);
+        let lost = self.sum_loads.unread.failed(page, error.is_none(), self.now, self.good_reads[0]);
+        self.want_probe(FAST);
         let what = if lost { "is given up: the blocks it stands for are lost" } else { what };
         let level = if lost { Level::Error } else { Level::Warning };
         self.event(level, format!("{name}: the checksum page at byte {at} {what}"), error);

@@ -98,13 +98,19 @@ impl<A: Arena> Engine<A> {
     fn rest_of(&self, piece: u32, i: u32) -> (Rest, Sectors) {
         let p = &self.pieces[piece];
         let (from, to) = p.bytes_in(i);
-        if !from.is_multiple_of(SECTOR_BYTES) || !to.is_multiple_of(SECTOR_BYTES) {
-            return (Rest::Everything, Sectors::ALL);
-        }
         let written = Sectors::touching(from, to);
-        match self.source(p.chunk, p.first + i) {
-            Source::Bad if planted(Bug::PartRevivesLost) => (Rest::Beneath, written),
-            Source::Part(z) => {
+        let source = self.source(p.chunk, p.first + i);
+        if !from.is_multiple_of(SECTOR_BYTES) || !to.is_multiple_of(SECTOR_BYTES) {
+            return match source {
+                // What is written touches nothing that is lost.
+                Source::Remnant(z) if self.state.landed.sectors(z).has(written) => {
+                    (Rest::Landed(z), self.state.landed.sectors(z))
+                }
+                _ => (Rest::Everything, Sectors::ALL),
+            };
+        }
+        match source {
+            Source::Part(z) | Source::Remnant(z) => {
                 let before = self.state.landed.sectors(z);
                 let over = written.has(before) || planted(Bug::PartForgotten);
                 if over { (Rest::Beneath, written) } else { (Rest::Landed(z), before.or(written)) }
@@ -113,6 +119,7 @@ impl<A: Arena> Engine<A> {
             Source::Slot(home) if home.tier == SLOW && !self.state.map.is_pending(p.chunk) => {
                 (Rest::Beneath, written)
             }
+            Source::Bad if self.any_landed(p.chunk, p.first + i, 1) => (Rest::Beneath, written),
             _ => (Rest::Everything, Sectors::ALL),
         }
     }

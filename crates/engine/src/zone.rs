@@ -32,7 +32,7 @@ pub struct Segment {
     pub last: Seq,
     /// Blocks whose newest copy is here.
     pub live: u32,
-    /// Those of them of which that copy is lost: nothing can be done for them but say so again.
+    /// Those of them of which something is lost: nothing can be done for them but say so again.
     pub lost: u32,
     /// Reads in flight here.
     pub pins: u32,
@@ -241,6 +241,11 @@ impl Zone {
             segment.live += 1;
             segment.lost += u32::from(is_bad);
         });
+    }
+
+    /// Of a block that is there, something is lost.
+    pub fn lose(&mut self, place: Place) {
+        self.change(place, |segment| segment.lost += 1);
     }
 
     /// It is not any more.

@@ -66,8 +66,8 @@ fn records(rng: &mut Rng) -> Vec<u8> {
         let block = Block(rng.next() % 1000);
         let summed = BlockMask::range(0, rng.below(32) as u32);
         let record = match rng.below(7) {
-            0 => Record::Data { block, sums: vec![1; rng.below(40)], sectors: Sectors::ALL },
-            4 => Record::Data { block, sums: vec![1], sectors: Sectors::touching(512, 4096) },
+            0 => Record::Data { block, sums: vec![1; rng.below(40)], sectors: Sectors::ALL, lost: false },
+            4 => Record::Data { block, sums: vec![1], sectors: Sectors::touching(512, 4096), lost: true },
             5 => {
                 let remains = Remains { landed: Sectors::touching(0, 1024), sum: 3 };
                 Record::Merging {

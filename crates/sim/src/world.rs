@@ -122,6 +122,8 @@ pub struct World {
     pub rates: FaultRates,
     /// Steps (actions and completions) until the machine dies; `None` is never.
     pub fuse: Option<u32>,
+    /// By tier: every read fails, and nothing else does.
+    pub blind: [bool; 2],
     /// The number that an error comes with.
     pub errno: i32,
     /// Answers since they were last taken.
@@ -160,6 +162,7 @@ impl World {
             services: vec![Service::default(); disks.len()],
             disks,
             rates: FaultRates::default(),
+            blind: [false; 2],
             errno: EIO,
             fuse: None,
             replies: Vec::new(),
@@ -300,7 +303,7 @@ impl World {
             Action::Read { device, offset, buf, token, class } => {
                 let device = self.check_range(device, offset, buf.len.into(), "read")?;
                 self.note([2 + device as u64 * 8, offset, buf.len.into()]);
-                let fails = self.rng.one_in(self.rates.reads);
+                let fails = self.rng.one_in(self.rates.reads) || self.blind[device];
                 let service = self.services[device].time(&mut self.rng, buf.len.into());
                 let work = Work::Read { offset, buf };
                 self.submit(device, token, fails, class == Class::Log, work, service);

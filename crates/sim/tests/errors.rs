@@ -112,12 +112,13 @@ fn levels_tell_what_fails_from_what_is_lost() {
     };
     let place: u64 = events.iter().find_map(at).expect("the merge fails");
     s.world.disks[0].add_bad_sector(place / 512);
+    // Nothing is given up before the device reads something else.
+    s.world.rates.reads = 0;
     s.wait(120 * Nanos::SECOND);
     let errors: Vec<_> = s.engine().take_events().into_iter().filter(|e| e.level == Level::Error).collect();
     assert_eq!(errors.len(), 1, "{errors:?}");
     let what = format!("volume byte {slow}: a block is lost; its only copy was on fast at byte {place}");
     assert_eq!(errors[0].message, what);
-    s.world.rates.reads = 0;
     s.world.rates.writes = 1;
     let write = s.ask(WRITE, slow, BLOCK, 3);
     s.wait(5 * Nanos::SECOND);

@@ -115,4 +115,5 @@ planted! {
     mirror_not_written: MirrorNotWritten,
     mirror_not_awaited: MirrorNotAwaited,
     mirror_of_other_place: MirrorOfOtherPlace,
+    part_lost_with_rest: PartLostWithRest,
 }

@@ -156,6 +156,8 @@ pub enum Record {
         sums: Vec<u32>,
         /// The sectors that landed: of a block of which not all did, the others are as before. Several blocks are whole.
         sectors: Sectors,
+        /// The others are not as before, but lost.
+        lost: bool,
     },
     /// A part of a block landed in the sectors that a part of another block left in its block of payload.
     Shared {
@@ -198,6 +200,8 @@ const DISCARD: u8 = 3;
 const BAD: u8 = 4;
 const MERGING: u8 = 5;
 const SHARED: u8 = 6;
+/// A flag of a data record: the sectors that did not land are lost.
+const REST_IS_LOST: u16 = 1;
 const RECORD_HEAD_BYTES: usize = 16;
 
 /// Bytes of a data record for `count` blocks.
@@ -231,7 +235,7 @@ impl Record {
     /// Appends the record's bytes.
     pub fn encode(&self, out: &mut Vec<u8>, mask_words: usize) {
         match self {
-            Record::Data { block, sums, sectors } => put_data(out, *block, sums, *sectors),
+            Record::Data { block, sums, sectors, lost } => put_data(out, *block, sums, *sectors, *lost),
             Record::Merging { chunk, rests } => {
                 let mut put = Put(out);
                 put.u8(MERGING).u8(0).u16(0).u32(rests.len() as u32).u64(u64::from(chunk.0));
@@ -276,13 +280,15 @@ impl Record {
 
     /// Reads the next record; `None` when the bytes are not a record.
     pub fn decode(get: &mut Get<'_>, mask_words: usize) -> Option<Record> {
+        // The third has flags of a data record, and the place of a shared part.
         let (kind, absent, back) = (get.u8()?, get.u8()?, get.u16()?);
         let (count, key) = (get.u32()?, get.u64()?);
         match kind {
             DATA => {
                 let sectors = Sectors::from_absent(absent)?;
-                let data = Record::Data { block: Block(key), sums: words(get, count)?, sectors };
-                (sectors.is_all() || count == 1).then_some(data)
+                let lost = back & REST_IS_LOST != 0;
+                let data = Record::Data { block: Block(key), sums: words(get, count)?, sectors, lost };
+                (sectors.is_all() && !lost || !sectors.is_all() && count == 1).then_some(data)
             }
             MERGING => {
                 let chunk = Chunk(u32::try_from(key).ok()?);
@@ -320,10 +326,11 @@ impl Record {
 }
 
 /// Appends a data record without building one.
-pub fn put_data(out: &mut Vec<u8>, block: Block, sums: &[u32], sectors: Sectors) {
-    assert!(sectors.is_all() || sums.len() == 1, "several blocks are whole");
+pub fn put_data(out: &mut Vec<u8>, block: Block, sums: &[u32], sectors: Sectors, lost: bool) {
+    assert!(sectors.is_all() && !lost || !sectors.is_all() && sums.len() == 1, "several blocks are whole");
+    let flags = if lost { REST_IS_LOST } else { 0 };
     let mut put = Put(out);
-    put.u8(DATA).u8(sectors.absent()).u16(0).u32(sums.len() as u32).u64(block.0);
+    put.u8(DATA).u8(sectors.absent()).u16(flags).u32(sums.len() as u32).u64(block.0);
     sums.iter().for_each(|s| {
         put.u32(*s);
     });
@@ -431,8 +438,13 @@ mod tests {
         let summed = BlockMask::range(3, 2);
         let valid = BlockMask::range(0, 9);
         vec![
-            Record::Data { block: Block(77), sums: vec![1, 2, 3], sectors: Sectors::ALL },
-            Record::Data { block: Block(78), sums: vec![4], sectors: Sectors::touching(512, 1536) },
+            Record::Data { block: Block(77), sums: vec![1, 2, 3], sectors: Sectors::ALL, lost: false },
+            Record::Data {
+                block: Block(78),
+                sums: vec![4],
+                sectors: Sectors::touching(512, 1536),
+                lost: true,
+            },
             Record::Merging {
                 chunk: Chunk(2),
                 rests: vec![(3, Remains { landed: Sectors::touching(0, 512), sum: 7 })],

@@ -4,13 +4,13 @@ use super::*;
 use crate::piece::Overlay;
 use crate::sectors::Sectors;
 
-/// What is wrong with a landed block.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Fault {
-    /// What landed.
-    Landed,
-    /// What is beneath it, of which not all sectors landed.
-    Beneath,
+/// What could be read of a part and of what is beneath it, and is what it should be.
+#[derive(Clone, Copy)]
+struct Layers {
+    /// Whether the part was read, and what was read is right.
+    landed: (bool, bool),
+    /// The same of what is beneath.
+    beneath: (bool, bool),
 }
 
 impl<A: Arena> Engine<A> {
@@ -61,8 +61,10 @@ impl<A: Arena> Engine<A> {
             let Some(buf) = item.buf else { continue };
             // After a failure each landed block is read by itself, so that one bad sector does not
             // condemn its neighbours.
-            let apart =
-                item.landed.iter().any(|(b, z)| self.mover.unread.contains(&self.landing(item, *b, *z)));
+            let apart = item.landed.iter().any(|(b, z)| {
+                let failed = |which| self.mover.unread.contains(&self.landing(item, *b, *z, which));
+                failed(Which::Landed) || failed(Which::Beneath)
+            });
             let mut last: Option<(Tier, u64)> = None;
             for (k, block) in item.copy.iter().enumerate() {
                 let part = buf.slice(k as u32 * BLOCK_BYTES, BLOCK_BYTES);
@@ -92,6 +94,11 @@ impl<A: Arena> Engine<A> {
                 let (offset, buf) = (self.state.zone.offset_of(z), item.part_buf(buf, nth as u32));
                 ios.push(Io { item: i as u32, tier: FAST, offset, buf });
             }
+            for remnant in &item.remnants {
+                let buf = buf.slice(remnant.at * BLOCK_BYTES, BLOCK_BYTES);
+                let offset = self.state.zone.offset_of(remnant.z);
+                ios.push(Io { item: i as u32, tier: FAST, offset, buf });
+            }
         }
         self.begin_ios(batch, BatchStage::Read, ios);
     }
@@ -100,69 +107,109 @@ impl<A: Arena> Engine<A> {
     pub(super) fn verify_item(&mut self, item: &mut Item) {
         let Some(buf) = item.buf else { return };
         let ignored = planted(Bug::ChecksumNotVerified) || planted(Bug::MoveNotVerified);
-        let mut faults = Vec::new();
-        let (copy, mut wrong, mut nth) = (item.copy, item.failed, 0);
+        let (copy, mut wrong, mut nth) = (item.copy, false, 0);
         for (k, block) in copy.iter().enumerate() {
             let here = buf.slice(k as u32 * BLOCK_BYTES, BLOCK_BYTES);
             let was_read = !item.unreadable.contains(&(k as u32));
             let sum = self.arena.crc32c(here);
-            let matches = item.sums[k].replace(sum).is_none_or(|expected| expected == sum);
-            let mut fault = (!was_read || !matches).then_some(Fault::Landed);
-            if item.parts.has(block) {
-                fault = self.verify_part(item, (k, block), nth, was_read, matches);
-                nth += 1;
+            let expected = item.sums[k].replace(sum);
+            let matches = expected.is_none_or(|expected| expected == sum);
+            let landed = item.landed_at(block);
+            let good = match landed {
+                Some(z) if item.parts.has(block) => {
+                    nth += 1;
+                    self.verify_part(item, (k, block), (nth - 1, z), (was_read, matches))
+                }
+                Some(z) => self.verify_landed(item, (block, z), (was_read, matches)),
+                None => was_read && matches,
+            };
+            if good && expected.is_some() {
+                let home = item.from.filter(|_| landed.is_none());
+                self.read_well(home.map_or(FAST, |home| home.tier));
             }
-            let Some(fault) = fault.filter(|_| !ignored) else { continue };
+            if good || ignored {
+                continue;
+            }
             wrong = true;
-            faults.push((block, fault));
             if was_read {
                 let what = "the copy to be moved does not match its checksum";
                 self.event(Level::Warning, format!("chunk {} block {block}: {what}", item.chunk), None);
             }
         }
-        item.failed = wrong;
-        for (b, z) in &item.landed {
-            match faults.iter().find(|(of, _)| of == b) {
-                Some((_, fault)) => self.settle_fault(item, (*b, *z), *fault),
-                None => self.mover.unread.forget(&self.landing(item, *b, *z)),
+        for Remnant { block, z, at, .. } in item.remnants.clone() {
+            let was_read = !item.unreadable.contains(&at);
+            let matches =
+                self.arena.crc32c(buf.slice(at * BLOCK_BYTES, BLOCK_BYTES)) == self.state.landed.sum(z);
+            // What is said again because of what was read here is the block as it is, and no landed one.
+            if at >= copy.count() && !self.verify_landed(item, (block, z), (was_read, matches)) {
+                wrong = true;
             }
         }
+        item.failed = wrong || ignored && item.failed;
     }
 
-    /// Lays the nth part over what is beneath it; gives what is wrong with either, in which case nobody is shown the two.
+    /// Whether a landed block, which was read or not, is as it should be. One that stays unreadable is given up in the end,
+    /// for it would hold the log's tail for ever.
+    fn verify_landed(&mut self, item: &Item, (b, z): (u32, ZoneBlock), read: (bool, bool)) -> bool {
+        if self.is_over(item, (b, z), Which::Landed, read) {
+            self.lose_all(item, (b, z));
+        }
+        read == (true, true)
+    }
+
+    /// Lays the nth part over what is beneath it; whether both are as they should be, or one of them is given up and the other
+    /// is not lost with it.
     fn verify_part(
         &mut self,
         item: &mut Item,
         (k, block): (usize, u32),
-        nth: u32,
-        was_read: bool,
-        matches: bool,
-    ) -> Option<Fault> {
+        (nth, z): (u32, ZoneBlock),
+        (was_read, matches): (bool, bool),
+    ) -> bool {
         let buf = item.buf.expect("what was read has its buffer");
         let (here, from) = (buf.slice(k as u32 * BLOCK_BYTES, BLOCK_BYTES), item.part_buf(buf, nth));
-        let z = item.landed_at(block).expect("a part has landed");
         let (sectors, landed_sum) = (self.state.landed.sectors(z), self.state.landed.sum(z));
-        let landed_read = !item.unreadable.contains(&(item.copy.count() + nth));
-        let fault = if !landed_read || self.arena.crc32c(from) != landed_sum {
-            Some(Fault::Landed)
-        } else if !was_read
-            || !matches && !self.is_torn(self.state.map.join(item.chunk, block), sectors, here)
-        {
-            Some(Fault::Beneath)
-        } else {
-            None
+        let torn = || self.is_torn(self.state.map.join(item.chunk, block), sectors, here);
+        let layers = Layers {
+            landed: (
+                !item.unreadable.contains(&(item.copy.count() + nth)),
+                self.arena.crc32c(from) == landed_sum,
+            ),
+            beneath: (was_read, matches || torn()),
         };
-        if item.to == Destination::Merge && item.home.is_some_and(|home| home.tier == SLOW) {
-            item.rests.push((block, self.remains_of(sectors, here)));
+        if layers.landed == (true, true) && layers.beneath == (true, true) {
+            self.read_well(FAST);
         }
-        self.lay_over(&Overlay { at: z, sectors, from, to: here });
-        item.sums[k] = Some(self.arena.crc32c(here));
-        fault
+        let landed_is_over = self.is_over(item, (block, z), Which::Landed, layers.landed);
+        let beneath_is_over = self.is_over(item, (block, z), Which::Beneath, layers.beneath);
+        match (layers.landed == (true, true), layers.beneath == (true, true)) {
+            (true, true) => {
+                if item.to == Destination::Merge && item.home.is_some_and(|home| home.tier == SLOW) {
+                    item.rests.push((block, self.remains_of(sectors, here)));
+                }
+                self.lay_over(&Overlay { at: z, sectors, from, to: here });
+                item.sums[k] = Some(self.arena.crc32c(here));
+                return true;
+            }
+            (true, false) if beneath_is_over && planted(Bug::PartLostWithRest) => {
+                self.lose_all(item, (block, z))
+            }
+            (true, false) if beneath_is_over => self.lose_beneath(item, (block, z)),
+            (false, true) if landed_is_over => {
+                // What is beneath goes on as it is, and what is left of the block goes with it.
+                let sectors = sectors.others().expect("a part is not the whole block");
+                item.remnants.push(Remnant { block, z, sectors, at: k as u32 });
+                return true;
+            }
+            (false, false) if landed_is_over && beneath_is_over => self.lose_all(item, (block, z)),
+            _ => {}
+        }
+        false
     }
 
     /// A block and where it landed, which may hold a part of another block too.
-    fn landing(&self, item: &Item, b: u32, z: ZoneBlock) -> (Block, LogPos) {
-        (self.state.map.join(item.chunk, b), self.state.zone.pos_of(z))
+    pub(super) fn landing(&self, item: &Item, b: u32, z: ZoneBlock, which: Which) -> (Block, LogPos, Which) {
+        (self.state.map.join(item.chunk, b), self.state.zone.pos_of(z), which)
     }
 
     fn remains_of(&self, landed: Sectors, here: Buf) -> Remains {
@@ -176,40 +223,60 @@ impl<A: Arena> Engine<A> {
             .is_some_and(|known| landed.has(known.landed) && self.remains_of(known.landed, here) == known)
     }
 
-    /// A landed block that stays unreadable, or what is beneath it, is given up in the end, for it would hold the log's tail
-    /// for ever.
-    fn settle_fault(&mut self, item: &Item, (b, z): (u32, ZoneBlock), fault: Fault) {
-        let was_read = item.unreadable.is_empty();
-        let (now, last_good) = (self.now, self.last_good);
+    /// Whether what was read or not, and is right or not, of a landed block, or of what is beneath it, is to be given up.
+    fn is_over(
+        &mut self,
+        item: &Item,
+        (b, z): (u32, ZoneBlock),
+        which: Which,
+        (was_read, matches): (bool, bool),
+    ) -> bool {
+        let key = self.landing(item, b, z, which);
+        if was_read && matches || self.state.landed.get(key.0) != Some(z) {
+            self.mover.unread.forget(&key);
+            return false;
+        }
         let base = item.from.map_or(FAST, |home| home.tier);
-        let key = self.landing(item, b, z);
-        let block = key.0;
-        let unread = &mut self.mover.unread;
-        if self.state.landed.get(block) != Some(z) {
-            return unread.forget(&key);
+        let tier = if which == Which::Landed { FAST } else { base };
+        self.want_probe(tier);
+        let good_reads = self.good_reads[usize::from(tier.0)];
+        self.mover.unread.failed(key, was_read, self.now, good_reads)
+    }
+
+    /// All of a block is lost.
+    fn lose_all(&mut self, item: &Item, (b, z): (u32, ZoneBlock)) {
+        for which in [Which::Landed, Which::Beneath] {
+            let key = self.landing(item, b, z, which);
+            self.mover.unread.forget(&key);
         }
-        let over = match fault {
-            // A slow device that is away takes nothing with it that landed.
-            Fault::Beneath => unread.failed_alone(key, was_read, now, last_good[usize::from(base.0)]),
-            Fault::Landed => unread.failed(key, was_read, now, last_good[0]),
+        let at = self.state.zone.offset_of(z);
+        let volume_at = self.state.map.join(item.chunk, b).0 * u64::from(BLOCK_BYTES);
+        let what = format!("a block is lost; its only copy was on {} at byte {at}", self.names[0]);
+        self.event(Level::Error, format!("volume byte {volume_at}: {what}"), None);
+        self.record_loss(self.state.map.join(item.chunk, b), z);
+    }
+
+    /// What is beneath a part is lost: the part is all that is left of its block. No record says so before one is needed: what
+    /// is beneath may be readable when the volume is opened next.
+    fn lose_beneath(&mut self, item: &Item, (b, z): (u32, ZoneBlock)) {
+        self.tell_of_loss(item, (b, z), Which::Beneath);
+        let key = self.landing(item, b, z, Which::Beneath);
+        self.mover.unread.forget(&key);
+        self.state.lose_rest(key.0, z);
+    }
+
+    pub(super) fn tell_of_loss(&mut self, item: &Item, (b, z): (u32, ZoneBlock), which: Which) {
+        let home = item.from.filter(|_| which == Which::Beneath);
+        let (name, at) = match home {
+            Some(home) => (&self.names[usize::from(home.tier.0)], self.state.geo.block_at(home, b)),
+            None => (&self.names[0], self.state.zone.offset_of(z)),
         };
-        if !over {
-            return;
-        }
-        unread.forget(&key);
-        let what = match fault {
-            Fault::Landed => {
-                let at = self.state.zone.offset_of(z);
-                format!("its only copy was on {} at byte {at}", self.names[0])
-            }
-            Fault::Beneath => {
-                let home = item.from.expect("what is beneath is at home");
-                let (name, at) = (&self.names[usize::from(home.tier.0)], self.state.geo.block_at(home, b));
-                format!("a part of it was written, and the rest, on {name} at byte {at}, cannot be read")
-            }
-        };
-        let volume_at = block.0 * u64::from(BLOCK_BYTES);
-        self.event(Level::Error, format!("volume byte {volume_at}: a block is lost; {what}"), None);
-        self.record_loss(block, z);
+        let volume_at = self.state.map.join(item.chunk, b).0 * u64::from(BLOCK_BYTES);
+        let what = format!("sectors of a block are lost; they were on {name} at byte {at}");
+        self.event(
+            Level::Error,
+            format!("volume byte {volume_at}: {what}; what is left of it is kept"),
+            None,
+        );
     }
 }

@@ -173,8 +173,13 @@ fn records(p: &Patient<'_>, rng: &mut Rng) -> (Vec<u8>, u32) {
         let near = rng.below(p.scene.blocks);
         let block = Block(if rng.one_in(4) { nasty(p.scene.blocks, rng) } else { near });
         let record = match rng.below(7) {
-            0 => Record::Data { block, sums: vec![1; rng.below(40) as usize], sectors: Sectors::ALL },
-            4 => Record::Data { block, sums: vec![1], sectors: Sectors::touching(0, 512) },
+            0 => Record::Data {
+                block,
+                sums: vec![1; rng.below(40) as usize],
+                sectors: Sectors::ALL,
+                lost: false,
+            },
+            4 => Record::Data { block, sums: vec![1], sectors: Sectors::touching(0, 512), lost: true },
             5 => {
                 let chunk = Chunk(nasty(u64::from(geo.chunks), rng) as u32);
                 let remains = Remains { landed: Sectors::touching(0, 512), sum: 3 };

@@ -8,7 +8,7 @@ use bimetal_engine::extents::Placement;
 use bimetal_engine::format::superblock::{Found, Superblock};
 
 /// From the end of all faults until everything is answered, a flush is, and the landing zone is empty. Of this a
-/// command that stalls may take half a minute, and a landed block that cannot be read two, before it is given up.
+/// command that stalls may take half a minute, and a landed block that cannot be read ten seconds and more before it is given up.
 const REST_NS: u64 = 180 * Nanos::SECOND;
 /// How often the landing zone is looked at.
 const LOOK_NS: u64 = 20 * Nanos::MS;

@@ -1,0 +1,79 @@
+//! What a device says that fails as a whole is no evidence against one block, however long that lasts.
+
+use crate::story::{BLOCK, CHUNK, Story};
+use bimetal_engine::units::Nanos;
+use bimetal_sim::world::Death;
+
+const SECTOR: u64 = 512;
+
+/// Reads of the fast device fail for ten minutes, while it takes writes; blocks have landed, and the mover tries to merge
+/// them all the time. After two minutes they used to be given up, one and all, and to be errors for good.
+#[test]
+fn a_fast_device_that_reads_nothing_takes_no_block_with_it() {
+    let mut s = Story::begin(32, 32);
+    let at = s.slow_chunk();
+    s.world.blind[0] = true;
+    for i in 1..9 {
+        s.write(at + i * BLOCK, BLOCK, i as u8);
+        s.flush();
+    }
+    s.wait(600 * Nanos::SECOND);
+    let events: Vec<String> = s.engine().take_events().into_iter().map(|event| event.message).collect();
+    assert!(!events.iter().any(|event| event.contains("lost")), "{events:#?}");
+    s.world.blind[0] = false;
+    for opened in 0..2 {
+        for i in 1..9 {
+            assert_eq!(s.read(at + i * BLOCK, BLOCK), Ok(vec![i as u8; BLOCK as usize]), "opened {opened}");
+        }
+        s.die(Death::Kill);
+        s.open().expect("the volume opens");
+    }
+    s.wait(30 * Nanos::SECOND);
+    assert_eq!(s.engine().status().landed_bytes, 0, "what could not be read for so long is merged");
+}
+
+/// The same of the slow device, with parts of blocks above it. What it writes says nothing of what it reads.
+#[test]
+fn a_slow_device_that_reads_nothing_takes_no_block_with_it() {
+    let mut s = Story::begin(32, 32);
+    let at = s.slow_chunk();
+    s.world.blind[1] = true;
+    s.write(at, SECTOR, 0x22);
+    for i in 0..12 {
+        // Whole blocks that land beside it are merged all the while.
+        s.write(at + CHUNK * (1 + i % 2), BLOCK, i as u8);
+        s.flush();
+        s.wait(50 * Nanos::SECOND);
+    }
+    let events: Vec<String> = s.engine().take_events().into_iter().map(|event| event.message).collect();
+    assert!(!events.iter().any(|event| event.contains("lost")), "{events:#?}");
+    s.world.blind[1] = false;
+    let mut whole = vec![0x11; BLOCK as usize];
+    whole[..SECTOR as usize].fill(0x22);
+    assert_eq!(s.read(at, BLOCK), Ok(whole));
+}
+
+/// One block of the fast device cannot be read, and nobody reads anything else of it: the engine asks for something else by
+/// itself, so that what cannot be read is given up in the end, and does not hold the zone.
+#[test]
+fn what_cannot_be_read_alone_is_given_up_though_nobody_reads_anything_else() {
+    let mut s = Story::begin(32, 32);
+    let at = s.slow_chunk();
+    s.tuning.idle_after_ns = 3600 * Nanos::SECOND;
+    s.stop();
+    s.open().expect("the volume opens");
+    s.write(at, BLOCK, 0x22);
+    s.flush();
+    s.stop();
+    let disk = &mut s.world.disks[0];
+    let mut bytes = vec![0; BLOCK as usize];
+    let landed = |page: &u64| disk.peek(*page, &mut bytes) && bytes.iter().all(|byte| *byte == 0x22);
+    let lies = (0..disk.size_bytes() / BLOCK).find(landed).expect("it landed");
+    disk.add_bad_sector(lies * 8 + 1);
+    s.tuning.idle_after_ns = 10 * Nanos::MS;
+    s.open().expect("the volume opens");
+    s.wait(60 * Nanos::SECOND);
+    let events: Vec<String> = s.engine().take_events().into_iter().map(|event| event.message).collect();
+    let lost = format!("volume byte {at}: a block is lost");
+    assert_eq!(events.iter().filter(|event| event.contains(&lost)).count(), 1, "{events:#?}");
+}
