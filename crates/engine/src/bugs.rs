@@ -91,6 +91,12 @@ bugs! {
     PartRevivesLost,
     /// What a part does not hold is given up with what it holds.
     PartLostWithRest,
+    /// What fails of a device that reads nothing is held against each block.
+    SilenceIsEvidence,
+    /// A block with a checksum on the fast tier is written in place, and keeps it.
+    FastSumOutlivesWrite,
+    /// A move does not verify what has a checksum on the fast tier.
+    FastSumNotVerified,
     /// When more of a block lands, what landed of it before is forgotten.
     PartForgotten,
     /// Of two parts that share a block of the log, a restart finds the first.

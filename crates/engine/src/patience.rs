@@ -4,6 +4,7 @@
 //! block is given up only after several failures between any two of which the device read something else well; where nobody
 //! else reads, the engine asks for something by itself (`probe.rs`).
 
+use crate::bugs::{Bug, planted};
 use crate::hash::IndexMap;
 use crate::units::Nanos;
 use std::hash::Hash;
@@ -51,7 +52,8 @@ impl<K: Hash + Eq> Unread<K> {
     pub fn failed(&mut self, key: K, was_read: bool, now: Nanos, good_reads: u64) -> bool {
         let first = Failures { count: 0, since: now, good_reads };
         let failures = self.0.entry(key).or_insert(first);
-        if failures.count > 0 && failures.good_reads == good_reads {
+        let reads_nothing = failures.count > 0 && failures.good_reads == good_reads;
+        if reads_nothing && !planted(Bug::SilenceIsEvidence) {
             failures.since = now;
             return false;
         }

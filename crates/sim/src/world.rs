@@ -303,7 +303,8 @@ impl World {
             Action::Read { device, offset, buf, token, class } => {
                 let device = self.check_range(device, offset, buf.len.into(), "read")?;
                 self.note([2 + device as u64 * 8, offset, buf.len.into()]);
-                let fails = self.rng.one_in(self.rates.reads) || self.blind[device];
+                let blind = self.blind[device] || self.sky.is_blind(device, self.now.0);
+                let fails = self.rng.one_in(self.rates.reads) || blind;
                 let service = self.services[device].time(&mut self.rng, buf.len.into());
                 let work = Work::Read { offset, buf };
                 self.submit(device, token, fails, class == Class::Log, work, service);

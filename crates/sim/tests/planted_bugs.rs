@@ -116,4 +116,7 @@ planted! {
     mirror_not_awaited: MirrorNotAwaited,
     mirror_of_other_place: MirrorOfOtherPlace,
     part_lost_with_rest: PartLostWithRest,
+    silence_is_evidence: SilenceIsEvidence,
+    fast_sum_outlives_write: FastSumOutlivesWrite,
+    fast_sum_not_verified: FastSumNotVerified,
 }

@@ -29,6 +29,16 @@ struct Flight {
     since: Nanos,
 }
 
+/// How an operation ended.
+pub struct Outcome {
+    /// The operation.
+    pub op: Op,
+    /// When it was submitted.
+    pub since: Nanos,
+    /// It succeeded.
+    pub ok: bool,
+}
+
 /// A client at work.
 pub struct Client<'a> {
     ops: &'a [Op],
@@ -41,6 +51,8 @@ pub struct Client<'a> {
     pub answered: u64,
     /// Reads among them that failed, since this was last looked at.
     pub failed_reads: u64,
+    /// How they ended, since this was last taken.
+    pub outcomes: Vec<Outcome>,
 }
 
 impl<'a> Client<'a> {
@@ -54,6 +66,7 @@ impl<'a> Client<'a> {
             wake: None,
             answered: 0,
             failed_reads: 0,
+            outcomes: Vec::new(),
         }
     }
 
@@ -185,6 +198,7 @@ impl<'a> Client<'a> {
             }
             self.answered += 1;
             self.failed_reads += u64::from(flight.op.kind == OpKind::Read && result.is_err());
+            self.outcomes.push(Outcome { op: flight.op, since: flight.since, ok: result.is_ok() });
             answer(engine, model, &flight, result, errors)?;
         }
         world.replies = replies;

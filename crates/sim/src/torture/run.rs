@@ -2,6 +2,7 @@
 //! a recovery that is verified against the model.
 
 mod damage;
+mod fresh;
 mod judge;
 mod opening;
 mod rest;
@@ -59,6 +60,10 @@ pub struct Run<'a> {
     failed_while_opening: bool,
     /// Whether sectors went bad: an error is legal from then on.
     damaged: bool,
+    /// What was written since.
+    fresh: fresh::Fresh,
+    /// Ranges that could not be read since this was last taken, of which damage is the only excuse.
+    unreadable: Vec<(u64, u64)>,
     /// Pages of metadata as they were when the last life ended, where devices are damaged.
     earlier: Vec<(u64, Vec<u8>)>,
     lost_caches: u64,
@@ -99,6 +104,8 @@ impl<'a> Run<'a> {
             errors_ever: false,
             failed_while_opening: false,
             damaged: false,
+            fresh: fresh::Fresh::default(),
+            unreadable: Vec::new(),
             earlier: Vec::new(),
             lost_caches: 0,
             volumes: 0,
@@ -154,6 +161,7 @@ impl<'a> Run<'a> {
     fn new_model(&mut self) {
         self.pins.begin_anew();
         self.model = Model::new(self.plan.size_bytes, self.plan.seed.wrapping_add(self.volumes << 56));
+        self.fresh = fresh::Fresh::new(self.plan.size_bytes);
         self.unverified = vec![false; self.plan.size_bytes.div_ceil(UNIT) as usize];
     }
 
@@ -191,6 +199,7 @@ impl<'a> Run<'a> {
             self.opened(&engine)?;
             self.verify(&mut engine, life.verify_all)?;
         }
+        self.write_beside_damage(&mut engine)?;
         self.unverified.fill(false);
         self.world.services = life.services.to_vec();
         self.world.rates = life.rates;
@@ -234,7 +243,9 @@ impl<'a> Run<'a> {
         if flow == Flow::Quiet {
             if life.calm {
                 client.stop();
+                self.wait_blind(engine, &mut client, life)?;
                 self.rest(engine, &mut client)?;
+                self.verify_fresh(engine)?;
             }
             self.world.fuse = fuse;
             match life.when {
@@ -267,6 +278,8 @@ impl<'a> Run<'a> {
             self.note_lost_caches();
             let legal = self.errors_legal();
             let any = client.settle(engine, &mut self.world, &mut self.model, legal)?;
+            let outcomes = std::mem::take(&mut client.outcomes);
+            self.judge(outcomes)?;
             if std::mem::take(&mut client.failed_reads) > 0 {
                 self.must_have_named(engine)?;
             }
@@ -433,6 +446,7 @@ impl<'a> Run<'a> {
             if !failed {
                 self.model.cover_all();
             }
+            self.fresh.cover_all();
             drop(arena);
             // What an orderly stop promises must not need the cache.
             let style = self.rng.pick(&CutStyle::ALL);
@@ -442,7 +456,7 @@ impl<'a> Run<'a> {
             let death = life.death.unwrap_or(Death::Kill);
             self.die(engine, death, life.torn_sectors);
         }
-        self.spoil(life.bad_sectors);
+        self.spoil(life.bad_sectors)?;
         self.decay(life.decays, life.decay_payload);
         self.remember_metadata();
         Ok(())
@@ -475,6 +489,11 @@ impl<'a> Run<'a> {
 
     /// The model takes the crash; rates and times are calm until the next life's work.
     fn forget(&mut self) {
+        self.fresh.crash();
+        let i = &self.world.injected;
+        if i.reads + i.writes + i.flushes + i.harmed() + i.vanished > 0 {
+            self.fresh.clear();
+        }
         for sector in self.model.crash() {
             self.unverified[(u64::from(sector) * SECTOR as u64 / UNIT) as usize] = true;
         }
@@ -540,6 +559,7 @@ impl<'a> Run<'a> {
         let stopped = self.verify(&mut engine, true).and_then(|()| {
             let mut client = Client::new(&[], 1);
             self.rest(&mut engine, &mut client)?;
+            self.verify_fresh(&mut engine)?;
             self.stop(&mut engine, &mut client)
         });
         self.keep_events(&mut engine);

@@ -116,6 +116,7 @@ impl<F: FnMut(&Plan) -> Option<(String, usize)>> Shrinker<F> {
             self.simplify(life, |l| l.rates = FaultRates::default());
             self.simplify(life, |l| l.storm = Storm::default());
             self.simplify(life, |l| l.storm.vanish = None);
+            self.simplify(life, |l| l.storm.blind = None);
             self.simplify(life, |l| l.storm.weather = [Weather::default(); 2]);
             self.simplify(life, |l| l.storm.aims.clear());
             self.simplify(life, |l| l.calm = false);

@@ -82,6 +82,17 @@ pub struct Vanish {
     pub errno: i32,
 }
 
+/// A device that reads nothing for a while, and does all else.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Blind {
+    /// Which one.
+    pub device: usize,
+    /// Reads of its before.
+    pub after: u32,
+    /// How long, ns.
+    pub ns: u64,
+}
+
 /// What becomes of a write that is acknowledged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Harm {
@@ -131,6 +142,8 @@ pub struct Storm {
     pub weather: [Weather; 2],
     /// A device vanishes.
     pub vanish: Option<Vanish>,
+    /// A device reads nothing.
+    pub blind: Option<Blind>,
     /// Writes are harmed.
     pub aims: Vec<Aim>,
 }
@@ -138,7 +151,7 @@ pub struct Storm {
 impl Storm {
     /// Whether devices take longer than they do otherwise.
     pub fn is_slow(&self) -> bool {
-        self.weather.iter().any(|w| *w != Weather::default())
+        self.weather.iter().any(|w| *w != Weather::default()) || self.blind.is_some()
     }
 }
 
@@ -222,6 +235,8 @@ pub(super) struct Sky {
     silent_until: [u64; 2],
     /// ... and until when it is away, and what its commands fail with meanwhile.
     pub(super) gone: [Option<(u64, i32)>; 2],
+    /// Which device reads nothing, and until when.
+    blind_until: Option<(usize, u64)>,
     ramped: [bool; 2],
     /// Counted since: stalls and slow ramps.
     pub(super) stalls: u64,
@@ -268,6 +283,19 @@ impl Sky {
             return None;
         }
         self.storm.vanish.take()
+    }
+
+    /// Whether a read of the device fails that is handed over now.
+    pub(super) fn is_blind(&mut self, device: usize, now: u64) -> bool {
+        if let Some(blind) = self.storm.blind.as_mut().filter(|blind| blind.device == device) {
+            if blind.after > 0 {
+                blind.after -= 1;
+            } else {
+                self.blind_until = Some((device, now + blind.ns));
+                self.storm.blind = None;
+            }
+        }
+        self.blind_until.is_some_and(|(blind, until)| blind == device && now < until)
     }
 
     /// The error of a device that is away.

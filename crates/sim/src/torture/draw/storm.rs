@@ -5,7 +5,7 @@ use crate::coverage::{OPENING, SUMMED};
 use crate::disk::CutStyle;
 use crate::rng::Rng;
 use crate::torture::plan::{Life, Opening, When};
-use crate::world::storm::{Aim, Harm, Ramp, Stall, Vanish, Weather};
+use crate::world::storm::{Aim, Blind, Harm, Ramp, Stall, Vanish, Weather};
 use bimetal_engine::coverage::Stage;
 
 const SECOND: u64 = 1000 * MS;
@@ -50,6 +50,8 @@ impl Kinds {
 pub(super) fn draw(seed: u64, lives: &mut [Life]) {
     let (mut rng, mut opening_rng) = (Rng::new(seed, 4), Rng::new(seed, 5));
     let kinds = Kinds::draw(&mut rng);
+    let mut blind_rng = Rng::new(seed, 10);
+    let blinds = blind_rng.one_in(10);
     for life in lives {
         life.calm = rng.one_in(kinds.calm_one_in) && life.hunt.is_none();
         for device in 0..2 {
@@ -62,9 +64,22 @@ pub(super) fn draw(seed: u64, lives: &mut [Life]) {
             let stopping = life.when == When::Stopping;
             life.storm.aims = (0..rng.range(1, 2)).map(|_| aim(&mut rng, &kinds.harms, stopping)).collect();
         }
+        if blinds && life.hunt.is_none() && blind_rng.one_in(2) {
+            life.storm.blind = Some(blind(&mut blind_rng));
+            life.calm = true;
+        }
         if opening_rng.one_in(6) {
             opening(&mut opening_rng, &kinds.harms, &mut life.opening);
         }
+    }
+}
+
+/// Some of them last longer than anybody would be patient with one block.
+fn blind(rng: &mut Rng) -> Blind {
+    Blind {
+        device: rng.below(2) as usize,
+        after: super::steps(rng, 6),
+        ns: rng.pick(&[5 * MS, 500 * MS, 20 * SECOND, 150 * SECOND, 250 * SECOND]),
     }
 }
 
