@@ -133,6 +133,8 @@ pub struct Log {
     pub durable: Seq,
     to_seal: VecDeque<Place>,
     pub(crate) claims: Claims,
+    /// Blocks of clients that have landed since the volume was opened.
+    pub landed_blocks: u64,
     /// Records of lost blocks that wait or are in flight.
     pub losses: u32,
     /// Indexes being written.
@@ -172,6 +174,7 @@ impl Log {
             durable: last,
             claims: Claims::opened(last, claimed, now),
             to_seal: VecDeque::new(),
+            landed_blocks: 0,
             losses: 0,
             sealing: 0,
             failures: 0,

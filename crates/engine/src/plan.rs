@@ -20,6 +20,8 @@ use crate::why::Reason;
 /// Chunks that one batch merges at most: enough neighbours for the disk to put in order, and few enough that what
 /// waits for them waits a fraction of a second.
 const DESTAGE_BATCH: usize = 64;
+/// Lost blocks are said again when one block for so many of the zone has landed since, or somebody waits for space.
+const SAID_SHARE: u64 = 8;
 /// Pause after a batch that could move nothing, ns.
 const BARREN_PAUSE_NS: u64 = 5 * Nanos::MS;
 /// Pause after the policy had nothing to move, ns.
@@ -80,6 +82,10 @@ pub struct Planner {
     after_failure: Nanos,
     /// The policy had nothing to move when it was last asked, or nothing that could be moved.
     nothing_to_place: bool,
+    /// Lost blocks in front of the tail that is being emptied are said again, ...
+    pub(crate) says_losses: bool,
+    /// ... and not before clients have landed so many blocks those of another one.
+    pub(crate) next_said: u64,
     /// The last batch that was to empty the zone could move nothing.
     pub(crate) zone_is_held: bool,
 }
@@ -247,7 +253,19 @@ impl<A: Arena> Engine<A> {
 
     /// Whether the zone needs the space in front of lost blocks.
     pub(crate) fn losses_are_said_again(&self) -> bool {
-        self.zone_is_half_full() || self.log_is_starved()
+        self.mover.planner.says_losses || self.log_is_starved()
+    }
+
+    /// Decides that for the part of the zone that is emptied next. Where lost blocks alone fill half of it, saying them again
+    /// makes no room, and would go on for ever.
+    pub(crate) fn decide_to_say_losses(&mut self) {
+        let landed = self.log.landed_blocks;
+        let says = self.zone_is_half_full() && landed >= self.mover.planner.next_said;
+        self.mover.planner.says_losses = says;
+        if says {
+            let zone_blocks = u64::from(self.state.zone.len()) * u64::from(self.state.geo.area_blocks());
+            self.mover.planner.next_said = landed + zone_blocks / SAID_SHARE;
+        }
     }
 
     pub(crate) fn pump_moves(&mut self) {

@@ -102,6 +102,7 @@ impl Tail {
 impl<A: Arena> Engine<A> {
     /// Chooses the segments that are to be emptied next.
     pub(crate) fn choose_tail_segments(&mut self) {
+        self.decide_to_say_losses();
         let zone = &self.state.zone;
         let segments = self.tail_segments().max(1) as usize;
         // A segment that only lost blocks are left in must not be all that is looked at.

@@ -356,6 +356,7 @@ impl<A: Arena> Engine<A> {
 
     /// Blocks of a landing piece are in the log.
     pub(crate) fn landed_part(&mut self, piece: u32, count: u32) {
+        self.log.landed_blocks += u64::from(count);
         let p = &mut self.pieces[piece];
         p.left -= count;
         if p.left == 0 {

@@ -85,14 +85,16 @@ impl<A: Arena> Engine<A> {
         // Both are in the order of their indexes.
         let behind = c.folded.partition_point(|entry| entry.0 < c.list_cursor);
         let mut folded = c.folded[behind..].iter().peekable();
-        let room = self.state.geo.list_entries - c.list_written;
         let listed = self.state.sums.list(c.list_cursor).filter(|entry| {
             while folded.next_if(|other| other.0 < entry.0).is_some() {}
             folded.peek() != Some(&entry)
         });
+        let mut entries: Vec<_> = listed.take(LIST_ENTRIES_PER_BLOCK as usize).collect();
         // Those of the fast tier may be left out.
-        let listed = listed.chain(self.state.sums.list_fast(c.list_cursor).take(room as usize));
-        for (index, sum) in listed.take(LIST_ENTRIES_PER_BLOCK as usize) {
+        let room = self.state.geo.list_entries.saturating_sub(c.list_written + entries.len() as u32);
+        let left = (LIST_ENTRIES_PER_BLOCK as usize - entries.len()).min(room as usize);
+        entries.extend(self.state.sums.list_fast(c.list_cursor).take(left));
+        for (index, sum) in entries {
             out.extend_from_slice(&index.to_le_bytes());
             out.extend_from_slice(&sum.to_le_bytes());
             c.list_cursor = index + 1;

@@ -79,7 +79,7 @@ fn blind(rng: &mut Rng) -> Blind {
     Blind {
         device: rng.below(2) as usize,
         after: super::steps(rng, 6),
-        ns: rng.pick(&[5 * MS, 500 * MS, 20 * SECOND, 150 * SECOND, 250 * SECOND]),
+        ns: rng.pick(&[5 * MS, 500 * MS, 20 * SECOND, 150 * SECOND]),
     }
 }
 

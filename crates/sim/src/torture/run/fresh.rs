@@ -4,6 +4,8 @@ use super::*;
 use crate::torture::client::Outcome;
 use bimetal_engine::units::BLOCK_BYTES;
 
+/// In so many of these, sectors are written: what is left of blocks takes up the landing zone, and these are small.
+const UNREADABLE_BLOCKS: usize = 6;
 /// Of so many ranges that could not be read, each block is tried.
 const UNREADABLE_UNITS: usize = 4;
 
@@ -120,7 +122,14 @@ impl Run<'_> {
     ) -> Result<(), String> {
         let Some(blind) = life.storm.blind else { return Ok(()) };
         self.stats.count("device-blind");
-        self.lull(engine, client, blind.ns).map(drop)
+        let end = self.world.now().after(blind.ns);
+        while self.world.now() < end {
+            // It is tried all the while.
+            self.world.progress();
+            let second = Nanos::SECOND.min(end.since(self.world.now()));
+            self.lull(engine, client, second)?;
+        }
+        Ok(())
     }
 
     /// Sectors are written of blocks that cannot be read: chance seldom hits these.
@@ -135,7 +144,7 @@ impl Run<'_> {
             .collect();
         self.drive(engine, &mut Client::new(&blocks, 8), None)?;
         let mut writes = Vec::new();
-        for (offset, _) in std::mem::take(&mut self.unreadable) {
+        for (offset, _) in std::mem::take(&mut self.unreadable).into_iter().take(UNREADABLE_BLOCKS) {
             let sector = self.rng.below(block / SECTOR as u64) * SECTOR as u64;
             writes.push(op(OpKind::Write, offset + sector, SECTOR as u64));
         }
