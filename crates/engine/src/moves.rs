@@ -546,8 +546,11 @@ impl<A: Arena> Engine<A> {
             (b.stage, b.records_left) = (BatchStage::Intend, to);
             return self.log.internal.push_back(Job::Merging { batch, from: 0, to });
         }
+        // On the fast tier what is overwritten may have a checksum that the landed copy has ended.
+        let map = &self.state.map;
+        let summed = |i: &Item, h: Home| h.tier == SLOW || !i.copy.and(map.valid(i.chunk)).is_empty();
         let overwrites =
-            |i: &Item| i.home == i.from && !i.copy.is_empty() && i.home.is_some_and(|h| h.tier == SLOW);
+            |i: &Item| i.home == i.from && !i.copy.is_empty() && i.home.is_some_and(|h| summed(i, h));
         let unsafe_yet = b.items.iter().any(overwrites) && b.landed_upto > self.log.durable;
         if unsafe_yet && !planted(Bug::MergeBeforeLandedDurable) {
             // A crash may lose a landed block that was never flushed, but keep what is merged over the
