@@ -21,7 +21,10 @@ const MISMATCH_ATTEMPTS: u32 = 3;
 #[derive(Clone, Copy)]
 struct Failures {
     count: u32,
+    /// When it failed first, later by as long as the device has read nothing since.
     since: Nanos,
+    /// When it failed last.
+    last: Nanos,
     /// What the device had read well when it failed last.
     good_reads: u64,
 }
@@ -50,11 +53,12 @@ impl<K: Hash + Eq> Unread<K> {
     /// read well so far: where that is no more than when it failed last, the device fails as a whole, and the time in which
     /// it does counts for nothing.
     pub fn failed(&mut self, key: K, was_read: bool, now: Nanos, good_reads: u64) -> bool {
-        let first = Failures { count: 0, since: now, good_reads };
+        let first = Failures { count: 0, since: now, last: now, good_reads };
         let failures = self.0.entry(key).or_insert(first);
         let reads_nothing = failures.count > 0 && failures.good_reads == good_reads;
+        let last = std::mem::replace(&mut failures.last, now);
         if reads_nothing && !planted(Bug::SilenceIsEvidence) {
-            failures.since = now;
+            failures.since = failures.since.after(now.since(last));
             return false;
         }
         failures.count += 1;
@@ -82,6 +86,14 @@ mod tests {
         let over: Vec<bool> = (0..12).map(|i| unread.failed(7, false, at(i), i)).collect();
         assert_eq!(over.iter().position(|over| *over), Some(10), "ten seconds, and ten failures");
         assert!((0..3).map(|i| unread.failed(8, true, at(i), i)).last().expect("three of them"));
+    }
+
+    /// Two who wait for it hear of the same failure, or of two in a row: what the device reads between the others counts.
+    #[test]
+    fn two_failures_at_once_do_not_begin_the_time_anew() {
+        let mut unread = Unread::default();
+        let twice = (0..12).flat_map(|i| [(at(i), i), (at(i), i)]);
+        assert!(twice.map(|(now, good)| unread.failed(7, false, now, good)).any(|over| over));
     }
 
     #[test]

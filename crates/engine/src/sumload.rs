@@ -4,7 +4,7 @@ use crate::action::{Action, Class, DeviceError};
 use crate::arena::{Arena, Buf, Pool};
 use crate::coverage::Stage;
 use crate::engine::{Engine, Owner};
-use crate::format::page::{self, PageKind};
+use crate::format::page::{self, PageKind, PageRef};
 use crate::hash::IndexMap;
 use crate::options::Level;
 use crate::patience::Unread;
@@ -36,6 +36,8 @@ pub struct SumLoads {
     /// Pages that wait for a buffer.
     starved: Vec<u32>,
     unread: Unread<u32>,
+    /// Versions of pages that were given up: where the cache has forgotten one, nobody waits for it as long again.
+    given_up: IndexMap<u32, PageRef>,
 }
 
 impl<A: Arena> Engine<A> {
@@ -90,6 +92,7 @@ impl<A: Arena> Engine<A> {
             Ok(payload) => {
                 self.state.sums.fill(page, payload);
                 self.sum_loads.unread.forget(&page);
+                self.sum_loads.given_up.remove(&page);
                 self.read_well(FAST);
             }
             Err(what) => good = self.sum_page_failed(page, &what, result.err()),
@@ -106,7 +109,12 @@ impl<A: Arena> Engine<A> {
     /// errors until they are written again, as they are already. True: it was given up.
     fn sum_page_failed(&mut self, page: u32, what: &str, error: Option<DeviceError>) -> bool {
         let number = self.state.geo.map_pages + page;
-        let at = self.checkpoint.page(number).index().map_or(0, |p| self.state.geo.page_at(number, p));
+        let version = self.checkpoint.page(number);
+        if self.sum_loads.given_up.get(&page) == Some(&version) {
+            self.state.sums.fill(page, &[]);
+            return true;
+        }
+        let at = version.index().map_or(0, |p| self.state.geo.page_at(number, p));
         let name = self.names[0].clone();
         let lost = self.sum_loads.unread.failed(page, error.is_none(), self.now, self.good_reads[0]);
         self.want_probe(FAST);
@@ -115,6 +123,7 @@ impl<A: Arena> Engine<A> {
         self.event(level, format!("{name}: the checksum page at byte {at} {what}"), error);
         if lost {
             self.sum_loads.unread.forget(&page);
+            self.sum_loads.given_up.insert(page, version);
             self.state.sums.fill(page, &[]);
         }
         lost
