@@ -242,6 +242,8 @@ impl<'a> Run<'a> {
         let mut stopped = false;
         if flow == Flow::Quiet {
             if life.calm {
+                // A second fault that waited for its moment does not come into the calm.
+                self.world.fuse = None;
                 client.stop();
                 self.wait_blind(engine, &mut client, life)?;
                 self.rest(engine, &mut client)?;
