@@ -421,9 +421,12 @@ impl Ring {
             if self.has_completions() {
                 return Ok(true);
             }
+            // The kernel may go on saying so although nothing has come of it yet: it counts as looking, and ends as that does.
             if self.uring.submission().taskrun() {
                 self.enter(0, None)?;
-                continue;
+                if self.has_completions() {
+                    return Ok(true);
+                }
             }
             if start.elapsed() >= limit {
                 return Ok(false);
