@@ -39,11 +39,11 @@ fn a_slow_device_that_reads_nothing_takes_no_block_with_it() {
     let at = s.slow_chunk();
     s.world.blind[1] = true;
     s.write(at, SECTOR, 0x22);
-    for i in 0..12 {
+    for i in 0..8 {
         // Whole blocks that land beside it are merged all the while.
         s.write(at + CHUNK * (1 + i % 2), BLOCK, i as u8);
         s.flush();
-        s.wait(50 * Nanos::SECOND);
+        s.wait(75 * Nanos::SECOND);
     }
     let events: Vec<String> = s.engine().take_events().into_iter().map(|event| event.message).collect();
     assert!(!events.iter().any(|event| event.contains("lost")), "{events:#?}");

@@ -143,14 +143,14 @@ impl<A: Arena> Reader<A> {
             let record = Record::decode(&mut get, state.geo.mask_words())?;
             if let Record::Data { block, sums, .. } = &record {
                 landed.push(UnconfirmedBlocks {
-                    volume_byte: block.0 * u64::from(BLOCK_BYTES),
+                    volume_byte: block.0.checked_mul(u64::from(BLOCK_BYTES))?,
                     fast_byte: byte(payload),
                     bytes: sums.len() as u64 * u64::from(BLOCK_BYTES),
                 });
             } else {
                 others += 1;
             }
-            payload += record.payload_blocks();
+            payload = payload.checked_add(record.payload_blocks())?;
         }
         Some(UnconfirmedGroup {
             group: group.header.seq.0,
