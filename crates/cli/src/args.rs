@@ -327,6 +327,7 @@ pub(crate) struct LookArgs {
 Examples:
   bimetal check ./v.toml
   bimetal check films --repair
+  bimetal check films --tail
 
 It writes nothing unless it is asked to, and refuses a volume that is being served. With --repair it says what it will
 write, writes it, and checks again. Bad copies of metadata are written again from good ones. Where both copies of
@@ -342,6 +343,9 @@ pub(crate) struct CheckArgs {
     /// Repair what can be repaired without losing anything
     #[arg(long)]
     pub(crate) repair: bool,
+    /// List what is in groups of the log that are there behind its end, and where it is on the fast device
+    #[arg(long)]
+    pub(crate) tail: bool,
 }
 
 /// `bimetal pin`

@@ -5,7 +5,9 @@ use crate::progress::Progress;
 use crate::volume::{self, Volume};
 use crate::{Outcome, say, say_json};
 use bimetal_driver::{Driver, run_task};
-use bimetal_engine::options::{CheckReport, Finding, OpenError, RepairReport};
+use bimetal_engine::options::{
+    CheckReport, Finding, OpenError, RepairReport, UnconfirmedGroup, describe_unconfirmed,
+};
 use serde::Serialize;
 use std::path::Path;
 
@@ -20,8 +22,52 @@ struct CheckDoc {
     verified_blocks: u64,
     /// Whether a bad block of the map, the directory or the root has a second copy.
     second_copies: bool,
+    /// The last group of the log.
+    log_end: u64,
+    /// Groups that are there behind that, and do not count.
+    unconfirmed: Vec<GroupDoc>,
+    /// One sentence about them.
+    #[serde(skip)]
+    about_unconfirmed: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     repair: Option<RepairDoc>,
+}
+
+/// A group behind the log's end.
+#[derive(Debug, Serialize)]
+struct GroupDoc {
+    group: u64,
+    offset: u64,
+    blocks: u32,
+    whole: bool,
+    landed: Vec<LandedDoc>,
+    other_records: u32,
+}
+
+/// Neighbouring blocks in such a group.
+#[derive(Debug, Serialize)]
+struct LandedDoc {
+    volume_offset: u64,
+    fast_offset: u64,
+    length_bytes: u64,
+}
+
+impl From<UnconfirmedGroup> for GroupDoc {
+    fn from(group: UnconfirmedGroup) -> GroupDoc {
+        let landed = group.landed.into_iter().map(|blocks| LandedDoc {
+            volume_offset: blocks.volume_byte,
+            fast_offset: blocks.fast_byte,
+            length_bytes: blocks.bytes,
+        });
+        GroupDoc {
+            group: group.group,
+            offset: group.offset,
+            blocks: group.blocks,
+            whole: group.whole,
+            landed: landed.collect(),
+            other_records: group.other_records,
+        }
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -55,6 +101,9 @@ pub(crate) fn check(args: &CheckArgs) -> anyhow::Result<Outcome> {
         say_json(&doc)?;
     } else {
         tell(&doc);
+        if args.tail {
+            tell_tail(&doc);
+        }
     }
     Ok(if doc.clean { Outcome::Good } else { Outcome::Problem })
 }
@@ -66,11 +115,32 @@ fn tell(doc: &CheckDoc) {
     if doc.clean && !doc.second_copies {
         say("its metadata has no second copies: it was made before there were any");
     }
+    doc.about_unconfirmed.iter().for_each(|about| say(about));
     let verdict = if doc.clean { "clean".to_owned() } else { format!("{} findings", doc.findings.len()) };
     say(&format!(
         "{}: {verdict}; {} chunks, {} landed blocks, {} checksums verified",
         doc.volume, doc.chunks, doc.landed_blocks, doc.verified_blocks
     ));
+}
+
+/// Says what is in the groups behind the log's end.
+fn tell_tail(doc: &CheckDoc) {
+    if doc.unconfirmed.is_empty() {
+        say(&format!("nothing is in the log behind group {}", doc.log_end));
+    }
+    for group in &doc.unconfirmed {
+        let payload = if group.whole { "whole" } else { "its payload does not match" };
+        say(&format!("group {} at byte {} of the fast device: {payload}", group.group, group.offset));
+        for LandedDoc { volume_offset, fast_offset, length_bytes } in &group.landed {
+            let end = volume_offset + length_bytes;
+            say(&format!(
+                "  bytes {volume_offset} to {end} of the volume, at byte {fast_offset} of the fast device"
+            ));
+        }
+        if group.other_records > 0 {
+            say(&format!("  {} records of other kinds", group.other_records));
+        }
+    }
 }
 
 /// Says what a repair will do, and does it. What is beyond it is said, and nothing is written.
@@ -150,6 +220,7 @@ fn check_file(file: &Path, quiet: bool) -> anyhow::Result<CheckDoc> {
         Err(error) => return Err(error.into()),
     };
     findings.extend(docs(&names, report.findings));
+    let about_unconfirmed = describe_unconfirmed(report.log_end, &report.unconfirmed);
     Ok(CheckDoc {
         volume: volume.name().0,
         clean: findings.is_empty(),
@@ -158,6 +229,9 @@ fn check_file(file: &Path, quiet: bool) -> anyhow::Result<CheckDoc> {
         landed_blocks: report.landed_blocks,
         verified_blocks: report.verified_blocks,
         second_copies: !report.has_no_copies,
+        log_end: report.log_end,
+        unconfirmed: report.unconfirmed.into_iter().map(GroupDoc::from).collect(),
+        about_unconfirmed,
         repair: None,
     })
 }
