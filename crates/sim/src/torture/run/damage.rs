@@ -44,7 +44,6 @@ impl Run<'_> {
         };
         self.world.die(Death::PowerCut(style));
         for _ in 0..torn_sectors.min(volatile.len() as u32) {
-            self.fresh.clear();
             let (device, page) = self.rng.pick(&volatile);
             self.stats.count("torn-sector");
             self.make_bad(device, page);
@@ -52,6 +51,7 @@ impl Run<'_> {
     }
 
     fn make_bad(&mut self, device: usize, page: u64) {
+        self.fresh.clear();
         let mut bytes = [0; PAGE_BYTES];
         self.world.disks[device].peek(page, &mut bytes);
         self.world.truth.hurt(device, page, &bytes, Wound::Decayed);
@@ -64,7 +64,6 @@ impl Run<'_> {
         for _ in 0..count {
             let Some(anatomy) = self.anatomy() else { return };
             let Some((part, device, page)) = self.aim_decay(&anatomy, rather_payload) else { continue };
-            self.fresh.clear();
             if self.rng.one_in(2) {
                 self.make_bad(device, page);
             } else if !self.flip_bit(part, device, page) {
@@ -156,6 +155,7 @@ impl Run<'_> {
         }
         self.world.truth.hurt(device, page, &bytes, Wound::Decayed);
         disk.put_back(page, &rotten);
+        self.fresh.clear();
         self.damaged = true;
         true
     }
