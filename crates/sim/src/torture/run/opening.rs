@@ -201,7 +201,10 @@ impl Run<'_> {
         self.world.rates = FaultRates::default();
         self.world.calm();
         let failed = self.world.injected.total() > before.total();
-        self.damaged |= self.world.injected.harmed() > before.harmed();
+        if self.world.injected.harmed() > before.harmed() {
+            self.damaged = true;
+            self.fresh.clear();
+        }
         self.count_trouble(&before);
         match result {
             Stretch::Done(Ok(engine)) => {
