@@ -59,6 +59,8 @@ struct GroupsRead {
     whole: Vec<Found>,
     /// Whether the segment ends with them, by its length or by what its successor says.
     ended: bool,
+    /// Whether one follows of which only the payload is not as it should be.
+    torn: bool,
 }
 
 /// Times that the segment in which the log ends is read at most: that many groups are whole must have been seen twice, and
@@ -159,7 +161,7 @@ impl<A: Arena> Reader<A> {
         place: Place,
         next: Option<SegmentHeader>,
     ) -> Result<LogEnd, OpenError> {
-        let (mut most, mut claims_known) = (None, false);
+        let (mut most, mut torn, mut claims_known) = (None, false, false);
         for _ in 0..END_READS {
             let buf = self.io.alloc(Pool::Log, state.geo.area_bytes).ok_or_else(no_memory)?;
             let read = match self.read_around(FAST, state.zone.offset(place, 0), buf).await {
@@ -171,6 +173,7 @@ impl<A: Arena> Reader<A> {
                 Ok(read) if sure(&read) => Some(self.apply_groups(walk, state, place, read, buf)),
                 Ok(read) => {
                     most = most.max(Some(read.whole.len()));
+                    torn |= read.torn;
                     None
                 }
                 Err(error) => Some(Err(error)),
@@ -179,7 +182,7 @@ impl<A: Arena> Reader<A> {
             if let Some(result) = result {
                 return result;
             }
-            if !std::mem::replace(&mut claims_known, true) {
+            if torn && !std::mem::replace(&mut claims_known, true) {
                 // Of its own groups, too: those behind one whose header is not valid were not seen.
                 let ordinal = state.zone.get(place).ordinal;
                 self.claims_in(walk, state, state.zone.area(place), ordinal).await?;
@@ -280,8 +283,9 @@ impl<A: Arena> Reader<A> {
         let end = groups.last().map_or(1, |g| g.header.offset + g.blocks);
         let last = groups.last().map_or(walk.last, |g| g.header.seq);
         let left = next.is_some_and(|n| n.first.0 == last.0 + 1 && n.epoch >= walk.epoch);
-        let ended = groups.len() == found && (left || end >= state.geo.area_blocks());
-        Ok(GroupsRead { whole: groups, ended })
+        let torn = groups.len() < found;
+        let ended = !torn && (left || end >= state.geo.area_blocks());
+        Ok(GroupsRead { whole: groups, ended, torn })
     }
 
     fn apply_groups(
