@@ -66,11 +66,12 @@ impl Fresh {
         }
     }
 
-    /// Whether all sectors with any of these bytes are fresh.
-    fn holds(&self, offset: u64, len: u64) -> bool {
+    /// Whether all sectors with any of these bytes were fresh by then: a read from before its write was answered may meet
+    /// what was there.
+    fn held(&self, offset: u64, len: u64, then: Nanos) -> bool {
         let sector = SECTOR as u64;
         let range = offset / sector..(offset + len).div_ceil(sector);
-        len > 0 && range.map(|i| i as usize).all(|i| self.answered[i].is_some())
+        len > 0 && range.map(|i| i as usize).all(|i| self.answered[i].is_some_and(|at| at < then))
     }
 
     /// Reads of all fresh sectors.
@@ -104,7 +105,7 @@ impl Run<'_> {
                 self.fresh.note(&outcome, self.world.now());
             } else if outcome.op.kind == OpKind::Read && self.damaged && self.only_damage() {
                 let Op { offset, len, .. } = outcome.op;
-                if self.fresh.holds(offset, len) {
+                if self.fresh.held(offset, len, outcome.since) {
                     return Err(format!("{}: written since the damage, and cannot be read", outcome.op));
                 }
                 self.unreadable.push((offset, len));
