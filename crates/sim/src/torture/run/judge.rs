@@ -181,6 +181,7 @@ fn may_close(wounded: &[Wounded], anatomy: &Anatomy) -> Vec<Wounded> {
     let copies = |of: &Wounded| wounded.iter().filter(|w| w.0.0 == of.0.0 && w.1 == of.1).count();
     let closes = |wound: &&Wounded| match wound.1 {
         Some(Part::Superblock | Part::Header(_)) => copies(wound) > 1,
+        Some(Part::Index) => hides_the_end(wounded, anatomy, wound.0.1),
         Some(part) if part.may_close() => {
             let twin = anatomy.twin(wound.0.1);
             twin.is_none_or(|twin| wounded.iter().any(|other| other.0 == (0, twin)))
@@ -189,4 +190,13 @@ fn may_close(wounded: &[Wounded], anatomy: &Anatomy) -> Vec<Wounded> {
         None => false,
     };
     wounded.iter().filter(closes).copied().collect()
+}
+
+/// Whether of an index both are damaged that tell where the groups of the segment end: its trailer, and a block before it.
+fn hides_the_end(wounded: &[Wounded], anatomy: &Anatomy, page: u64) -> bool {
+    let (first, pages) = (anatomy.geo.areas_at / PAGE, u64::from(anatomy.geo.area_bytes) / PAGE);
+    let area = |page: u64| (page - first) / pages;
+    let of_it = wounded.iter().filter(|w| w.1 == Some(Part::Index) && area(w.0.1) == area(page));
+    let of_it: Vec<u64> = of_it.map(|w| w.0.1).collect();
+    of_it.len() > 1 && of_it.iter().any(|page| (page - first) % pages == pages - 1)
 }
