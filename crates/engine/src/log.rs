@@ -341,6 +341,7 @@ impl<A: Arena> Engine<A> {
             checkpoint: self.checkpoint.number,
             offset,
             payload_blocks: draft.payload_blocks,
+            successor: Some(self.state.zone.area(segment.successor)),
         };
         let durable = group.durable;
         let segment_header = SegmentHeader {

@@ -157,6 +157,7 @@ impl<A: Arena> Reader<A> {
             checkpoint,
             offset: 1,
             payload_blocks: 0,
+            successor: Some(segment.successor),
         };
         let (volume, at) = (superblocks[0].volume, state.geo.area_at(area));
         // The group first: without the header nobody looks at it.

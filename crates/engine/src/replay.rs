@@ -404,7 +404,8 @@ impl<A: Arena> Reader<A> {
         ordinal: u64,
         buf: Buf,
     ) -> Result<(), OpenError> {
-        if self.highest_claim(walk, state, cursor, ordinal, buf) <= walk.last {
+        let newest = self.newest_group(walk, state, cursor, ordinal, buf);
+        if newest.is_none_or(|group| group.durable <= walk.last) {
             return Ok(());
         }
         Err(self.was_durable(walk, state.zone.offset(place, cursor)))

@@ -146,6 +146,7 @@ fn no_damaged_log_group_or_index_makes_a_parser_panic() {
             checkpoint: 2,
             offset: 1,
             payload_blocks: rng.below(5) as u32,
+            successor: (rng.below(2) > 0).then_some(Area(3)),
         };
         let mut blocks = vec![0; 4 * 4096];
         header.encode(&mut blocks, &VOLUME, &records);
@@ -258,7 +259,9 @@ fn log_seeds() -> Vec<(&'static str, Vec<u8>)> {
     let records = records(&mut Rng(SEED));
     let (ordinal, epoch, seq, durable) = (2, Generation(1), Seq(5), Seq(4));
     let (attempt, checkpoint, offset, payload_blocks) = (0, 2, 1, 3);
-    let header = GroupHeader { attempt, ordinal, epoch, seq, durable, checkpoint, offset, payload_blocks };
+    let successor = None;
+    let header =
+        GroupHeader { attempt, ordinal, epoch, seq, durable, checkpoint, offset, payload_blocks, successor };
     let mut blocks = vec![0; 4 * 4096];
     header.encode(&mut blocks, &VOLUME, &records);
     let mut seeds = vec![("group", input(0, &blocks))];

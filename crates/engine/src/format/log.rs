@@ -74,6 +74,8 @@ pub struct GroupHeader {
     pub offset: u32,
     /// Blocks of payload behind the header.
     pub payload_blocks: u32,
+    /// Where the chain goes on behind its segment, as the segment's header says as well; none in logs from before this was said.
+    pub successor: Option<Area>,
 }
 
 const GROUP_HEAD_BYTES: usize = ID_BYTES + 8 * 5 + 16;
@@ -94,7 +96,7 @@ impl GroupHeader {
             .u32(self.offset)
             .u32(self.payload_blocks)
             .u32(self.attempt)
-            .u32(0)
+            .u32(self.successor.map_or(0, |area| area.0 + 1))
             .bytes(records);
         seal(blocks, GROUP_MAGIC, &body);
     }
@@ -120,9 +122,10 @@ impl GroupHeader {
             checkpoint: get.count()?,
             offset: get.u32()?,
             payload_blocks: get.u32()?,
+            successor: None,
         };
         header.attempt = get.u32()?;
-        get.u32()?;
+        header.successor = get.u32()?.checked_sub(1).map(Area);
         let blocks = sealed_blocks(body.len());
         Some((header, get.0, blocks.checked_add(header.payload_blocks)?))
     }

@@ -79,7 +79,7 @@ impl<A: Arena> Reader<A> {
     }
 
     /// Takes the claims of segments that follow each other from one on. They may lie among the slots, where nothing else
-    /// names them.
+    /// names them. Where a segment's header is gone, its groups say where the chain goes on.
     async fn claims_along(
         &self,
         walk: &mut Walk<'_>,
@@ -89,21 +89,26 @@ impl<A: Arena> Reader<A> {
     ) -> Result<(), OpenError> {
         let mut newest = None;
         for _ in 0..state.geo.areas {
-            let decode = |b: &[u8]| SegmentHeader::decode(b, walk.volume, area);
-            let read = self.blocks(FAST, state.geo.area_at(area), 1, decode).await;
-            let follows = |h: &SegmentHeader| h.ordinal == ordinal && h.epoch >= walk.epoch;
-            let Some(header) = read.ok().flatten().filter(follows) else { break };
-            walk.durable = walk.durable.max(header.durable);
-            if let Some(index) = self.index(walk, state, area, ordinal).await? {
-                walk.durable = walk.durable.max(index.last);
-            }
-            newest = Some((area, ordinal));
-            (area, ordinal) = (header.successor, ordinal + 1);
             if area.0 >= state.geo.areas {
                 break;
             }
+            let decode = |b: &[u8]| SegmentHeader::decode(b, walk.volume, area);
+            let read = self.blocks(FAST, state.geo.area_at(area), 1, decode).await;
+            let follows = |h: &SegmentHeader| h.ordinal == ordinal && h.epoch >= walk.epoch;
+            let successor = if let Some(header) = read.ok().flatten().filter(follows) {
+                walk.durable = walk.durable.max(header.durable);
+                newest = Some((area, ordinal));
+                Some(header.successor)
+            } else {
+                self.claims_in(walk, state, area, ordinal).await?
+            };
+            if let Some(index) = self.index(walk, state, area, ordinal).await? {
+                walk.durable = walk.durable.max(index.last);
+            }
+            let Some(successor) = successor else { break };
+            (area, ordinal) = (successor, ordinal + 1);
         }
-        for (area, ordinal) in newest.into_iter().chain([(area, ordinal)]) {
+        if let Some((area, ordinal)) = newest {
             self.claims_in(walk, state, area, ordinal).await?;
         }
         Ok(())
@@ -132,43 +137,47 @@ impl<A: Arena> Reader<A> {
         Ok(found)
     }
 
-    /// Takes the claims of the groups in a segment of this ordinal, whatever its header says.
+    /// Takes the claims of the groups in a segment of this ordinal, whatever its header says; gives where they say that the
+    /// chain goes on.
     pub(super) async fn claims_in(
         &self,
         walk: &mut Walk<'_>,
         state: &State,
         area: Area,
         ordinal: u64,
-    ) -> Result<(), OpenError> {
+    ) -> Result<Option<Area>, OpenError> {
         if area.0 >= state.geo.areas {
-            return Ok(());
+            return Ok(None);
         }
         let buf = self.io.alloc(Pool::Log, state.geo.area_bytes).ok_or_else(no_memory)?;
         let read = self.read_around(FAST, state.geo.area_at(area), buf).await;
+        let mut successor = None;
         if read.is_ok() {
-            walk.durable = walk.durable.max(self.highest_claim(walk, state, 0, ordinal, buf));
+            let newest = self.newest_group(walk, state, 0, ordinal, buf);
+            walk.durable = walk.durable.max(newest.map_or(Seq(0), |group| group.durable));
+            successor = newest.and_then(|group| group.successor);
         }
         self.io.free(buf);
-        read.map(drop)
+        read.map(|_| successor)
     }
 
-    /// The most that valid groups from a block on claim to be durable, in a segment that has, or would have, this
-    /// ordinal.
-    pub(super) fn highest_claim(
+    /// Of the valid groups from a block on, in a segment that has, or would have, this ordinal, the one that claims most to be
+    /// durable.
+    pub(super) fn newest_group(
         &self,
         walk: &Walk<'_>,
         state: &State,
         cursor: u32,
         ordinal: u64,
         buf: Buf,
-    ) -> Seq {
-        let claim = |offset: u32| {
+    ) -> Option<GroupHeader> {
+        let group = |offset: u32| {
             let at = (offset * BLOCK_BYTES) as usize;
             let group =
                 self.io.with(|a| GroupHeader::decode(&a.bytes(buf)[at..], walk.volume).map(|g| g.0))?;
             let later = group.ordinal == ordinal && group.epoch >= walk.epoch && group.offset == offset;
-            (later && !planted(Bug::TornGroupAccepted)).then_some(group.durable)
+            (later && !planted(Bug::TornGroupAccepted)).then_some(group)
         };
-        (cursor..state.geo.area_blocks()).filter_map(claim).max().unwrap_or_default()
+        (cursor..state.geo.area_blocks()).filter_map(group).max_by_key(|group| (group.durable, group.seq))
     }
 }
