@@ -87,12 +87,16 @@ bugs! {
     ShadowOutlivesHome,
     /// What landed of a block is not laid over what is beneath it.
     PartNotLaidOver,
-    /// What a device says that reads nothing at all counts against a block.
-    SilenceIsEvidence,
     /// A part that lands on a block that is lost brings back what was beneath it.
     PartRevivesLost,
     /// What a part does not hold is given up with what it holds.
     PartLostWithRest,
+    /// What fails of a device that reads nothing is held against each block.
+    SilenceIsEvidence,
+    /// A block with a checksum on the fast tier is written in place, and keeps it.
+    FastSumOutlivesWrite,
+    /// A move does not verify what has a checksum on the fast tier.
+    FastSumNotVerified,
     /// When more of a block lands, what landed of it before is forgotten.
     PartForgotten,
     /// Of two parts that share a block of the log, a restart finds the first.

@@ -166,14 +166,10 @@ impl<A: Arena> Engine<A> {
         }
         self.leave_shadow(old.filter(|old| record.home != Some(*old)));
         self.end_trial(old.filter(|old| record.home != Some(*old)));
-        self.state.end_landed(chunk, record.ends);
-        self.state.map.set(chunk, record.home, &record.valid);
+        self.state.set_home(record);
         if let Some(home) = record.home {
             self.slots[usize::from(home.tier.0)].set_owner(home.slot, Some(chunk));
             self.pins.placed(chunk, home.tier);
-            if home.tier == SLOW {
-                self.state.sums.note(home.slot, &record.summed, &record.sums);
-            }
         }
         self.drop_empty_home(chunk);
         old.filter(|old| record.home != Some(*old))

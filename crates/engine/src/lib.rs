@@ -21,6 +21,7 @@ mod draft;
 mod elastic;
 mod engine;
 pub mod extents;
+mod fast_sums;
 mod flush;
 pub mod format;
 mod gate;

@@ -101,6 +101,8 @@ struct Item {
     spare: bool,
     /// Whether there was none to be had.
     lacks_memory: bool,
+    /// Blocks of which the log has the checksum, and which go to the fast tier for the first time: they keep it there.
+    logged: BlockMask,
     /// Expected, later computed, checksums of `copy`, ascending.
     sums: Vec<Option<u32>>,
     /// What it has is all in its home.
@@ -285,6 +287,7 @@ impl<A: Arena> Engine<A> {
                 buf: None,
                 spare: false,
                 lacks_memory: false,
+                logged: BlockMask::EMPTY,
                 sums: Vec::new(),
                 whole: false,
                 failed: false,
@@ -424,11 +427,24 @@ impl<A: Arena> Engine<A> {
             let other = if tier == FAST { SLOW } else { FAST };
             item.home = self.take_slot(other).map(|slot| Home { tier: other, slot });
         }
+        item.logged = self.sums_that_stay(item);
         let pins = item.landed.iter().map(|(_, z)| self.state.zone.place_of(*z)).collect::<Vec<_>>();
         pins.into_iter().for_each(|place| self.state.zone.get_mut(place).pins += 1);
         let at = |(block, z)| (self.state.map.join(chunk, block), self.state.zone.pos_of(z));
         item.lost = if_moved.into_iter().map(at).collect();
         item.home.is_some() || copy.is_empty()
+    }
+
+    /// The blocks that come to the fast tier out of the log, and none that a home held before: those are written again and
+    /// again, and a write must find no checksum to be one in place.
+    fn sums_that_stay(&self, item: &Item) -> BlockMask {
+        let mut whole = BlockMask::EMPTY;
+        let landed = item.landed.iter().filter(|(_, z)| self.state.landed.sectors(*z).is_all());
+        landed.for_each(|(block, _)| whole.set(*block));
+        let new = whole.and(item.copy).minus(self.state.map.valid(item.chunk));
+        let room = self.state.sums.fast.room();
+        let fits = item.home.is_some_and(|home| home.tier == FAST) && new.count() as usize <= room;
+        if fits { new } else { BlockMask::EMPTY }
     }
 
     fn record_losses(&mut self, chunk: Chunk, lost: Vec<(u32, ZoneBlock)>) {
@@ -530,8 +546,11 @@ impl<A: Arena> Engine<A> {
             (b.stage, b.records_left) = (BatchStage::Intend, to);
             return self.log.internal.push_back(Job::Merging { batch, from: 0, to });
         }
+        // On the fast tier what is overwritten may have a checksum that the landed copy has ended.
+        let map = &self.state.map;
+        let summed = |i: &Item, h: Home| h.tier == SLOW || !i.copy.and(map.valid(i.chunk)).is_empty();
         let overwrites =
-            |i: &Item| i.home == i.from && !i.copy.is_empty() && i.home.is_some_and(|h| h.tier == SLOW);
+            |i: &Item| i.home == i.from && !i.copy.is_empty() && i.home.is_some_and(|h| summed(i, h));
         let unsafe_yet = b.items.iter().any(overwrites) && b.landed_upto > self.log.durable;
         if unsafe_yet && !planted(Bug::MergeBeforeLandedDurable) {
             // A crash may lose a landed block that was never flushed, but keep what is merged over the

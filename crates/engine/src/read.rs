@@ -296,6 +296,10 @@ impl<A: Arena> Engine<A> {
                         let at = self.state.geo.block_at(home, e.first + k);
                         (self.slow_sum(chunk, home, e.first + k), SLOW, at)
                     }
+                    Source::Slot(home) => {
+                        let Some(sum) = self.state.sums.fast.get(home.slot, e.first + k) else { continue };
+                        (Lookup::Known(sum), FAST, self.state.geo.block_at(home, e.first + k))
+                    }
                     Source::Copy(..) if copies_believed() => continue,
                     Source::Copy(home, at) => {
                         (self.slow_sum(chunk, home, e.first + k), FAST, self.copy_at(at.after(k)))

@@ -162,6 +162,7 @@ impl<A: Arena> Reader<A> {
         let durable = header.durable.max(newest.durable);
         let from = CheckpointHeader { number: newest.number, durable, ..header.clone() };
         let (log, unconfirmed) = self.replay(&volume, &from, &mut state).await?;
+        state.settle_fast_sums();
         // A move in flight keeps the home of a chunk that was discarded meanwhile.
         for chunk in (0..state.map.chunks()).map(Chunk) {
             state.drop_empty_home(chunk);

@@ -61,8 +61,10 @@ impl State {
         if let Some((old, was_bad)) = self.landed.insert(block, z, bad) {
             self.leave(old, was_bad);
         }
-        let (chunk, _) = self.map.split(block);
+        let (chunk, at) = self.map.split(block);
         self.map.set_may_be_landed(chunk, true);
+        // By this record the home is superseded: before it is overwritten where it is, this is durable.
+        self.forget_fast_sums(chunk, &BlockMask::range(at, 1));
     }
 
     /// What a part of a block does not hold is lost: it stays at `z`, and is all that there is of the block.
@@ -149,6 +151,7 @@ impl State {
         if self.map.may_be_landed(chunk) {
             (first..first + count).for_each(|b| self.unland(self.map.join(chunk, b)));
         }
+        self.forget_fast_sums(chunk, &BlockMask::range(first, count));
         let valid = self.map.valid(chunk);
         let left = valid.minus(BlockMask::range(first, count));
         if left != valid {
@@ -170,6 +173,13 @@ impl State {
     /// the checkpoint already holds (`in_map`) only bring landed blocks up to date. False when the record names what does
     /// not exist.
     pub fn replay(&mut self, record: &Record, group: ZoneBlock, payload: ZoneBlock, in_map: bool) -> bool {
+        self.sums.fast.is_settled = in_map;
+        let replayed = self.replay_record(record, group, payload, in_map);
+        self.sums.fast.is_settled = false;
+        replayed
+    }
+
+    fn replay_record(&mut self, record: &Record, group: ZoneBlock, payload: ZoneBlock, in_map: bool) -> bool {
         match record {
             Record::Data { block, sums, sectors, lost } => {
                 self.replay_data(*block, sums, (*sectors, *lost), payload)
@@ -308,15 +318,73 @@ impl State {
         {
             return false;
         }
-        self.end_landed(r.chunk, r.ends);
         let forgotten = self.forgotten.get_mut(&r.chunk).map(|known| *known = true).is_some();
-        if !in_map || forgotten {
-            self.map.set(r.chunk, r.home, &r.valid);
+        if !in_map {
+            self.set_home(r);
+            return true;
         }
         // The checksums of what the checkpoint holds are in its list and its pages, which are not missing.
-        if let Some(home) = r.home.filter(|h| h.tier == SLOW && !in_map) {
-            self.sums.note(home.slot, &r.summed, &r.sums);
+        self.end_landed(r.chunk, r.ends);
+        if forgotten {
+            self.map.set(r.chunk, r.home, &r.valid);
         }
         true
+    }
+
+    /// A chunk has this home from now on, and what landed of it before is ended.
+    pub fn set_home(&mut self, r: &HomeRecord) {
+        self.end_landed(r.chunk, r.ends);
+        let old = self.map.home(r.chunk);
+        self.map.set(r.chunk, r.home, &r.valid);
+        let on_fast = |home: &Home| home.tier == FAST;
+        if old != r.home {
+            old.into_iter()
+                .chain(r.home)
+                .filter(on_fast)
+                .for_each(|home| self.sums.fast.forget_slot(home.slot));
+        }
+        match r.home {
+            Some(home) if home.tier == SLOW => self.sums.note(home.slot, &r.summed, &r.sums),
+            // What landed since is newer than what the home holds, and has its own checksum.
+            Some(home) if !r.summed.is_empty() => {
+                let landed = self.landed_in(r.chunk);
+                let is_home = |block: &u32| landed.iter().all(|(landed, _)| landed != block);
+                let known = r.summed.iter().zip(&r.sums).filter(|(block, _)| is_home(block));
+                let mut blocks = BlockMask::EMPTY;
+                let sums: Vec<u32> =
+                    known.inspect(|(block, _)| blocks.set(*block)).map(|(_, sum)| *sum).collect();
+                self.sums.fast.note(home.slot, &blocks, sums.into_iter());
+            }
+            _ => {}
+        }
+    }
+
+    /// These blocks of a chunk's home are not what it should show any more, or will not be.
+    fn forget_fast_sums(&mut self, chunk: Chunk, blocks: &BlockMask) {
+        if let Some(home) = self.map.home(chunk).filter(|home| home.tier == FAST) {
+            self.sums.fast.forget(home.slot, blocks);
+        }
+    }
+
+    /// After a replay that began amid what pages show, only homes have checksums, and blocks that they show.
+    pub fn settle_fast_sums(&mut self) {
+        if self.sums.fast.len() == 0 {
+            return;
+        }
+        let chunks = (0..self.map.chunks()).map(Chunk);
+        let homes: IndexMap<Slot, Chunk> = chunks
+            .filter_map(|chunk| {
+                self.map.home(chunk).filter(|home| home.tier == FAST).map(|h| (h.slot, chunk))
+            })
+            .collect();
+        let State { sums, map, landed, .. } = self;
+        sums.fast.retain(|slot| {
+            let Some(chunk) = homes.get(&slot) else { return BlockMask::EMPTY };
+            let mut held = map.valid(*chunk);
+            let is_landed = |block: &u32| landed.get(map.join(*chunk, *block)).is_some();
+            let newer: Vec<u32> = held.iter().filter(is_landed).collect();
+            newer.into_iter().for_each(|block| held = held.minus(BlockMask::range(block, 1)));
+            held
+        });
     }
 }

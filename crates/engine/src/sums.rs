@@ -1,7 +1,8 @@
-//! Checksums of the slow tier: recent ones in a list, the others in pages on the fast tier that are
+//! Checksums. Of the slow tier: recent ones in a list, the others in pages on the fast tier that are
 //! cached within a limit.
 
 use crate::bugs::{Bug, planted};
+use crate::fast_sums::FastSums;
 use crate::format::geometry::Geometry;
 use crate::format::page::SUMS_PER_PAGE;
 use crate::hash::IndexMap;
@@ -13,6 +14,9 @@ use std::collections::BTreeMap;
 /// What a recent checksum takes at most, bytes: alone in its page of the table, an entry of the tree with its share
 /// of a node that is half full; many in a page share that, and take 8 each in a vector that may be twice as large.
 pub const RECENT_BYTES: u64 = 56;
+
+/// Of what there is room for beyond eight chunks' worth, one in so many are of the fast tier at most: those are not folded.
+const FAST_SHARE: usize = 8;
 
 /// Recent checksums of one page of the table: place in the page, checksum; by place.
 type RecentPage = SmallVec<[(u16, u32); 2]>;
@@ -38,8 +42,12 @@ pub struct Sums {
     recent: BTreeMap<u32, RecentPage>,
     /// How many there are.
     count: usize,
-    /// Recent checksums at most.
+    /// Recent checksums at most, those of the fast tier included.
     pub limit: usize,
+    /// Those of the fast tier.
+    pub fast: FastSums,
+    /// The index of the first of them in the list: behind those of the slow tier.
+    first_fast: u64,
     cache: Vec<Cached>,
     by_page: IndexMap<u32, usize>,
     cache_limit: usize,
@@ -51,10 +59,13 @@ impl Sums {
     /// Nothing recent, nothing cached.
     pub fn new(geo: &Geometry, recent_limit: usize, cache_pages: usize) -> Sums {
         let least = 8 * geo.blocks_per_chunk() as usize;
+        let limit = recent_limit.clamp(least, geo.list_entries as usize);
         Sums {
             recent: BTreeMap::new(),
             count: 0,
-            limit: recent_limit.clamp(least, geo.list_entries as usize),
+            limit,
+            fast: FastSums::new((limit - least) / FAST_SHARE),
+            first_fast: u64::from(geo.slow_slots) * u64::from(geo.blocks_per_chunk()),
             cache: Vec::new(),
             by_page: IndexMap::default(),
             cache_limit: cache_pages.max(1),
@@ -65,7 +76,8 @@ impl Sums {
 
     /// Bytes of RAM at most.
     pub fn ram_bytes(&self) -> u64 {
-        self.count as u64 * RECENT_BYTES + (self.cache.len() * BLOCK_BYTES as usize) as u64
+        (self.count + self.fast.len()) as u64 * RECENT_BYTES
+            + (self.cache.len() * BLOCK_BYTES as usize) as u64
     }
 
     /// The index of a block's checksum in the table.
@@ -199,6 +211,15 @@ impl Sums {
         }
     }
 
+    /// What a checkpoint lists from index `from` on behind the recent checksums of the slow tier: those of the fast tier.
+    pub fn list_fast(&self, from: u64) -> impl Iterator<Item = (u64, u32)> + '_ {
+        let first = self.first_fast;
+        let slot = from.saturating_sub(first) / self.blocks_per_chunk;
+        let all = self.fast.list(Slot(slot as u32));
+        all.map(move |(slot, block, sum)| (first + self.index(slot, block), sum))
+            .skip_while(move |&(index, _)| index < from)
+    }
+
     /// Recent checksums from table index `from` on.
     pub fn list(&self, from: u64) -> impl Iterator<Item = (u64, u32)> + '_ {
         let pages = self.recent.range(page_of(from)..);
@@ -207,8 +228,13 @@ impl Sums {
         all.skip_while(move |&(index, _)| index < from)
     }
 
-    /// Notes a checksum by its table index, as a checkpoint lists it.
+    /// Notes a checksum by its index, as a checkpoint lists it.
     pub fn note_listed(&mut self, index: u64, sum: u32) {
+        if let Some(fast) = index.checked_sub(self.first_fast) {
+            let (slot, block) = (fast / self.blocks_per_chunk, fast % self.blocks_per_chunk);
+            let block = BlockMask::range(block as u32, 1);
+            return self.fast.note(Slot(slot as u32), &block, [sum].into_iter());
+        }
         let recent = self.recent.entry(page_of(index)).or_default();
         let before = recent.len();
         put(recent, index, sum);

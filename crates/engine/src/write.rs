@@ -169,7 +169,11 @@ impl<A: Arena> Engine<A> {
             _ if moving => self.land_piece(piece),
             None if self.zone_owes_slots() => self.land_piece(piece),
             Some(home) if home.tier == FAST && !landed => {
-                if pending.is_none() && self.state.map.all_valid(chunk, first, count) {
+                let summed = self.state.sums.fast.any(home.slot, first, count);
+                if summed && !planted(Bug::FastSumOutlivesWrite) {
+                    // Its record ends the checksum before what lies there changes.
+                    self.land_piece(piece);
+                } else if pending.is_none() && self.state.map.all_valid(chunk, first, count) {
                     self.write_in_place(piece, home);
                 } else if pending.is_none() && self.small_first_write(piece) {
                     self.land_piece(piece);

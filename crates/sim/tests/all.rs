@@ -7,6 +7,7 @@ mod determinism;
 mod disk_semantics;
 mod errors;
 mod evidence;
+mod fast_sums;
 mod faults;
 mod landing;
 mod long_queue;

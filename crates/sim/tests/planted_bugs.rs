@@ -117,4 +117,6 @@ planted! {
     mirror_of_other_place: MirrorOfOtherPlace,
     part_lost_with_rest: PartLostWithRest,
     silence_is_evidence: SilenceIsEvidence,
+    fast_sum_outlives_write: FastSumOutlivesWrite,
+    fast_sum_not_verified: FastSumNotVerified,
 }

@@ -89,7 +89,12 @@ impl<A: Arena> Engine<A> {
             while folded.next_if(|other| other.0 < entry.0).is_some() {}
             folded.peek() != Some(&entry)
         });
-        for (index, sum) in listed.take(LIST_ENTRIES_PER_BLOCK as usize) {
+        let mut entries: Vec<_> = listed.take(LIST_ENTRIES_PER_BLOCK as usize).collect();
+        // Those of the fast tier may be left out.
+        let room = self.state.geo.list_entries.saturating_sub(c.list_written + entries.len() as u32);
+        let left = (LIST_ENTRIES_PER_BLOCK as usize - entries.len()).min(room as usize);
+        entries.extend(self.state.sums.list_fast(c.list_cursor).take(left));
+        for (index, sum) in entries {
             out.extend_from_slice(&index.to_le_bytes());
             out.extend_from_slice(&sum.to_le_bytes());
             c.list_cursor = index + 1;

@@ -21,8 +21,9 @@ impl<A: Arena> Engine<A> {
             return None;
         }
         let slow = item.home.is_some_and(|h| h.tier == SLOW);
-        // Of what was not copied they are known from when this slot was the home before.
-        let summed = if slow { item.have.and(item.copy) } else { BlockMask::EMPTY };
+        // Of what was not copied they are known from when this slot was the home before. On the fast tier those stay that the
+        // log had.
+        let summed = item.have.and(if slow { item.copy } else { item.logged });
         let known = item.copy.iter().zip(&item.sums).filter(|(b, _)| summed.has(*b));
         let sums = known.map(|(_, s)| s.expect("what was copied has its checksum")).collect();
         Some(HomeRecord { chunk: item.chunk, home: item.home, ends: item.ends, valid, summed, sums })

@@ -50,6 +50,8 @@ impl<A: Arena> Engine<A> {
                     Lookup::Known(sum) => item.sums[k] = Some(sum),
                     Lookup::InPage(page) => return Some(page),
                 }
+            } else if let Some(home) = item.from.filter(|_| !planted(Bug::FastSumNotVerified)) {
+                item.sums[k] = self.state.sums.fast.get(home.slot, block);
             }
         }
         None

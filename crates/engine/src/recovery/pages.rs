@@ -75,7 +75,8 @@ impl<A: Arena> Reader<A> {
         let directory: Option<Vec<_>> = (0..geo.directory_pages).map(|_| page::get_ref(&mut get)).collect();
         let directory = directory.ok_or_else(|| bad("the checkpoint's root is malformed"))?;
         let mut get = Get(&list);
-        let sums = u64::from(geo.slow_slots) * u64::from(geo.blocks_per_chunk());
+        let slots = u64::from(geo.slow_slots) + u64::from(geo.slots(FAST));
+        let sums = slots * u64::from(geo.blocks_per_chunk());
         for _ in 0..header.list_entries {
             let (Some(index), Some(sum)) = (get.u64(), get.u32()) else {
                 return Err(bad("the checkpoint's root is too short"));

@@ -458,7 +458,7 @@ impl<'a> Run<'a> {
             let death = life.death.unwrap_or(Death::Kill);
             self.die(engine, death, life.torn_sectors);
         }
-        self.spoil(life.bad_sectors);
+        self.spoil(life.bad_sectors)?;
         self.decay(life.decays, life.decay_payload);
         self.remember_metadata();
         Ok(())

@@ -4,18 +4,24 @@ use super::*;
 use crate::torture::anatomy::{Anatomy, Part};
 use crate::world::truth::Wound;
 use bimetal_engine::format::superblock::{Found, Superblock};
+use bimetal_engine::units::{FAST, Tier};
 
+/// Pages tried for one that the check holds against a checksum.
+const ROT_TRIES: u32 = 6;
 /// The beginning of every page of map, checksums, directory and root.
 const PAGE_MAGIC: &[u8] = b"BMTLpage";
 
 impl Run<'_> {
     /// Damages what was written: sectors go bad anywhere; bits rot on the slow tier, whose data has checksums; on the
     /// fast one writes of metadata were lost, although they were acknowledged and flushed.
-    pub(super) fn spoil(&mut self, count: u32) {
+    pub(super) fn spoil(&mut self, count: u32) -> Result<(), String> {
         for _ in 0..count {
             self.fresh.clear();
             let device = self.rng.below(2) as usize;
             if device == 0 && self.rng.one_in(2) && self.lose_write() {
+                continue;
+            }
+            if device == 0 && self.rng.one_in(2) && self.rot_fast()? {
                 continue;
             }
             let disk = &mut self.world.disks[device];
@@ -32,6 +38,45 @@ impl Run<'_> {
                 self.stats.count("bad-sector");
             }
         }
+        Ok(())
+    }
+
+    /// Bits rot in a fast slot, where there is a checksum, of which the check knows: elsewhere nothing tells, and to excuse
+    /// what is read there would make the model blunt. False: there was none to be found.
+    fn rot_fast(&mut self) -> Result<bool, String> {
+        for _ in 0..ROT_TRIES {
+            let disk = &mut self.world.disks[0];
+            let Some(page) = disk.written_page(&mut self.rng) else { break };
+            let mut before = vec![0; PAGE_BYTES];
+            disk.peek(page, &mut before);
+            if [PAGE_MAGIC, b"BMTLsegm", b"BMTLgrup", b"BMTLsupr", b"BMTLckpt", b"BMTLindx"]
+                .iter()
+                .any(|magic| before.starts_with(magic))
+            {
+                continue;
+            }
+            disk.rot(page, &mut self.rng);
+            if self.findings()?.contains(&(FAST, page * PAGE_BYTES as u64)) {
+                self.damaged = true;
+                self.world.truth.hurt(0, page, &before, Wound::Decayed);
+                self.stats.count("fast-bit-rot");
+                return Ok(true);
+            }
+            self.world.disks[0].put_back(page, &before);
+        }
+        Ok(false)
+    }
+
+    /// Where the offline check finds something.
+    fn findings(&mut self) -> Result<Vec<(Tier, u64)>, String> {
+        let mut task = bimetal_engine::check(self.arena(), self.devices(), self.options());
+        self.world.read_only = true;
+        let result = self.task("check", &mut task);
+        self.world.read_only = false;
+        Ok(match result? {
+            Stretch::Done(Ok(report)) => report.findings.iter().map(|f| (f.device, f.offset)).collect(),
+            Stretch::Done(Err(_)) | Stretch::Crashed => Vec::new(),
+        })
     }
 
     /// Power is cut; of the sectors that were being written, so many cannot be read any more.
