@@ -66,6 +66,7 @@ impl<A: Arena> Engine<A> {
         if covered > self.log.durable {
             self.log.durable = covered;
             self.log.claims.flushed(self.now);
+            self.state.sums.fast.durable(covered);
         }
     }
 
@@ -108,7 +109,8 @@ impl<A: Arena> Engine<A> {
     /// All that waits for groups by number.
     fn fences(&mut self) -> impl Iterator<Item = &mut Seq> {
         let leaving = self.gate.leaving.iter_mut().map(|l| &mut l.after);
-        leaving.chain([&mut self.commit.discards_upto, &mut self.checkpoint.log_upto])
+        let others = [&mut self.commit.discards_upto, &mut self.checkpoint.log_upto];
+        leaving.chain(others).chain(self.state.sums.fast.waits())
     }
 
     /// Frees what may be freed by now. A volume that failed gives nothing away: records that are durable

@@ -462,6 +462,7 @@ impl<A: Arena> Engine<A> {
                 Job::Merging { batch, from, to } => self.merging_recorded(batch, to - from, true),
             }
         }
+        self.state.sums.fast.ended_by(group.seq);
     }
 
     /// After a failed append: the segment ends at its last good group, and the jobs of the failed

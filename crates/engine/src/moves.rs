@@ -546,9 +546,9 @@ impl<A: Arena> Engine<A> {
             (b.stage, b.records_left) = (BatchStage::Intend, to);
             return self.log.internal.push_back(Job::Merging { batch, from: 0, to });
         }
-        // On the fast tier what is overwritten may have a checksum that the landed copy has ended.
-        let map = &self.state.map;
-        let summed = |i: &Item, h: Home| h.tier == SLOW || !i.copy.and(map.valid(i.chunk)).is_empty();
+        // On the fast tier what is overwritten may have a checksum of which the end is not durable yet.
+        let fast = &self.state.sums.fast;
+        let summed = |i: &Item, h: Home| h.tier == SLOW || fast.any(h.slot, &i.copy);
         let overwrites =
             |i: &Item| i.home == i.from && !i.copy.is_empty() && i.home.is_some_and(|h| summed(i, h));
         let unsafe_yet = b.items.iter().any(overwrites) && b.landed_upto > self.log.durable;

@@ -367,7 +367,7 @@ impl<A: Arena> Engine<A> {
     pub(crate) fn sums_spoken_for(&self) -> usize {
         let pending = self.pending.slow_bytes / u64::from(BLOCK_BYTES);
         let moving = self.mover.chunks() * self.state.geo.blocks_per_chunk() as usize;
-        self.state.sums.recent() + self.state.sums.fast.len() + moving + pending as usize
+        self.state.sums.recent() + self.state.sums.fast.expected() + moving + pending as usize
     }
 
     /// Asks for a checkpoint that empties the list of recent checksums.

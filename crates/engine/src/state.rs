@@ -64,7 +64,7 @@ impl State {
         let (chunk, at) = self.map.split(block);
         self.map.set_may_be_landed(chunk, true);
         // By this record the home is superseded: before it is overwritten where it is, this is durable.
-        self.forget_fast_sums(chunk, &BlockMask::range(at, 1));
+        self.end_fast_sums(chunk, &BlockMask::range(at, 1));
     }
 
     /// What a part of a block does not hold is lost: it stays at `z`, and is all that there is of the block.
@@ -151,7 +151,7 @@ impl State {
         if self.map.may_be_landed(chunk) {
             (first..first + count).for_each(|b| self.unland(self.map.join(chunk, b)));
         }
-        self.forget_fast_sums(chunk, &BlockMask::range(first, count));
+        self.end_fast_sums(chunk, &BlockMask::range(first, count));
         let valid = self.map.valid(chunk);
         let left = valid.minus(BlockMask::range(first, count));
         if left != valid {
@@ -360,16 +360,16 @@ impl State {
     }
 
     /// These blocks of a chunk's home are not what it should show any more, or will not be.
-    fn forget_fast_sums(&mut self, chunk: Chunk, blocks: &BlockMask) {
+    fn end_fast_sums(&mut self, chunk: Chunk, blocks: &BlockMask) {
         if let Some(home) = self.map.home(chunk).filter(|home| home.tier == FAST) {
-            self.sums.fast.forget(home.slot, blocks);
+            self.sums.fast.end(home.slot, blocks);
         }
     }
 
     /// After a replay that began amid what pages show, only homes have checksums, and blocks that they show.
     pub fn settle_fast_sums(&mut self) {
         if self.sums.fast.len() == 0 {
-            return;
+            return self.sums.fast.retain(|_| BlockMask::EMPTY);
         }
         let chunks = (0..self.map.chunks()).map(Chunk);
         let homes: IndexMap<Slot, Chunk> = chunks

@@ -169,7 +169,7 @@ impl<A: Arena> Engine<A> {
             _ if moving => self.land_piece(piece),
             None if self.zone_owes_slots() => self.land_piece(piece),
             Some(home) if home.tier == FAST && !landed => {
-                let summed = self.state.sums.fast.any(home.slot, first, count);
+                let summed = self.state.sums.fast.any(home.slot, &BlockMask::range(first, count));
                 if summed && !planted(Bug::FastSumOutlivesWrite) {
                     // Its record ends the checksum before what lies there changes.
                     self.land_piece(piece);
@@ -404,6 +404,7 @@ impl<A: Arena> Engine<A> {
     /// record may name them.
     pub(crate) fn apply_discard(&mut self, chunk: Chunk, first: u32, count: u32) {
         self.state.discard(chunk, first, count);
+        self.state.sums.fast.ended_by(self.log.appended());
         let blocks = BlockMask::range(first, count);
         self.discard_pending(chunk, blocks);
         self.discard_moving(chunk, blocks);
