@@ -1,146 +1,166 @@
 //! What the description of a drive leaves open is taken from the first half of its trace.
 //!
 //! A description is written for a simulator that has a host and a bus of its own, so the time that a sector takes on
-//! the bus and the costs of commands are often not in it, or not what was measured. The same steps are taken for every
-//! drive: straight lines through the service times of what neither the arm nor the medium has a part in, the remaining
-//! costs by search, and how far is read ahead, whether what was read is kept, and whether writes are cached, where
-//! another reading than the description's is clearly closer. Geometry, seeks and rotation stay as described.
+//! the bus and the costs of commands are often not in it, or not what was measured; and its words for what a drive
+//! reads ahead and keeps fit fewer drives than there are. The same steps are taken for every drive: straight lines
+//! through the service times of what neither the arm nor the medium has a part in, the remaining costs by search, and
+//! other readings of buffer and cache, one at a time, where one is clearly closer. Geometry, seeks and rotation stay
+//! as described.
 
-use super::{TraceRequest, demerit_ns, replay};
-use crate::disk::params::{CommandNs, DiskParams, OverheadParams, ReadAhead};
+use super::circumstances::Circumstances;
+use super::{TraceRequest, replay};
+use crate::disk::params::{CommandNs, DiskParams, OverheadParams};
 use crate::spec::SpecError;
 
-/// Samples that a median needs before it is believed.
+mod readings;
+
+/// Samples that a quantile needs before it is believed.
 const ENOUGH: usize = 15;
 /// The most that a command costs, in nanoseconds: ten milliseconds.
 const MOST: u32 = 10_000_000;
-
-/// By how much a reading of the description other than the plain one must be closer to be believed.
-const CLEARLY: f64 = 0.9;
+/// The most that a command costs which needs no medium, unless the description says more: no controller takes longer,
+/// and what does is no hit.
+const MOST_OF_A_HIT: u32 = 2_000_000;
+/// Requests that the search sees at most.
+const MOST_REQUESTS: usize = 20_000;
+/// By how much another reading of the description must be closer to be believed.
+const CLEARLY: f64 = 0.95;
+/// Readings that are changed at most.
+const MOST_READINGS: usize = 8;
 
 /// A cost of a command, which the search may change.
-type Cost = fn(&mut OverheadParams) -> &mut CommandNs;
+type Cost = fn(&mut DiskParams) -> &mut u32;
+
+/// The costs of what the arm has a part in: those of a kind of command after a read and after a write.
+const MISSES: [[Cost; 2]; 2] = [
+    [
+        |drive| &mut drive.overheads.read_miss_ns.after_read,
+        |drive| &mut drive.overheads.read_miss_ns.after_write,
+    ],
+    [|drive| &mut drive.overheads.write_ns.after_read, |drive| &mut drive.overheads.write_ns.after_write],
+];
+/// The time of a sector on the bus.
+const BUS: Cost = |drive| &mut drive.overheads.bus_ns_per_sector;
+/// What it takes to be on a track, to read and to write.
+const LEAST: [Cost; 2] =
+    [|drive| &mut drive.arm.least_read_seek_ns, |drive| &mut drive.arm.least_write_seek_ns];
 
 /// Parameters that fit these requests at least as well as the ones given.
 ///
 /// # Errors
 /// Parameters out of their bounds.
 pub fn fit(params: &DiskParams, requests: &[TraceRequest]) -> Result<DiskParams, SpecError> {
-    let described = Search::run(params, requests)?;
-    let mut other = params.clone();
-    other.write_cache.entries = u32::from(params.write_cache.entries == 0);
-    let other = Search::run(&other, requests)?;
-    let found = if other.demerit < described.demerit * CLEARLY { other } else { described };
-    Ok(found.best)
+    let requests = &requests[..requests.len().min(MOST_REQUESTS)];
+    let circumstances = Circumstances::of(requests);
+    let mut best = Search::new(params, requests, &circumstances)?;
+    best.costs()?;
+    for _ in 0..MOST_READINGS {
+        let mut closest: Option<Search<'_>> = None;
+        for other in readings::of(&best.best) {
+            let mut other = best.with(other)?;
+            other.quickly()?;
+            if closest.as_ref().is_none_or(|closest| other.distance < closest.distance) {
+                closest = Some(other);
+            }
+        }
+        let Some(mut closest) = closest else { break };
+        closest.costs()?;
+        if closest.distance >= best.distance * CLEARLY {
+            break;
+        }
+        best = closest;
+    }
+    Ok(best.best)
 }
 
-fn read_miss(costs: &mut OverheadParams) -> &mut CommandNs {
-    &mut costs.read_miss_ns
-}
-
-fn write(costs: &mut OverheadParams) -> &mut CommandNs {
-    &mut costs.write_ns
-}
-
+/// The closest parameters so far.
+#[derive(Clone)]
 struct Search<'a> {
     requests: &'a [TraceRequest],
-    measured: Vec<u64>,
+    circumstances: &'a Circumstances,
+    /// What a hit may cost at most, in the description.
+    most_of_a_hit: u32,
     best: DiskParams,
-    demerit: f64,
+    /// How far these are from what was measured.
+    distance: f64,
 }
 
 impl<'a> Search<'a> {
-    /// All steps.
-    fn run(params: &DiskParams, requests: &'a [TraceRequest]) -> Result<Search<'a>, SpecError> {
-        let mut search = Search::new(params, requests)?;
-        // What is a hit depends on what is read ahead, which depends on the costs, a little.
-        for _ in 0..2 {
-            search.through_hits()?;
-        }
-        search.misses()?;
-        search.buffer()?;
-        search.through_hits()?;
-        search.misses()?;
-        Ok(search)
+    fn new(
+        params: &DiskParams,
+        requests: &'a [TraceRequest],
+        circumstances: &'a Circumstances,
+    ) -> Result<Search<'a>, SpecError> {
+        let OverheadParams { read_hit_ns: read, cached_write_ns: write, .. } = params.overheads;
+        let described = [read.after_read, read.after_write, write.after_read, write.after_write];
+        let most_of_a_hit = described.into_iter().fold(MOST_OF_A_HIT, u32::max);
+        let distance = circumstances.distance_ns(&replay(params, requests)?);
+        Ok(Search { requests, circumstances, most_of_a_hit, best: params.clone(), distance })
     }
 
-    fn new(params: &DiskParams, requests: &'a [TraceRequest]) -> Result<Search<'a>, SpecError> {
-        let measured: Vec<u64> = requests.iter().map(|request| request.service_ns).collect();
-        let demerit = demerit_ns(&measured, &replay(params, requests)?);
-        Ok(Search { requests, measured, best: params.clone(), demerit })
+    /// The same search at other parameters.
+    fn with(&self, params: DiskParams) -> Result<Search<'a>, SpecError> {
+        let distance = self.circumstances.distance_ns(&replay(&params, self.requests)?);
+        Ok(Search { best: params, distance, ..*self })
     }
 
-    /// Keeps a change that lowers the demerit figure; says whether it did.
+    /// Keeps a change that brings the two closer; says whether it did.
     fn try_change(&mut self, change: impl FnOnce(&mut DiskParams)) -> Result<bool, SpecError> {
         let mut params = self.best.clone();
         change(&mut params);
-        let demerit = demerit_ns(&self.measured, &replay(&params, self.requests)?);
-        let better = demerit < self.demerit;
-        if better {
-            (self.best, self.demerit) = (params, demerit);
+        if params == self.best {
+            return Ok(false);
         }
-        Ok(better)
+        let distance = self.circumstances.distance_ns(&replay(&params, self.requests)?);
+        let closer = distance < self.distance;
+        if closer {
+            (self.best, self.distance) = (params, distance);
+        }
+        Ok(closer)
     }
 
-    /// The costs of what the arm has a part in.
-    fn misses(&mut self) -> Result<(), SpecError> {
-        for step in [400_000, 100_000, 25_000] {
-            for cost in [read_miss as Cost, write] {
-                self.shift(cost, step)?;
-            }
-        }
-        // Seen in hits already, where the drive has any.
-        for step in [20_000, 5_000] {
-            self.shift_bus(step)?;
-        }
-        Ok(())
-    }
-
-    /// How far is read ahead, and whether what has been read is kept: the descriptions' words for this have more than
-    /// one reading, and drives differ.
-    fn buffer(&mut self) -> Result<(), SpecError> {
-        let described = self.best.clone();
-        let mut demerit = self.demerit * CLEARLY;
-        for read_ahead in [described.buffer.read_ahead, ReadAhead::Track, ReadAhead::Segment] {
-            for drop_transferred in [false, true] {
-                let mut params = described.clone();
-                params.buffer.read_ahead = read_ahead;
-                params.buffer.drop_transferred = drop_transferred;
-                let figure = demerit_ns(&self.measured, &replay(&params, self.requests)?);
-                if figure < demerit {
-                    demerit = figure;
-                    (self.best, self.demerit) = (params, figure);
+    /// All costs.
+    fn costs(&mut self) -> Result<(), SpecError> {
+        // What is a hit depends on what is read ahead, which depends on the costs, a little.
+        for _ in 0..2 {
+            self.through_hits()?;
+            for step in [400_000, 100_000, 25_000] {
+                for pair in MISSES {
+                    self.shift(&pair, step)?;
+                }
+                for least in LEAST {
+                    self.shift(&[least], step)?;
                 }
             }
+            for step in [20_000, 5_000] {
+                self.shift(&[BUS], step)?;
+            }
+        }
+        for pair in MISSES {
+            for cost in pair {
+                self.shift(&[cost], 50_000)?;
+            }
         }
         Ok(())
     }
 
-    /// Raises or lowers a cost by steps for as long as that helps.
-    fn shift(&mut self, cost: Cost, step: u32) -> Result<(), SpecError> {
-        for up in [true, false] {
-            let moved = |value: u32| {
-                if up { value.saturating_add(step).min(MOST) } else { value.saturating_sub(step) }
-            };
-            let change = |params: &mut DiskParams| {
-                let cost = cost(&mut params.overheads);
-                *cost =
-                    CommandNs { after_read: moved(cost.after_read), after_write: moved(cost.after_write) };
-            };
-            while self.try_change(change)? {}
+    /// The costs as far as is needed to see whether another reading is closer.
+    fn quickly(&mut self) -> Result<(), SpecError> {
+        self.through_hits()?;
+        for pair in MISSES {
+            self.shift(&pair, 200_000)?;
         }
-        Ok(())
+        self.through_hits()
     }
 
-    /// The same for the time of a sector on the bus.
-    fn shift_bus(&mut self, step: u32) -> Result<(), SpecError> {
+    /// Raises or lowers costs together, by steps, for as long as that helps.
+    fn shift(&mut self, costs: &[Cost], step: u32) -> Result<(), SpecError> {
         for up in [true, false] {
-            let moved = |value: u32| {
-                if up { value.saturating_add(step).min(MOST) } else { value.saturating_sub(step) }
-            };
             let change = |params: &mut DiskParams| {
-                let bus = &mut params.overheads.bus_ns_per_sector;
-                *bus = moved(*bus);
+                for cost in costs {
+                    let cost = cost(params);
+                    *cost = if up { cost.saturating_add(step).min(MOST) } else { cost.saturating_sub(step) };
+                }
             };
             while self.try_change(change)? {}
         }
@@ -166,7 +186,7 @@ impl<'a> Search<'a> {
                 let given = u64::from(sectors) * u64::from(bus) + u64::from(completion);
                 time.saturating_sub(given + u64::from(costs.transfer_preparation_ns))
             });
-            median(rests).map_or(known, |rest| rest.min(u64::from(MOST)) as u32)
+            median(rests).map_or(known, |rest| rest.min(u64::from(self.most_of_a_hit)) as u32)
         };
         let read = CommandNs {
             after_read: fixed(0, costs.read_completion_ns, costs.read_hit_ns.after_read),
@@ -176,11 +196,18 @@ impl<'a> Search<'a> {
             after_read: fixed(2, costs.write_completion_ns, costs.cached_write_ns.after_read),
             after_write: fixed(3, costs.write_completion_ns, costs.cached_write_ns.after_write),
         };
+        let bus_only = |params: &mut DiskParams| params.overheads.bus_ns_per_sector = bus;
+        let reads = |params: &mut DiskParams| params.overheads.read_hit_ns = read;
+        let writes = |params: &mut DiskParams| params.overheads.cached_write_ns = write;
+        // Together, since a slower bus goes with cheaper commands; then each, where one of them is no line.
         self.try_change(|params| {
-            params.overheads.bus_ns_per_sector = bus;
-            params.overheads.read_hit_ns = read;
-            params.overheads.cached_write_ns = write;
+            bus_only(params);
+            reads(params);
+            writes(params);
         })?;
+        self.try_change(reads)?;
+        self.try_change(writes)?;
+        self.try_change(bus_only)?;
         Ok(())
     }
 }

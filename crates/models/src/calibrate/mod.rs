@@ -1,5 +1,6 @@
 //! Measured drives against the model: replays a trace of service times and says how far the two are apart.
 
+mod circumstances;
 mod fit;
 mod trace;
 

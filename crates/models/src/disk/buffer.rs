@@ -6,6 +6,8 @@ pub(crate) struct Segment {
     pub(crate) start: u64,
     /// Behind the last; equal to `start` when it holds nothing.
     pub(crate) end: u64,
+    /// Behind the last sector that the host has read of it.
+    pub(crate) asked_to: u64,
     /// The larger, the more recently used.
     used: u64,
     /// Filled by a write.
@@ -37,6 +39,11 @@ impl Buffer {
         self.segments.iter().position(|segment| segment.start <= start && end <= segment.end)
     }
 
+    /// Whether the host's last read of one of the segments ended where `start` is.
+    pub(crate) fn is_continued(&self, start: u64) -> bool {
+        self.segments.iter().any(|segment| segment.used > 0 && !segment.written && segment.asked_to == start)
+    }
+
     /// Marks a segment as used just now.
     pub(crate) fn touch(&mut self, segment: usize) {
         self.clock += 1;
@@ -47,8 +54,13 @@ impl Buffer {
     pub(crate) fn take(&mut self, start: u64, end: u64, written: bool) -> Option<usize> {
         // One that holds nothing was never used.
         let (number, _) = self.segments.iter().enumerate().min_by_key(|(_, segment)| segment.used)?;
-        self.segments[number] =
-            Segment { start: start.max(end.saturating_sub(self.sectors)), end, used: 0, written };
+        self.segments[number] = Segment {
+            start: start.max(end.saturating_sub(self.sectors)),
+            end,
+            asked_to: end,
+            used: 0,
+            written,
+        };
         self.touch(number);
         Some(number)
     }
@@ -72,6 +84,13 @@ impl Buffer {
             if segment.start < end && start < segment.end {
                 *segment = Segment::default();
             }
+        }
+    }
+
+    /// Forgets the segments that were filled by reads.
+    pub(crate) fn forget_read(&mut self) {
+        for segment in self.segments.iter_mut().filter(|segment| !segment.written) {
+            *segment = Segment::default();
         }
     }
 

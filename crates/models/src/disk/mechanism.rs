@@ -52,7 +52,7 @@ pub(crate) struct Mechanism {
     pub(crate) period: u32,
     phase: u32,
     head_switch: u32,
-    write_settle: u32,
+    write_settle: i32,
     /// Where the arm is.
     pub(crate) track: Track,
 }
@@ -89,7 +89,7 @@ impl Mechanism {
         }
         let switch = if from.head == to.head { 0 } else { self.head_switch };
         let arm = self.seek.time(from.cylinder.abs_diff(to.cylinder)).max(switch);
-        arm + if way == Way::Write { self.write_settle } else { 0 }
+        arm.saturating_add_signed(if way == Way::Write { self.write_settle } else { 0 })
     }
 
     /// Nanoseconds from one angle on to another.

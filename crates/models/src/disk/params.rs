@@ -122,9 +122,14 @@ pub struct ArmParams {
     pub seek_ns: Vec<(u32, u32)>,
     /// Nanoseconds to another head; overlaps with a seek.
     pub head_switch_ns: u32,
-    /// Nanoseconds more before a write, when the arm has moved or the head has changed.
+    /// Nanoseconds more before a write, when the arm has moved or the head has changed. Where it is negative, the
+    /// seek times are those of reads that settle for longer; no move takes less than no time.
     #[serde(default)]
-    pub write_settle_ns: u32,
+    pub write_settle_ns: i32,
+    /// Nanoseconds that a read takes at least, once its command is understood, before the medium is read: what it
+    /// takes to be on a track, be it the one that the head was on.
+    #[serde(default)]
+    pub least_read_seek_ns: u32,
     /// Nanoseconds that a write to another place than the last takes at least before the medium is written.
     #[serde(default)]
     pub least_write_seek_ns: u32,
@@ -233,6 +238,9 @@ pub struct BufferParams {
     pub read_ahead: ReadAhead,
     /// Sectors that are read ahead at most.
     pub read_ahead_sectors: u32,
+    /// Whether it reads ahead only behind a read that began where the one before it from the same segment had ended.
+    #[serde(default)]
+    pub read_ahead_in_order_only: bool,
     /// Whether what was read ahead may take the place of what was asked for.
     #[serde(default)]
     pub read_ahead_over_requested: bool,
@@ -257,6 +265,9 @@ pub struct BufferParams {
     /// Whether what the host has read, and what lies before it, makes room at once.
     #[serde(default)]
     pub drop_transferred: bool,
+    /// Whether a write makes room by dropping all that was read.
+    #[serde(default)]
+    pub drop_read_at_write: bool,
     /// Whether what was written can be read from the buffer.
     #[serde(default)]
     pub keep_written: bool,

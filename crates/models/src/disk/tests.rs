@@ -147,6 +147,58 @@ fn what_was_read_ahead_comes_from_the_buffer() {
 }
 
 #[test]
+fn a_negative_settling_makes_writes_quicker_and_never_takes_less_than_no_time() {
+    let mut params = small();
+    params.arm.write_settle_ns = -400_000;
+    params.zones[0].track_skew_sectors = 0.2;
+    let mut disk = Disk::new(&params).expect("a disk");
+    // From sector 18 to the end of the track at 10 ms, 0.1 ms to the next head, right where its sector 0 begins.
+    assert_eq!(one(&mut disk, 0, sector(FUA, 18, 4)), 11_100_000);
+    params.arm.write_settle_ns = -1_000_000_000;
+    params.zones[0].track_skew_sectors = 0.0;
+    let mut disk = Disk::new(&params).expect("a disk");
+    assert_eq!(one(&mut disk, 0, sector(FUA, 18, 4)), 11_000_000);
+}
+
+#[test]
+fn a_read_takes_at_least_what_it_takes_to_be_on_a_track() {
+    let mut params = small();
+    params.arm.least_read_seek_ns = 700_000;
+    let mut disk = Disk::new(&params).expect("a disk");
+    // 0.2 ms of overhead and 0.7 ms: sector 1, at 0.5 ms, has gone by.
+    assert_eq!(one(&mut disk, 0, sector(READ, 1, 1)), 11_010_000);
+    // A seek of 1 ms takes longer than that anyway.
+    assert_eq!(one(&mut disk, 20_000_000, sector(READ, 63, 1)), 22_010_000);
+}
+
+#[test]
+fn reading_ahead_in_order_only_begins_behind_the_second_read_of_a_row() {
+    let mut params = buffered();
+    params.buffer.read_ahead_in_order_only = true;
+    let mut disk = Disk::new(&params).expect("a disk");
+    let hit = |disk: &mut Disk, at: u64, first: u64| one(disk, at, sector(READ, first, 1)) - at == 110_000;
+    assert!(!hit(&mut disk, 0, 0), "nothing is there yet");
+    assert!(!hit(&mut disk, 30_000_000, 1), "the first was read alone");
+    assert!(hit(&mut disk, 60_000_000, 2), "the second was not");
+    assert!(hit(&mut disk, 90_000_000, 10), "nor is a gap one in what was read ahead");
+    assert!(!hit(&mut disk, 120_000_000, 90), "elsewhere it begins anew");
+    assert!(!hit(&mut disk, 150_000_000, 91), "with a read alone");
+}
+
+#[test]
+fn a_write_may_drop_what_was_read() {
+    for drops in [false, true] {
+        let mut params = buffered();
+        params.buffer.drop_read_at_write = drops;
+        let mut disk = Disk::new(&params).expect("a disk");
+        one(&mut disk, 0, sector(READ, 0, 1));
+        one(&mut disk, 50_000_000, sector(FUA, 500, 1));
+        let taken = one(&mut disk, 90_000_000, sector(READ, 3, 1)) - 90_000_000;
+        assert_eq!(taken > 1_000_000, drops, "{taken}");
+    }
+}
+
+#[test]
 fn a_read_joins_the_reading_ahead() {
     let mut disk = Disk::new(&buffered()).expect("a disk");
     // Sector 4 has passed at 2.5 ms; without joining, the overhead would make sector 5 pass again before it is read.
@@ -269,7 +321,7 @@ fn any(chance: &mut Rng) -> DiskParams {
     params.buffer.segment_sectors = 1 + chance.below(100) as u32;
     params.buffer.read_ahead = aheads[chance.below(5) as usize];
     params.buffer.read_ahead_sectors = chance.below(100) as u32;
-    let flags = chance.below(1 << 9);
+    let flags = chance.below(1 << 11);
     let flag = |bit: u64| flags >> bit & 1 > 0;
     params.buffer.read_ahead_over_requested = flag(0);
     params.buffer.read_ahead_after_hit = flag(1);
@@ -280,6 +332,10 @@ fn any(chance: &mut Rng) -> DiskParams {
     params.buffer.zero_latency_writes = flag(6);
     params.buffer.drop_transferred = flag(7);
     params.buffer.keep_written = flag(8);
+    params.buffer.read_ahead_in_order_only = flag(9);
+    params.buffer.drop_read_at_write = flag(10);
+    params.arm.write_settle_ns = chance.below(2_000_000) as i32 - 1_000_000;
+    params.arm.least_read_seek_ns = chance.below(2) as u32 * 700_000;
     params.write_cache.entries = chance.below(5) as u32;
     params.write_cache.entry_sectors = 1 + chance.below(40) as u32;
     params.write_cache.delay_ns = chance.below(3) * 5_000_000;

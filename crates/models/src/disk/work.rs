@@ -27,7 +27,7 @@ impl Disk {
         let ready = now + self.cost(self.params.overheads.read_miss_ns);
         self.last_was_write = false;
         let target = self.mechanism.target(start);
-        let (way, least) = (Way::Read, 0);
+        let (way, least) = (Way::Read, ready + u64::from(self.params.arm.least_read_seek_ns));
         self.pending.push(Pending { tag, start, end, way, ready, least, partial: false, target });
         self.dispatch(now);
     }
@@ -37,6 +37,9 @@ impl Disk {
         let costs = self.params.overheads;
         self.stop_reading_ahead(now);
         self.buffer.forget(start, end);
+        if self.params.buffer.drop_read_at_write {
+            self.buffer.forget_read();
+        }
         let scattered = self.last_was_write && self.last_end != start;
         let extra = if scattered { u64::from(costs.scattered_write_ns) } else { 0 };
         let cached = !fua && self.cache.takes(end - start);
@@ -81,7 +84,9 @@ impl Disk {
         self.end_at(tag, self.bus_free + u64::from(costs.read_completion_ns));
         let Some(segment) = self.buffer.holds(start, end) else { return };
         self.buffer.touch(segment);
-        let limit = self.read_ahead_limit(segment, start, end);
+        let in_order = self.buffer.segments[segment].asked_to == start;
+        self.buffer.segments[segment].asked_to = end;
+        let limit = if self.reads_ahead(in_order) { self.read_ahead_limit(segment, start, end) } else { end };
         if self.params.buffer.drop_transferred && !self.buffer.segments[segment].written {
             self.buffer.drop_before(segment, end);
         }
@@ -213,7 +218,7 @@ impl Disk {
             None => start,
         };
         let any_order = self.params.buffer.zero_latency_reads;
-        let access = self.mechanism.access(at, (from, end), Way::Read, any_order, 0);
+        let access = self.mechanism.access(at, (from, end), Way::Read, any_order, pending.least);
         let keeps = self.params.buffer.keep_passing_sectors;
         let passed_from = if keeps { access.passed_from } else { from };
         let doing = Doing::Read { tag, start, end, from, first: access.first, passed_from, joined: false };
@@ -303,6 +308,7 @@ impl Disk {
     /// Keeps what was read, and begins to read ahead.
     fn read_ended(&mut self, operation: Operation) {
         let Doing::Read { start, end, from, passed_from, joined, .. } = operation.doing else { return };
+        let in_order = self.buffer.is_continued(start);
         let before =
             self.buffer.segments.iter().position(|segment| {
                 segment.start <= start && segment.end == from && (start < from || joined)
@@ -317,12 +323,19 @@ impl Disk {
         };
         if let Some(segment) = segment {
             self.buffer.segments[segment].written = false;
-            let limit = self.read_ahead_limit(segment, start, end);
+            self.buffer.segments[segment].asked_to = end;
+            let limit =
+                if self.reads_ahead(in_order) { self.read_ahead_limit(segment, start, end) } else { end };
             self.read_ahead_from(segment, operation.end, limit);
             if self.params.buffer.drop_transferred {
                 self.buffer.drop_before(segment, end);
             }
         }
+    }
+
+    /// Whether it reads ahead behind a read that goes on where an earlier one had ended, or behind one that does not.
+    fn reads_ahead(&self, in_order: bool) -> bool {
+        in_order || !self.params.buffer.read_ahead_in_order_only
     }
 
     /// Begins to read ahead behind a segment.

@@ -178,9 +178,20 @@ fn arm(
     Ok(ArmParams {
         seek_ns,
         head_switch_ns: nanos(mech.time("Head switch time")?),
-        write_settle_ns: nanos(mech.time("Add. write settling delay")?),
+        write_settle_ns: settle(mech)?,
+        least_read_seek_ns: 0,
         least_write_seek_ns: nanos(specs.time("Minimum seek delay")?),
     })
+}
+
+/// By how much a write settles longer than a read; less than 0 where the seek times hold a read's longer settling.
+fn settle(mech: &Fields<'_>) -> Result<i32, FormatError> {
+    let key = "Add. write settling delay";
+    let time = mech.number(key)?.unwrap_or(0.0);
+    if !(-1000.0..=1000.0).contains(&time) {
+        return Err(mech.error(format!("{key} is {time}, not -1000 to 1000 milliseconds")));
+    }
+    Ok((time * 1e6).round() as i32)
 }
 
 fn zones(layout: &Fields<'_>, surfaces: u32) -> Result<Vec<ZoneParams>, FormatError> {
@@ -364,7 +375,12 @@ fn buffer(specs: &Fields<'_>) -> Result<BufferParams, FormatError> {
         segments: if caches { segments.saturating_sub(u32::from(own_write_segment)) } else { 0 },
         segment_sectors,
         read_ahead,
-        read_ahead_sectors: specs.whole("Maximum read-ahead (blks)")?.unwrap_or(segment_sectors),
+        // None given, as a number or at all: as far as the segment goes.
+        read_ahead_sectors: specs
+            .whole("Maximum read-ahead (blks)")?
+            .filter(|&most| most > 0)
+            .unwrap_or(segment_sectors),
+        read_ahead_in_order_only: false,
         read_ahead_over_requested: specs.flag("Read-ahead over requested", false)?,
         drop_transferred: specs.number("Read-ahead over requested")? == Some(-1.0),
         read_ahead_after_hit: specs.flag("Read-ahead on idle hit", false)?,
@@ -373,6 +389,7 @@ fn buffer(specs: &Fields<'_>) -> Result<BufferParams, FormatError> {
         keep_passing_sectors: specs.flag("Read any free blocks", false)?,
         zero_latency_reads: specs.flag("Immediate buffer read", false)?,
         zero_latency_writes: specs.flag("Immediate buffer write", false)?,
+        drop_read_at_write: false,
         keep_written: caches && !own_write_segment && specs.flag("Allow read hits on write data", false)?,
     })
 }

@@ -123,6 +123,19 @@ fn what_is_missing_has_a_default_and_what_is_needed_is_asked_for() {
 }
 
 #[test]
+fn a_settling_below_zero_and_reading_ahead_without_a_bound_are_read() {
+    let params = convert(&sources(&MODEL.replace("= 0.25", "= -0.483"), SPECS, SEEK)).expect("a drive");
+    assert_eq!(params.arm.write_settle_ns, -483_000);
+    for (bound, sectors) in [("= 90", 90), ("= 0", 100)] {
+        let specs = SPECS.replace("read-ahead (blks) = 90", &format!("read-ahead (blks) {bound}"));
+        assert_eq!(
+            convert(&sources(MODEL, &specs, SEEK)).expect("a drive").buffer.read_ahead_sectors,
+            sectors
+        );
+    }
+}
+
+#[test]
 fn every_sparing_scheme_gives_a_disk() {
     for scheme in 0..=10 {
         let with = format!("Sparing scheme used = {scheme}");
@@ -164,7 +177,7 @@ fn bad_input_is_refused_with_file_and_line() {
         ("Sparing scheme used = 9", "Sparing scheme used = 11", "Sparing scheme used is 11"),
         ("= 6000", "= 0", "Rotation speed"),
         ("= extracted", "= guessed", "Seek type \"guessed\""),
-        ("= 0.25", "= -1", "Add. write settling delay is -1"),
+        ("= 0.25", "= -1001", "Add. write settling delay is -1001"),
         ("dm_disk", "disk", "toy.model: it has no block dm_disk"),
     ];
     for (good, bad, words) in cases {

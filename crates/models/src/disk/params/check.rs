@@ -64,7 +64,8 @@ impl DiskParams {
             last = distance;
         }
         within("head_switch_ns", self.arm.head_switch_ns, 0..=SECOND as u32)?;
-        within("write_settle_ns", self.arm.write_settle_ns, 0..=SECOND as u32)?;
+        within("write_settle_ns", self.arm.write_settle_ns, -(SECOND as i32)..=SECOND as i32)?;
+        within("least_read_seek_ns", self.arm.least_read_seek_ns, 0..=SECOND as u32)?;
         within("least_write_seek_ns", self.arm.least_write_seek_ns, 0..=SECOND as u32)
     }
 
