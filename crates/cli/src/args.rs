@@ -717,10 +717,12 @@ Examples:
 
 For each NAME.trace in the folder, a trace of service times measured on a drive, the drive's description (NAME.model
 and NAME.diskspecs in DiskSim's format, NAME.seek) is converted, what it leaves open is fitted to the first half of the
-trace, and all of it is replayed, one request at a time. The demerit figure is the root mean square of the horizontal
-distance between the measured and the modelled distribution of service times, in percent of the measured mean. Then
-the devices that come with the program do what was measured on their kind; where a range was measured, reference is
-what of it is closest to the model. All of it takes tens of seconds.")]
+trace, and all of it is replayed, one request at a time. Where NAME.model or NAME.seek is missing, the file that the
+description names is taken. A drive that cannot be read is told of, the others are compared, and the exit code is 1.
+The demerit figure is the root mean square of the horizontal distance between the measured and the modelled
+distribution of service times, in percent of the measured mean. Then the devices that come with the program do what was
+measured on their kind; where a range was measured, reference is what of it is closest to the model. All of it takes
+tens of seconds.")]
 pub(crate) struct CalibrateArgs {
     /// Where the drives are [default: $BIMETAL_TRACES/hdd-validation]
     #[arg(long)]

@@ -13,6 +13,7 @@ use crate::disk::params::DiskParams;
 use crate::disksim::{FormatError, Sources, convert};
 use crate::spec::SpecError;
 use bimetal_engine::units::Nanos;
+use std::ops::Range;
 
 /// Why a drive could not be compared.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -40,10 +41,25 @@ pub struct Calibration {
     pub modelled_us: f64,
     /// The demerit figure over the whole trace, in percent of the mean measured service time.
     pub demerit_percent: f64,
+    /// The same over the first half, to which it was fitted.
+    pub fitted_demerit_percent: f64,
     /// The same over the second half, which the fit has not seen.
     pub unseen_demerit_percent: f64,
     /// The same over the whole trace without the fit.
     pub described_demerit_percent: f64,
+    /// What of buffer and cache is read otherwise than described: a field, its value, and what was described.
+    pub changed: Vec<Changed>,
+}
+
+/// A field of the buffer or the write cache that the fit has changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Changed {
+    /// The field, as parameter files name it: `buffer.read_ahead`.
+    pub field: String,
+    /// What the description says.
+    pub described: String,
+    /// What the drive does.
+    pub fitted: String,
 }
 
 impl Calibration {
@@ -62,17 +78,21 @@ impl Calibration {
         let measured: Vec<u64> = requests.iter().map(|request| request.service_ns).collect();
         let modelled = replay(&params, requests)?;
         let mean = |times: &[u64]| times.iter().sum::<u64>() as f64 / times.len().max(1) as f64;
-        let percent = |modelled: &[u64], from: usize| {
-            100.0 * demerit_ns(&measured[from..], &modelled[from..]) / mean(&measured[from..]).max(1.0)
+        let percent = |modelled: &[u64], of: Range<usize>| {
+            let (measured, modelled) = (&measured[of.clone()], &modelled[of]);
+            100.0 * demerit_ns(measured, modelled) / mean(measured).max(1.0)
         };
+        let all = 0..requests.len();
         Ok(Calibration {
             requests: requests.len(),
             beyond_end,
             measured_us: mean(&measured) / 1000.0,
             modelled_us: mean(&modelled) / 1000.0,
-            demerit_percent: percent(&modelled, 0),
-            unseen_demerit_percent: percent(&modelled, half),
-            described_demerit_percent: percent(&replay(&described, requests)?, 0),
+            demerit_percent: percent(&modelled, all.clone()),
+            fitted_demerit_percent: percent(&modelled, 0..half.max(1)),
+            unseen_demerit_percent: percent(&modelled, half..requests.len()),
+            described_demerit_percent: percent(&replay(&described, requests)?, all),
+            changed: changes(&described, &params),
             params,
         })
     }
@@ -81,6 +101,32 @@ impl Calibration {
     pub fn mean_error_percent(&self) -> f64 {
         100.0 * (self.modelled_us - self.measured_us) / self.measured_us.max(1e-9)
     }
+}
+
+/// What of buffer and cache differs.
+fn changes(described: &DiskParams, fitted: &DiskParams) -> Vec<Changed> {
+    let mut found = Vec::new();
+    let tables = |params: &DiskParams| {
+        [
+            ("buffer", toml::Table::try_from(params.buffer)),
+            ("write_cache", toml::Table::try_from(params.write_cache)),
+        ]
+    };
+    for ((name, described), (_, fitted)) in tables(described).into_iter().zip(tables(fitted)) {
+        let (Ok(described), Ok(fitted)) = (described, fitted) else { continue };
+        for (field, value) in &fitted {
+            let before = described.get(field);
+            if before != Some(value) {
+                let text = |value: &toml::Value| value.to_string().trim_matches('"').to_owned();
+                found.push(Changed {
+                    field: format!("{name}.{field}"),
+                    described: before.map(text).unwrap_or_default(),
+                    fitted: text(value),
+                });
+            }
+        }
+    }
+    found
 }
 
 /// Service times in nanoseconds that the model gives the requests of a trace, one at a time: each is issued the

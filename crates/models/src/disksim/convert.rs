@@ -62,6 +62,34 @@ pub fn convert(sources: &Sources<'_>) -> Result<DiskParams, FormatError> {
     Ok(params)
 }
 
+/// The file of the model that a `.diskspecs` names, where it names one: its name, without a folder.
+///
+/// # Errors
+/// A file that cannot be read as this format.
+pub fn model_file(specs: (&str, &str)) -> Result<Option<String>, FormatError> {
+    let blocks = blocks(specs.0, specs.1)?;
+    let specs = find(&blocks, specs.0, "disksim_disk")?;
+    Ok(specs.word("Model").and_then(|word| word.strip_prefix("source")).and_then(plain_name))
+}
+
+/// The file of measured seek times that a `.model` names, where it names one: its name, without a folder.
+///
+/// # Errors
+/// A file that cannot be read as this format.
+pub fn seek_file(model: (&str, &str)) -> Result<Option<String>, FormatError> {
+    let blocks = blocks(model.0, model.1)?;
+    let model = find(&blocks, model.0, "dm_disk")?;
+    let mech = model.inner("Mechanical Model")?;
+    Ok(mech.word("Full seek curve").and_then(plain_name))
+}
+
+/// A name that leads to no other folder.
+fn plain_name(word: &str) -> Option<String> {
+    let name = word.trim();
+    let plain = !name.is_empty() && !name.contains(['/', '\\', '\0']) && name != "." && name != "..";
+    plain.then(|| name.to_owned())
+}
+
 /// Milliseconds in nanoseconds.
 pub(super) fn nanos(milliseconds: f64) -> u32 {
     (milliseconds * 1e6).round() as u32
@@ -203,7 +231,7 @@ fn zones(layout: &Fields<'_>, surfaces: u32) -> Result<Vec<ZoneParams>, FormatEr
         return Err(layout.error(format!("Sparing scheme used is {scheme}, not 0 to 10")));
     }
     let range = layout.whole("Rangesize for sparing")?.unwrap_or(1).max(1);
-    let in_revolutions = layout.word("Skew units").is_some_and(|units| units.starts_with("revolution"));
+    let in_revolutions = layout.word("Skew units").is_some_and(is_revolutions);
     let value = layout.block.get("Zones").ok_or_else(|| layout.missing("Zones"))?;
     let Body::List(list) = &value.body else {
         return Err(layout.error_at(value.line, "Zones is not a list".to_owned()));
@@ -217,6 +245,10 @@ fn zones(layout: &Fields<'_>, surfaces: u32) -> Result<Vec<ZoneParams>, FormatEr
         zones.push(zone(&fields, surfaces, scheme, range, in_revolutions)?);
     }
     Ok(zones)
+}
+
+fn is_revolutions(units: &str) -> bool {
+    units.starts_with("revolution")
 }
 
 fn zone(
@@ -235,6 +267,8 @@ fn zone(
             zone.error(format!("the last cylinder, {last}, comes before the first, {first_cylinder}"))
         );
     };
+    // A zone may say it otherwise than the whole.
+    let in_revolutions = zone.word("Skew units").map_or(in_revolutions, is_revolutions);
     let unit = if in_revolutions { f64::from(sectors_per_track) } else { 1.0 };
     let skew = |key: &str| Ok::<f64, FormatError>(zone.number(key)?.unwrap_or(0.0).max(0.0) * unit);
     let mut spare_sectors = zone.whole("Number of spares")?.unwrap_or(0);

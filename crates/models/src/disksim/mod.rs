@@ -7,7 +7,7 @@
 mod convert;
 mod seek;
 
-pub use convert::{Sources, convert};
+pub use convert::{Sources, convert, model_file, seek_file};
 
 use std::fmt;
 

@@ -54,7 +54,7 @@ pub(super) fn by_formula(
     let need = |value: Option<f64>, key: &str| value.ok_or_else(|| mech.error(format!("{key} is missing")));
     let curve: Box<dyn Fn(f64) -> f64> = match kind {
         "constant" => {
-            let time = need(average.or(Some(single)), "Average seek time")?;
+            let time = need(mech.number("Constant seek time")?.or(average), "Constant seek time")?;
             Box::new(move |_| time)
         }
         "linear" => {

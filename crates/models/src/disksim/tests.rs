@@ -136,6 +136,17 @@ fn a_settling_below_zero_and_reading_ahead_without_a_bound_are_read() {
 }
 
 #[test]
+fn a_constant_seek_is_as_long_and_a_zone_may_have_units_of_its_own() {
+    let model = MODEL.replace("Seek type = extracted", "Seek type = constant, Constant seek time = 2.5");
+    let points = convert(&sources(&model, SPECS, SEEK)).expect("a drive").arm.seek_ns;
+    assert!(points.iter().all(|&(_, time)| time == 2_500_000), "{points:?}");
+    let model =
+        MODEL.replace("Skew for track switch = 5.0", "Skew units = revolutions, Skew for track switch = 0.1");
+    let zones = convert(&sources(&model, SPECS, SEEK)).expect("a drive").zones;
+    assert_eq!((zones[0].track_skew_sectors, zones[1].track_skew_sectors), (5.0, 0.0));
+}
+
+#[test]
 fn every_sparing_scheme_gives_a_disk() {
     for scheme in 0..=10 {
         let with = format!("Sparing scheme used = {scheme}");
