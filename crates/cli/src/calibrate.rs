@@ -236,6 +236,12 @@ fn describe(report: &Report) {
             drive.unseen_demerit_percent,
             drive.described_demerit_percent,
         ));
+        if drive.requests_beyond_end > 0 {
+            let beyond = drive.requests_beyond_end;
+            say(&format!(
+                "    {beyond} requests lie beyond what the description holds, and were moved to its end"
+            ));
+        }
         for Otherwise { field, described, fitted } in &drive.read_otherwise {
             say(&format!("    {field} is {fitted}, not {described}"));
         }

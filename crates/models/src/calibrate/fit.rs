@@ -23,6 +23,8 @@ const MOST: u32 = 10_000_000;
 const MOST_OF_A_HIT: u32 = 2_000_000;
 /// Requests that the search sees at most.
 const MOST_REQUESTS: usize = 20_000;
+/// Sectors that these touch at most: each track of a request takes time to work out.
+const MOST_SECTORS: u64 = 1 << 23;
 /// By how much another reading of the description must be closer to be believed.
 const CLEARLY: f64 = 0.95;
 /// Readings that are changed at most.
@@ -50,7 +52,7 @@ const LEAST: [Cost; 2] =
 /// # Errors
 /// Parameters out of their bounds.
 pub fn fit(params: &DiskParams, requests: &[TraceRequest]) -> Result<DiskParams, SpecError> {
-    let requests = &requests[..requests.len().min(MOST_REQUESTS)];
+    let requests = &requests[..seen(requests)];
     let circumstances = Circumstances::of(requests);
     let mut best = Search::new(params, requests, &circumstances)?;
     best.costs()?;
@@ -71,6 +73,16 @@ pub fn fit(params: &DiskParams, requests: &[TraceRequest]) -> Result<DiskParams,
         best = closest;
     }
     Ok(best.best)
+}
+
+/// How many of the requests the search sees.
+fn seen(requests: &[TraceRequest]) -> usize {
+    let mut sectors = 0;
+    let within = |request: &&TraceRequest| {
+        sectors += u64::from(request.sectors);
+        sectors <= MOST_SECTORS
+    };
+    requests.iter().take(MOST_REQUESTS).take_while(within).count().max(1).min(requests.len())
 }
 
 /// The closest parameters so far.

@@ -71,6 +71,9 @@ fn bad_traces_are_refused_with_their_line() {
         let error = Trace::parse("t", &format!("R Hit 1 1 1.0 1.0\n{bad}\n")).expect_err(bad).to_string();
         assert!(error.starts_with("t:2: "), "{error}");
     }
+    let long = "R Hit 1 1 1.0 9999999999.0\n".repeat(400_000);
+    let error = Trace::parse("t", &long).expect_err("a long one").to_string();
+    assert!(error.contains("more than a hundred years"), "{error}");
     assert!(Trace::parse("t", "\n\n").is_err());
     let mut trace = Trace::parse("t", "R Hit 100 10 1.0 1.0\nW Hit 5 5 1 1").expect("a trace");
     assert_eq!(trace.keep_within(50), 1);

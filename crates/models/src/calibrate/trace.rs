@@ -4,6 +4,8 @@ use crate::disksim::FormatError;
 
 /// The longest trace file.
 const MAX_FILE_BYTES: usize = 256 << 20;
+/// The longest time from its beginning to its end: a hundred years, far from where counting it would overflow.
+const MAX_NS: u64 = 100 * 365 * 86_400_000_000_000;
 /// Requests of a trace at most.
 const MAX_REQUESTS: usize = 4_000_000;
 
@@ -41,6 +43,7 @@ impl Trace {
             return Err(error(0, format!("it is longer than {} MiB", MAX_FILE_BYTES >> 20)));
         }
         let mut requests = Vec::new();
+        let mut lasts: u64 = 0;
         for (number, line) in text.lines().enumerate() {
             if line.trim().is_empty() {
                 continue;
@@ -52,6 +55,10 @@ impl Trace {
             };
             if requests.len() >= MAX_REQUESTS {
                 return Err(error(number + 1, format!("more than {MAX_REQUESTS} requests")));
+            }
+            lasts = lasts.saturating_add(request.service_ns).saturating_add(request.gap_ns);
+            if lasts > MAX_NS {
+                return Err(error(number + 1, "up to here it lasts more than a hundred years".to_owned()));
             }
             requests.push(request);
         }
