@@ -126,6 +126,8 @@ fn what_is_missing_has_a_default_and_what_is_needed_is_asked_for() {
 fn a_settling_below_zero_and_reading_ahead_without_a_bound_are_read() {
     let params = convert(&sources(&MODEL.replace("= 0.25", "= -0.483"), SPECS, SEEK)).expect("a drive");
     assert_eq!(params.arm.write_settle_ns, -483_000);
+    let spec = Spec::HardDisk(params);
+    assert_eq!(Spec::parse(&spec.to_toml().expect("TOML")), Ok(spec));
     for (bound, sectors) in [("= 90", 90), ("= 0", 100)] {
         let specs = SPECS.replace("read-ahead (blks) = 90", &format!("read-ahead (blks) {bound}"));
         assert_eq!(
