@@ -97,13 +97,13 @@ fn hundreds_of_drives_made_by_chance_are_met() {
             at(0.95),
             at(1.0)
         );
-        at(0.95)
+        at(1.0)
     };
     quantiles("described", |met| met.found.described_demerit_percent);
     quantiles("chance", |met| met.chance_percent);
     quantiles("unseen half", |met| met.found.unseen_demerit_percent);
-    let most = quantiles("all", |met| met.found.demerit_percent);
-    assert!(most <= 6.0, "19 of 20 within 6 %: {most:.2}");
+    let worst = quantiles("all", |met| met.found.demerit_percent);
+    assert!(worst <= 6.0, "each within 6 %: {worst:.2}");
     let in_order = met.iter().filter(|met| met.truth.ahead == Ahead::InOrder).count();
     assert!(in_order > 20, "{in_order} drives read ahead in order only");
 }
