@@ -4,6 +4,7 @@
 use super::run::{Going, How, LoadTarget, RunError, SlotSpec, Watch, run_prepared, share};
 use crate::job::Job;
 use crate::record::JobRun;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{Builder, scope};
@@ -81,6 +82,13 @@ impl Part<'_> {
     }
 }
 
+/// Rings, files and connections of many jobs are more than what a process has leave to open until it asks for more.
+fn allow_descriptors() {
+    let limit = getrlimit(Resource::Nofile);
+    // Where it is refused, whatever cannot be opened says so.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+}
+
 /// Runs each job on its own target, all from the same moment on.
 ///
 /// # Errors
@@ -98,6 +106,7 @@ pub(super) fn run<T: LoadTarget>(
     let (ready, readiness) = channel();
     let (ended, endings) = channel();
     let mut slots = slots.into_iter();
+    allow_descriptors();
     scope(|threads| {
         let mut begins = Vec::with_capacity(jobs.len());
         for (number, (own, job)) in owns.into_iter().zip(jobs).enumerate() {

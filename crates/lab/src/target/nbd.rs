@@ -116,6 +116,8 @@ pub struct Nbd {
     discard_bytes: u64,
     handed_ns: Vec<u64>,
     began: Instant,
+    /// No other job has a connection of its own beside these.
+    is_alone: bool,
     in_flight: usize,
     /// Ended without the ring: their connection is broken.
     lost: Vec<(u32, i32)>,
@@ -184,6 +186,7 @@ impl Nbd {
             discard_bytes: DISCARD_BYTES,
             handed_ns: Vec::new(),
             began,
+            is_alone: true,
             in_flight: 0,
             lost: Vec::new(),
             done: Vec::new(),
@@ -454,7 +457,13 @@ impl Target for Nbd {
         }
         if self.lost.is_empty() {
             let timeout = until.map(|until| Duration::from_nanos(until.saturating_sub(now)));
-            self.ring.submit_and_wait(timeout, 1, false).expect("a ring that was set up takes I/O");
+            // Who is alone looks for the answer for a moment: sleeping costs more than that. Of several, each would take the
+            // processor from the others, and from the server.
+            let came = match self.is_alone {
+                true => self.ring.submit_and_wait(timeout, 1, false),
+                false => self.ring.submit_and_sleep(timeout),
+            };
+            came.expect("a ring that was set up takes I/O");
         }
         let mut done = std::mem::take(&mut self.done);
         self.ring.completions(&mut done);
@@ -510,7 +519,7 @@ impl LoadTarget for Nbd {
                         whole(&error)
                     ))
                 })?;
-                Ok(Box::new(nbd) as Box<dyn LoadTarget>)
+                Ok(Box::new(Nbd { is_alone: false, ..nbd }) as Box<dyn LoadTarget>)
             })
         };
         Some((0..jobs).map(own).collect())

@@ -71,7 +71,7 @@ impl Survey {
         let mut malformed = None;
         let (mut aligned, mut pause_ns) = ([Aligned::default(); ALIGNMENTS], 0);
         let mut trace = Trace::open(&files)?;
-        while let Some(found) = trace.next() {
+        for found in trace.by_ref() {
             let record = match found {
                 Ok(record) => record,
                 Err(error) if matches!(error.why, Why::Read(_)) => return wrong(error.to_string()),
