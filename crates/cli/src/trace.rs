@@ -56,6 +56,13 @@ pub(crate) fn convert(args: &TraceConvertArgs) -> anyhow::Result<Outcome> {
     };
     let ((trace, records, malformed), bytes) = written(out, args.force, convert)?;
     complain_of(&malformed);
+    if trace.unsorted() > 0 {
+        complain(&format!(
+            "bimetal: {} records stand so far behind later ones that they cannot be put in order; they are written where \
+             they stand",
+            trace.unsorted()
+        ));
+    }
     let twins = twins(trace.twins());
     say(&format!("{}: {records} records of {}, {}{twins}", out.display(), trace.format(), size::show(bytes)));
     Ok(outcome(&malformed))

@@ -62,7 +62,7 @@ fn texts_may_begin_with_a_mark_and_come_through_a_pipe() {
         "name = 'marked'\n[device]\nmodel = 'ssd-128gb-2012'\n[[phase]]\nname = 'x'\npause_seconds = 1\n";
     for input in [scenario.to_owned(), format!("{MARK}{}", scenario.replace('\n', "\r\n"))] {
         let report = json(&run(dir, &["sim", "run", "-", "--json"], &input));
-        assert_eq!(report["name"], "marked");
+        assert_eq!(report["scenario"], "marked");
         std::fs::write(dir.join("marked.toml"), &input).expect("written");
         json(&run(dir, &["sim", "run", "marked.toml", "--json"], ""));
     }
