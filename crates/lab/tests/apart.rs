@@ -3,9 +3,11 @@
 
 use bimetal_lab::job::{Content, Job, Ops, Order, Sizes, side};
 use bimetal_lab::load::{self, Going, LoadTarget, Own, RunError, SlotSpec};
+use bimetal_lab::record::JobRun;
 use bimetal_lab::target::{Files, Nbd, NbdAddress, Null, OpenFile, OpenHow};
 use bimetal_models::Command;
 use bimetal_models::load::{Ended, Target};
+use bimetal_models::rng::{Rng, mix};
 use bimetal_nbd::{Export, Exports, Handshake, HandshakeStep, NbdErrno, Parse, Transmission, simple_reply};
 use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
@@ -21,12 +23,13 @@ const SECOND: u64 = 1_000_000_000;
 /// What was asked for, by which thread.
 type Asked = Arc<Mutex<Vec<(ThreadId, Command)>>>;
 
-/// Does nothing, and writes down who asked. Of its jobs' targets, so many cannot be made.
+/// Does nothing, and writes down who asked. Of its jobs' targets, so many cannot be made; or there are none.
 #[derive(Default)]
 struct Noted {
     null: Null,
     asked: Asked,
     broken: usize,
+    is_one: bool,
 }
 
 impl Target for Noted {
@@ -50,6 +53,9 @@ impl LoadTarget for Noted {
     }
 
     fn apart(&mut self, jobs: usize) -> Option<Vec<Own>> {
+        if self.is_one {
+            return None;
+        }
         let own = |n: usize| -> Own {
             let (asked, broken) = (self.asked.clone(), n < self.broken);
             Box::new(move || match broken {
@@ -87,6 +93,51 @@ fn each_job_has_a_thread_and_is_told_of_in_its_place() {
     assert_eq!((threads.len(), asked.len()), (5, 510));
     let here = std::thread::current().id();
     assert!(asked.iter().all(|(thread, _)| *thread != here));
+}
+
+/// Whatever jobs there are, each asks for the same in the same order, in a thread of its own as in one loop.
+#[test]
+fn jobs_ask_for_the_same_apart_and_in_one_loop() {
+    for seed in 0..60 {
+        let mut rng = Rng::new(seed, 0);
+        let many = rng.range(2, 6);
+        let drawn = |n: u64, rng: &mut Rng| {
+            let mut job =
+                Job::new(&format!("drawn {n}"), n * 64 * MIB..n * 64 * MIB + (1 + rng.below(8)) * MIB);
+            job.ops = match rng.below(5) {
+                0 => Ops::Discard,
+                1 => Ops::DiscardWrite,
+                _ => Ops::ReadWrite { read_percent: 25 * rng.below(5) as u32 },
+            };
+            let random_percent = 50 * rng.below(3) as u32;
+            job.order = [Order { random_percent, step_bytes: 0 }; 3];
+            if rng.below(3) == 0 {
+                job.sizes = std::array::from_fn(|_| Sizes::Split(vec![(4096, 70), (16 * KIB, 30)]));
+            }
+            (job.depth, job.seed) = (1, mix(seed ^ n));
+            job.flush_every_writes = (rng.below(3) == 0).then_some(7);
+            job.end_flush = rng.below(2) == 0;
+            (job.ios, job.time_based) = (Some(1 + rng.below(600)), true);
+            job
+        };
+        let jobs: Vec<Job> = (0..many).map(|n| drawn(n, &mut rng)).collect();
+        let asked = [false, true].map(|is_one| {
+            let mut target = Noted { is_one, ..Noted::default() };
+            let ran = load::run(&mut target, &jobs, &names(), 0, SECOND, &mut |_: &Going| true);
+            let sides = |ran: &JobRun| {
+                [&ran.read, &ran.write, &ran.discard, &ran.flush].map(|side| (side.ios, side.bytes))
+            };
+            let ran: Vec<_> = ran.expect("they begin").iter().map(sides).collect();
+            let asked = target.asked.lock().expect("nobody panics");
+            // Flushes say nothing of where.
+            let moves = |n: u64| {
+                let of_it = asked.iter().map(|(_, command)| *command).filter(|command| command.len > 0);
+                of_it.filter(|command| command.offset / (64 * MIB) == n).collect::<Vec<Command>>()
+            };
+            (ran, (0..many).map(moves).collect::<Vec<_>>())
+        });
+        assert_eq!(asked[0], asked[1], "seed {seed}");
+    }
 }
 
 #[test]

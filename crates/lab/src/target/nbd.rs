@@ -558,7 +558,7 @@ impl<S: Read + Write> Stream for S {}
 fn shake_hands(address: &NbdAddress, export: &str) -> Result<(OwnedFd, RemoteExport), NbdError> {
     match address {
         NbdAddress::Unix(path) => {
-            let mut socket = UnixStream::connect(path)?;
+            let mut socket = uninterrupted(|| UnixStream::connect(path))?;
             socket.set_read_timeout(Some(HANDSHAKE_PATIENCE))?;
             let granted = negotiate(&mut socket, export)?;
             socket.set_read_timeout(None)?;
@@ -571,6 +571,16 @@ fn shake_hands(address: &NbdAddress, export: &str) -> Result<(OwnedFd, RemoteExp
             let granted = negotiate(&mut socket, export)?;
             socket.set_read_timeout(None)?;
             Ok((socket.into(), granted))
+        }
+    }
+}
+
+/// Tries again what the kernel interrupts: a ring that was given up a moment ago may still have something to tell.
+fn uninterrupted<R>(mut attempt: impl FnMut() -> io::Result<R>) -> io::Result<R> {
+    loop {
+        match attempt() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            result => return result,
         }
     }
 }
@@ -590,7 +600,7 @@ fn negotiate(socket: &mut dyn Stream, export: &str) -> Result<RemoteExport, NbdE
             return Err(NbdError::Endless);
         }
         let mut more = [0; 4096];
-        let read = socket.read(&mut more).map_err(|error| match error.kind() {
+        let read = uninterrupted(|| socket.read(&mut more)).map_err(|error| match error.kind() {
             // What a socket's timeout is to the system.
             io::ErrorKind::WouldBlock => {
                 let seconds = HANDSHAKE_PATIENCE.as_secs();
