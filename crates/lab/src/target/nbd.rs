@@ -3,21 +3,20 @@
 
 use crate::load::{Granule, LoadTarget, Own, RunError, SlotSpec};
 use crate::target::buffers::Buffers;
+use crate::target::dial::shake_hands;
 use bimetal_driver::ring::{MAX_PARTS, Mem};
 use bimetal_driver::{Completion, Memory, Ring};
 use bimetal_engine::arena::Buf;
 use bimetal_models::load::{Ended, Fault, Target};
 use bimetal_models::{Command, Kind};
 use bimetal_nbd::{
-    ClientError, ClientHandshake, ClientStep, NbdErrno, REQUEST_HEADER_BYTES, RemoteExport, Request,
-    SIMPLE_REPLY_BYTES, TransmissionFlags, encode_request, parse_simple_reply,
+    ClientError, NbdErrno, REQUEST_HEADER_BYTES, RemoteExport, Request, SIMPLE_REPLY_BYTES,
+    TransmissionFlags, encode_request, parse_simple_reply,
 };
 use std::collections::VecDeque;
 use std::fmt;
-use std::io::{self, Read, Write};
-use std::net::TcpStream;
+use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
-use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -29,15 +28,11 @@ const RECEIVE_BYTES: usize = 256 << 10;
 const SEND_REQUESTS: usize = MAX_PARTS / 2;
 /// What the headers of these take.
 const HEADERS_BYTES: usize = SEND_REQUESTS * REQUEST_HEADER_BYTES;
-/// A server that says nothing for so long during the handshake is given up.
-const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(10);
 /// A longer discard is sent in pieces, one after the other: a request has 32 bits for a length, of which some servers use
 /// 31.
 const DISCARD_BYTES: u64 = 1 << 30;
 /// What a server takes that does not say: the specification's.
 const PAYLOAD_BYTES: u64 = 32 << 20;
-/// A handshake has a few messages of a few hundred bytes.
-const MAX_HANDSHAKE_BYTES: usize = 1 << 20;
 
 /// Where a server listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -549,68 +544,4 @@ fn ring(buffers: &Buffers, memory: &Memory) -> Result<(Ring, usize), RunError> {
     let mut ring = buffers.ring(2 * MAX_CONNECTIONS as usize)?;
     let place = ring.add_region(memory.region().clone());
     Ok((ring, place))
-}
-
-trait Stream: Read + Write {}
-impl<S: Read + Write> Stream for S {}
-
-/// Connects, and is granted the export.
-fn shake_hands(address: &NbdAddress, export: &str) -> Result<(OwnedFd, RemoteExport), NbdError> {
-    match address {
-        NbdAddress::Unix(path) => {
-            let mut socket = uninterrupted(|| UnixStream::connect(path))?;
-            socket.set_read_timeout(Some(HANDSHAKE_PATIENCE))?;
-            let granted = negotiate(&mut socket, export)?;
-            socket.set_read_timeout(None)?;
-            Ok((socket.into(), granted))
-        }
-        NbdAddress::Tcp(address) => {
-            let mut socket = TcpStream::connect(address)?;
-            socket.set_nodelay(true)?;
-            socket.set_read_timeout(Some(HANDSHAKE_PATIENCE))?;
-            let granted = negotiate(&mut socket, export)?;
-            socket.set_read_timeout(None)?;
-            Ok((socket.into(), granted))
-        }
-    }
-}
-
-/// Tries again what the kernel interrupts: a ring that was given up a moment ago may still have something to tell.
-fn uninterrupted<R>(mut attempt: impl FnMut() -> io::Result<R>) -> io::Result<R> {
-    loop {
-        match attempt() {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            result => return result,
-        }
-    }
-}
-
-fn negotiate(socket: &mut dyn Stream, export: &str) -> Result<RemoteExport, NbdError> {
-    let mut client = ClientHandshake::new(export)?;
-    let (mut input, mut taken) = (Vec::new(), 0);
-    loop {
-        let mut out = Vec::new();
-        let (used, step) = client.on_bytes(&input[taken..], &mut out)?;
-        taken += used;
-        socket.write_all(&out)?;
-        if let ClientStep::Transmission(export) = step {
-            return Ok(export);
-        }
-        if input.len() > MAX_HANDSHAKE_BYTES {
-            return Err(NbdError::Endless);
-        }
-        let mut more = [0; 4096];
-        let read = uninterrupted(|| socket.read(&mut more)).map_err(|error| match error.kind() {
-            // What a socket's timeout is to the system.
-            io::ErrorKind::WouldBlock => {
-                let seconds = HANDSHAKE_PATIENCE.as_secs();
-                io::Error::other(format!("it has said nothing for {seconds} seconds"))
-            }
-            _ => error,
-        })?;
-        if read == 0 {
-            return Err(io::Error::other("it ended the connection before anything was agreed").into());
-        }
-        input.extend_from_slice(&more[..read]);
-    }
 }
