@@ -576,8 +576,9 @@ Examples:
 
 Read are blktrace, blkparse, fio iolog 2 and 3, MSR, SPC, SYSTOR '17, Alibaba, Tencent, VSCSI 1 and 2, blkreplay,
 DiskSim, DiskSim validation, MQSim, HP SRT, ARC, oracleGeneral and Bimetal's own format. They are recognised by
-their contents, gzip, zstd, xz and bzip2 likewise. Several files are one trace, and must be of one format. Lines that
-make no sense are counted, and the first few are named. Exit code 1 when a file could not be read to its end.")]
+their contents, gzip, zstd, xz and bzip2 likewise. Several files are one trace, and must be of one format; - is standard
+input. Records that stand a little out of order are put in order. Lines that make no sense are counted, and the first few
+are named. Exit code 1 when a file could not be read to its end.")]
 pub(crate) struct TraceStatArgs {
     /// The files of the trace
     #[arg(required = true, value_name = "FILE")]

@@ -7,10 +7,11 @@ use anyhow::{Context as _, bail};
 use bimetal_trace::{
     Iolog3Writer, Malformed, OwnWriter, ParquetWriter, Percentiles, RecordWriter, Stat, Summary, Trace,
 };
-use std::fs::File;
-use std::io::BufWriter;
+use std::fs::{File, FileType};
+use std::io::{BufWriter, IsTerminal as _, Read};
+use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Progress is looked at after so many records.
 const BETWEEN: u64 = 1 << 16;
@@ -55,9 +56,57 @@ pub(crate) fn convert(args: &TraceConvertArgs) -> anyhow::Result<Outcome> {
     };
     let ((trace, records, malformed), bytes) = written(out, args.force, convert)?;
     complain_of(&malformed);
+    if trace.unsorted() > 0 {
+        complain(&format!(
+            "bimetal: {} records stand so far behind later ones that they cannot be put in order; they are written where \
+             they stand",
+            trace.unsorted()
+        ));
+    }
     let twins = twins(trace.twins());
     say(&format!("{}: {records} records of {}, {}{twins}", out.display(), trace.format(), size::show(bytes)));
     Ok(outcome(&malformed))
+}
+
+/// The files of a trace that is read more than once: what comes only once, as a pipe's contents do, is kept in a file
+/// that nobody else sees, for as long.
+pub(crate) struct Spooled {
+    /// Where they can be read.
+    pub(crate) paths: Vec<PathBuf>,
+    _kept: Vec<File>,
+}
+
+impl Spooled {
+    pub(crate) fn new(files: &[PathBuf]) -> anyhow::Result<Spooled> {
+        let (mut paths, mut kept) = (Vec::with_capacity(files.len()), Vec::new());
+        for file in files {
+            let is_input = file.as_os_str() == "-";
+            // What is not there is told of where it is read.
+            let comes_once = |kind: FileType| !kind.is_file() && !kind.is_dir();
+            let comes_once =
+                is_input || std::fs::metadata(file).is_ok_and(|found| comes_once(found.file_type()));
+            if !comes_once {
+                paths.push(file.clone());
+                continue;
+            }
+            let cannot =
+                || format!("cannot keep what {} has", if is_input { "standard input" } else { "the pipe" });
+            let mut spool = tempfile::tempfile().with_context(cannot)?;
+            let mut input: Box<dyn Read> = match is_input {
+                true if std::io::stdin().is_terminal() => {
+                    bail!("standard input is a terminal; pipe a trace into it, or name a file")
+                }
+                true => Box::new(std::io::stdin()),
+                false => {
+                    Box::new(File::open(file).with_context(|| format!("cannot read {}", file.display()))?)
+                }
+            };
+            std::io::copy(&mut input, &mut spool).with_context(cannot)?;
+            paths.push(format!("/proc/self/fd/{}", spool.as_raw_fd()).into());
+            kept.push(spool);
+        }
+        Ok(Spooled { paths, _kept: kept })
+    }
 }
 
 /// Writes a file, which appears under its name only when it is complete; its bytes.
@@ -185,7 +234,8 @@ fn describe_times(summary: &Summary) {
     let busiest = summary.busiest_second_requests.unwrap_or_default();
     row("duration", format!("{seconds:.3} s{rate}, {busiest} in the busiest second"));
     if summary.out_of_order > 0 {
-        row("out of order", summary.out_of_order.to_string());
+        let sorted = summary.out_of_order - summary.unsorted;
+        row("out of order", format!("{}, {sorted} of them put where they belong", summary.out_of_order));
     }
     for (what, times) in [("between requests", &summary.inter_arrival), ("response", &summary.response)] {
         if let Some(Percentiles { mean_us, p50_us, p90_us, p99_us, max_us }) = times {

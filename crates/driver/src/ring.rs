@@ -85,7 +85,14 @@ pub struct Ring {
 impl Ring {
     /// Sets up the ring with the best flags that this kernel has, and registers the arena where the limits allow.
     pub fn new(arena: &Rc<Region>) -> io::Result<Ring> {
-        let uring = build()?;
+        Ring::with_room(arena, MAX_IN_FLIGHT)
+    }
+
+    /// A ring that takes no more memory than so many operations in flight need: for who has many rings.
+    pub fn with_room(arena: &Rc<Region>, most: usize) -> io::Result<Ring> {
+        let most = most.clamp(1, MAX_IN_FLIGHT);
+        let entries = (most + 1).next_power_of_two() as u32;
+        let uring = build(entries.min(SQ_ENTRIES), entries.min(CQ_ENTRIES))?;
         if !uring.params().is_feature_ext_arg() || !uring.params().is_feature_nodrop() {
             return Err(io::Error::new(
                 io::ErrorKind::Unsupported,
@@ -102,8 +109,8 @@ impl Ring {
             uring,
             regions: vec![arena.clone()],
             fixed,
-            ops: Vec::with_capacity(MAX_IN_FLIGHT),
-            free_ops: Vec::with_capacity(MAX_IN_FLIGHT),
+            ops: Vec::with_capacity(most),
+            free_ops: Vec::with_capacity(most),
             free_slots: Vec::new(),
             ready: Vec::new(),
             accepted: Vec::new(),
@@ -482,21 +489,17 @@ fn harmless(result: io::Result<usize>) -> io::Result<()> {
 }
 
 /// Sets up a ring with as many of the wanted flags as the kernel has.
-fn build() -> io::Result<IoUring> {
+fn build(entries: u32, completions: u32) -> io::Result<IoUring> {
     let best = IoUring::builder()
         .setup_single_issuer()
         .setup_defer_taskrun()
         .setup_taskrun_flag()
-        .setup_cqsize(CQ_ENTRIES)
-        .build(SQ_ENTRIES);
+        .setup_cqsize(completions)
+        .build(entries);
     best.or_else(|_| {
-        IoUring::builder()
-            .setup_coop_taskrun()
-            .setup_taskrun_flag()
-            .setup_cqsize(CQ_ENTRIES)
-            .build(SQ_ENTRIES)
+        IoUring::builder().setup_coop_taskrun().setup_taskrun_flag().setup_cqsize(completions).build(entries)
     })
-    .or_else(|_| IoUring::builder().setup_cqsize(CQ_ENTRIES).build(SQ_ENTRIES))
+    .or_else(|_| IoUring::builder().setup_cqsize(completions).build(entries))
 }
 
 /// Decides whether looking for a completion for a moment before sleeping is worth it.

@@ -41,8 +41,8 @@ pub struct Run {
     pub notes: Vec<String>,
 }
 
-/// What a process needed of a processor while it ran the jobs. They share it: no job has a thread of its own, so it is
-/// said of each of them what is true of all together.
+/// What a process needed of a processor while it ran the jobs. The kernel works for them in threads that are nobody's, so
+/// it is said of each of them what is true of all together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cpu {
     /// In the program, percent of one processor.

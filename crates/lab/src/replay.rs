@@ -1,7 +1,7 @@
 //! A trace on any target, and how true the replay was.
 
 use crate::job::{Job, Sizes};
-use crate::load::{self, Going, LoadTarget, RunError};
+use crate::load::{self, Going, Granule, LoadTarget, RunError};
 use crate::record::{JobRun, Side};
 use crate::session::{Session, finish, now_unix_ms};
 use bimetal_models::load::Source;
@@ -20,6 +20,22 @@ pub enum ReplayError {
     /// The target.
     #[error(transparent)]
     Run(#[from] RunError),
+    /// It asks for what the target cannot do.
+    #[error(
+        "{count} of {records} records are no multiples of {} bytes (the first: {} bytes at byte {}), and the target takes \
+         nothing else, as {}; {}",
+        granule.bytes, first.1, first.0, granule.why, granule.cure
+    )]
+    Odd {
+        /// Records that are not.
+        count: u64,
+        /// Of so many.
+        records: u64,
+        /// Offset and length of the first.
+        first: (u64, u64),
+        /// What they should be multiples of.
+        granule: Granule,
+    },
 }
 
 /// How true a replay was.
@@ -35,6 +51,10 @@ pub struct Fidelity {
     pub left_out: u64,
     /// Records that became several I/Os.
     pub split: u64,
+    /// Records that stood behind one of a later time, and were put where they belong, ...
+    pub out_of_order: u64,
+    /// ... but for these, which stood too far behind: they are begun where they stand.
+    pub unsorted: u64,
     /// How long it took when it was recorded, and now.
     pub recorded_seconds: Option<f64>,
     /// How long the replay took.
@@ -68,6 +88,11 @@ pub fn run<T: LoadTarget>(
     watch: &mut dyn FnMut(f64) -> bool,
 ) -> Result<(crate::record::Run, Fidelity), ReplayError> {
     let whole = Whole { target_bytes, trace_bytes: survey.bytes() };
+    if let Some(granule) = target.granule(0)
+        && let Some((count, first)) = survey.odd(granule.bytes)
+    {
+        return Err(ReplayError::Odd { count, records: survey.records(), first, granule });
+    }
     let job = job(&session.title, spec, survey, target_bytes);
     let began = (now_unix_ms(), target.now_ns());
     let records = survey.records().max(1) as f64;
@@ -146,6 +171,8 @@ fn fidelity(
         malformed: counts.malformed,
         left_out: counts.left_out,
         split: counts.split,
+        out_of_order: survey.out_of_order(),
+        unsorted: survey.unsorted(),
         recorded_seconds: survey.timed().then(|| survey.lasts_ns() as f64 / 1e9),
         seconds,
         timed: ran.late.timed,

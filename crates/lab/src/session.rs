@@ -46,13 +46,16 @@ pub struct Progress<'p> {
 /// When a phase cannot begin.
 pub fn run<T: LoadTarget>(
     target: &mut T,
-    session: Session,
+    mut session: Session,
     phases: &[Vec<Job>],
     watch: &mut dyn FnMut(&Progress<'_>) -> bool,
 ) -> Result<Run, RunError> {
     let began_unix_ms = now_unix_ms();
     let began_ns = target.now_ns();
     let (mut ran, mut interrupted) = (Vec::new(), false);
+    if phases.iter().any(|jobs| jobs.len() > 1) {
+        session.notes.extend(target.shared_because());
+    }
     for (phase, jobs) in phases.iter().enumerate() {
         let mut watch = |going: &Going| {
             let go_on = watch(&Progress { phase, phases: phases.len(), jobs, going });

@@ -105,7 +105,7 @@ pub fn survey<T: LoadTarget + Target>(
     places.dedup();
     let look = |number: u64| (number * LOOK_BYTES, LOOK_BYTES.min(size_bytes - number * LOOK_BYTES));
     let places: Vec<(u64, u64)> = places.into_iter().map(look).collect();
-    let slot = SlotSpec { bytes: LOOK_BYTES, random: false, seed: 0 };
+    let slot = SlotSpec { bytes: LOOK_BYTES, longest: LOOK_BYTES, random: false, seed: 0 };
     target.prepare(&vec![slot; DEPTH as usize])?;
     let mut looks = Looks { places: places.into_iter(), begun: Vec::new(), found: None, failed: None };
     let stream = Stream { source: &mut looks, depth: DEPTH, place, payload: true };

@@ -93,18 +93,33 @@ fn request<'a>(fields: &mut impl Iterator<Item = &'a [u8]>) -> Result<Option<Req
         return Ok(None);
     }
     let count = number(fields.next().ok_or("too few fields")?)?;
-    let op = match flags {
-        _ if flags.contains(&b'D') => Op::Discard,
+    let op = match operation(flags) {
+        Some(Op::Discard) => Op::Discard,
         _ if count == 0 && flags.contains(&b'F') => Op::Flush,
         _ if count == 0 => return Ok(None),
-        _ if flags.contains(&b'W') => Op::Write,
-        _ if flags.contains(&b'R') => Op::Read,
-        _ => return Ok(None),
+        Some(op) => op,
+        None => return Ok(None),
     };
     // An F before the operation is a flush that comes first, one behind it FUA.
     let behind = flags.iter().skip_while(|&&flag| flag != b'W').any(|&flag| flag == b'F');
     let request = Request::units(op, number(first)?, count, SECTOR)?;
     Ok(Some(request.durable(op == Op::Write && behind)))
+}
+
+/// What the letters of a request say that it does: `F` before them is a flush that comes first, and behind them stand
+/// how it is to be done (read ahead, synchronous, metadata, FUA, barrier) in any combination. A zone's commands begin with
+/// `Z`, of which an append alone moves data.
+fn operation(flags: &[u8]) -> Option<Op> {
+    let letters = match flags {
+        [b'F', rest @ ..] if !rest.is_empty() => rest,
+        _ => flags,
+    };
+    match letters {
+        [b'R', ..] => Some(Op::Read),
+        [b'W', ..] | [b'Z', b'A', ..] => Some(Op::Write),
+        [b'D', ..] => Some(Op::Discard),
+        _ => None,
+    }
 }
 
 /// `RWBS sector + sectors <- (major,minor) sector`

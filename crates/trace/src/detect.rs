@@ -172,6 +172,19 @@ pub(crate) fn detect(ahead: &[u8]) -> Option<Format> {
     detect_text(ahead)
 }
 
+/// Whether it is text of two bytes a character: a mark that says so, and behind it letters, digits and blanks only. A
+/// binary file may begin with the mark's bytes, too.
+pub(crate) fn is_utf16(ahead: &[u8]) -> bool {
+    const CHARACTERS: usize = 32;
+    let (low, high, text) = match ahead {
+        [0xff, 0xfe, text @ ..] => (0, 1, text),
+        [0xfe, 0xff, text @ ..] => (1, 0, text),
+        _ => return false,
+    };
+    let is_text = |pair: &[u8]| pair[high] == 0 && matches!(pair[low], b' '..=b'~' | b'\t' | b'\r' | b'\n');
+    text.chunks_exact(2).take(CHARACTERS).all(is_text)
+}
+
 fn detect_text(ahead: &[u8]) -> Option<Format> {
     // The last line may be cut off by the look ahead.
     let whole = match memchr::memrchr(b'\n', ahead) {

@@ -3,6 +3,7 @@
 use crate::fields::{Bad, beyond};
 use crate::input::{Input, Line};
 use crate::join::End;
+use crate::reader::MARK;
 use crate::{Marks, Op, Place};
 use std::io;
 
@@ -128,8 +129,11 @@ impl<F: LineFormat> Parser for Lines<F> {
         let found = match input.line()? {
             None => return Ok(Step::End),
             Some(Line::TooLong) => Err("a line of more than 8192 bytes"),
-            Some(Line::Text(text)) if text.is_empty() || text[0] == b'#' => Ok(None),
-            Some(Line::Text(text)) => self.0.line(text),
+            Some(Line::Text(text)) => {
+                // Files that were put together have one wherever another one began.
+                let text = text.strip_prefix(MARK).map_or(text, <[u8]>::trim_ascii);
+                if text.is_empty() || text[0] == b'#' { Ok(None) } else { self.0.line(text) }
+            }
         };
         Ok(match found {
             Ok(Some(item)) => Step::Item(item),

@@ -61,11 +61,13 @@ pub(crate) fn fraction(field: &[u8], places: u32) -> Result<u64, Bad> {
     if rest.all(u8::is_ascii_digit) { Ok(value) } else { Err("not a number where one belongs") }
 }
 
-/// R or W.
+/// R or W; behind it may stand how, as blkparse says it (`RA`, `WS`, `RSM`).
 pub(crate) fn letter(field: &[u8]) -> Result<Op, Bad> {
     match field {
-        b"R" | b"r" => Ok(Op::Read),
-        b"W" | b"w" => Ok(Op::Write),
+        [b'R' | b'r'] => Ok(Op::Read),
+        [b'W' | b'w'] => Ok(Op::Write),
+        [b'R', how @ ..] if how.iter().all(|letter| b"ASMF".contains(letter)) => Ok(Op::Read),
+        [b'W', how @ ..] if how.iter().all(|letter| b"ASMF".contains(letter)) => Ok(Op::Write),
         _ => Err("neither R nor W where one belongs"),
     }
 }

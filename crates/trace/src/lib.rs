@@ -27,6 +27,7 @@ mod reuse;
 mod slots;
 mod stat;
 mod twins;
+mod window;
 mod workset;
 mod write;
 
@@ -37,7 +38,7 @@ pub use input::MAX_LINE_BYTES;
 pub use own::OwnWriter;
 #[cfg(feature = "parquet")]
 pub use parquet::ParquetWriter;
-pub use reader::{MAX_FILES, OpenError, Trace};
+pub use reader::{Far, MAX_FILES, OpenError, Trace};
 pub use reuse::{CachePoint, ReuseSummary};
 pub use stat::{Malformed, Percentiles, QueueDepth, SizeClass, Stat, Summary};
 pub use workset::{Window, WorkingSet};

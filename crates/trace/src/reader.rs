@@ -7,12 +7,13 @@ use crate::fields::Names;
 use crate::input::Input;
 use crate::join::Join;
 use crate::twins::Twins;
+use crate::window::Window;
 use crate::{LineError, Place, Record, Why, decompress};
 use bimetal_engine::units::Nanos;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, IsTerminal as _, Read};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -45,6 +46,15 @@ pub enum OpenError {
     /// None of the formats.
     #[error("{0} is no trace in a format that is known")]
     Unknown(String),
+    /// Text of two bytes a character, as some programs of Windows write it.
+    #[error("{0} is text in UTF-16; make it UTF-8 first: iconv -f UTF-16 -t UTF-8")]
+    Utf16(String),
+    /// Standard input comes once.
+    #[error("standard input (-) can be read only once")]
+    TwiceStandardInput,
+    /// Nobody would type a trace.
+    #[error("standard input is a terminal; pipe a trace into it, or name a file")]
+    Terminal,
     /// Two files of different formats are not one trace.
     #[error("{0} is {1}, but {2} is {3}")]
     Mixed(String, Format, String, Format),
@@ -55,9 +65,28 @@ struct Stream {
     name: Arc<str>,
     input: Input,
     parser: Box<dyn Parser>,
+    window: Window,
     next: Option<Item>,
     ended: bool,
+    /// The earliest and the latest time so far, of its own clock.
+    times: Option<(u64, u64)>,
 }
+
+/// Two files of which one ends long before the other begins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Far {
+    /// The file that ends.
+    pub before: String,
+    /// The one that begins.
+    pub behind: String,
+    /// The time between, on the files' own clocks.
+    pub gap: Nanos,
+}
+
+/// Standard input, by this name.
+const STANDARD_INPUT: &str = "-";
+/// The byte order mark that some programs put before text.
+pub(crate) const MARK: &[u8] = "\u{feff}".as_bytes();
 
 /// The records of a trace: of one file, or of several of one format, merged by time.
 pub struct Trace {
@@ -71,12 +100,10 @@ pub struct Trace {
     /// Of formats that tell begins and ends apart.
     join: Option<Join>,
     origin: Option<u64>,
-    out_of_order: u64,
-    latest: u64,
 }
 
 impl Trace {
-    /// Opens the files of one trace.
+    /// Opens the files of one trace; `-` is standard input.
     ///
     /// # Errors
     /// When one cannot be opened or is in no format that is known, or their formats differ.
@@ -85,7 +112,18 @@ impl Trace {
             return Err(OpenError::TooMany(paths.len()));
         }
         let mut files = Vec::new();
+        if paths.iter().filter(|path| path.as_ref().as_os_str() == STANDARD_INPUT).count() > 1 {
+            return Err(OpenError::TwiceStandardInput);
+        }
         for path in paths {
+            if path.as_ref().as_os_str() == STANDARD_INPUT {
+                let input = io::stdin();
+                if input.is_terminal() {
+                    return Err(OpenError::Terminal);
+                }
+                files.push(("standard input".to_owned(), Box::new(input) as Box<dyn Read + Send>));
+                continue;
+            }
             let file = path.as_ref().display().to_string();
             match File::open(path).and_then(|open| Ok((open.metadata()?.is_dir(), open))) {
                 Ok((true, _)) => return Err(OpenError::Directory(file)),
@@ -112,10 +150,20 @@ impl Trace {
             let error = |error| OpenError::Read { file: file.clone(), error };
             let mut input = Input::new(decompress::plain(contents).map_err(error)?);
             let ahead = detect::ahead(&mut input).map_err(error)?;
+            let ahead = match ahead.starts_with(MARK) && !ahead.contains(&0) {
+                true => {
+                    input.take(MARK.len());
+                    detect::ahead(&mut input).map_err(error)?
+                }
+                false => ahead,
+            };
             if ahead.is_empty() {
                 // A processor that did nothing leaves an empty file.
                 empty = Some(file);
                 continue;
+            }
+            if detect::is_utf16(ahead) {
+                return Err(OpenError::Utf16(file));
             }
             let found = detect::detect(ahead).ok_or_else(|| OpenError::Unknown(file.clone()))?;
             moment = moment.max(found.moment(ahead));
@@ -134,13 +182,15 @@ impl Trace {
     fn of(format: Format, opened: Vec<(String, Input)>, moment: Moment) -> Result<Trace, OpenError> {
         let names = Names::default();
         let mut streams = Vec::new();
+        let files = opened.len();
         for (file, mut input) in opened {
             let ahead = detect::ahead(&mut input);
             let parser = match ahead {
                 Ok(ahead) => format.parser(ahead, moment, &names),
                 Err(error) => return Err(OpenError::Read { file, error }),
             };
-            streams.push(Stream { name: file.into(), input, parser, next: None, ended: false });
+            let (name, window) = (file.into(), Window::of(files));
+            streams.push(Stream { name, input, parser, window, next: None, ended: false, times: None });
         }
         Ok(Trace {
             format,
@@ -150,8 +200,6 @@ impl Trace {
             twins: format.has_twins().then(Twins::default),
             join: (format.has_twins() && moment != Moment::Complete).then(Join::default),
             origin: None,
-            out_of_order: 0,
-            latest: 0,
         })
     }
 
@@ -170,9 +218,37 @@ impl Trace {
         self.twins.as_ref().map_or(0, |twins| twins.dropped)
     }
 
-    /// Records so far whose time lay before that of a record given out earlier.
+    /// Requests so far that a file had behind one of a later time. They are given out where they belong, but for those
+    /// that [`Trace::unsorted`] counts.
     pub fn out_of_order(&self) -> u64 {
-        self.out_of_order
+        self.streams.iter().map(|stream| stream.window.out_of_order()).sum()
+    }
+
+    /// Requests so far that stood so far behind their time that they could not be put where they belong.
+    pub fn unsorted(&self) -> u64 {
+        self.streams.iter().map(|stream| stream.window.beyond()).sum()
+    }
+
+    /// The files between which the longest time lies in which none of them has anything, as far as they have been read;
+    /// none where there is no such time.
+    pub fn far(&self) -> Option<Far> {
+        let mut spans: Vec<(u64, u64, &str)> = self
+            .streams
+            .iter()
+            .filter_map(|stream| stream.times.map(|(first, last)| (first, last, &*stream.name)))
+            .collect();
+        spans.sort_unstable();
+        let (mut found, mut end) = (None, *spans.first()?);
+        for span in spans {
+            let gap = span.0.saturating_sub(end.1);
+            if gap > found.as_ref().map_or(0, |far: &Far| far.gap.0) {
+                found = Some(Far { before: end.2.to_owned(), behind: span.2.to_owned(), gap: Nanos(gap) });
+            }
+            if span.1 >= end.1 {
+                end = span;
+            }
+        }
+        found
     }
 
     /// Requests that whoever recorded the trace had to leave out: known when all is read.
@@ -212,10 +288,18 @@ impl Trace {
 }
 
 impl Stream {
+    /// The next item in the order of time, as far as the window reaches.
     fn next_item(&mut self) -> Option<Result<Item, LineError>> {
-        while !self.ended {
+        while !self.ended && self.window.has_room() {
             let (place, why) = match self.parser.step(&mut self.input) {
-                Ok(Step::Item(item)) => return Some(Ok(item)),
+                Ok(Step::Item(item)) => {
+                    if let Some(time) = item.time {
+                        let (first, last) = self.times.get_or_insert((time, time));
+                        (*first, *last) = (time.min(*first), time.max(*last));
+                    }
+                    self.window.put(item);
+                    continue;
+                }
                 Ok(Step::Nothing) => continue,
                 Ok(Step::Bad(place, why)) => (place, Why::Malformed(why)),
                 Ok(Step::End) => {
@@ -229,7 +313,7 @@ impl Stream {
             };
             return Some(Err(LineError { file: self.name.clone(), place, why }));
         }
-        None
+        self.window.take().map(Ok)
     }
 }
 
@@ -265,12 +349,7 @@ impl Iterator for Trace {
             if self.twins.as_mut().is_some_and(|twins| twins.is_twin(&request)) {
                 continue;
             }
-            let time = item.time.map(|time| {
-                let since = time.saturating_sub(*self.origin.get_or_insert(time));
-                self.out_of_order += u64::from(time < self.latest);
-                self.latest = self.latest.max(time);
-                Nanos(since)
-            });
+            let time = item.time.map(|time| Nanos(time.saturating_sub(*self.origin.get_or_insert(time))));
             let record = Record {
                 time,
                 op: request.op,

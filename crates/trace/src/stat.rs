@@ -121,8 +121,10 @@ pub struct Summary {
     /// Behind the last byte that is read or written.
     pub end_bytes: u64,
     pub duration_seconds: Option<f64>,
-    /// Records whose time lies before an earlier record's.
+    /// Records that stand behind one of a later time; they are put where they belong, ...
     pub out_of_order: u64,
+    /// ... but for these, which stand too far behind.
+    pub unsorted: u64,
     pub requests_per_second: Option<f64>,
     /// Requests in the fullest second.
     pub busiest_second_requests: Option<u64>,
@@ -386,6 +388,7 @@ impl Stat {
             end_bytes: self.end_bytes,
             duration_seconds: seconds,
             out_of_order: trace.out_of_order(),
+            unsorted: trace.unsorted(),
             requests_per_second: seconds.filter(|seconds| *seconds > 0.0).map(|all| records as f64 / all),
             busiest_second_requests: seconds.map(|_| self.times.busiest),
             inter_arrival: self.times.gaps.percentiles(),

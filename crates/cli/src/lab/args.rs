@@ -51,7 +51,7 @@ pub(crate) struct TargetArgs {
     /// not written to
     #[arg(long)]
     pub(crate) destroy_data: bool,
-    /// Connections to an NBD server
+    /// Connections to an NBD server; of several jobs, each has so many
     #[arg(long, value_name = "N", default_value_t = 1,
         value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_CONNECTIONS)))]
     pub(crate) connections: u32,
@@ -213,7 +213,7 @@ Bimetal that nobody serves), model:NAME (a modelled device in virtual time), or 
 describes). At the end it is said how true the replay was: how late requests were begun, and how many were in flight,
 beside what was recorded.")]
 pub(crate) struct ReplayArgs {
-    /// The files of one trace, compressed or not
+    /// The files of one trace, compressed or not; - is standard input
     #[arg(required = true, value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
     /// What it is replayed on

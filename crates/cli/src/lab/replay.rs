@@ -7,7 +7,8 @@ use super::stop::Stop;
 use super::target::{self, Opening, Wanted};
 use super::tested::session;
 use crate::progress::Progress;
-use crate::{Outcome, say, say_record};
+use crate::trace::Spooled;
+use crate::{Outcome, complain, say, say_record};
 use anyhow::Context as _;
 use bimetal_lab::record::Run;
 use bimetal_lab::replay::{self, Fidelity};
@@ -27,11 +28,23 @@ struct Document<'d> {
 pub(crate) fn run(args: &ReplayArgs) -> anyhow::Result<Outcome> {
     look_ahead(&args.output, Some(&args.target))?;
     let quiet = args.output.json;
-    let files = args.files.iter().map(|file| file.to_string_lossy().into_owned()).collect();
+    // It is read twice: once to see what it touches, once to do it.
+    let spooled = Spooled::new(&args.files)?;
+    let files = spooled.paths.iter().map(|file| file.to_string_lossy().into_owned()).collect();
     let spec = TraceSpec { first: args.first, ..TraceSpec::new(files) };
     let how_read = Progress::new("reading the trace".to_owned(), quiet);
     let survey = Survey::read(&spec, Path::new(""))?;
     drop(how_read);
+    if survey.unsorted() > 0 {
+        complain(&format!(
+            "bimetal: {} records stand so far behind later ones that they cannot be put in order; they are begun where \
+             they stand",
+            survey.unsorted()
+        ));
+    }
+    if let Some(why) = survey.torn() {
+        complain(&format!("bimetal: {why}"));
+    }
     let how = ReplaySpec {
         mode: args.mode.mode(),
         depth: args.depth,
@@ -85,6 +98,13 @@ fn describe(fidelity: &Fidelity) -> String {
         "\n{} replay of {records} records ({left_out} left out, {split} split, {malformed} malformed)",
         fidelity.mode
     );
+    if fidelity.out_of_order > 0 {
+        let sorted = fidelity.out_of_order - fidelity.unsorted;
+        text += &format!(
+            "\n  out of order in the trace: {}; put where they belong: {sorted}",
+            fidelity.out_of_order
+        );
+    }
     if let Some(recorded) = fidelity.recorded_seconds {
         text += &format!("\n  it took {:.2} s; recorded over {recorded:.2} s", fidelity.seconds);
     }

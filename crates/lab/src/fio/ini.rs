@@ -104,6 +104,8 @@ impl Reader<'_, '_> {
             let at = At { file: name, line: 0 };
             return self.wrong(&at, "", Problem::new(problem, "name another file"));
         }
+        // Some editors put a byte order mark before a text.
+        let text = text.strip_prefix("\u{feff}".as_bytes()).unwrap_or(text);
         for (n, line) in text.split(|&byte| byte == b'\n').enumerate() {
             if self.errors.len() >= MOST_TOLD {
                 return;
@@ -294,6 +296,8 @@ mod tests {
             ("include b.fio", Some(("bs", Some("8k")))),
             ("included=1", Some(("included", Some("1")))),
         ] {
+            let marked = format!("\u{feff}[a]\n{text}\n");
+            assert_eq!(options(&marked), options(&marked[3..]), "{text}");
             let expected = expected.map(|(name, value)| (name.to_string(), value.map(String::from)));
             assert_eq!(options(&format!("[a]\n{text}\n")), Vec::from_iter(expected), "{text}");
         }

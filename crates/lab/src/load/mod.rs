@@ -1,5 +1,6 @@
 //! The load: what a job asks for next, and what comes of it.
 
+mod apart;
 mod meter;
 pub(crate) mod pick;
 mod run;
@@ -8,10 +9,11 @@ mod source;
 pub(crate) mod stamp;
 mod steady;
 
+pub use apart::Own;
 pub use meter::Meter;
 pub use run::{
-    Going, Inside, LoadTarget, MAX_BUFFER_BYTES, MAX_IN_FLIGHT, PATIENCE_NS, RunError, SlotSpec, Watch, run,
-    run_sources,
+    Going, Granule, Inside, LoadTarget, MAX_BUFFER_BYTES, MAX_IN_FLIGHT, MAX_TRANSFER_BYTES, PATIENCE_NS,
+    RunError, SlotSpec, Watch, run, run_sources,
 };
 pub use source::JobSource;
 pub use stamp::{is_stamped, stamped};

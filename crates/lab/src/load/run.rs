@@ -1,8 +1,9 @@
-//! Runs jobs side by side on a target.
+//! Runs jobs side by side on a target: each in a thread of its own where the target can be had for each, all in one loop else.
 
+use super::apart::{self, Own};
 use super::steady::SteadyWatch;
 use super::{JobSource, Meter};
-use crate::job::{Content, Job};
+use crate::job::{Content, Job, Ops};
 use crate::record::JobRun;
 use bimetal_models::Kind;
 use bimetal_models::load::{self, Fault, Io, Sample, Source, Stream, Target, Until, Witness};
@@ -18,10 +19,13 @@ const LOOK_NS: u64 = 250_000_000;
 /// How long a run that is to end waits for what is in flight: several times what a disk takes that tries a bad sector
 /// again and again, and less than who has asked for the end is patient.
 pub const PATIENCE_NS: u64 = 10_000_000_000;
-/// I/Os in flight at most, of all jobs together: what the ring under the targets can hold.
+/// I/Os in flight at most, of all jobs that share a loop: what one ring can hold.
 pub const MAX_IN_FLIGHT: u32 = 4096;
 /// Memory for what is in flight, at most.
 pub const MAX_BUFFER_BYTES: u64 = 1 << 30;
+
+/// What one read or write can move: Linux takes no more at once, and would do a part of it.
+pub const MAX_TRANSFER_BYTES: u64 = 0x7fff_f000;
 
 /// Why a run cannot begin, or go on.
 #[derive(Debug, thiserror::Error)]
@@ -34,6 +38,11 @@ pub enum RunError {
         "I/Os in flight would take {0} bytes of memory, more than {MAX_BUFFER_BYTES}: lower iodepth, numjobs or bs"
     )]
     Memory(u64),
+    /// One of them is longer than what the kernel moves at once.
+    #[error(
+        "a read or write of {0} bytes is longer than {MAX_TRANSFER_BYTES}, which is the most that is done at once: lower bs"
+    )]
+    Transfer(u64),
     /// The target cannot.
     #[error("{0}")]
     Target(String),
@@ -42,8 +51,10 @@ pub enum RunError {
 /// What a target is told about a slot before a run.
 #[derive(Clone, Copy, Debug)]
 pub struct SlotSpec {
-    /// Its I/Os have so many bytes at most.
+    /// Its reads and writes have so many bytes at most: what its buffer has to hold.
     pub bytes: u64,
+    /// Its I/Os have so many bytes at most, discards among them.
+    pub longest: u64,
     /// Its buffer begins with random bytes.
     pub random: bool,
     /// Seed of these.
@@ -89,6 +100,17 @@ impl Inside {
     }
 }
 
+/// What the offsets and lengths of reads and writes have to be multiples of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Granule {
+    /// Bytes, a power of two.
+    pub bytes: u64,
+    /// Why, as the end of a sentence.
+    pub why: &'static str,
+    /// What helps, in the imperative.
+    pub cure: &'static str,
+}
+
 /// A target of the lab.
 pub trait LoadTarget: Target {
     /// Makes room for what will be in flight.
@@ -103,6 +125,11 @@ pub trait LoadTarget: Target {
         None
     }
 
+    /// What offsets and lengths of a place's reads and writes have to be multiples of; where not any will do.
+    fn granule(&self, _place: u32) -> Option<Granule> {
+        None
+    }
+
     /// Bytes that the fast tier has served, and all bytes, since it was opened; where it tells.
     fn tiers(&mut self) -> Option<(u64, u64)> {
         None
@@ -112,11 +139,30 @@ pub trait LoadTarget: Target {
     fn inside(&mut self) -> Option<Inside> {
         None
     }
+
+    /// The same target for each of so many jobs, to be made and driven by a thread of its own; all of them have this
+    /// one's clock and places. `None` where one loop has to serve all jobs: in virtual time, or in an engine.
+    fn apart(&mut self, _jobs: usize) -> Option<Vec<Own>> {
+        None
+    }
+
+    /// Why jobs share one loop although a target of this kind could be had for each, in a sentence; where that is so.
+    fn shared_because(&self) -> Option<String> {
+        None
+    }
 }
 
 impl<T: LoadTarget + ?Sized> LoadTarget for &mut T {
     fn prepare(&mut self, slots: &[SlotSpec]) -> Result<(), RunError> {
         (**self).prepare(slots)
+    }
+
+    fn data(&mut self, place: u32, most: usize) -> Option<Vec<Range<u64>>> {
+        (**self).data(place, most)
+    }
+
+    fn granule(&self, place: u32) -> Option<Granule> {
+        (**self).granule(place)
     }
 
     fn tiers(&mut self) -> Option<(u64, u64)> {
@@ -125,6 +171,14 @@ impl<T: LoadTarget + ?Sized> LoadTarget for &mut T {
 
     fn inside(&mut self) -> Option<Inside> {
         (**self).inside()
+    }
+
+    fn apart(&mut self, jobs: usize) -> Option<Vec<Own>> {
+        (**self).apart(jobs)
+    }
+
+    fn shared_because(&self) -> Option<String> {
+        (**self).shared_because()
     }
 }
 
@@ -137,12 +191,24 @@ impl<T: LoadTarget + ?Sized> LoadTarget for Box<T> {
         (**self).data(place, most)
     }
 
+    fn granule(&self, place: u32) -> Option<Granule> {
+        (**self).granule(place)
+    }
+
     fn tiers(&mut self) -> Option<(u64, u64)> {
         (**self).tiers()
     }
 
     fn inside(&mut self) -> Option<Inside> {
         (**self).inside()
+    }
+
+    fn apart(&mut self, jobs: usize) -> Option<Vec<Own>> {
+        (**self).apart(jobs)
+    }
+
+    fn shared_because(&self) -> Option<String> {
+        (**self).shared_because()
     }
 }
 
@@ -199,12 +265,8 @@ impl<T: LoadTarget> Witness<T> for Look<'_, '_> {
             }
         }
         let done: Vec<_> = self.meters.iter().map(Meter::so_far).collect();
-        let share =
-            self.jobs.iter().zip(&done).map(|(job, [reads, writes])| {
-                job.share(sample.at_ns, reads.0 + writes.0, reads.1 + writes.1)
-            });
-        let going =
-            Going { at_ns: sample.at_ns, share: share.fold(1.0, f64::min), done, inside: target.inside() };
+        let share = share(self.jobs, sample.at_ns, &done);
+        let going = Going { at_ns: sample.at_ns, share, done, inside: target.inside() };
         if !(self.watch)(&going) && self.stopped_ns.is_none() {
             self.stopped_ns = Some(now);
             self.meters.iter_mut().for_each(|meter| meter.stop(now));
@@ -229,8 +291,31 @@ impl Look<'_, '_> {
     }
 }
 
+/// How a run is looked at and reported.
+#[derive(Clone, Copy)]
+pub(super) struct How<'n> {
+    /// The names of the target's places.
+    pub(super) names: &'n [String],
+    /// What times in the report count from, on the target's clock.
+    pub(super) run_began_ns: u64,
+    /// The length of the first intervals.
+    pub(super) interval_ns: u64,
+    /// How often it is looked at.
+    pub(super) look_ns: u64,
+}
+
+/// The share of a run that is done: that of the job that has most to do.
+pub(super) fn share(jobs: &[Job], at_ns: u64, done: &[[(u64, u64); 2]]) -> f64 {
+    let shares = jobs
+        .iter()
+        .zip(done)
+        .map(|(job, [reads, writes])| job.share(at_ns, reads.0 + writes.0, reads.1 + writes.1));
+    shares.fold(1.0, f64::min)
+}
+
 /// Runs jobs side by side until all have ended, or the watch has it end; `names` are those of the target's places.
-/// What came of each, with times since `run_began_ns` on the target's clock.
+/// What came of each, with times since `run_began_ns` on the target's clock. Each job has a thread and a target of its
+/// own, where the target can be had so.
 ///
 /// # Errors
 /// When the target has no room for what will be in flight.
@@ -242,14 +327,34 @@ pub fn run<T: LoadTarget>(
     interval_ns: u64,
     watch: Watch<'_>,
 ) -> Result<Vec<JobRun>, RunError> {
+    let how = How { names, run_began_ns, interval_ns, look_ns: LOOK_NS };
+    if jobs.len() > 1
+        && let Some(owns) = target.apart(jobs.len())
+    {
+        // Each has a ring of its own.
+        jobs.iter().try_for_each(|job| depth_fits(std::slice::from_ref(job)))?;
+        return apart::run(target, owns, jobs, slots(jobs)?, how, watch);
+    }
+    depth_fits(jobs)?;
+    target.prepare(&slots(jobs)?)?;
+    Ok(run_prepared(target, jobs, how, watch))
+}
+
+/// The same in one loop, on a target that has room for all.
+pub(super) fn run_prepared<T: LoadTarget>(
+    target: &mut T,
+    jobs: &[Job],
+    how: How<'_>,
+    watch: Watch<'_>,
+) -> Vec<JobRun> {
     let mut sources: Vec<JobSource> = jobs.iter().map(JobSource::new).collect();
     let stops = sources.iter().map(JobSource::stop).collect();
     let streams = sources.iter_mut().map(|source| source as &mut dyn Source).collect();
-    let mut ran = run_all(target, jobs, streams, stops, names, (run_began_ns, interval_ns), watch)?;
+    let mut ran = run_all(target, jobs, streams, stops, how, watch);
     for (ran, source) in ran.iter_mut().zip(&sources) {
         ran.found_depth = source.found_depth();
     }
-    Ok(ran)
+    ran
 }
 
 /// The same with other sources than the jobs' own: these describe how much is in flight, and what counts.
@@ -261,10 +366,13 @@ pub fn run_sources<T: LoadTarget>(
     jobs: &[Job],
     sources: Vec<&mut dyn Source>,
     names: &[String],
-    times: (u64, u64),
+    (run_began_ns, interval_ns): (u64, u64),
     watch: Watch<'_>,
 ) -> Result<Vec<JobRun>, RunError> {
-    run_all(target, jobs, sources, vec![Rc::default(); jobs.len()], names, times, watch)
+    depth_fits(jobs)?;
+    target.prepare(&slots(jobs)?)?;
+    let how = How { names, run_began_ns, interval_ns, look_ns: LOOK_NS };
+    Ok(run_all(target, jobs, sources, vec![Rc::default(); jobs.len()], how, watch))
 }
 
 fn run_all<T: LoadTarget>(
@@ -272,11 +380,10 @@ fn run_all<T: LoadTarget>(
     jobs: &[Job],
     sources: Vec<&mut dyn Source>,
     stops: Vec<Rc<Cell<bool>>>,
-    names: &[String],
-    (run_began_ns, interval_ns): (u64, u64),
+    how: How<'_>,
     watch: Watch<'_>,
-) -> Result<Vec<JobRun>, RunError> {
-    target.prepare(&slots(jobs)?)?;
+) -> Vec<JobRun> {
+    let How { names, run_began_ns, interval_ns, look_ns } = how;
     // Without this the kernel may let a pause last 50 us longer than was asked for, to wake up less often (prctl(2)).
     // Where it cannot be set, the report says how late I/Os were begun.
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
@@ -296,7 +403,7 @@ fn run_all<T: LoadTarget>(
     let streams = streams.filter(|_| begins);
     // Each job draws its own random numbers.
     let mut rng = Rng::new(0, 0);
-    load::run(target, streams.collect(), Until::Dry, LOOK_NS, &mut rng, &mut look);
+    load::run(target, streams.collect(), Until::Dry, look_ns, &mut rng, &mut look);
     let (tiers, gates) = (look.tiers, look.gates);
     let ended = look.meters.into_iter().zip(jobs).enumerate().map(|(n, (meter, job))| {
         let name = names.get(job.place as usize).map_or("", String::as_str);
@@ -309,25 +416,35 @@ fn run_all<T: LoadTarget>(
     for (ran, gate) in ended.iter_mut().zip(gates) {
         ran.steady = gate.map(SteadyWatch::steadiness);
     }
-    Ok(ended)
+    ended
+}
+
+/// Whether one ring can hold what these jobs have in flight.
+fn depth_fits(jobs: &[Job]) -> Result<(), RunError> {
+    let depth: u64 = jobs.iter().map(|job| u64::from(job.depth)).sum();
+    if depth > u64::from(MAX_IN_FLIGHT) { Err(RunError::Depth(depth)) } else { Ok(()) }
 }
 
 fn slots(jobs: &[Job]) -> Result<Vec<SlotSpec>, RunError> {
-    let depth: u64 = jobs.iter().map(|job| u64::from(job.depth)).sum();
-    if depth > u64::from(MAX_IN_FLIGHT) {
-        return Err(RunError::Depth(depth));
+    if let Some(bytes) = jobs.iter().map(buffer_bytes).find(|&bytes| bytes > MAX_TRANSFER_BYTES) {
+        return Err(RunError::Transfer(bytes));
     }
-    let bytes = jobs.iter().map(|job| u64::from(job.depth).saturating_mul(job.most_bytes()));
+    let bytes = jobs.iter().map(|job| u64::from(job.depth).saturating_mul(buffer_bytes(job)));
     let bytes = bytes.fold(0, u64::saturating_add);
     if bytes > MAX_BUFFER_BYTES {
         return Err(RunError::Memory(bytes));
     }
     let slots = jobs.iter().flat_map(|job| {
         let random = job.content != Content::Zeros;
-        let slot = SlotSpec { bytes: job.most_bytes(), random, seed: job.seed };
+        let slot = SlotSpec { bytes: buffer_bytes(job), longest: job.most_bytes(), random, seed: job.seed };
         std::iter::repeat_n(slot, job.depth as usize)
     });
     Ok(slots.collect())
+}
+
+/// What each of a job's I/Os in flight needs of memory: what is only discarded is not carried.
+fn buffer_bytes(job: &Job) -> u64 {
+    if job.ops == Ops::Discard { 0 } else { job.most_bytes() }
 }
 
 /// A fault in words.

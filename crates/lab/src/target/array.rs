@@ -154,7 +154,7 @@ impl<T: LoadTarget> Target for Array<T> {
 
 impl<T: LoadTarget> LoadTarget for Array<T> {
     fn prepare(&mut self, slots: &[SlotSpec]) -> Result<(), RunError> {
-        self.parts = slots.iter().map(|slot| self.layout.most_parts(slot.bytes)).max().unwrap_or(1);
+        self.parts = slots.iter().map(|slot| self.layout.most_parts(slot.longest)).max().unwrap_or(1);
         self.flights = vec![Flight::default(); slots.len()];
         let bytes = |slot: &SlotSpec| match self.layout.stripe_bytes {
             Some(stripe) if self.parts > 1 => slot.bytes.min(stripe),

@@ -31,9 +31,9 @@ impl Buffers {
         Ok(Buffers { memory, bufs })
     }
 
-    /// A ring that knows them.
-    pub(super) fn ring(&self) -> Result<Ring, RunError> {
-        Ring::new(self.memory.region())
+    /// A ring that knows them, with room for so many operations in flight.
+    pub(super) fn ring(&self, most: usize) -> Result<Ring, RunError> {
+        Ring::with_room(self.memory.region(), most)
             .map_err(|error| RunError::Target(format!("cannot set up io_uring: {error}")))
     }
 

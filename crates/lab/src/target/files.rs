@@ -1,17 +1,19 @@
-//! Files and block devices, through io_uring: one ring for all of a run.
+//! Files and block devices, through io_uring: one ring for each job that runs beside others.
 
-use crate::load::{LoadTarget, RunError, SlotSpec};
+use crate::load::{Granule, LoadTarget, Own, RunError, SlotSpec};
 use crate::target::buffers::Buffers;
 use bimetal_driver::{Claim, Completion, Ring, Storage, claim};
 use bimetal_models::load::{Ended, Fault, Target};
 use bimetal_models::{Command, Kind};
-use rustix::fs::{FileType, FlockOperation, Mode, OFlags, SeekFrom, flock, open};
+use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, SeekFrom, StatxFlags, flock, open};
 use rustix::io::Errno;
+use std::cell::OnceCell;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How a file is opened.
@@ -33,6 +35,8 @@ pub struct OpenFile {
     write: bool,
     is_block_device: bool,
     size_bytes: u64,
+    /// What I/O past the page cache has to be a multiple of; 1 where it goes through it.
+    granule_bytes: u64,
 }
 
 /// Why a file cannot be measured.
@@ -92,6 +96,7 @@ impl OpenFile {
             FileType::BlockDevice => true,
             _ => return Err(FileError::Kind(path.into())),
         };
+        let granule_bytes = if how.direct { direct_granule(&fd, is_block_device) } else { 1 };
         if !how.direct {
             // What the page cache holds of it is not to be measured; that it holds it is no failure.
             let _ = rustix::fs::fadvise(&fd, 0, None, rustix::fs::Advice::DontNeed);
@@ -101,7 +106,7 @@ impl OpenFile {
         let size_bytes = io::Seek::seek(&mut file, io::SeekFrom::End(0)).map_err(examine)?;
         let storage = Storage::of(path).map_err(examine)?;
         let (fd, write) = (file.into(), how.write);
-        Ok(OpenFile { fd, path: path.into(), storage, write, is_block_device, size_bytes })
+        Ok(OpenFile { fd, path: path.into(), storage, write, is_block_device, size_bytes, granule_bytes })
     }
 
     /// Whether it is a block device.
@@ -113,6 +118,25 @@ impl OpenFile {
     pub fn size_bytes(&self) -> u64 {
         self.size_bytes
     }
+
+    /// The same file, opened once more in the same way; none where the system does not let us.
+    fn again(&self) -> Option<OwnedFd> {
+        let how = rustix::fs::fcntl_getfl(&self.fd).ok()? & (OFlags::RWMODE | OFlags::DIRECT);
+        open(format!("/proc/self/fd/{}", self.fd.as_raw_fd()), how | OFlags::CLOEXEC, Mode::empty()).ok()
+    }
+}
+
+/// What a file's or a block device's I/O past the page cache has to be a multiple of. Kernels before 6.1 do not tell of
+/// files, and some file systems never do: there it is a sector, which is the least that any of them has.
+fn direct_granule(fd: &OwnedFd, is_block_device: bool) -> u64 {
+    const SECTOR_BYTES: u64 = 512;
+    let bytes = if is_block_device {
+        rustix::fs::ioctl_blksszget(fd).map_or(0, u64::from)
+    } else {
+        let told = rustix::fs::statx(fd, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN);
+        told.map_or(0, |told| u64::from(told.stx_dio_offset_align))
+    };
+    if bytes.is_power_of_two() { bytes } else { SECTOR_BYTES }
 }
 
 /// Files under load.
@@ -120,7 +144,10 @@ pub struct Files {
     /// What keeps others away who know the same bytes by other names.
     _claims: Vec<Claim>,
     ring: Ring,
-    files: Vec<OpenFile>,
+    files: Vec<Arc<OpenFile>>,
+    /// Of who is one of several, each file opened once more: what the kernel reads ahead of a file follows whoever has
+    /// it open, and two that read in order would look like one who jumps. Opened when it is first used.
+    own: Vec<OnceCell<Option<OwnedFd>>>,
     buffers: Buffers,
     lens: Vec<u32>,
     began: Instant,
@@ -136,31 +163,45 @@ impl Files {
     /// When another run has one of them, or the kernel has no ring for us.
     pub fn new(files: Vec<OpenFile>) -> Result<Files, RunError> {
         let claims = lock(&files)?;
+        Files::of(claims, files.into_iter().map(Arc::new).collect(), Vec::new(), Instant::now())
+    }
+
+    fn of(
+        claims: Vec<Claim>,
+        files: Vec<Arc<OpenFile>>,
+        own: Vec<OnceCell<Option<OwnedFd>>>,
+        began: Instant,
+    ) -> Result<Files, RunError> {
         let buffers = Buffers::new(&[])?;
         Ok(Files {
             _claims: claims,
-            ring: buffers.ring()?,
+            ring: buffers.ring(1)?,
             files,
+            own,
             buffers,
             lens: Vec::new(),
-            began: Instant::now(),
+            began,
             handed_ns: Vec::new(),
             in_flight: 0,
             done: Vec::new(),
         })
     }
 
-    /// The files.
-    pub fn files(&self) -> &[OpenFile] {
-        &self.files
-    }
-
     /// Another file in a place that nothing is in flight for; places are given from 0 on, one after the other.
     pub fn put(&mut self, place: u32, file: OpenFile) {
+        let file = Arc::new(file);
         match self.files.get_mut(place as usize) {
             Some(there) => *there = file,
             None => self.files.push(file),
         }
+    }
+
+    /// What a place's file is known by to the kernel.
+    #[inline]
+    fn fd(&self, place: usize) -> RawFd {
+        let file = &self.files[place];
+        let own = self.own.get(place).and_then(|own| own.get_or_init(|| file.again()).as_ref());
+        own.unwrap_or(&file.fd).as_raw_fd()
     }
 
     /// Where a file has data, in bytes from its beginning, ascending, so many ranges at most; `None` where its file
@@ -231,8 +272,8 @@ impl Target for Files {
     }
 
     fn submit(&mut self, slot: u32, place: u32, command: Command) {
-        let file = &self.files[place as usize];
-        let fd = file.fd.as_raw_fd();
+        let fd = self.fd(place as usize);
+        let is_block_device = self.files[place as usize].is_block_device;
         let tag = u64::from(slot);
         let len = match command.kind {
             Kind::Read | Kind::Write { .. } => command.len as u32,
@@ -244,7 +285,7 @@ impl Target for Files {
             Kind::Read => self.ring.read(fd, command.offset, buf, tag),
             Kind::Write { fua } => self.ring.write(fd, command.offset, &[buf], fua, tag),
             Kind::Flush => self.ring.flush(fd, tag),
-            Kind::Discard if file.is_block_device => {
+            Kind::Discard if is_block_device => {
                 self.ring.discard(fd, command.offset, command.len, tag);
             }
             Kind::Discard => self.ring.punch(fd, command.offset, command.len, tag),
@@ -294,12 +335,30 @@ impl LoadTarget for Files {
         self.data_ranges(place, most)
     }
 
+    fn granule(&self, place: u32) -> Option<Granule> {
+        let bytes = self.files.get(place as usize)?.granule_bytes;
+        let (why, cure) =
+            ("it is read and written past the page cache", "go through the page cache with --buffered");
+        (bytes > 1).then_some(Granule { bytes, why, cure })
+    }
+
     fn prepare(&mut self, slots: &[SlotSpec]) -> Result<(), RunError> {
         self.buffers = Buffers::new(slots)?;
         // A ring knows its memory since it was made.
-        self.ring = self.buffers.ring()?;
+        self.ring = self.buffers.ring(slots.len())?;
         self.lens = vec![0; slots.len()];
         self.handed_ns = vec![0; slots.len()];
         Ok(())
+    }
+
+    fn apart(&mut self, jobs: usize) -> Option<Vec<Own>> {
+        let own = |_| -> Own {
+            let (files, began) = (self.files.clone(), self.began);
+            Box::new(move || {
+                let own = files.iter().map(|_| OnceCell::new()).collect();
+                Ok(Box::new(Files::of(Vec::new(), files, own, began)?) as Box<dyn LoadTarget>)
+            })
+        };
+        Some((0..jobs).map(own).collect())
     }
 }

@@ -2,6 +2,7 @@
 
 mod array;
 mod buffers;
+mod dial;
 mod files;
 mod folder;
 mod name;

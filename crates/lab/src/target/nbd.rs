@@ -1,23 +1,22 @@
 //! A server of the network block device protocol, through io_uring: many requests in flight on one connection or
 //! several.
 
-use crate::load::{LoadTarget, RunError, SlotSpec};
+use crate::load::{Granule, LoadTarget, Own, RunError, SlotSpec};
 use crate::target::buffers::Buffers;
+use crate::target::dial::shake_hands;
 use bimetal_driver::ring::{MAX_PARTS, Mem};
 use bimetal_driver::{Completion, Memory, Ring};
 use bimetal_engine::arena::Buf;
 use bimetal_models::load::{Ended, Fault, Target};
 use bimetal_models::{Command, Kind};
 use bimetal_nbd::{
-    ClientError, ClientHandshake, ClientStep, REQUEST_HEADER_BYTES, RemoteExport, Request,
-    SIMPLE_REPLY_BYTES, TransmissionFlags, encode_request, parse_simple_reply,
+    ClientError, NbdErrno, REQUEST_HEADER_BYTES, RemoteExport, Request, SIMPLE_REPLY_BYTES,
+    TransmissionFlags, encode_request, parse_simple_reply,
 };
 use std::collections::VecDeque;
 use std::fmt;
-use std::io::{self, Read, Write};
-use std::net::TcpStream;
+use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
-use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -29,10 +28,11 @@ const RECEIVE_BYTES: usize = 256 << 10;
 const SEND_REQUESTS: usize = MAX_PARTS / 2;
 /// What the headers of these take.
 const HEADERS_BYTES: usize = SEND_REQUESTS * REQUEST_HEADER_BYTES;
-/// A server that says nothing for so long during the handshake is given up.
-const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(10);
-/// A handshake has a few messages of a few hundred bytes.
-const MAX_HANDSHAKE_BYTES: usize = 1 << 20;
+/// A longer discard is sent in pieces, one after the other: a request has 32 bits for a length, of which some servers use
+/// 31.
+const DISCARD_BYTES: u64 = 1 << 30;
+/// What a server takes that does not say: the specification's.
+const PAYLOAD_BYTES: u64 = 32 << 20;
 
 /// Where a server listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,6 +94,9 @@ struct Conn {
 
 /// A server under load.
 pub struct Nbd {
+    /// Whom to ask for further connections, how many each time, and for what.
+    address: NbdAddress,
+    name: String,
     ring: Ring,
     export: RemoteExport,
     conns: Vec<Conn>,
@@ -102,8 +105,14 @@ pub struct Nbd {
     memory_place: usize,
     buffers: Buffers,
     commands: Vec<Option<Command>>,
+    /// Of discards, the bytes that are done, and those of the piece that is being done.
+    discards: Vec<(u64, u64)>,
+    /// The longest piece of one.
+    discard_bytes: u64,
     handed_ns: Vec<u64>,
     began: Instant,
+    /// No other job has a connection of its own beside these.
+    is_alone: bool,
     in_flight: usize,
     /// Ended without the ring: their connection is broken.
     lost: Vec<(u32, i32)>,
@@ -124,6 +133,15 @@ impl Nbd {
     /// # Errors
     /// When the server is not there, or does not grant the export.
     pub fn connect(address: &NbdAddress, export: &str, connections: u32) -> Result<Nbd, NbdError> {
+        Nbd::connect_since(address, export, connections, Instant::now())
+    }
+
+    fn connect_since(
+        address: &NbdAddress,
+        export: &str,
+        connections: u32,
+        began: Instant,
+    ) -> Result<Nbd, NbdError> {
         let connections = connections.clamp(1, MAX_CONNECTIONS) as usize;
         let each = (RECEIVE_BYTES + HEADERS_BYTES).next_multiple_of(4096);
         let memory = Memory::new(each * connections)?;
@@ -150,6 +168,8 @@ impl Nbd {
         let buffers = Buffers::new(&[])?;
         let (ring, memory_place) = ring(&buffers, &memory)?;
         Ok(Nbd {
+            address: address.clone(),
+            name: export.to_owned(),
             ring,
             export: granted.expect("there is one connection at least"),
             conns,
@@ -157,8 +177,11 @@ impl Nbd {
             memory_place,
             buffers,
             commands: Vec::new(),
+            discards: Vec::new(),
+            discard_bytes: DISCARD_BYTES,
             handed_ns: Vec::new(),
-            began: Instant::now(),
+            began,
+            is_alone: true,
             in_flight: 0,
             lost: Vec::new(),
             done: Vec::new(),
@@ -170,20 +193,43 @@ impl Nbd {
         self.export.size_bytes
     }
 
+    /// Whether what is done on one connection is seen on all others.
+    fn is_one_by_many(&self) -> bool {
+        self.is_read_only() || self.export.flags.contains(TransmissionFlags::CAN_MULTI_CONN)
+    }
+
     /// Whether it may be written.
     pub fn is_read_only(&self) -> bool {
         self.export.flags.contains(TransmissionFlags::READ_ONLY)
     }
 
-    fn request(&self, slot: u32) -> Request {
+    /// The longest read or write that the server takes.
+    fn payload_bytes(&self) -> u64 {
+        self.export.block_size.map_or(PAYLOAD_BYTES, |size| u64::from(size.maximum))
+    }
+
+    /// What is to be asked for next in a slot: a command, or the next piece of a discard.
+    fn piece(&self, slot: u32) -> Command {
         let command = self.commands[slot as usize].expect("it is in flight");
+        if command.kind != Kind::Discard {
+            return command;
+        }
+        let (done, _) = self.discards[slot as usize];
+        let len = (command.len - done).min(self.discard_bytes);
+        Command { offset: command.offset + done, len, ..command }
+    }
+
+    fn request(&self, slot: u32) -> Request {
+        let command = self.piece(slot);
         let (what, fua) = match command.kind {
             Kind::Read => (bimetal_nbd::Command::Read, false),
             Kind::Write { fua } => (bimetal_nbd::Command::Write, fua),
             Kind::Flush => (bimetal_nbd::Command::Flush, false),
             Kind::Discard => (bimetal_nbd::Command::Trim, false),
         };
-        Request { fua, ..Request::new(u64::from(slot), what, command.offset, command.len as u32) }
+        // Of reads and writes `prepare` has seen to it, of discards `piece`.
+        let len = u32::try_from(command.len).expect("no longer than a request can be");
+        Request { fua, ..Request::new(u64::from(slot), what, command.offset, len) }
     }
 
     /// Sends what waits on a connection, if it is not sending already.
@@ -209,7 +255,11 @@ impl Nbd {
                 run = at;
             }
             self.conns[n].sending.push(slot);
-            self.handed_ns[slot as usize] = now;
+            let (done, doing) = &mut self.discards[slot as usize];
+            *doing = u64::from(request.length);
+            if *done == 0 {
+                self.handed_ns[slot as usize] = now;
+            }
         }
         if at > run {
             parts.push(headers(run, at));
@@ -312,9 +362,36 @@ impl Nbd {
             let command = self.commands.get(slot as usize).copied().flatten().ok_or(PROTO)?;
             match reply.result {
                 Ok(()) if command.kind == Kind::Read => self.conns[n].payload = Some((slot, 0)),
+                result if command.kind == Kind::Discard && self.goes_on(slot, result) => {
+                    self.conns[n].waiting.push_back(slot);
+                }
                 Ok(()) => self.end(slot, now, None, ended),
                 Err(errno) => self.end(slot, now, Some(Fault::Errno(errno.code() as i32)), ended),
             }
+        }
+    }
+
+    /// Whether a discard has another piece to send, after the server's answer to one.
+    fn goes_on(&mut self, slot: u32, result: Result<(), NbdErrno>) -> bool {
+        let (done, doing) = &mut self.discards[slot as usize];
+        let piece_bytes = *doing;
+        match result {
+            Ok(()) => {
+                *done += piece_bytes;
+                let done = *done;
+                self.commands[slot as usize].is_some_and(|command| done < command.len)
+            }
+            // It may hold discards to its limit for payload, though they have none.
+            Err(NbdErrno::Invalid | NbdErrno::Overflow) => {
+                let minimum = self.export.block_size.map_or(1, |size| u64::from(size.minimum.max(1)));
+                let less = self.payload_bytes() / minimum * minimum;
+                let again = less > 0 && less < piece_bytes;
+                if again {
+                    self.discard_bytes = less;
+                }
+                again
+            }
+            Err(_) => false,
         }
     }
 
@@ -358,6 +435,7 @@ impl Target for Nbd {
             return self.lost.push((slot, errno));
         }
         self.commands[slot as usize] = Some(command);
+        self.discards[slot as usize] = (0, 0);
         self.conns[n].in_flight += 1;
         self.conns[n].waiting.push_back(slot);
     }
@@ -374,7 +452,13 @@ impl Target for Nbd {
         }
         if self.lost.is_empty() {
             let timeout = until.map(|until| Duration::from_nanos(until.saturating_sub(now)));
-            self.ring.submit_and_wait(timeout, 1, false).expect("a ring that was set up takes I/O");
+            // Who is alone looks for the answer for a moment: sleeping costs more than that. Of several, each would take the
+            // processor from the others, and from the server.
+            let came = match self.is_alone {
+                true => self.ring.submit_and_wait(timeout, 1, false),
+                false => self.ring.submit_and_sleep(timeout),
+            };
+            came.expect("a ring that was set up takes I/O");
         }
         let mut done = std::mem::take(&mut self.done);
         self.ring.completions(&mut done);
@@ -394,7 +478,7 @@ impl Target for Nbd {
 
 impl LoadTarget for Nbd {
     fn prepare(&mut self, slots: &[SlotSpec]) -> Result<(), RunError> {
-        let most = self.export.block_size.map_or(32 << 20, |size| u64::from(size.maximum));
+        let most = self.payload_bytes();
         if let Some(slot) = slots.iter().find(|slot| slot.bytes > most) {
             let bytes = slot.bytes;
             return Err(RunError::Target(format!(
@@ -404,67 +488,60 @@ impl LoadTarget for Nbd {
         self.buffers = Buffers::new(slots)?;
         (self.ring, self.memory_place) = ring(&self.buffers, &self.memory)?;
         self.commands = vec![None; slots.len()];
+        self.discards = vec![(0, 0); slots.len()];
         self.handed_ns = vec![0; slots.len()];
         Ok(())
     }
+
+    fn granule(&self, _place: u32) -> Option<Granule> {
+        let bytes = u64::from(self.export.block_size?.minimum);
+        let (why, cure) = ("its server takes nothing smaller", "have the server export smaller blocks");
+        (bytes > 1 && bytes.is_power_of_two()).then_some(Granule { bytes, why, cure })
+    }
+
+    fn apart(&mut self, jobs: usize) -> Option<Vec<Own>> {
+        if !self.is_one_by_many() {
+            return None;
+        }
+        let own = |_| -> Own {
+            let (address, name) = (self.address.clone(), self.name.clone());
+            let (connections, began) = (self.conns.len() as u32, self.began);
+            Box::new(move || {
+                let nbd = Nbd::connect_since(&address, &name, connections, began).map_err(|error| {
+                    RunError::Target(format!(
+                        "no connection of its own for each of {jobs} jobs to the NBD server at {address} ({}): let it \
+                         take more, or lower numjobs",
+                        whole(&error)
+                    ))
+                })?;
+                Ok(Box::new(Nbd { is_alone: false, ..nbd }) as Box<dyn LoadTarget>)
+            })
+        };
+        Some((0..jobs).map(own).collect())
+    }
+
+    fn shared_because(&self) -> Option<String> {
+        let (address, connections) = (&self.address, self.conns.len());
+        (!self.is_one_by_many()).then(|| {
+            format!(
+                "the NBD server at {address} does not promise that several connections see the same data \
+                 (CAN_MULTI_CONN), so the jobs share what --connections says: {connections}"
+            )
+        })
+    }
+}
+
+/// An error with what lies below it.
+fn whole(error: &dyn std::error::Error) -> String {
+    std::iter::successors(Some(error), |error| error.source())
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join(": ")
 }
 
 fn ring(buffers: &Buffers, memory: &Memory) -> Result<(Ring, usize), RunError> {
-    let mut ring = buffers.ring()?;
+    // Each connection sends and receives, one of both at a time.
+    let mut ring = buffers.ring(2 * MAX_CONNECTIONS as usize)?;
     let place = ring.add_region(memory.region().clone());
     Ok((ring, place))
-}
-
-trait Stream: Read + Write {}
-impl<S: Read + Write> Stream for S {}
-
-/// Connects, and is granted the export.
-fn shake_hands(address: &NbdAddress, export: &str) -> Result<(OwnedFd, RemoteExport), NbdError> {
-    match address {
-        NbdAddress::Unix(path) => {
-            let mut socket = UnixStream::connect(path)?;
-            socket.set_read_timeout(Some(HANDSHAKE_PATIENCE))?;
-            let granted = negotiate(&mut socket, export)?;
-            socket.set_read_timeout(None)?;
-            Ok((socket.into(), granted))
-        }
-        NbdAddress::Tcp(address) => {
-            let mut socket = TcpStream::connect(address)?;
-            socket.set_nodelay(true)?;
-            socket.set_read_timeout(Some(HANDSHAKE_PATIENCE))?;
-            let granted = negotiate(&mut socket, export)?;
-            socket.set_read_timeout(None)?;
-            Ok((socket.into(), granted))
-        }
-    }
-}
-
-fn negotiate(socket: &mut dyn Stream, export: &str) -> Result<RemoteExport, NbdError> {
-    let mut client = ClientHandshake::new(export)?;
-    let (mut input, mut taken) = (Vec::new(), 0);
-    loop {
-        let mut out = Vec::new();
-        let (used, step) = client.on_bytes(&input[taken..], &mut out)?;
-        taken += used;
-        socket.write_all(&out)?;
-        if let ClientStep::Transmission(export) = step {
-            return Ok(export);
-        }
-        if input.len() > MAX_HANDSHAKE_BYTES {
-            return Err(NbdError::Endless);
-        }
-        let mut more = [0; 4096];
-        let read = socket.read(&mut more).map_err(|error| match error.kind() {
-            // What a socket's timeout is to the system.
-            io::ErrorKind::WouldBlock => {
-                let seconds = HANDSHAKE_PATIENCE.as_secs();
-                io::Error::other(format!("it has said nothing for {seconds} seconds"))
-            }
-            _ => error,
-        })?;
-        if read == 0 {
-            return Err(io::Error::other("it ended the connection before anything was agreed").into());
-        }
-        input.extend_from_slice(&more[..read]);
-    }
 }

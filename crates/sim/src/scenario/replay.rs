@@ -3,7 +3,7 @@
 use super::dependent::Dependent;
 use super::queued::Queued;
 use super::report::Replayed;
-use super::survey::Survey;
+use super::survey::{PAUSE_NS, Survey};
 use super::{MAX_BLOCK_BYTES, Map, Mode, ReplaySpec, ScenarioError, Whole};
 use bimetal_engine::units::BLOCK_BYTES;
 use bimetal_models::load::{Ask, Next, Source};
@@ -90,6 +90,15 @@ impl<'s> Replay<'s> {
             return Err(ScenarioError::Sense(
                 "the trace has no times; replay it with mode = \"closed\"".into(),
             ));
+        }
+        if spec.mode != Mode::Closed
+            && Pace::new(spec).gap(survey.pause_ns()) >= PAUSE_NS
+            && let Some(why) = survey.torn()
+        {
+            return Err(ScenarioError::Sense(format!(
+                "{why}; replay them one by one, in mode closed, or with a limit to what is kept of pauses \
+                 (idle_at_most_seconds, --idle-at-most)"
+            )));
         }
         let pace = (spec.mode == Mode::Timed).then(|| Pace::new(spec));
         let trace = survey.open()?;
