@@ -1,5 +1,6 @@
 //! The load: what a job asks for next, and what comes of it.
 
+mod map;
 mod meter;
 pub(crate) mod pick;
 mod run;
@@ -7,7 +8,10 @@ mod search;
 mod source;
 pub(crate) mod stamp;
 mod steady;
+mod verify;
+mod walk;
 
+pub(crate) use map::MOST_PARTS;
 pub use meter::Meter;
 pub use run::{
     Going, Inside, LoadTarget, MAX_BUFFER_BYTES, MAX_IN_FLIGHT, PATIENCE_NS, RunError, SlotSpec, Watch, run,
