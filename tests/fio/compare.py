@@ -95,13 +95,14 @@ class Shape:
 def differences(fio, lab, text):
     """What differs of two shapes, in words."""
     out = []
-    if re.search(r"^percentage_random=|^rw=rand[a-z]+:", text, re.M) and "sequencer" not in text:
-        # A pass is over when what is in order comes to the end of the span: when that is, is chance.
+    if re.search(r"^percentage_random=", text, re.M) or re.search(r"^rw=rand[a-z]+:(?!(.|\n)*sequencer)", text, re.M):
+        # In fio a pass is over when what is in order comes to the end of the span: when that is, is chance.
         return out
     mixed = re.search(r"^rw=(rand)?(rw|readwrite)", text, re.M)
     sizes = re.search(r"^(bsrange|bssplit)=|^bs=.*[-,]", text, re.M)
     timed = re.search(r"^(runtime|rate)", text, re.M)
     by_chance = re.search(r"^rw=rand", text, re.M)
+    uneven = re.search(r"^random_distribution=(zipf|pareto|normal)", text, re.M)
     verified = "verify=" in text and re.search(r"^rw=.*(w|write)", text, re.M)
     often = verified and OVERLAP.search(text)
     least = min((n for n in (*fio.count.values(), *lab.count.values()) if n), default=0)
@@ -110,7 +111,7 @@ def differences(fio, lab, text):
         tolerance = max(0.3, noise)
     elif timed:
         tolerance = max(0.12, noise)
-    elif sizes or often or OVERLAP.search(text):
+    elif sizes or often or "trimwrite" in text or OVERLAP.search(text):
         tolerance = max(0.12, noise)
     else:
         tolerance = 0
@@ -122,6 +123,9 @@ def differences(fio, lab, text):
             # How often the most frequent one is met is chance.
             if what == "times one is met" and tolerance and abs(x - y) <= max(3, 0.6 * max(x, y)):
                 continue
+            # Where few blocks share the draws of an uneven law, which do is chance.
+            if uneven and what in ("sectors met", "span") and least < 1000:
+                continue
             if what == "span" and by_chance and abs(x - y) <= 0.3 * max(x, y):
                 continue
             if not near(x, y):
@@ -132,7 +136,7 @@ def differences(fio, lab, text):
         out.append(f"flushes: fio {fio.count['Flush']}, lab {lab.count['Flush']}")
     if not often:
         x, y = (len(one.sectors("Read") & one.sectors("Write")) for one in (fio, lab))
-        if not near(x, y):
+        if not near(x, y) and not (uneven and least < 1000):
             out.append(f"sectors both read and written: fio {x}, lab {y}")
     total = lambda shape: sum(length for side, _, length in shape.requests if side != "Flush")
     noise = 4 / math.sqrt(max(1, len(fio.requests)))
@@ -175,7 +179,8 @@ def compare(bimetal, text):
 def draw(seed):
     """A job file. Left out, since fio does what its manual does not say: a random map with block sizes that differ by direction
     (two scales in one map), holes or backwards steps with an offset (it counts from two beginnings), mixes that are
-    verified more than once (what is read back ends the next pass), rates where sizes differ (it counts I/Os as bytes)."""
+    verified more than once (what is read back ends the next pass), rates where sizes differ (it counts I/Os as bytes), random trims and writes with an offset (it
+    counts that twice)."""
     rng = random.Random(seed)
     one_in = lambda n: rng.randrange(n) == 0
     pick = rng.choice
@@ -186,7 +191,7 @@ def draw(seed):
     step = None
     if not rand and not mixed and one_in(6):
         step = pick(["4k", "12k", "64k", "-8k", "-16k", "-4k"])
-    elif rand and not mixed and one_in(8):
+    elif rand and not mixed and "trimwrite" not in rw and one_in(8):
         step = str(pick([2, 4, 7]))
     lines.append(f"rw={rw}" + (f":{step}" if step else ""))
     if rand and step and one_in(2):
@@ -209,8 +214,9 @@ def draw(seed):
     else:
         lines.append(f"bs={least}")
     size = most * rng.randint(2, 60) if one_in(2) else rng.randrange(most, max(4 << 20, 3 * most), 1024)
-    size = max(size, most)
-    offset = pick([0, 0, 0, 32768, 1 << 20]) if not (step and not rand) else 0
+    # Where an uneven law draws what is left behind the last whole block, fio's pass is over.
+    size = max(size // most * most if distribution else size, most)
+    offset = pick([0, 0, 0, 32768, 1 << 20]) if not (step and not rand) and rw != "randtrimwrite" else 0
     filesize = one_in(8)
     if filesize:
         lines.append(f"filesize={size + offset}")

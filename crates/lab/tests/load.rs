@@ -246,12 +246,9 @@ fn the_same_seed_asks_for_the_same() {
 #[test]
 fn runs_follow_a_random_place_or_stay_there() {
     let places = |in_place| {
-        let mut job = ios(15, Job::new("runs", 0..MIB));
+        let mut job = ios(12, Job::new("runs", 0..MIB));
         (job.run_ios, job.run_in_place) = (4, in_place);
         let offsets: Vec<u64> = asked(job).iter().map(|command| command.offset / 4096).collect();
-        // The first run is at the beginning, and has no random place.
-        let (first, offsets) = offsets.split_at(3);
-        assert_eq!(first, if in_place { [0; 3] } else { [0, 1, 2] });
         assert!(offsets[0] != offsets[4] && offsets[4] != offsets[8], "{offsets:?}");
         offsets
             .chunks(4)

@@ -81,7 +81,8 @@ impl Walk {
             alike: job.passes_alike,
             run_ios: job.run_ios.max(1),
             run_in_place: job.run_in_place,
-            run_left: job.run_ios.max(1),
+            // The first draws one.
+            run_left: 1,
             endless: job.time_based,
         }
     }
@@ -108,7 +109,7 @@ impl Walk {
         } else if !draws && self.run_in_place {
             self.sides[side].began.unwrap_or(0)
         } else {
-            let next = self.in_order(side);
+            let next = self.in_order(side).filter(|next| percent == 0 || *next < self.span_bytes);
             // Where order is only a part of a random job, it ends nothing.
             next.or_else(|| (percent > 0).then(|| self.anywhere(side, rng)))?
         };
@@ -366,12 +367,16 @@ mod tests {
     }
 
     #[test]
-    fn runs_draw_a_place_with_their_last_io() {
+    fn runs_draw_a_place_with_their_first_io() {
         let mut job = random(std::array::from_fn(|_| Sizes::one(4096)), 1 << 20, 3);
-        (job.ops, job.run_ios) = (Ops::ReadWrite { read_percent: 100 }, 4);
+        (job.ops, job.run_ios, job.target_bytes) = (Ops::ReadWrite { read_percent: 100 }, 4, 2 << 20);
         let offsets: Vec<u64> = pass(&job).iter().map(|(_, piece)| piece.offset / 4096).collect();
-        assert_eq!(offsets[..3], [0, 1, 2]);
-        assert_eq!(offsets[4..7], [offsets[3] + 1, offsets[3] + 2, offsets[3] + 3].map(|block| block % 256));
+        assert_eq!(offsets.len(), 1024);
+        for run in offsets.chunks_exact(4) {
+            // One that comes to the end of the span goes on anywhere.
+            let follow = |pair: &[u64]| pair[1] == pair[0] + 1 || pair[0] == 255;
+            assert!(run.windows(2).all(follow), "{run:?}");
+        }
         assert_eq!(job.sides().collect::<Vec<_>>(), [side::READ]);
     }
 }
