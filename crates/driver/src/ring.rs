@@ -219,6 +219,11 @@ impl Ring {
         self.push(opcode::Fsync::new(types::Fd(fd)).flags(types::FsyncFlags::DATASYNC).build(), tag, None);
     }
 
+    /// The same, and what the file system knows of the file (`fsync`).
+    pub fn sync(&mut self, fd: RawFd, tag: u64) {
+        self.push(opcode::Fsync::new(types::Fd(fd)).build(), tag, None);
+    }
+
     /// Gives a range of a file back to its file system or device.
     pub fn punch(&mut self, fd: RawFd, offset: u64, len: u64, tag: u64) {
         let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;

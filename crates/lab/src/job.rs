@@ -45,12 +45,22 @@ pub struct Job {
     pub align_bytes: PerSide<u64>,
     /// What is asked for on the target.
     pub span: Range<u64>,
-    /// In random order each block is asked for once before any is asked for again; where all I/Os have one size.
+    /// Where the target ends: the last I/O of a span that is no multiple of its size reaches over the span's end, but not
+    /// over this. Nothing before the span's end counts.
+    pub target_bytes: u64,
+    /// In random order each block is asked for once in a pass, whichever side asks; what would reach into one that was is
+    /// cut. Without effect where the distribution is not uniform.
     pub each_once: bool,
-    /// It ends when so many bytes were asked for; `None`: as many as the span has.
+    /// A pass ends when so many bytes were asked for; `None`: as many as the span has. It may end earlier, where there is no
+    /// more to ask for.
+    pub pass_bytes: Option<u64>,
+    /// There are passes until so many bytes were asked for in all; `None`: as many as a pass has. Less than a pass ends
+    /// the first before its end.
     pub bytes: Option<u64>,
-    /// ... so many times over.
+    /// ... and so many of them at least; the bytes are this many times as many then.
     pub loops: u64,
+    /// What is drawn at random in a pass is drawn again in the next one.
+    pub passes_alike: bool,
     /// Or after so many I/Os.
     pub ios: Option<u64>,
     /// Or after so long, from when it begins to count.
@@ -73,14 +83,16 @@ pub struct Job {
     pub think: Option<Think>,
     /// A flush after so many writes.
     pub flush_every_writes: Option<u64>,
-    /// A flush at the end.
+    /// A sync after so many writes: a flush, and of a file what its file system knows of it.
+    pub sync_every_writes: Option<u64>,
+    /// A sync at the end of each pass.
     pub end_flush: bool,
     /// Writes are durable when they are answered.
     pub fua: bool,
     /// What is written.
     pub content: Content,
-    /// What was written is read afterwards, and held against what it should be; a job that only reads finds what
-    /// another one has stamped.
+    /// What was written in a pass is read after it, and held against what it should be; a job that only reads finds
+    /// what another one has stamped. Writes that overlap wait for each other.
     pub verify: bool,
     /// Looks for the highest depth at which latencies keep to a limit.
     pub depth_search: Option<DepthSearch>,
@@ -135,9 +147,9 @@ pub enum Distribution {
         /// Above 0, below 1.
         h: f64,
     },
-    /// Around the middle of the span.
+    /// A bell over the blocks, which lie scattered: it deviates by a twelfth of them, and by what is said below.
     Normal {
-        /// The standard deviation, in percent of the span.
+        /// It is moved by up to half of so many percent of the blocks.
         deviation_percent: f64,
     },
     /// Zones, one behind the other: shares of the I/Os, and of the span; both add up to 1.
@@ -149,7 +161,7 @@ pub enum Distribution {
 pub enum Sizes {
     /// Each of these as often as its weight says; at least one, weights above 0.
     Split(Vec<(u64, u32)>),
-    /// Any multiple of the least, up to the most.
+    /// Any multiple of the least below the most, and the most.
     Range {
         /// The least.
         from: u64,
@@ -169,6 +181,14 @@ impl Sizes {
         match self {
             Sizes::Split(sizes) => sizes.iter().map(|size| size.0).max().unwrap_or(0),
             Sizes::Range { to, .. } => *to,
+        }
+    }
+
+    /// Those that all others are multiples of, or lie between.
+    pub fn each(&self) -> Vec<u64> {
+        match self {
+            Sizes::Split(sizes) => sizes.iter().map(|size| size.0).collect(),
+            Sizes::Range { from, to } => vec![*from, *to],
         }
     }
 
@@ -236,6 +256,11 @@ pub struct UntilSteady {
     pub ramp_ns: u64,
 }
 
+/// The greatest common divisor; 0 is divided by all.
+pub(crate) fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
 impl Job {
     /// Random reads of 4 KiB at depth 1, once over a span.
     pub fn new(name: &str, span: Range<u64>) -> Job {
@@ -251,10 +276,13 @@ impl Job {
             distribution: std::array::from_fn(|_| Distribution::Uniform),
             sizes: std::array::from_fn(|_| Sizes::one(4096)),
             align_bytes: [4096; 3],
+            target_bytes: span.end,
             span,
             each_once: true,
+            pass_bytes: None,
             bytes: None,
             loops: 1,
+            passes_alike: false,
             ios: None,
             runtime_ns: None,
             time_based: false,
@@ -266,6 +294,7 @@ impl Job {
             is_paced: false,
             think: None,
             flush_every_writes: None,
+            sync_every_writes: None,
             end_flush: false,
             fua: false,
             content: Content::Random,
@@ -298,10 +327,28 @@ impl Job {
         job
     }
 
-    /// Bytes that it asks for, if neither time nor a number of I/Os ends it before.
+    /// Bytes of a pass at most, unless it goes on until a time.
+    pub fn bytes_of_a_pass(&self) -> u64 {
+        let pass = self.pass_bytes.unwrap_or(self.span.end - self.span.start);
+        // Random writes that may meet a block again need no second pass for more than the span has.
+        let random = self.sides().any(|side| self.order[side].random_percent > 0);
+        let again = random && !self.each_once && self.sides().any(|side| side == side::WRITE);
+        if again { pass.max(self.bytes.unwrap_or(0)) } else { pass }
+    }
+
+    /// Bytes that it asks for at most, if neither time nor a number of I/Os ends it before.
     pub fn bytes_in_all(&self) -> u64 {
-        let span = self.span.end - self.span.start;
-        self.bytes.unwrap_or(span).saturating_mul(self.loops).max(1)
+        let pass = self.pass_bytes.unwrap_or(self.span.end - self.span.start);
+        self.bytes.unwrap_or(pass).saturating_mul(self.loops).max(1)
+    }
+
+    /// The largest part of the span that all I/Os at random places begin at multiples of, of all sides together; and
+    /// whether each I/O is one such part.
+    pub fn part_bytes(&self) -> (u64, bool) {
+        let sizes = || self.sides().map(|side| &self.sizes[side]);
+        let part = sizes().fold(0, |part, sizes| gcd(part, sizes.least()));
+        let part = self.sides().fold(part, |part, side| gcd(part, self.align_bytes[side])).max(1);
+        (part, sizes().all(|sizes| sizes.least() == part && sizes.most() == part))
     }
 
     /// The share of it that is done, after so long and so much.

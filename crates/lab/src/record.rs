@@ -150,6 +150,10 @@ pub struct Side {
     /// For how long at least one of these was in flight; 0 in records made before it was kept.
     #[serde(default)]
     pub busy_ns: u64,
+    /// How long the parts of the job were that had these in them, where it was not all of it: a job that verifies writes
+    /// in one part, and reads back in another. 0: as long as the job.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub runtime_ns: u64,
     /// From being begun until it was handed to the target.
     pub submit: Latency,
     /// Service time: from being handed over until it was done.

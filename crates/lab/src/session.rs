@@ -7,6 +7,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Seconds of which the first reports of a run are; longer where it lasts longer.
 pub(crate) const INTERVAL_NS: u64 = 1_000_000_000;
+/// Of a session's jobs: as long as fio's samples.
+const SAMPLE_INTERVAL_NS: u64 = 500_000_000;
 /// A run in virtual time, or of a moment, is looked at more closely than by the second.
 const SHORT_INTERVAL_NS: u64 = 100_000_000;
 /// A run that is known to be shorter than this is a short one.
@@ -103,5 +105,5 @@ pub(crate) fn now_unix_ms() -> u64 {
 /// How long intervals are to begin with.
 fn interval_ns(jobs: &[Job]) -> u64 {
     let lasts = jobs.iter().map(|job| job.runtime_ns.unwrap_or(u64::MAX)).max().unwrap_or(u64::MAX);
-    if lasts <= SHORT_NS { SHORT_INTERVAL_NS } else { INTERVAL_NS }
+    if lasts <= SHORT_NS { SHORT_INTERVAL_NS } else { SAMPLE_INTERVAL_NS }
 }

@@ -60,7 +60,9 @@ fn what_is_written_is_what_is_asked_for() {
     assert_eq!(job.sizes[side::WRITE], Sizes::Split(vec![(4096, 60), (65536, 40)]));
     let zones = vec![(0.5, 0.05), (0.3, 0.15), (0.2, 0.8)];
     assert_eq!(job.distribution[side::WRITE], Distribution::Zoned(zones));
-    assert_eq!((job.flush_every_writes, job.each_once), (Some(32), false));
+    assert_eq!((job.sync_every_writes, job.flush_every_writes, job.each_once), (Some(32), None, false));
+    let job = only("[j]\nrw=randwrite\nbs=4k,64k\nfdatasync=8\nsize=8m\n");
+    assert_eq!((job.sync_every_writes, job.flush_every_writes, job.each_once), (None, Some(8), true));
 
     let job = only("[j]\nrw=randread:8\npercentage_random=30\nrandom_distribution=zipf:1.2\nsize=8m\n");
     assert_eq!((job.run_ios, job.order[side::READ].random_percent), (8, 30));
@@ -86,15 +88,19 @@ fn what_is_written_is_what_is_asked_for() {
 #[test]
 fn how_much_is_done() {
     let job = only("[j]\nbs=64k\nsize=1000000\n");
-    assert_eq!((job.span, job.bytes), (0..983_040, None));
+    assert_eq!((job.span, job.bytes, job.target_bytes), (0..1_000_000, None, 64 * MIB));
     let job = only("[j]\nbs=64k\nsize=33%\n");
     assert_eq!(job.span, 0..64 * MIB * 33 / 100 / 65536 * 65536);
     let job = only("[j]\nbs=64k\nsize=1m\nio_size=2000000\n");
     assert_eq!((job.span, job.bytes), (0..MIB, Some(2_000_000)));
     let job = only("[j]\nbs=64k\nfilesize=2m\nsize=1m\noffset=512k\n");
-    assert_eq!((job.span, job.bytes), (MIB / 2..2 * MIB, Some(MIB)));
+    assert_eq!((job.span, job.pass_bytes, job.bytes), (MIB / 2..2 * MIB, Some(MIB), None));
     let job = only("[j]\nbs=64k\nfilesize=2m\nsize=4m\n");
-    assert_eq!((job.span, job.bytes), (0..2 * MIB, Some(2 * MIB)));
+    assert_eq!((job.span, job.pass_bytes, job.bytes), (0..2 * MIB, Some(2 * MIB), None));
+    let job = only("[j]\nbs=64k\nsize=1m\nio_size=50%\n");
+    assert_eq!((job.span, job.pass_bytes, job.bytes), (0..MIB, Some(MIB / 2), None));
+    let job = only("[j]\nrw=randwrite\nbssplit=4k/50:6k/50\nsize=1m\n");
+    assert_eq!(job.sizes[side::WRITE], Sizes::Split(vec![(4096, 50), (4096, 50)]));
     let job = only("[j]\nrw=randread\nsize=4m\nnumber_ios=10\nloops=2\n");
     assert_eq!((job.ios, job.loops), (Some(20), 2));
 }
@@ -140,6 +146,20 @@ fn where_files_are() {
 }
 
 #[test]
+fn a_map_that_is_too_large_is_refused_with_a_cure() {
+    let phases = |options: &str| {
+        let file = read(&format!("[j]\nrw=randread\nsize=4t\n{options}\n"));
+        let plan = fio::plan(&file, Some(&TargetName::Null)).expect("it can be run");
+        plan.phases(&[1 << 42], 7).map_err(|error| error.to_string())
+    };
+    let error = phases("bsrange=512-4k").expect_err("it would take 1 GiB");
+    assert!(error.contains("norandommap"), "{error}");
+    for options in ["bsrange=512-4k\nnorandommap", "bs=512", "bsrange=4k-8k"] {
+        assert!(phases(options).is_ok(), "{options}");
+    }
+}
+
+#[test]
 fn what_is_not_done_is_refused_by_name() {
     for (options, word) in [
         ("filename=/a:/b", "several files"),
@@ -148,7 +168,6 @@ fn what_is_not_done_is_refused_by_name() {
         ("random_distribution=zipf:1.1:0.5\nrw=randread", "centre"),
         ("offset=63m\nsize=2m", "do not fit"),
         ("bs=1m\nsize=64k", "larger than"),
-        ("rw=randrw\nrate_iops=100,", "rate"),
     ] {
         let size = if options.contains("size=") { "" } else { "size=1m\n" };
         let text = format!("[j]\n{size}{options}\n");

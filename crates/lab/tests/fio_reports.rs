@@ -37,7 +37,7 @@ fn run() -> Run {
     for (name, group, depth) in [("a", 0, 4), ("a", 0, 4), ("b", 1, 1)] {
         let mut job = Job::new(name, 0..1 << 30);
         (job.group, job.depth, job.ops) = (group, depth, Ops::ReadWrite { read_percent: 70 });
-        (job.runtime_ns, job.time_based) = (Some(300_000_000), true);
+        (job.runtime_ns, job.time_based) = (Some(1_100_000_000), true);
         job.flush_every_writes = Some(100);
         let options = [
             ("rw", "randrw"),

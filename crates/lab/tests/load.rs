@@ -96,7 +96,7 @@ fn sequential_order_wraps_and_steps() {
     let backwards = Order { random_percent: 0, step_bytes: -8192 };
     let job = ios(5, Job { order: [backwards; 3], ..Job::new("backwards", 0..16384) });
     let offsets: Vec<u64> = asked(job).iter().map(|command| command.offset).collect();
-    assert_eq!(offsets, [0, 12288, 8192, 4096, 0]);
+    assert_eq!(offsets, [0, 8192, 4096, 0, 8192]);
 }
 
 #[test]
@@ -119,11 +119,65 @@ fn mixes_and_sizes_are_what_was_asked_for() {
 }
 
 #[test]
+fn reads_and_writes_of_a_mix_meet_each_block_once_together() {
+    let job = Job { ops: Ops::ReadWrite { read_percent: 50 }, depth: 8, ..Job::new("mixed", 0..4 * MIB) };
+    let asked = asked(job);
+    let offsets: std::collections::BTreeSet<u64> = asked.iter().map(|command| command.offset).collect();
+    assert_eq!((asked.len(), offsets.len()), (1024, 1024));
+    let reads = asked.iter().filter(|command| command.kind == Kind::Read).count();
+    assert!((400..624).contains(&reads), "{reads}");
+}
+
+#[test]
+fn a_rate_is_kept_by_whatever_a_job_does() {
+    for (read_percent, rate) in [
+        (0, [Some(Rate::Ios(100.0)); 3]),
+        (0, [None, Some(Rate::Ios(100.0)), None]),
+        (50, [None, Some(Rate::Ios(100.0)), None]),
+        (50, [Some(Rate::Ios(300.0)), Some(Rate::Ios(100.0)), None]),
+    ] {
+        let mut job =
+            Job { ops: Ops::ReadWrite { read_percent }, depth: 8, ..Job::new("rated", 0..64 * MIB) };
+        (job.runtime_ns, job.time_based, job.rate) = (Some(2 * SECOND), true, rate);
+        let ran = run(&mut slow(8), job);
+        assert!((190..=202).contains(&ran.write.ios), "{} writes of {rate:?}", ran.write.ios);
+        let reads = match (read_percent, rate[side::READ]) {
+            (0, _) => 0..=0,
+            // Without a rate of their own reads take what is left of the depth.
+            (_, None) => 1000..=1600,
+            (_, Some(_)) => 570..=602,
+        };
+        assert!(reads.contains(&ran.read.ios), "{} reads of {rate:?}", ran.read.ios);
+    }
+}
+
+#[test]
+fn passes_are_fios() {
+    let writes = |bytes: Option<u64>, loops| {
+        let job =
+            Job { ops: Ops::ReadWrite { read_percent: 0 }, bytes, loops, ..Job::new("passes", 0..16384) };
+        asked(Job { order: [Order::SEQUENTIAL; 3], ..job }).len()
+    };
+    // Twice the span in two passes; half of the span in half of one; both together as many as both say.
+    assert_eq!((writes(None, 3), writes(Some(32768), 1), writes(Some(8192), 1)), (12, 8, 2));
+    assert_eq!((writes(Some(32768), 2), writes(Some(8192), 2)), (8, 4));
+    // Less than an I/O is left.
+    assert_eq!(writes(Some(16384 + 2048), 1), 4);
+}
+
+#[test]
 fn flushes_and_discards_come_where_they_were_asked_for() {
     let mut job = ios(4, Job::new("flushed", 0..MIB));
     (job.ops, job.flush_every_writes, job.end_flush) = (Ops::ReadWrite { read_percent: 0 }, Some(2), true);
-    let kinds: Vec<bool> = asked(job).iter().map(|command| command.kind == Kind::Flush).collect();
-    assert_eq!(kinds, [false, false, true, false, false, true, true]);
+    let flushes = |job: Job| -> Vec<Option<Kind>> {
+        let flush = |kind: &Kind| matches!(kind, Kind::Flush | Kind::Sync);
+        asked(job).iter().map(|command| Some(command.kind).filter(flush)).collect()
+    };
+    // What would follow the last write falls away.
+    let (flush, sync) = (Some(Kind::Flush), Some(Kind::Sync));
+    assert_eq!(flushes(job.clone()), [None, None, flush, None, None, sync]);
+    (job.flush_every_writes, job.sync_every_writes, job.end_flush) = (Some(1), Some(2), false);
+    assert_eq!(flushes(job), [None, flush, None, sync, None, flush, None]);
     let mut job = ios(2, Job::new("trimmed", 0..MIB));
     job.ops = Ops::DiscardWrite;
     let commands = asked(job);
@@ -335,6 +389,85 @@ fn what_is_written_is_verified() {
         asked(job.clone()).iter().rev().find(|command| command.kind == Kind::Read).expect("a read").offset;
     let mut lying = Lying { files: file(&dir, MIB), from, slots: BTreeMap::new() };
     assert_eq!(run(&mut lying, job).read.mismatched, 1);
+}
+
+/// Ends what is in flight in any order but that in which it came, and tells when writes overlap.
+#[derive(Default)]
+struct Disorderly {
+    null: Null,
+    now_ns: u64,
+    in_flight: Vec<(u32, Command)>,
+    overlaps: usize,
+    read_bytes: u64,
+}
+
+impl Target for Disorderly {
+    fn now_ns(&mut self) -> u64 {
+        self.now_ns
+    }
+
+    fn submit(&mut self, slot: u32, _place: u32, command: Command) {
+        if matches!(command.kind, Kind::Write { .. }) {
+            let meets = |(_, other): &&(u32, Command)| {
+                other.offset < command.offset + command.len && command.offset < other.offset + other.len
+            };
+            self.overlaps += self.in_flight.iter().filter(meets).count();
+        }
+        self.read_bytes += if command.kind == Kind::Read { command.len } else { 0 };
+        self.in_flight.push((slot, command));
+    }
+
+    fn wait(&mut self, _until: Option<u64>, ended: &mut Vec<Ended>) -> u64 {
+        self.now_ns += MS;
+        if let Some((slot, _)) = self.in_flight.pop() {
+            ended.push(Ended { slot, handed_ns: None, at_ns: self.now_ns, fault: None, served: None });
+        }
+        self.now_ns
+    }
+
+    fn payload(&mut self, slot: u32, len: u64) -> Option<&mut [u8]> {
+        self.null.payload(slot, len)
+    }
+}
+
+impl LoadTarget for Disorderly {
+    fn prepare(&mut self, slots: &[SlotSpec]) -> Result<(), RunError> {
+        self.null.prepare(slots)
+    }
+}
+
+#[test]
+fn writes_that_are_verified_do_not_overlap_in_flight_and_all_are_read_back() {
+    let mut job = Job { depth: 8, verify: true, each_once: false, ..Job::new("verified", 0..MIB / 4) };
+    (job.ops, job.bytes, job.loops) = (Ops::ReadWrite { read_percent: 0 }, Some(2 * MIB), 2);
+    job.sizes[side::WRITE] = Sizes::Range { from: 4096, to: 16384 };
+    let mut target = Disorderly::default();
+    let ran = run(&mut target, job.clone());
+    assert_eq!((target.overlaps, ran.flush.ios), (0, 0));
+    // So many writes leave nothing out.
+    assert!(target.read_bytes > MIB / 2 * 98 / 100, "{}", target.read_bytes);
+    // Written and read back in times of their own.
+    let (writing, reading) = (ran.write.runtime_ns, ran.read.runtime_ns);
+    assert!(writing > 0 && reading > 0 && writing + reading == ran.elapsed_ns, "{writing} {reading}");
+    job.verify = false;
+    let mut target = Disorderly::default();
+    assert_eq!((run(&mut target, job).write.runtime_ns, target.overlaps > 0), (0, true));
+}
+
+#[test]
+fn what_is_more_than_can_be_remembered_is_read_back_in_parts() {
+    let mut job = Job { depth: 4, verify: true, ios: Some(3000), ..Job::new("wide", 0..1 << 40) };
+    job.ops = Ops::ReadWrite { read_percent: 0 };
+    let asked = asked(job);
+    let of = |kind: Kind| asked.iter().filter(|command| command.kind == kind).count();
+    let places = |kind: Kind| -> std::collections::BTreeSet<u64> {
+        asked.iter().filter(|command| command.kind == kind).map(|command| command.offset).collect()
+    };
+    let writes = Kind::Write { fua: false };
+    assert_eq!((of(writes), of(Kind::Read)), (3000, 3000));
+    assert_eq!(places(writes), places(Kind::Read));
+    let turns = asked.windows(2).filter(|pair| pair[0].kind == writes && pair[1].kind == Kind::Read).count();
+    assert_eq!(turns, 3);
 }
 
 /// A target that takes everything and answers nothing, in virtual time.

@@ -14,6 +14,8 @@ pub enum Kind {
     },
     /// Complete when all that was complete before it was submitted is on the medium.
     Flush,
+    /// A flush that has a file's own facts (its times) on the medium as well; of what is no file, a flush.
+    Sync,
     /// The range is no longer needed.
     Discard,
 }
@@ -96,7 +98,7 @@ impl Usage {
                 self.writes += 1;
                 self.written_bytes += len;
             }
-            Kind::Flush => self.flushes += 1,
+            Kind::Flush | Kind::Sync => self.flushes += 1,
             Kind::Discard => {}
         }
     }

@@ -53,10 +53,8 @@ fn a_slow_device_that_reads_nothing_takes_no_block_with_it() {
     assert_eq!(s.read(at, BLOCK), Ok(whole));
 }
 
-/// One block of the fast device cannot be read, and nobody reads anything else of it: the engine asks for something else by
-/// itself, so that what cannot be read is given up in the end, and does not hold the zone.
-#[test]
-fn what_cannot_be_read_alone_is_given_up_though_nobody_reads_anything_else() {
+/// A volume of which one landed block cannot be read, and nobody reads anything else of the fast device; where it begins.
+fn one_unreadable_block() -> (Story, u64) {
     let mut s = Story::begin(32, 32);
     let at = s.slow_chunk();
     s.tuning.idle_after_ns = 3600 * Nanos::SECOND;
@@ -72,8 +70,31 @@ fn what_cannot_be_read_alone_is_given_up_though_nobody_reads_anything_else() {
     disk.add_bad_sector(lies * 8 + 1);
     s.tuning.idle_after_ns = 10 * Nanos::MS;
     s.open().expect("the volume opens");
+    (s, at)
+}
+
+/// How often in the next minute it is said that the block is lost.
+fn said_to_be_lost(s: &mut Story, at: u64) -> usize {
     s.wait(60 * Nanos::SECOND);
     let events: Vec<String> = s.engine().take_events().into_iter().map(|event| event.message).collect();
     let lost = format!("volume byte {at}: a block is lost");
-    assert_eq!(events.iter().filter(|event| event.contains(&lost)).count(), 1, "{events:#?}");
+    events.iter().filter(|event| event.contains(&lost)).count()
+}
+
+/// One block of the fast device cannot be read, and nobody reads anything else of it: the engine asks for something else by
+/// itself, so that what cannot be read is given up in the end, and does not hold the zone.
+#[test]
+fn what_cannot_be_read_alone_is_given_up_though_nobody_reads_anything_else() {
+    let (mut s, at) = one_unreadable_block();
+    assert_eq!(said_to_be_lost(&mut s, at), 1);
+}
+
+/// The same, and both superblocks of the device went bad meanwhile, which are what the engine asks for: it used to conclude that
+/// the device reads nothing, to give nothing up, and to let clients wait for ever once the zone was full.
+#[test]
+fn superblocks_that_went_bad_do_not_make_a_device_one_that_reads_nothing() {
+    let (mut s, at) = one_unreadable_block();
+    let second = s.geometry().second_superblock_at(bimetal_engine::units::FAST) / BLOCK;
+    [0, second].into_iter().for_each(|page| s.world.disks[0].add_bad_sector(page * 8 + 3));
+    assert_eq!(said_to_be_lost(&mut s, at), 1);
 }

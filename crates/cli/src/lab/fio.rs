@@ -139,6 +139,10 @@ fn on(
     let sizes: Vec<u64> = open.facts.iter().map(|facts| facts.size_bytes).collect();
     let phases = plan.phases(&sizes, seed)?;
     let places: Vec<String> = plan.targets.iter().map(|needed| needed.name.to_string()).collect();
+    let shared = fio::shared_writes(&phases, &places);
+    if !quiet && what == title {
+        shared.iter().for_each(|warning| complain(&format!("bimetal: warning: {warning}")));
+    }
     let mut environment = environment(PROGRAM);
     environment.targets.extend(places.iter().cloned().zip(open.facts.iter().cloned()));
     let session = Session {
@@ -147,7 +151,7 @@ fn on(
         places,
         seed,
         virtual_time: open.virtual_time,
-        notes: plan.notes.clone(),
+        notes: plan.notes.iter().cloned().chain(shared).collect(),
     };
     stop.listen()?;
     let mut line = Progress::new(what.to_owned(), quiet);

@@ -114,6 +114,7 @@ impl Recorded {
             failed: 0,
             mismatched: 0,
             busy_ns: 0,
+            runtime_ns: 0,
             submit: self.submit.latency(),
             service: self.service.latency(),
             response: self.response.latency(),

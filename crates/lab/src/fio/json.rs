@@ -217,7 +217,7 @@ impl Direction {
             bw_bytes: bandwidth,
             bw: bandwidth / 1024,
             iops: view.iops(side),
-            runtime: if is_idle(side) { 0 } else { view.runtime_ms() },
+            runtime: if is_idle(side) { 0 } else { view.runtime_ms_of(side) },
             total_ios: side.ios,
             short_ios: side.mismatched,
             slat_ns: Times::of(&side.submit, percentiles(view, faces.slat_percentiles), plus),

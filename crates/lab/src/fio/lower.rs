@@ -10,6 +10,7 @@ use super::view::options_for_record;
 use crate::job::{
     Content, DepthSearch, Distribution, Job, Ops, Order, PerSide, Rate, Sizes, Think, UntilSteady,
 };
+use crate::load::MOST_PARTS;
 use crate::stats::{FioRule, Limit, Measure, Quantity};
 use crate::target::TargetName;
 use bimetal_models::rng::mix;
@@ -86,9 +87,6 @@ pub fn plan<'f>(file: &'f JobFile, redirect: Option<&TargetName>) -> Result<Plan
             let place = plan.need(needed);
             plan.copies.push(Copy { section, number, place });
         }
-    }
-    if file.jobs.iter().any(|section| section.options.fsync_writes > 0) {
-        plan.notes.push("fsync= is done as fdatasync=".to_owned());
     }
     if file.jobs.iter().any(|section| section.options.verify.is_some()) {
         plan.notes.push(
@@ -229,9 +227,10 @@ fn lower(copy: &Copy<'_>, target_bytes: u64, seed: u64, n: u64) -> Result<Job> {
     let mut job = Job::new(&section.name, span);
     job.options = options_for_record(options, &section.own, &section.globals);
     (job.ops, job.sizes) = (ops(options), sides(&options.block_sizes()).map(sizes));
-    if job.sides().any(|side| job.sizes[side].most() > span_bytes) {
+    if job.sides().any(|side| job.sizes[side].least() > span_bytes) {
         return wrong(section, format!("a block is larger than the {span_bytes} bytes that it is to be in"));
     }
+    job.target_bytes = target_bytes;
     let least: PerSide<u64> = std::array::from_fn(|side| job.sizes[side].least());
     let align = sides(&options.align_bytes);
     job.align_bytes = std::array::from_fn(|side| align[side].unwrap_or(least[side]).max(1));
@@ -243,21 +242,37 @@ fn lower(copy: &Copy<'_>, target_bytes: u64, seed: u64, n: u64) -> Result<Job> {
     (job.run_ios, job.run_in_place) =
         (options.ios_per_offset.max(1), options.sequencer == Sequencer::Identical);
     job.distribution = distribution(section, span_bytes)?;
-    let one_size = job.sides().all(|side| job.sizes[side].least() == job.sizes[side].most());
-    job.each_once = !options.no_random_map && one_size && job.run_ios == 1;
-    (job.bytes, job.loops) = (bytes_in_all(options, span_bytes), u64::from(options.loops));
-    // fio counts them anew in each loop.
+    // As with fio, an alignment of its own leaves out the map.
+    let aligned = (0..3).all(|side| job.align_bytes[side] == least[side]);
+    job.each_once = !options.no_random_map && aligned && job.distribution.iter().all(is_uniform);
+    let (part, is_one_size) = job.part_bytes();
+    if job.each_once && options.random && !is_one_size && span_bytes / part > MOST_PARTS {
+        let what = "which of its blocks were met would take more than 512 MiB of memory; add norandommap";
+        return wrong(section, what);
+    }
+    job.loops = u64::from(options.loops);
+    (job.pass_bytes, job.bytes) = bytes(options, span_bytes);
+    // fio counts them anew in each loop, and not where time alone ends a job.
     job.ios = options.number_ios.map(|ios| ios.saturating_mul(job.loops));
+    job.ios = job.ios.filter(|_| !options.time_based);
     (job.runtime_ns, job.time_based, job.ramp_ns) = (options.runtime_ns, options.time_based, options.ramp_ns);
     (job.depth, job.poisson) = (options.effective_depth(), options.arrivals == Arrivals::Poisson);
-    job.rate = rates(section)?;
+    job.rate = rates(options);
     job.think = (options.think_ns > 0)
         .then(|| Think { ns: options.think_ns, every_ios: u64::from(options.think_ios.max(1)) });
-    let flush = options.fsync_writes.max(options.fdatasync_writes);
-    job.flush_every_writes = (flush > 0).then_some(u64::from(flush));
+    let every = |writes: u32| (writes > 0).then_some(u64::from(writes));
+    job.sync_every_writes = every(options.fsync_writes);
+    job.flush_every_writes = every(options.fdatasync_writes);
     job.end_flush = options.end_fsync || options.fsync_on_close;
     job.fua = options.durability != Durability::None;
-    (job.content, job.verify) = (content(section)?, options.verify.is_some() && options.do_verify);
+    // As in fio, what a mix reads is not looked at, not even where it is all that it does.
+    let only_reads = options.direction == Direction::ReadWrite && options.read_percent == 100;
+    job.verify = options.verify.is_some() && options.do_verify && !only_reads;
+    job.content = content(section)?;
+    // Uneven laws go on drawing, as with fio.
+    let begins_anew = |law: &Distribution| matches!(law, Distribution::Uniform | Distribution::Zoned(_));
+    job.passes_alike =
+        options.repeatable && options.seed.is_none() && job.distribution.iter().all(begins_anew);
     let own = options.seed.unwrap_or(if options.repeatable { 1 } else { seed });
     job.seed = mix(own ^ mix(n));
     let (from, to) = options.start_delay_ns;
@@ -291,24 +306,31 @@ fn span(copy: &Copy<'_>, target_bytes: u64) -> Result<std::ops::Range<u64>> {
     let bytes = match options.size.filter(|_| options.file_bytes.is_none()) {
         None => room,
         Some(Extent::Bytes(bytes)) => bytes,
-        Some(percent) => part(percent, target_bytes).min(room),
+        // What is left behind the last whole block is left alone, as fio leaves it.
+        Some(percent) => {
+            let (bytes, block) =
+                (part(percent, target_bytes).min(room), options.smallest_block_bytes().max(1));
+            if bytes >= block { bytes - bytes % block } else { bytes }
+        }
     };
     if bytes == 0 || bytes > room {
         let what =
             format!("{bytes} bytes from byte {start} on do not fit on its target, which has {target_bytes}");
         return wrong(section, what);
     }
-    // What is left behind the last whole block is left alone, as fio leaves it.
-    let block = options.smallest_block_bytes().max(1);
-    let whole = if bytes >= block { bytes - bytes % block } else { bytes };
-    Ok(start..start + whole)
+    Ok(start..start + bytes)
 }
 
-/// How many bytes a job asks for, if not as many as its span has.
-fn bytes_in_all(options: &JobOptions, span_bytes: u64) -> Option<u64> {
+/// How many bytes a pass has, and how many there are in all, where it is not as many as the span has.
+fn bytes(options: &JobOptions, span_bytes: u64) -> (Option<u64>, Option<u64>) {
     let of_size = options.size.filter(|_| options.file_bytes.is_some());
     let of_size = of_size.map(|size| part(size, span_bytes).min(span_bytes));
-    options.io_size.map(|size| part(size, span_bytes)).or(of_size)
+    match options.io_size {
+        Some(Extent::Bytes(bytes)) => (of_size, Some(bytes)),
+        // As with fio, a share is one of each pass.
+        Some(percent) => (Some(part(percent, span_bytes).min(of_size.unwrap_or(u64::MAX))), None),
+        None => (of_size, None),
+    }
 }
 
 fn part(extent: Extent, of: u64) -> u64 {
@@ -338,8 +360,10 @@ fn sizes(sizes: BlockSizes) -> Sizes {
         BlockSizes::Fixed(bytes) => Sizes::one(bytes),
         BlockSizes::Range(from, to) => Sizes::Range { from, to },
         BlockSizes::Split(shares) => {
+            let least = shares.iter().map(|share| share.0).min().unwrap_or(1).max(1);
             let used = shares.into_iter().filter(|share| share.1 > 0);
-            Sizes::Split(used.map(|(bytes, percent)| (bytes, u32::from(percent))).collect())
+            // As with fio, sizes are multiples of the least.
+            Sizes::Split(used.map(|(bytes, percent)| (bytes - bytes % least, u32::from(percent))).collect())
         }
     }
 }
@@ -371,26 +395,22 @@ fn distribution(section: &JobSection, span_bytes: u64) -> Result<PerSide<Distrib
     })
 }
 
+fn is_uniform(distribution: &Distribution) -> bool {
+    *distribution == Distribution::Uniform
+}
+
 fn zoned(zones: impl Iterator<Item = (u8, f64)>) -> Distribution {
     let zones: Vec<(f64, f64)> =
         zones.map(|(accesses, share)| (f64::from(accesses) / 100.0, share)).collect();
     if zones.is_empty() { Distribution::Uniform } else { Distribution::Zoned(zones) }
 }
 
-fn rates(section: &JobSection) -> Result<PerSide<Option<Rate>>> {
-    let options = &section.options;
+fn rates(options: &JobOptions) -> PerSide<Option<Rate>> {
     let (bytes, ios) = (sides(&options.rate_bytes), sides(&options.rate_iops));
-    let rates = std::array::from_fn(|side| {
+    std::array::from_fn(|side| {
         let bytes = bytes[side].map(|rate| Rate::Bytes(rate as f64));
         bytes.or(ios[side].map(|rate| Rate::Ios(rate as f64)))
-    });
-    if options.direction == Direction::ReadWrite && rates[0].is_some() != rates[1].is_some() {
-        return wrong(
-            section,
-            "a rate of reads alone, or of writes alone, is not done in a mix; give both, or two jobs",
-        );
-    }
-    Ok(rates)
+    })
 }
 
 fn content(section: &JobSection) -> Result<Content> {

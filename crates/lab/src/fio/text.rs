@@ -126,7 +126,7 @@ fn direction(out: &mut String, view: &View<'_>, name: &str, side: &Side, samples
             amount(bandwidth, DIGITS, Unit::BytesPerSecond, Base::Binary),
             amount(bandwidth, DIGITS, Unit::BytesPerSecond, Base::Decimal),
             amount(side.bytes, DIGITS, Unit::Bytes, Base::Binary),
-            view.runtime_ms(),
+            view.runtime_ms_of(side),
         ),
     );
     let times = [
@@ -310,7 +310,7 @@ fn groups(out: &mut String, views: &[View<'_>]) {
             if is_idle(side) {
                 continue;
             }
-            let (bandwidth, ms) = (view.bandwidth(side), view.runtime_ms());
+            let (bandwidth, ms) = (view.bandwidth(side), view.runtime_ms_of(side));
             let first = || Together { least: u64::MAX, shortest_ms: u64::MAX, ..Together::default() };
             let together = together.get_or_insert_with(first);
             together.bytes = together.bytes.saturating_add(side.bytes);

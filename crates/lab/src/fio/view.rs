@@ -115,15 +115,20 @@ impl<'a> View<'a> {
         (self.elapsed_ns / NANOS_PER_MILLI).max(1)
     }
 
+    /// The same, of what had these in it.
+    pub(crate) fn runtime_ms_of(&self, side: &Side) -> u64 {
+        if side.runtime_ns > 0 { (side.runtime_ns / NANOS_PER_MILLI).max(1) } else { self.runtime_ms() }
+    }
+
     /// Bytes per second.
     pub(crate) fn bandwidth(&self, side: &Side) -> u64 {
-        let per_second = u128::from(side.bytes) * 1000 / u128::from(self.runtime_ms());
+        let per_second = u128::from(side.bytes) * 1000 / u128::from(self.runtime_ms_of(side));
         u64::try_from(per_second).unwrap_or(u64::MAX)
     }
 
     /// I/Os per second.
     pub(crate) fn iops(&self, side: &Side) -> f64 {
-        side.ios as f64 * 1000.0 / self.runtime_ms() as f64
+        side.ios as f64 * 1000.0 / self.runtime_ms_of(side) as f64
     }
 
     /// I/Os that were not done.
@@ -198,10 +203,13 @@ pub(crate) struct Spread {
     pub(crate) ms: [f64; 12],
 }
 
-/// What a job's or a group's intervals were like.
+/// As long as fio's samples are: what intervals are added up to, where they are shorter.
+const SAMPLE_NS: u64 = 500_000_000;
+
+/// What a job's or a group's samples were like.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Samples {
-    /// Intervals.
+    /// Samples.
     pub(crate) count: u64,
     /// KiB per second.
     pub(crate) bandwidth: Moments,
@@ -219,8 +227,9 @@ pub(crate) struct Moments {
 }
 
 impl Samples {
-    /// Whole intervals only: the last, short one would look slow. Jobs whose intervals differ in length cannot be
-    /// added up, and have none.
+    /// Whole samples only, from the first to the last in which something was done: a short one at the end would look slow,
+    /// and what comes before or after belongs to others, such as the reading of what was written. One without any between
+    /// them is one of nothing; fio leaves it out. Jobs whose intervals differ in length cannot be added up, and have none.
     fn of(
         jobs: &[&JobRun],
         began_ns: u64,
@@ -231,14 +240,16 @@ impl Samples {
         if length_ns == 0 || jobs.iter().any(|job| job.interval_ns != length_ns) {
             return Samples::default();
         }
-        let count = elapsed_ns / length_ns;
+        let each = (SAMPLE_NS / length_ns).max(1);
+        let length_ns = length_ns.saturating_mul(each);
+        let whole = elapsed_ns / length_ns;
         let mut sums: BTreeMap<u64, (f64, f64)> = BTreeMap::new();
         for job in jobs {
             let ahead = (job.began_ns - began_ns) / length_ns;
             for interval in &job.intervals {
-                let n = interval.n.saturating_add(ahead);
+                let n = (interval.n / each).saturating_add(ahead);
                 let side = side(interval);
-                if n < count && side.ios > 0 {
+                if n < whole && side.ios > 0 {
                     let sum = sums.entry(n).or_default();
                     sum.0 += side.bytes as f64;
                     sum.1 += side.ios as f64;
@@ -246,10 +257,11 @@ impl Samples {
             }
         }
         let per_second = NANOS_PER_SECOND / length_ns as f64;
-        let of = |value: fn(&(f64, f64)) -> f64| Moments::of(count, sums.values().map(value), per_second);
-        if sums.is_empty() {
+        let (Some(first), Some(last)) = (sums.keys().next(), sums.keys().next_back()) else {
             return Samples::default();
-        }
+        };
+        let count = last - first + 1;
+        let of = |value: fn(&(f64, f64)) -> f64| Moments::of(count, sums.values().map(value), per_second);
         Samples { count, bandwidth: of(|sum| sum.0 / 1024.0), iops: of(|sum| sum.1) }
     }
 }
@@ -324,14 +336,15 @@ mod tests {
             elapsed_ns: 2_000_000_000,
             interval_ns: 1_000_000_000,
             read: Side { ios: 10, bytes: 40_960, ..Side::default() },
-            intervals: vec![Interval {
-                n: 1,
-                read: IntervalSide { ios: 10, bytes: 40_960, ..IntervalSide::default() },
-                ..Interval::default()
-            }],
+            intervals: [1, 3].map(interval).into(),
             depths_ns: vec![(0, 5), (1, 10), (2, 10), (64, 20)],
             ..JobRun::default()
         }
+    }
+
+    fn interval(n: u64) -> Interval {
+        let read = IntervalSide { ios: 10, bytes: 40_960, ..IntervalSide::default() };
+        Interval { n, read, ..Interval::default() }
     }
 
     fn run(jobs: Vec<JobRun>) -> Run {
@@ -362,12 +375,26 @@ mod tests {
 
     #[test]
     fn an_interval_without_io_is_a_sample_of_nothing() {
-        let run = run(vec![job("a", 0, false)]);
-        let samples = views(&run)[0].samples.read;
-        assert_eq!(samples.count, 2);
-        let iops = Moments { min: 0.0, max: 10.0, mean: 5.0, deviation: 50f64.sqrt() };
-        assert_eq!(samples.iops, iops);
+        let mut one = job("a", 0, false);
+        one.elapsed_ns = 4_500_000_000;
+        let one = run(vec![one]);
+        let samples = views(&one)[0].samples.read;
+        assert_eq!(samples.count, 3);
+        let iops = Moments { min: 0.0, max: 10.0, mean: 20.0 / 3.0, deviation: (100f64 / 3.0).sqrt() };
+        assert!((samples.iops.deviation - iops.deviation).abs() < 1e-9, "{:?}", samples.iops);
+        assert_eq!(samples.iops, Moments { deviation: samples.iops.deviation, ..iops });
         assert_eq!(samples.bandwidth.max, 40.0);
+    }
+
+    #[test]
+    fn a_sample_is_half_a_second() {
+        let mut short = job("a", 0, false);
+        (short.interval_ns, short.elapsed_ns) = (100_000_000, 1_900_000_000);
+        short.intervals = [0, 1, 4, 5, 9, 12, 16].map(interval).into();
+        let short = run(vec![short]);
+        let samples = views(&short)[0].samples.read;
+        // The fourth is not whole.
+        assert_eq!((samples.count, samples.iops.min, samples.iops.max), (3, 20.0, 60.0));
     }
 
     #[test]

@@ -141,7 +141,7 @@ impl Tally {
             let [fast, slow, both, neither] = tiers.each_ref().map(TierTally::side);
             Box::new(ByTier { fast, slow, both, neither })
         });
-        Side { ios, bytes, failed, mismatched, busy_ns, submit, service, response, tiers }
+        Side { ios, bytes, failed, mismatched, busy_ns, runtime_ns: 0, submit, service, response, tiers }
     }
 }
 
@@ -196,6 +196,9 @@ pub struct Meter {
     in_flight: u32,
     depth_since_ns: u64,
     depths_ns: [u64; 33],
+    /// When what was written is read back: how long in all, and the part that is going on, or was the last.
+    back_ns: u64,
+    back: Option<Range<u64>>,
     stopped: bool,
 }
 
@@ -219,6 +222,8 @@ impl Meter {
             in_flight: 0,
             depth_since_ns: counts_from_ns,
             depths_ns: [0; 33],
+            back_ns: 0,
+            back: None,
             stopped: false,
         }
     }
@@ -248,6 +253,7 @@ impl Meter {
             return;
         }
         self.last_ns = self.last_ns.max(io.at_ns);
+        self.reads_back(io);
         let tally = &mut self.tallies[kind];
         if let Some(fault) = io.fault {
             tally.failed += 1;
@@ -275,6 +281,20 @@ impl Meter {
                 tally.served(served, io.command.len, io.at_ns.saturating_sub(io.handed_ns));
             }
             self.put_down(kind, io, response);
+        }
+    }
+
+    /// Whether this is a time in which what was written is read back.
+    #[inline]
+    fn reads_back(&mut self, io: &Io) {
+        match &mut self.back {
+            Some(back) if io.reads_back => back.end = back.end.max(io.at_ns),
+            None if io.reads_back => self.back = Some(io.begun_ns.max(self.counts_from_ns)..io.at_ns),
+            Some(back) => {
+                self.back_ns += back.end - back.start;
+                self.back = None;
+            }
+            None => {}
         }
     }
 
@@ -369,7 +389,15 @@ impl Meter {
         }
         let depths = self.depths_ns.iter().enumerate().filter(|(_, ns)| **ns > 0);
         let depth = |power: usize| if power == 0 { 0 } else { 1 << (power - 1) };
-        let [read, write, discard, flush] = self.tallies.each_ref().map(Tally::side);
+        let [mut read, mut write, mut discard, flush] = self.tallies.each_ref().map(Tally::side);
+        let back_ns = self.back_ns + self.back.as_ref().map_or(0, |back| back.end - back.start);
+        if back_ns > 0 {
+            let other_ns = (self.last_ns - self.counts_from_ns).saturating_sub(back_ns);
+            (write.runtime_ns, discard.runtime_ns) = (other_ns, other_ns);
+            // A mix reads in both parts.
+            let mixed = job.sides().any(|side| side == crate::job::side::READ);
+            read.runtime_ns = if mixed { 0 } else { back_ns };
+        }
         JobRun {
             name: job.name.clone(),
             target: target.to_owned(),
@@ -404,7 +432,7 @@ fn place(kind: Kind) -> usize {
         Kind::Read => 0,
         Kind::Write { .. } => 1,
         Kind::Discard => 2,
-        Kind::Flush => 3,
+        Kind::Flush | Kind::Sync => 3,
     }
 }
 

@@ -1,6 +1,7 @@
 //! The load: what a job asks for next, and what comes of it.
 
 mod apart;
+mod map;
 mod meter;
 pub(crate) mod pick;
 mod run;
@@ -8,8 +9,11 @@ mod search;
 mod source;
 pub(crate) mod stamp;
 mod steady;
+mod verify;
+mod walk;
 
 pub use apart::Own;
+pub(crate) use map::MOST_PARTS;
 pub use meter::Meter;
 pub use run::{
     Going, Granule, Inside, LoadTarget, MAX_BUFFER_BYTES, MAX_IN_FLIGHT, MAX_TRANSFER_BYTES, PATIENCE_NS,

@@ -1,47 +1,52 @@
 //! What a job asks for next.
 
-use super::pick::{Pick, Shuffle, unit};
+use super::pick::unit;
 use super::search::Search;
 use super::stamp;
-use crate::job::{Content, Distribution, Job, Ops, Rate, Sizes, side};
+use super::verify::Written;
+use super::walk::Walk;
+use crate::job::{Content, Job, Ops, Rate, side};
 use bimetal_models::load::{Ask, Next, Source};
-use bimetal_models::rng::{Rng, mix};
+use bimetal_models::rng::Rng;
 use bimetal_models::{Command, Kind};
 use std::cell::Cell;
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::rc::Rc;
-
-/// Writes that are remembered to be verified, 24 bytes each; a job that verifies goes no further.
-const MAX_VERIFIED: usize = 1 << 24;
 
 /// The I/Os of one job.
 pub struct JobSource {
     job: Job,
     rng: Rng,
-    blocks: [u64; 3],
-    pick: [Pick; 3],
-    shuffle: [Shuffle; 3],
-    /// Where sequential I/O of each side goes on, from the beginning of the span.
-    position: [u64; 3],
-    /// How many random places were taken, for the order in which each is met once.
-    placed: [u64; 3],
-    /// I/Os of each side that are still to come from its random place.
-    run: [u32; 3],
-    /// I/Os and bytes that were asked for in this pass.
-    ios: u64,
-    bytes: u64,
+    walk: Walk,
+    stage: Stage,
+    /// Bytes of a pass, and of all passes.
+    pass_bytes: u64,
+    bytes_in_all: u64,
+    /// Passes that are still to come in any case.
+    loops_left: u64,
+    /// What was asked for in this pass.
+    pass: Asked,
+    /// In all: what ends the job.
+    limited: Asked,
+    /// In all, with what was read back.
+    all_bytes: u64,
     in_flight: u64,
     writes: u64,
     /// When the next of each side is meant to begin.
     due_ns: [f64; 3],
-    /// Before all others: a flush, or the write behind a discard.
+    /// Before all others: the write behind a discard.
     first: VecDeque<Command>,
+    /// Before the next of the load: a flush or a sync, which falls away where nothing follows.
+    flush_due: Option<Kind>,
+    /// Nothing was asked for since the last flush.
+    flushed: bool,
+    /// It waits for what it overlaps.
+    held: Option<Ask>,
     /// The pause before this I/O was made.
     thought: bool,
-    ended: bool,
-    verifying: Option<Verify>,
-    /// What was written, in its order: to be read again.
-    written: Vec<(u64, u64, u64)>,
+    /// What is to be read back, of a job that verifies its writes.
+    written: Option<Written>,
     asked: u64,
     /// Something was not done: nothing more is asked for.
     failed: bool,
@@ -50,36 +55,59 @@ pub struct JobSource {
     stop: Rc<Cell<bool>>,
 }
 
-/// The reading of what was written.
-struct Verify {
-    next: usize,
-    /// By the number of the I/O, less that of the first: which of what was written it reads.
-    first_number: u64,
+/// I/Os, and their bytes.
+#[derive(Default)]
+struct Asked {
+    ios: u64,
+    bytes: u64,
+}
+
+/// Where a job is in a pass.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// It does what it is for.
+    Load,
+    /// All of that was asked for, and is waited for; then it is verified, and another pass may come.
+    Ending { another: bool },
+    /// What was written is read back, then the same.
+    Back { begun: bool, goes_on: After },
+    /// There is no more.
+    Over,
+}
+
+/// What comes when all was read back.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum After {
+    /// The rest of the pass.
+    Rest,
+    /// Another pass, if there is to be one.
+    Another,
+    /// Nothing.
+    Nothing,
 }
 
 impl JobSource {
     /// From the beginning.
     pub fn new(job: &Job) -> JobSource {
-        let blocks = job.align_bytes.map(|align| ((job.span.end - job.span.start) / align).max(1));
-        let pick = |side: usize| Pick::new(&job.distribution[side], blocks[side], mix(job.seed));
         JobSource {
             rng: Rng::new(job.seed, 2),
-            blocks,
-            pick: std::array::from_fn(pick),
-            shuffle: blocks.map(|blocks| Shuffle::new(blocks, mix(job.seed ^ 1))),
-            position: [0; 3],
-            placed: [0; 3],
-            run: [0; 3],
-            ios: 0,
-            bytes: 0,
+            walk: Walk::new(job),
+            stage: Stage::Load,
+            pass_bytes: job.bytes_of_a_pass(),
+            bytes_in_all: job.bytes_in_all(),
+            loops_left: job.loops.saturating_sub(1),
+            pass: Asked::default(),
+            limited: Asked::default(),
+            all_bytes: 0,
             in_flight: 0,
             writes: 0,
             due_ns: [(job.start_delay_ns) as f64; 3],
             first: VecDeque::new(),
+            flush_due: None,
+            flushed: false,
+            held: None,
             thought: false,
-            ended: false,
-            verifying: None,
-            written: Vec::new(),
+            written: (job.verify && job.destroys()).then(|| Written::new(job)),
             asked: 0,
             failed: false,
             search: job.depth_search.map(|search| Search::new(search, job.depth)),
@@ -88,7 +116,7 @@ impl JobSource {
         }
     }
 
-    /// On `true` it asks for nothing more.
+    /// On `true` it asks for nothing more, but for what it verifies.
     pub fn stop(&self) -> Rc<Cell<bool>> {
         self.stop.clone()
     }
@@ -98,100 +126,60 @@ impl JobSource {
         self.search.as_ref().and_then(Search::found)
     }
 
+    /// Whether the job is to end: it was told to, has found what it looked for, or its time is over.
     fn is_over(&self, now: u64) -> bool {
+        let begun = self.job.start_delay_ns + self.job.ramp_ns;
+        let late = self.job.runtime_ns.is_some_and(|ns| now >= begun.saturating_add(ns));
+        late || self.stop.get() || self.search.as_ref().is_some_and(Search::is_over)
+    }
+
+    /// Whether the pass has asked for all that it is to.
+    fn pass_is_done(&self) -> bool {
         let job = &self.job;
-        let begun = job.start_delay_ns + job.ramp_ns;
-        let late = job.runtime_ns.is_some_and(|ns| now >= begun.saturating_add(ns));
-        let enough = !job.time_based && self.bytes >= job.bytes_in_all();
-        late || enough || self.written.len() >= MAX_VERIFIED || job.ios.is_some_and(|ios| self.ios >= ios)
+        let pass = self.pass.bytes >= self.pass_bytes && (!job.time_based || self.written.is_some());
+        let all = !job.time_based && self.limited.bytes >= self.bytes_in_all;
+        pass || all || self.has_all_ios()
+    }
+
+    fn has_all_ios(&self) -> bool {
+        self.job.ios.is_some_and(|ios| self.limited.ios >= ios)
+    }
+
+    /// Whether there is another pass behind one that asked for all it could.
+    fn has_another(&mut self) -> bool {
+        if self.pass.ios == 0 {
+            return false;
+        }
+        if self.job.time_based {
+            return !self.has_all_ios();
+        }
+        if self.loops_left > 0 {
+            self.loops_left -= 1;
+            return true;
+        }
+        // What is less than an I/O may not be reached at all.
+        let most = self.job.sizes.iter().map(|sizes| sizes.most()).max().unwrap_or(0);
+        let left = self.job.bytes.map_or(0, |bytes| bytes.saturating_sub(self.all_bytes));
+        !self.has_all_ios() && left > 0 && left >= most
     }
 
     /// A read or a write, or whatever the job does.
-    fn side(&mut self) -> usize {
-        match self.job.ops {
-            Ops::Discard | Ops::DiscardWrite => side::DISCARD,
-            Ops::ReadWrite { read_percent } => {
-                if let [Some(_), Some(_), _] = self.job.rate {
-                    // Each side has a rate of its own: the one that is due first.
-                    return usize::from(self.due_ns[side::WRITE] < self.due_ns[side::READ]);
-                }
-                let read = match read_percent {
-                    0 => false,
-                    100 => true,
-                    percent => self.rng.below(100) < u64::from(percent),
-                };
-                if read { side::READ } else { side::WRITE }
-            }
-        }
-    }
-
-    fn size(&mut self, side: usize) -> u64 {
-        match &self.job.sizes[side] {
-            Sizes::Split(sizes) if sizes.len() == 1 => sizes[0].0,
-            Sizes::Split(sizes) => {
-                let weights: u64 = sizes.iter().map(|size| u64::from(size.1)).sum();
-                let mut at = self.rng.below(weights);
-                for &(bytes, weight) in sizes {
-                    match at.checked_sub(u64::from(weight)) {
-                        Some(rest) => at = rest,
-                        None => return bytes,
-                    }
-                }
-                sizes[0].0
-            }
-            &Sizes::Range { from, to } => from * self.rng.range(1, to / from),
-        }
-    }
-
-    /// Where the next I/O of a side begins, from the beginning of the span.
-    fn place(&mut self, side: usize, bytes: u64) -> u64 {
-        let span = self.job.span.end - self.job.span.start;
-        let order = self.job.order[side];
-        let in_run = self.run[side] > 0;
-        let random = !in_run
-            && match order.random_percent {
-                0 => false,
-                100 => true,
-                percent => self.rng.below(100) < u64::from(percent),
-            };
-        if in_run {
-            self.run[side] -= 1;
-        } else if random {
-            self.run[side] = self.job.run_ios - 1;
-        }
-        let align = self.job.align_bytes[side];
-        let place = match random {
-            true => self.random_block(side) * align,
-            false => self.position[side],
+    fn side(&mut self, now: u64) -> usize {
+        let Ops::ReadWrite { read_percent } = self.job.ops else { return side::DISCARD };
+        let drawn = match read_percent {
+            0 => return side::WRITE,
+            100 => return side::READ,
+            percent if self.rng.below(100) < u64::from(percent) => side::READ,
+            _ => side::WRITE,
         };
-        // What would reach over the end begins anew.
-        let place = match place + bytes <= span {
-            true => place,
-            false if random => (span - bytes) / align * align,
-            false => 0,
-        };
-        if self.job.run_in_place && self.run[side] > 0 {
-            self.position[side] = place;
-            return place;
-        }
-        let next = place as i64 + bytes as i64 + order.step_bytes;
-        self.position[side] = u64::try_from(next).unwrap_or((span - bytes) / bytes * bytes);
-        place
+        // One that is not due leaves its turn to the other; of two that are not, the first that will be comes.
+        let other = side::READ + side::WRITE - drawn;
+        let due = |side: usize| if self.job.rate[side].is_some() { self.due_ns[side] } else { 0.0 };
+        let is_due = |side: usize| due(side) <= now as f64;
+        if is_due(drawn) || !is_due(other) && due(drawn) <= due(other) { drawn } else { other }
     }
 
-    fn random_block(&mut self, side: usize) -> u64 {
-        let blocks = self.blocks[side];
-        if self.job.each_once && self.job.distribution[side] == Distribution::Uniform {
-            // Another order in each pass.
-            let (pass, nth) = (self.placed[side] / blocks, self.placed[side] % blocks);
-            let turn = if pass == 0 { 0 } else { mix(self.job.seed ^ pass.wrapping_mul(3)) % blocks };
-            self.placed[side] += 1;
-            return (self.shuffle[side].at(nth) + turn) % blocks;
-        }
-        self.pick[side].draw(&mut self.rng)
-    }
-
-    /// When the next I/O of a side is meant to begin, if the job has a rate.
+    /// When the next I/O of a side is meant to begin, if it has a rate.
     fn due(&mut self, side: usize, bytes: u64) -> Option<u64> {
         let rate = self.job.rate[side]?;
         let at = self.due_ns[side];
@@ -201,17 +189,14 @@ impl JobSource {
         };
         let gap = if self.job.poisson { -(1.0 - unit(&mut self.rng)).ln() * mean } else { mean };
         self.due_ns[side] += gap;
-        if !matches!(self.job.rate, [Some(_), Some(_), _]) || self.job.sides().count() == 1 {
-            // One clock for all.
-            self.due_ns = [self.due_ns[side]; 3];
-        }
         Some(at as u64)
     }
 
-    fn command(&mut self, side: usize) -> (Option<u64>, Command) {
-        let span = self.job.span.end - self.job.span.start;
-        let len = self.size(side).min(span);
-        let offset = self.job.span.start + self.place(side, len);
+    /// The next of the load, and when it is meant to begin; `None` at the end of the pass.
+    fn command(&mut self, now: u64) -> Option<Ask> {
+        let side = self.side(now);
+        let piece = self.walk.next(side, &mut self.rng)?;
+        let (offset, len) = (self.job.span.start + piece.offset, piece.len);
         let kind = match side {
             side::READ => Kind::Read,
             side::WRITE => Kind::Write { fua: self.job.fua },
@@ -221,65 +206,164 @@ impl JobSource {
             let kind = Kind::Write { fua: self.job.fua };
             self.first.push_back(Command { kind, offset, len });
         }
-        (self.due(side, len), Command { kind, offset, len })
+        Some(Ask { at: self.due(side, len), command: Command { kind, offset, len } })
     }
 
-    /// What is put down of a command that is asked for.
-    fn ask(&mut self, now: u64, at: Option<u64>, command: Command) -> Next {
+    /// Asks for it, unless it overlaps what is in flight and to be verified: then it is held back until that has ended.
+    fn ask(&mut self, now: u64, ask: Ask) -> Next {
+        let Ask { at, command } = ask;
+        if let (Some(written), Some(range)) = (&mut self.written, changed(&command)) {
+            if written.overlaps(&range) {
+                self.held = Some(ask);
+                return Next::Hold;
+            }
+            written.begun(&range, self.asked);
+            match command.kind {
+                Kind::Write { .. } => written.note(&range, self.asked),
+                _ => written.forget(&range),
+            }
+        }
         self.in_flight += 1;
         self.thought = false;
+        self.flushed = matches!(command.kind, Kind::Flush | Kind::Sync);
         if let Kind::Write { .. } = command.kind {
             self.writes += 1;
-            if self.job.verify && self.verifying.is_none() {
-                self.written.push((command.offset, command.len, self.asked));
-            }
-            if self.job.flush_every_writes.is_some_and(|every| self.writes.is_multiple_of(every)) {
-                self.first.push_back(Command { kind: Kind::Flush, offset: 0, len: 0 });
-            }
+            let is_due = |every: Option<u64>| every.is_some_and(|every| self.writes.is_multiple_of(every));
+            self.flush_due = match () {
+                () if is_due(self.job.sync_every_writes) => Some(Kind::Sync),
+                () if is_due(self.job.flush_every_writes) => Some(Kind::Flush),
+                () => None,
+            };
         }
         if let Some(search) = &mut self.search {
             search.begun(self.asked, at.unwrap_or(now));
         }
         self.asked += 1;
-        Next::Ask(Ask { at, command })
+        Next::Ask(ask)
     }
 
-    /// After the last of what the job asks for: a flush, and the reading of what was written.
-    fn end(&mut self, now: u64) -> Next {
-        if self.job.end_flush && !self.ended {
-            if self.in_flight > 0 {
-                return Next::Hold;
-            }
-            self.ended = true;
-            return self.ask(now, None, Command { kind: Kind::Flush, offset: 0, len: 0 });
-        }
-        if self.job.verify && self.job.destroys() && self.verifying.is_none() {
-            if self.in_flight > 0 {
-                return Next::Hold;
-            }
-            self.keep_the_newest();
-            self.verifying = Some(Verify { next: 0, first_number: self.asked });
-        }
-        let Some(verify) = &mut self.verifying else { return Next::End };
-        let Some(&(offset, len, _)) = self.written.get(verify.next) else { return Next::End };
-        verify.next += 1;
-        self.ask(now, None, Command { kind: Kind::Read, offset, len })
+    fn at_once(&mut self, now: u64, kind: Kind, range: Range<u64>) -> Next {
+        let (offset, len) = (range.start, range.end - range.start);
+        self.ask(now, Ask { at: None, command: Command { kind, offset, len } })
     }
 
-    /// Of what was written over, wholly or in part, only the newest is known to be there.
-    fn keep_the_newest(&mut self) {
-        let mut newest: std::collections::BTreeMap<u64, (u64, u64)> = Default::default();
-        for (offset, len, number) in std::mem::take(&mut self.written) {
-            let mut stale: Vec<u64> = newest.range(offset..offset + len).map(|(&at, _)| at).collect();
-            let before = newest.range(..offset).next_back().map(|(&at, &(bytes, _))| (at, at + bytes));
-            stale.extend(before.filter(|&(_, end)| end > offset).map(|(at, _)| at));
-            stale.iter().for_each(|at| {
-                newest.remove(at);
-            });
-            newest.insert(offset, (len, number));
+    /// The next of the load.
+    fn load(&mut self, now: u64) -> Option<Next> {
+        if let Some(ask) = self.held.take() {
+            return Some(self.ask(now, ask));
         }
-        self.written = newest.into_iter().map(|(offset, (len, number))| (offset, len, number)).collect();
+        if let Some(command) = self.first.pop_front() {
+            return Some(self.ask(now, Ask { at: None, command }));
+        }
+        if self.is_over(now) {
+            self.stage = Stage::Ending { another: false };
+            return None;
+        }
+        if self.pass_is_done() {
+            self.stage = Stage::Ending { another: true };
+            return None;
+        }
+        if let Some(kind) = self.flush_due.take() {
+            return Some(self.at_once(now, kind, 0..0));
+        }
+        if self.written.as_ref().is_some_and(Written::is_full) {
+            self.stage = Stage::Back { begun: false, goes_on: After::Rest };
+            return None;
+        }
+        let mut at =
+            (self.limited.ios == 0 && self.job.start_delay_ns > 0).then_some(self.job.start_delay_ns);
+        if let Some(think) = self.job.think
+            && self.pass.ios > 0
+            && self.pass.ios.is_multiple_of(think.every_ios)
+            && !self.thought
+        {
+            if self.in_flight > 0 {
+                return Some(Next::Hold);
+            }
+            self.thought = true;
+            at = Some(now + think.ns);
+        }
+        let Some(mut ask) = self.command(now) else {
+            self.stage = Stage::Ending { another: true };
+            return None;
+        };
+        ask.at = ask.at.max(at);
+        let begun = self.job.start_delay_ns + self.job.ramp_ns;
+        if ask.at.zip(self.job.runtime_ns).is_some_and(|(at, ns)| at >= begun.saturating_add(ns)) {
+            // It would begin when the job is over.
+            self.first.clear();
+            self.stage = Stage::Ending { another: false };
+            return None;
+        }
+        for asked in [&mut self.pass, &mut self.limited] {
+            asked.ios += 1;
+            asked.bytes += ask.command.len;
+        }
+        self.all_bytes += ask.command.len;
+        Some(self.ask(now, ask))
     }
+
+    /// Waits for the pass to end, and has its writes synced.
+    fn ending(&mut self, now: u64, another: bool) -> Option<Next> {
+        if self.in_flight > 0 {
+            return Some(Next::Hold);
+        }
+        self.flush_due = None;
+        let writes = self.job.destroys() && self.pass.ios > 0;
+        if self.job.end_flush && writes && !self.flushed {
+            return Some(self.at_once(now, Kind::Sync, 0..0));
+        }
+        let goes_on = if another { After::Another } else { After::Nothing };
+        self.stage = Stage::Back { begun: false, goes_on };
+        None
+    }
+
+    /// Reads back what was written.
+    fn back(&mut self, now: u64, begun: bool, goes_on: After) -> Option<Next> {
+        if !begun {
+            if self.in_flight > 0 {
+                return Some(Next::Hold);
+            }
+            self.stage = Stage::Back { begun: true, goes_on };
+        }
+        if let Some(range) = self.written.as_mut().and_then(Written::next_back) {
+            let bytes = range.end - range.start;
+            if goes_on != After::Rest {
+                // As with fio, it counts as the job's own.
+                self.all_bytes += bytes;
+                self.limited.ios += 1;
+                if matches!(self.job.ops, Ops::ReadWrite { read_percent: 1..=99 }) {
+                    self.limited.bytes += bytes;
+                }
+            }
+            return Some(self.at_once(now, Kind::Read, range));
+        }
+        if self.in_flight > 0 {
+            return Some(Next::Hold);
+        }
+        if let Some(written) = &mut self.written {
+            written.clear();
+        }
+        self.stage = match goes_on {
+            After::Rest => Stage::Load,
+            After::Another if self.has_another() => {
+                self.walk.begin_anew();
+                if self.job.passes_alike {
+                    self.rng = Rng::new(self.job.seed, 2);
+                }
+                self.pass = Asked::default();
+                Stage::Load
+            }
+            _ => Stage::Over,
+        };
+        None
+    }
+}
+
+/// What a command changes.
+fn changed(command: &Command) -> Option<Range<u64>> {
+    let changes = matches!(command.kind, Kind::Write { .. } | Kind::Discard);
+    changes.then(|| command.offset..command.offset + command.len)
 }
 
 impl Source for JobSource {
@@ -290,66 +374,49 @@ impl Source for JobSource {
         if self.search.as_ref().is_some_and(|search| self.in_flight >= u64::from(search.depth())) {
             return Next::Hold;
         }
-        if let Some(command) = self.first.pop_front() {
-            return self.ask(now, None, command);
-        }
-        let found = self.search.as_ref().is_some_and(Search::is_over);
-        if self.verifying.is_some() || self.stop.get() || found || self.is_over(now) {
-            return self.end(now);
-        }
-        let mut at = (self.ios == 0 && self.job.start_delay_ns > 0).then_some(self.job.start_delay_ns);
-        if let Some(think) = self.job.think
-            && self.ios > 0
-            && self.ios.is_multiple_of(think.every_ios)
-            && !self.thought
-        {
-            if self.in_flight > 0 {
-                return Next::Hold;
+        loop {
+            let next = match self.stage {
+                Stage::Load => self.load(now),
+                Stage::Ending { another } => self.ending(now, another),
+                Stage::Back { begun, goes_on } => self.back(now, begun, goes_on),
+                Stage::Over => Some(Next::End),
+            };
+            if let Some(next) = next {
+                return next;
             }
-            self.thought = true;
-            at = Some(now + think.ns);
         }
-        let side = self.side();
-        let (due, command) = self.command(side);
-        let at = at.max(due);
-        let begun = self.job.start_delay_ns + self.job.ramp_ns;
-        if at.zip(self.job.runtime_ns).is_some_and(|(at, ns)| at >= begun.saturating_add(ns)) {
-            // It would begin when the job is over.
-            self.job.runtime_ns = Some(0);
-            self.first.clear();
-            return self.end(now);
-        }
-        self.ios += 1;
-        self.bytes += command.len;
-        self.ask(now, at, command)
     }
 
     fn ended(&mut self, number: u64, now: u64, done: bool) {
         if let Some(search) = &mut self.search {
             search.ended(number, now);
         }
+        if let Some(written) = &mut self.written {
+            written.ended(number);
+        }
         self.in_flight -= 1;
         self.failed |= !done;
     }
 
     fn fill(&mut self, number: u64, command: &Command, bytes: &mut [u8]) {
-        match &self.job.content {
-            Content::Pattern(pattern) if !self.job.verify => {
+        match (&self.written, &self.job.content) {
+            (Some(written), _) => written.fill(bytes, command.offset, number),
+            (None, Content::Pattern(pattern)) => {
                 bytes.iter_mut().zip(pattern.iter().cycle()).for_each(|(byte, &with)| *byte = with);
             }
-            content if self.job.verify || *content == Content::Fresh => {
-                stamp::fill(bytes, self.job.seed, command.offset, number);
-            }
-            _ => {}
+            (None, Content::Fresh) => stamp::fill(bytes, self.job.seed, command.offset, number),
+            (None, Content::Random | Content::Zeros) => {}
         }
     }
 
-    fn check(&mut self, number: u64, command: &Command, bytes: &[u8]) -> bool {
-        let Some(verify) = &self.verifying else {
-            return !self.job.verify || self.job.destroys() || stamp::is_whole(bytes, command.offset);
-        };
-        let Some(nth) = number.checked_sub(verify.first_number) else { return true };
-        let Some(&(offset, _, written)) = self.written.get(nth as usize) else { return true };
-        offset == command.offset && stamp::is_filled(bytes, self.job.seed, offset, written)
+    fn reads_back(&self) -> bool {
+        matches!(self.stage, Stage::Back { begun: true, .. })
+    }
+
+    fn check(&mut self, _number: u64, command: &Command, bytes: &[u8]) -> bool {
+        match &self.written {
+            Some(written) => !self.reads_back() || written.is_there(bytes, command.offset),
+            None => !self.job.verify || stamp::is_whole(bytes, command.offset),
+        }
     }
 }

@@ -56,6 +56,8 @@ pub fn merged_side(a: &Side, b: &Side) -> Side {
         mismatched: a.mismatched.saturating_add(b.mismatched),
         // Where both ran side by side, what they shared is in it twice.
         busy_ns: a.busy_ns.saturating_add(b.busy_ns),
+        // As long as a job is longer than any of its parts.
+        runtime_ns: if a.runtime_ns == 0 || b.runtime_ns == 0 { 0 } else { a.runtime_ns.max(b.runtime_ns) },
         submit: merged(&a.submit, &b.submit),
         service: merged(&a.service, &b.service),
         response: merged(&a.response, &b.response),

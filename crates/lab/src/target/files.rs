@@ -277,7 +277,7 @@ impl Target for Files {
         let tag = u64::from(slot);
         let len = match command.kind {
             Kind::Read | Kind::Write { .. } => command.len as u32,
-            Kind::Flush | Kind::Discard => 0,
+            Kind::Flush | Kind::Sync | Kind::Discard => 0,
         };
         self.lens[slot as usize] = len;
         let buf = self.buffers.buf(slot, len);
@@ -285,6 +285,7 @@ impl Target for Files {
             Kind::Read => self.ring.read(fd, command.offset, buf, tag),
             Kind::Write { fua } => self.ring.write(fd, command.offset, &[buf], fua, tag),
             Kind::Flush => self.ring.flush(fd, tag),
+            Kind::Sync => self.ring.sync(fd, tag),
             Kind::Discard if is_block_device => {
                 self.ring.discard(fd, command.offset, command.len, tag);
             }

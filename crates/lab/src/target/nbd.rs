@@ -224,7 +224,7 @@ impl Nbd {
         let (what, fua) = match command.kind {
             Kind::Read => (bimetal_nbd::Command::Read, false),
             Kind::Write { fua } => (bimetal_nbd::Command::Write, fua),
-            Kind::Flush => (bimetal_nbd::Command::Flush, false),
+            Kind::Flush | Kind::Sync => (bimetal_nbd::Command::Flush, false),
             Kind::Discard => (bimetal_nbd::Command::Trim, false),
         };
         // Of reads and writes `prepare` has seen to it, of discards `piece`.

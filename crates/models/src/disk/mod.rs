@@ -226,7 +226,7 @@ impl Disk {
         match command.kind {
             Kind::Read => self.accept_read(now, tag, command),
             Kind::Write { fua } => self.accept_write(now, tag, command, fua),
-            Kind::Flush => {
+            Kind::Flush | Kind::Sync => {
                 let mark = self.cache.mark();
                 if self.cache.has_before(mark) {
                     self.flushes.push_back((tag, mark));

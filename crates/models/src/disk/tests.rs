@@ -363,7 +363,7 @@ fn whatever_the_parameters_each_command_ends_once_and_is_counted() {
             match kind {
                 Kind::Read => reads += count * 512,
                 Kind::Write { .. } => written += count * 512,
-                Kind::Flush => flushes += 1,
+                Kind::Flush | Kind::Sync => flushes += 1,
                 Kind::Discard => {}
             }
         }

@@ -69,6 +69,8 @@ pub struct Io {
     pub served: Option<ServedBy>,
     /// It was done, but its payload is not what the source expects.
     pub mismatched: bool,
+    /// It reads what the source has written before.
+    pub reads_back: bool,
 }
 
 /// Who looks on.
@@ -294,6 +296,7 @@ impl<'s> Run<'s> {
             mismatched = !lane.stream.source.check(number, &command, bytes);
         }
         let since = end.at_ns.saturating_sub(self.began_ns);
+        let reads_back = lane.stream.source.reads_back();
         lane.stream.source.ended(number, since, end.fault.is_none());
         witness.ended(&Io {
             stream: index,
@@ -305,6 +308,7 @@ impl<'s> Run<'s> {
             fault: end.fault,
             served: end.served,
             mismatched,
+            reads_back,
         });
         let moved = matches!(command.kind, Kind::Read | Kind::Write { .. });
         (index, if moved { command.len } else { 0 })

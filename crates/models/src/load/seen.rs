@@ -93,7 +93,7 @@ impl Seen {
                 self.bytes += bytes;
                 self.writes.saturating_record(response_ns);
             }
-            Kind::Flush => self.flushes += 1,
+            Kind::Flush | Kind::Sync => self.flushes += 1,
             Kind::Discard => self.discards += 1,
         }
     }

@@ -71,6 +71,11 @@ pub trait Source {
     /// Fills what is going to be written, where streams have payload.
     fn fill(&mut self, _number: u64, _command: &Command, _bytes: &mut [u8]) {}
 
+    /// Whether what ends now was asked for to look at what the source itself has written.
+    fn reads_back(&self) -> bool {
+        false
+    }
+
     /// Whether what was read is what it should be, where streams have payload.
     fn check(&mut self, _number: u64, _command: &Command, _bytes: &[u8]) -> bool {
         true

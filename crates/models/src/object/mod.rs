@@ -145,7 +145,7 @@ impl Queued for ObjectStore {
 
     fn start(&mut self, now: u64, tag: u64, command: Command) {
         let (end, failure) = match command.kind {
-            Kind::Flush => (now, None),
+            Kind::Flush | Kind::Sync => (now, None),
             _ if !self.grant(now) => (now + self.params.refusal_ns, Some(Failure::Throttled)),
             Kind::Read => self.request(now, self.params.read_median_ns, 0, command.len),
             Kind::Write { .. } => self.request(now, self.params.write_median_ns, 1, command.len),

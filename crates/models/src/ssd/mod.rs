@@ -296,7 +296,7 @@ impl Queued for Ssd {
                 let ready = self.controller.take(now, host.write_command_ns);
                 self.write(ready, command.offset, command.len, fua)
             }
-            Kind::Flush => self.flush(now) + self.params.host.flush_ns,
+            Kind::Flush | Kind::Sync => self.flush(now) + self.params.host.flush_ns,
             Kind::Discard => {
                 let ready = self.controller.take(now, host.write_command_ns);
                 self.discard(command.offset, command.len);

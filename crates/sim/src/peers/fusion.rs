@@ -231,7 +231,7 @@ impl Rules for Fusion {
             self.spoil_move(command);
         }
         match command.kind {
-            Kind::Flush => rig.flush(ticket),
+            Kind::Flush | Kind::Sync => rig.flush(ticket),
             Kind::Discard => self.tiers.discard(rig, ticket, command),
             Kind::Read | Kind::Write { .. } => {
                 for chunk in

@@ -36,7 +36,7 @@ impl Rules for Spill {
     fn serve(&mut self, rig: &mut Rig, ticket: Ticket, command: Command) {
         let kept = self.kept_bytes;
         match command.kind {
-            Kind::Flush => rig.flush(ticket),
+            Kind::Flush | Kind::Sync => rig.flush(ticket),
             Kind::Discard => self.tiers.discard(rig, ticket, command),
             Kind::Read | Kind::Write { .. } => {
                 let first = |tiers: &Tiers| if tiers.free_bytes(FAST) > kept { FAST } else { SLOW };

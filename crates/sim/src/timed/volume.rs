@@ -175,7 +175,7 @@ impl TimedVolume {
         let kind = match command.kind {
             Kind::Read => RequestKind::Read,
             Kind::Write { fua } => RequestKind::Write { fua },
-            Kind::Flush => RequestKind::Flush,
+            Kind::Flush | Kind::Sync => RequestKind::Flush,
             Kind::Discard => RequestKind::Discard { fua: false },
         };
         let mut buf = None;

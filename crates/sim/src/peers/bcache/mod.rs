@@ -273,7 +273,7 @@ impl Rules for Bcache {
     fn serve(&mut self, rig: &mut Rig, ticket: Ticket, command: Command) {
         self.pace.busy(rig.now);
         match command.kind {
-            Kind::Flush => rig.flush(ticket),
+            Kind::Flush | Kind::Sync => rig.flush(ticket),
             Kind::Discard => {
                 let (first, end) = blocks_of(command);
                 (first..end).for_each(|block| self.forget(block));

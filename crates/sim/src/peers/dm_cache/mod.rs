@@ -176,7 +176,7 @@ impl Rules for DmCache {
             self.smq.tick(rig.now);
         }
         match command.kind {
-            Kind::Flush => rig.flush(ticket),
+            Kind::Flush | Kind::Sync => rig.flush(ticket),
             Kind::Discard => rig.client(ticket, SLOW, command),
             Kind::Read | Kind::Write { .. } => {
                 self.transfer(rig, ticket, command);
