@@ -201,8 +201,7 @@ pub(crate) fn run(args: &TraceRecordArgs) -> anyhow::Result<Outcome> {
     }
     if end == End::ServerGone {
         let what = "the server is gone, or stands still; what it told until then is written";
-        complain(&format!("bimetal: {}: {what} to {}", doc.volume, doc.file));
-        return Ok(Outcome::Problem);
+        return Ok(Outcome::Problem(format!("{}: {what} to {}", doc.volume, doc.file)));
     }
     Ok(Outcome::Good)
 }

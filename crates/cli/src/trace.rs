@@ -114,7 +114,13 @@ fn must_hold(records: u64, malformed: &Malformed, file: &Path) -> anyhow::Result
 }
 
 fn outcome(malformed: &Malformed) -> Outcome {
-    if malformed.unread_files > 0 { Outcome::Problem } else { Outcome::Good }
+    match malformed.unread_files {
+        0 => Outcome::Good,
+        1 => Outcome::Problem("a file could not be read to its end; what came before counts".to_owned()),
+        files => Outcome::Problem(format!(
+            "{files} files could not be read to their ends; what came before counts"
+        )),
+    }
 }
 
 fn complain_of(malformed: &Malformed) {

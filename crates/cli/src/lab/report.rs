@@ -87,18 +87,32 @@ pub(crate) fn judge(output: &OutputArgs, run: &mut Run) -> Vec<String> {
     said
 }
 
-/// Whether all was done that was asked for, with the data that was expected.
+/// Whether all was done that was asked for, with the data that was expected; if not, what was not.
 pub(super) fn outcome(runs: &[Run]) -> Outcome {
-    let side = |side: &Side| side.failed + side.mismatched > 0;
-    let failed = |job: &JobRun| {
-        !job.errors.is_empty()
-            || job.unanswered > 0
-            || [&job.read, &job.write, &job.discard, &job.flush].into_iter().any(side)
-    };
-    match runs.iter().flat_map(|run| &run.jobs).any(failed) {
-        true => Outcome::Problem,
-        false => Outcome::Good,
+    let troubles: Vec<String> = runs.iter().flat_map(|run| &run.jobs).filter_map(trouble).collect();
+    match troubles.as_slice() {
+        [] => Outcome::Good,
+        [one] => Outcome::Problem(one.clone()),
+        [first, others @ ..] => {
+            Outcome::Problem(format!("{first}; and {} more jobs had errors", others.len()))
+        }
     }
+}
+
+/// What went wrong with a job, in a sentence.
+fn trouble(job: &JobRun) -> Option<String> {
+    let sides = [&job.read, &job.write, &job.discard, &job.flush];
+    let sum = |of: fn(&Side) -> u64| sides.into_iter().map(of).sum::<u64>();
+    let (failed, mismatched) = (sum(|side| side.failed), sum(|side| side.mismatched));
+    let JobRun { name, target, .. } = job;
+    let what = match job.errors.first_key_value() {
+        Some((error, times)) => format!("{error} ({times} times)"),
+        None if mismatched > 0 => format!("{mismatched} I/Os did not read what was written"),
+        None if failed > 0 => format!("{failed} I/Os failed"),
+        None if job.unanswered > 0 => format!("{} I/Os were not answered", job.unanswered),
+        None => return None,
+    };
+    Some(format!("{name} on {target}: {what}"))
 }
 
 /// Whether both are there, and lead to the same file.
