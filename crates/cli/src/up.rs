@@ -79,7 +79,7 @@ As a drive with a file system (needs nbdfuse, and root for the mount), the first
 
 Later without mkfs.ext4, which erases. Before it is closed:
 
-  umount {files} && fusermount3 -u {nbd}
+  umount {files} && umount {nbd}
 
 Ctrl-C closes it; `{again}` opens it again.",
         dir.display()

@@ -1,6 +1,7 @@
 //! Who is connected, and what stands on the volume through them: for whoever is about to close it.
 
 use rustix::net::sockopt::socket_peercred;
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStringExt as _;
@@ -11,25 +12,35 @@ const MAX_MOUNTS: usize = 16;
 /// Layers of loop devices and file systems on one another that are followed.
 const MAX_LAYERS: usize = 8;
 
-/// `: to nbdfuse (process 12); unmount first: umount '/mnt', then umount '/x/mnt'`; as much of it as can be told.
-pub(crate) fn sentence(client: impl AsFd) -> String {
-    // Of TCP nobody tells.
-    let Ok(peer) = socket_peercred(client) else { return String::new() };
-    let pid = peer.pid.as_raw_nonzero();
+/// A sentence for each process that is connected: which it is, and what is to be unmounted, as much of that as can be told.
+pub(crate) fn sentences<F: AsFd>(volume: &str, clients: impl Iterator<Item = F>) -> Vec<String> {
+    // Of TCP nobody tells who it is.
+    let pids = clients.map(|client| socket_peercred(client).ok().map(|peer| peer.pid.as_raw_nonzero().get()));
+    let mut counted: BTreeMap<Option<i32>, u32> = BTreeMap::new();
+    pids.for_each(|pid| *counted.entry(pid).or_default() += 1);
+    counted.into_iter().map(|(pid, connections)| sentence(volume, pid, connections)).collect()
+}
+
+fn sentence(volume: &str, pid: Option<i32>, connections: u32) -> String {
+    let over = match connections {
+        1 => "over one connection".to_owned(),
+        more => format!("over {more} connections"),
+    };
+    let Some(pid) = pid else { return format!("somebody is connected to {volume}, {over}") };
     let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
     let mut text = match name.trim_end() {
         // It has handed its connection over, as nbd-client does to the kernel, and has gone.
-        "" => format!(" to process {pid}"),
-        name => format!(" to {name} (process {pid})"),
+        "" => format!("process {pid} is connected to {volume}, {over}"),
+        name => format!("{name} (process {pid}) is connected to {volume}, {over}"),
     };
     let mounts = mounts();
     let mut found: Vec<&Mount> = Vec::new();
-    above(&mounts, &begin(pid.get(), &mounts), MAX_LAYERS, &mut found);
+    above(&mounts, &begin(pid, &mounts), MAX_LAYERS, &mut found);
     // What stands on others goes first.
     let unmount: Vec<String> =
         found.iter().rev().take(MAX_MOUNTS).map(|mount| format!("umount {}", quoted(&mount.place))).collect();
     if !unmount.is_empty() {
-        text += &format!("; leave it in good order with: {}", unmount.join(" && "));
+        text += &format!("; to leave it in good order: {}", unmount.join(" && "));
     }
     text
 }

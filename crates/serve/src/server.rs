@@ -334,8 +334,9 @@ impl<V: Served> Server<V> {
 
     /// Says who is connected, and how to leave in good order.
     fn say_who_is_here(&self) {
-        for conn in self.conns.iter().flatten().filter(|conn| !conn.dead) {
-            tracing::warn!("{} is connected{}", self.volume.0, callers::sentence(&conn.fd));
+        let connected = self.conns.iter().flatten().filter(|conn| !conn.dead);
+        for sentence in callers::sentences(&self.volume.0, connected.map(|conn| &conn.fd)) {
+            tracing::warn!("{sentence}");
         }
         tracing::warn!("Ctrl-C again closes {} all the same: clients get errors then", self.volume.0);
     }
