@@ -239,8 +239,9 @@ Examples:
   bimetal serve ./v.toml --nbd unix:/run/films.sock
   bimetal serve films --nbd unix:/run/films.sock --nbd 127.0.0.1:10809 --nbd '[::1]:0'
   bimetal serve films --read-only
-  bimetal serve films --socket-mode 0660 --socket-group storage
-  bimetal serve films photos                        prints `ready: nbd+unix:///films?socket=PATH`, and photos'
+  bimetal serve films --memory 1G
+  bimetal serve films --socket-mode 0660 --socket-group disk
+  bimetal serve films photos       prints `ready: nbd+unix:///films?socket=PATH`, and that of photos
 
 Prints one line `ready: URI` for each socket and volume when clients can connect. SIGTERM and Ctrl-C finish what
 is in flight, close the volumes and exit with 0; SIGHUP is ignored. Under systemd (NOTIFY_SOCKET) it says when it
@@ -292,11 +293,11 @@ pub(crate) struct MemoryArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  mkdir -p ~/.local/share/bash-completion/completions
-  bimetal completions bash > ~/.local/share/bash-completion/completions/bimetal
+  mkdir -p ~/.local/share/bash-completion/completions && \\
+      bimetal completions bash > ~/.local/share/bash-completion/completions/bimetal
   mkdir -p ~/.zfunc && bimetal completions zsh > ~/.zfunc/_bimetal
-  mkdir -p ~/.config/fish/completions
-  bimetal completions fish > ~/.config/fish/completions/bimetal.fish
+  mkdir -p ~/.config/fish/completions && \\
+      bimetal completions fish > ~/.config/fish/completions/bimetal.fish
 
 The script asks the program what can stand where the cursor is, names of volumes included. For zsh, ~/.zfunc has to be
 in $fpath before compinit runs.")]
@@ -362,7 +363,7 @@ pub(crate) struct CheckArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  bimetal pin films 0 2G --tier fast                the first 2 GiB: the file system's metadata, perhaps
+  bimetal pin films 0 2G --tier fast       the first 2 GiB: the file system's metadata, perhaps
   bimetal pin ./v.toml 500G 20G --tier slow --json
 
 What is pinned to the fast tier is moved there as soon as the mover may, ahead of what is hot, and stays; what is

@@ -154,6 +154,45 @@ mod tests {
         assert!(wide.is_empty(), "{wide:#?}");
     }
 
+    use crate::examples as extract;
+
+    /// What a command line of an example says to this program; none where it is for another one.
+    fn said(command: &str) -> Option<Vec<String>> {
+        let own = command.split(" && ").find(|part| part.contains("bimetal "))?;
+        let own = own.split(['>', '|']).next()?;
+        let words = extract::words(own).into_iter().skip_while(|word| word.starts_with("XDG_"));
+        let words: Vec<String> = words.collect();
+        words.first()?.ends_with("bimetal").then_some(words)
+    }
+
+    #[test]
+    fn every_example_is_understood() {
+        let mut examples = Vec::new();
+        each(&mut command(), &mut |command| {
+            let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            examples.extend(extract::of_help(command.get_name(), &after));
+        });
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let docs =
+            std::fs::read_dir(root.join("docs")).expect("documents").flatten().map(|entry| entry.path());
+        for path in
+            docs.chain([root.join("README.md")]).filter(|path| path.extension().is_some_and(|e| e == "md"))
+        {
+            let text = std::fs::read_to_string(&path).expect("a document");
+            examples.extend(extract::of_document(&path.display().to_string(), &text));
+        }
+        let mut understood = 0;
+        for example in &examples {
+            let Some(words) = said(&example.command) else { continue };
+            let words = crate::lab::orion::with_two_dashes(words.into_iter().map(Into::into));
+            if let Err(error) = command().try_get_matches_from(words) {
+                panic!("{}: {}\n{error}", example.place, example.command);
+            }
+            understood += 1;
+        }
+        assert!(understood > 90, "only {understood} of {} examples", examples.len());
+    }
+
     #[test]
     fn every_page_has_its_examples_as_they_are_typed() {
         let mut all = command();

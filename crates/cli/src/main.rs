@@ -7,6 +7,9 @@ mod check;
 mod complete;
 mod create;
 mod destroy;
+#[cfg(test)]
+#[path = "../tests/examples/extract.rs"]
+mod examples;
 mod find;
 mod help;
 mod inspect;
