@@ -152,7 +152,10 @@ fn older(plan: &Plan) -> anyhow::Result<Older> {
     if plan.force == 0 {
         bail!("{} exists already; choose another name, or overwrite it with --force", file.display());
     }
-    let Ok(older) = Volume::load(file) else { return Ok(Older::File) };
+    let Ok(older) = Volume::load(file) else {
+        volume::spare(file)?;
+        return Ok(Older::File);
+    };
     if find::has_server(&older) || find::is_in_use(&older) {
         bail!(
             "{} names a volume that is in use: its file cannot be replaced; stop its server first, or choose another \

@@ -212,7 +212,8 @@ fn output(path: &Path, force: bool) -> anyhow::Result<File> {
     match std::fs::metadata(path) {
         Ok(found) if !found.is_file() => bail!("{}: not a regular file", path.display()),
         Ok(_) if !force => bail!("{} is there already; --force replaces it", path.display()),
-        _ => {}
+        Ok(_) => volume::spare(path)?,
+        Err(_) => {}
     }
     let mut options = OpenOptions::new();
     options.write(true).truncate(true).create(force).create_new(!force);

@@ -1,7 +1,7 @@
 //! What becomes of a record: text, a page, a file.
 
 use super::args::{OutputArgs, ReportArgs, SteadyOf};
-use crate::{Outcome, say};
+use crate::{Outcome, say, volume};
 use anyhow::{Context as _, bail};
 use bimetal_lab::record::{JobRun, Run, Side};
 use bimetal_lab::report::{self, Extra, Named};
@@ -47,6 +47,7 @@ pub(super) fn look_ahead_at<'a>(
         if path.is_dir() {
             bail!("{} is a directory; name a file", path.display());
         }
+        volume::spare(path)?;
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
             bail!(
