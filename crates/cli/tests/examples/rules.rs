@@ -87,6 +87,7 @@ pub const RULES: &[Rule] = &[
     ("bimetal lab report", Ends(0), &[Job, Records]),
     ("bimetal lab orion -run simple", Parsed(MINUTES), &[]),
     ("bimetal lab orion -run oltp", Parsed(MINUTES), &[]),
+    ("bimetal lab orion -run oltp --target 'model:", Ends(0), &[]),
     ("bimetal lab orion -run advanced", Parsed(MINUTES), &[]),
     ("bimetal lab orion -run normal", Parsed(MINUTES), &[]),
     ("bimetal lab snia", Parsed(MINUTES), &[]),
