@@ -16,7 +16,12 @@ struct Loop(PathBuf);
 impl Loop {
     /// `None` where this may not be done.
     fn of(file: &Path) -> Option<Loop> {
-        let output = losetup().args(["--find", "--show"]).arg(file).output().ok()?;
+        Loop::with(&[], file)
+    }
+
+    /// Of a part of it, perhaps.
+    fn with(options: &[&str], file: &Path) -> Option<Loop> {
+        let output = losetup().args(["--find", "--show"]).args(options).arg(file).output().ok()?;
         output.status.success().then(|| Loop(text(&output.stdout).trim().into()))
     }
 
@@ -140,6 +145,39 @@ fn devices_that_look_odd_are_said() {
     assert!(fast.turns(false) && slow.turns(true));
     let said = made(&create(dir.path(), "./x.toml", &path(fast), &path(slow), &["--force"]));
     assert!(!said.contains("kernel says"), "{said}");
+}
+
+/// Every pair of names of one storage, and of parts of it that overlap, is refused; parts beside each other are not.
+#[test]
+fn no_two_names_of_one_storage_make_a_volume() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let at = |name: &str| dir.path().join(name);
+    empty(&at("disk"), 600 * MIB);
+    std::os::unix::fs::symlink("disk", at("soft")).expect("a link");
+    std::fs::hard_link(at("disk"), at("hard")).expect("a link");
+    std::fs::create_dir(at("folder")).expect("a folder");
+    let mut names: Vec<String> =
+        ["disk", "soft", "hard", "folder/../disk", "/proc/self/cwd/disk"].map(str::to_owned).into();
+    let part = |options: &[&str], of: &Path| Loop::with(options, of);
+    let whole = part(&[], &at("disk"));
+    let twin = part(&[], &at("disk"));
+    let above = whole.as_ref().and_then(|whole| part(&[], &whole.0));
+    let first = part(&["--sizelimit", "256M"], &at("disk"));
+    let middle = part(&["--offset", "100M"], &at("disk"));
+    let second = part(&["--offset", "256M"], &at("disk"));
+    let loops = [&whole, &twin, &above, &first, &middle].map(Option::as_ref).into_iter().flatten();
+    names.extend(loops.map(|device| device.0.display().to_string()));
+    for fast in &names {
+        for slow in &names {
+            let output = create(dir.path(), "./v.toml", fast, slow, &[]);
+            assert_eq!(output.status.code(), Some(2), "{fast} and {slow}: {}", text(&output.stderr));
+        }
+    }
+    let (Some(first), Some(second)) = (first, second) else {
+        return eprintln!("no loop devices: not all was tried");
+    };
+    let path = |device: &Loop| device.0.display().to_string();
+    made(&create(dir.path(), "./v.toml", &path(&first), &path(&second), &[]));
 }
 
 #[test]
