@@ -33,7 +33,9 @@ pub(crate) fn completions(args: &CompletionsArgs) -> anyhow::Result<Outcome> {
 pub(crate) fn values(argument: Arg) -> Arg {
     match argument.get_id().as_str() {
         "volume" | "volumes" => argument.add(ArgValueCompleter::new(volumes)),
-        "target" => argument.add(ArgValueCompleter::new(targets)),
+        "target" | "targets" | "against" | "a" | "b" => argument.add(ArgValueCompleter::new(targets)),
+        // Devices, with a size perhaps.
+        "fast" | "slow" => argument.add(ArgValueCompleter::new(PathCompleter::any())),
         _ => argument,
     }
 }

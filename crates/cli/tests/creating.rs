@@ -250,6 +250,14 @@ fn volumes_are_listed_and_completed_wherever_their_files_are() {
         assert!(complete(words).lines().any(|line| line == "films"), "{words:?}: {}", complete(words));
     }
     assert!(complete(&["lab", "idle", "volume:f"]).contains("volume:films"));
+    let begun = dir.join("films.f").display().to_string();
+    for words in [
+        &["create", "x", "--fast", &begun][..],
+        &["lab", "fio", "job", "--target", &begun],
+        &["status", &begun],
+    ] {
+        assert!(complete(words).contains("films.fast"), "{words:?}: {}", complete(words));
+    }
     let data = dir.join("data");
     let mut command = bimetal(dir);
     command.env("XDG_DATA_HOME", &data).args(["up", "--slow-model", "none"]);
