@@ -4,7 +4,7 @@
 PATH=$PATH:/usr/sbin:/sbin
 need jq truncate losetup
 cd "$work"
-truncate -s 1G disk.img
+truncate -s 256M disk.img
 disk=$(losetup --find --show --sector-size 4096 disk.img 2>/dev/null) || { echo "no loop devices with such sectors"; exit 77; }
 before_finish() { losetup --detach "$disk" || true; }
 
@@ -17,12 +17,12 @@ suite() {
 }
 
 for test in iops latency throughput; do
-    suite snia-$test snia $test "$disk" --destroy-data --scale 0.001 --span 64M
+    suite snia-$test snia $test "$disk" --destroy-data --scale 0.0002 --span 16M
     # Nothing but what is less than a sector is without a figure.
     holds '[.tests[].steady[].loads[] | select(.iops == [])] | all(.bytes < 4096 and (.left_out | length > 0))' snia-$test.json
     holds '[.tests[].steady[].loads[] | select(.bytes >= 4096)] | length > 0 and all(.iops | length >= 5)' snia-$test.json
 done
-"$BIMETAL" lab snia latency "$disk" --destroy-data --scale 0.001 --span 64M >snia.txt 2>/dev/null || true
+"$BIMETAL" lab snia latency "$disk" --destroy-data --scale 0.0002 --span 16M >snia.txt 2>/dev/null || true
 grep -q 'Left out are the loads of 0.5K' snia.txt || fail "what is left out is said"
 suite cross snia cross-stimulus "$disk" --destroy-data --scale 0.0001 --span 64M
 suite saturation snia write-saturation "$disk" --destroy-data --scale 0.0001 --span 64M
