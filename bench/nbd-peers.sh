@@ -53,7 +53,10 @@ load() {
     ticks=$(getconf CLK_TCK)
     before=$(awk '{print $14 + $15}' "/proc/$pid/stat")
     fio --name=x --ioengine=nbd --uri="$uri" --rw="rand$rw" --bs=4k --iodepth="$qd" --offset="$offset" --size="$span" \
-        --time_based --runtime="$SECONDS_EACH" --output-format=json >"$work/fio.json"
+        --time_based --runtime="$SECONDS_EACH" --output-format=json --output="$work/fio.json" >"$work/fio.log" ||
+        { cat "$work/fio.log" >&2; exit 1; }
+    # What fio has to say besides stands before the document.
+    sed -i '/^{/,$!d' "$work/fio.json"
     after=$(awk '{print $14 + $15}' "/proc/$pid/stat")
     jq -r --argjson cpu "$(((after - before) * 1000000 / ticks))" \
         ".jobs[0].$rw | \"\\(.iops) \\(\$cpu / .total_ios)\"" "$work/fio.json"

@@ -41,7 +41,8 @@ pub(crate) struct Cli {
         value_name = "LEVEL",
         env = "BIMETAL_LOG",
         default_value = "info",
-        hide_env_values = true
+        hide_env_values = true,
+        display_order = 990
     )]
     pub(crate) log: LogLevel,
 }
@@ -181,7 +182,8 @@ pub(crate) struct ReceptionArgs {
 Examples:
   bimetal create films --fast /dev/nvme0n1p4 --slow /dev/sdb
   bimetal create ./v.toml --fast 'fast.img?size=1G' --slow 'slow.img?size=8G' --chunk 64K
-  bimetal create ./v.toml --fast 'fast.img?size=1G' --slow 'model:disk-1tb-2012?file=slow.img&size=8G'
+  bimetal create ./v.toml --fast 'fast.img?size=1G' \\
+      --slow 'model:disk-1tb-2012?file=slow.img&size=8G'
   bimetal create films --fast /dev/nvme0n1p4 --slow /dev/sdb --wear-budget 150G
 
 With model:NAME, a file is served in the time that the modelled device NAME would take; `model = \"NAME\"` in the
@@ -196,7 +198,9 @@ so often in a day as the wake budget says, evenly over the day, and rests in bet
 does not wait. `wake_budget = 24` in the volume file says so.
 
 A device that holds anything (a file system, a partition table, another volume, any bytes but zeros) is
-refused without --force, and what was found there is said.")]
+refused without --force, and what was found there is said. A file is looked at where it has data. A block device knows no
+holes: its ends are read first, then 4096 pieces of 64 KiB evenly strewn over it, then all of it in order, for a minute in
+all. If that did not do to read it to its end, it is said how much was looked at.")]
 pub(crate) struct CreateArgs {
     /// Name of the volume, or path of the volume file to write
     pub(crate) volume: String,
@@ -221,9 +225,10 @@ pub(crate) struct CreateArgs {
     /// [default: 24]
     #[arg(long, value_name = "TIMES", value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_WAKEUPS_PER_DAY)))]
     pub(crate) wake_budget: Option<u32>,
-    /// Overwrite what is there
-    #[arg(long)]
-    pub(crate) force: bool,
+    /// Overwrite what is there, and say what that was: given once, what is on the devices or the volume file of another
+    /// volume; given twice, both
+    #[arg(long, action = clap::ArgAction::Count)]
+    pub(crate) force: u8,
 }
 
 /// `bimetal serve`
@@ -234,8 +239,9 @@ Examples:
   bimetal serve ./v.toml --nbd unix:/run/films.sock
   bimetal serve films --nbd unix:/run/films.sock --nbd 127.0.0.1:10809 --nbd '[::1]:0'
   bimetal serve films --read-only
-  bimetal serve films --socket-mode 0660 --socket-group storage
-  bimetal serve films photos                        prints `ready: nbd+unix:///films?socket=PATH`, and photos'
+  bimetal serve films --memory 1G
+  bimetal serve films --socket-mode 0660 --socket-group disk
+  bimetal serve films photos       prints `ready: nbd+unix:///films?socket=PATH`, and that of photos
 
 Prints one line `ready: URI` for each socket and volume when clients can connect. SIGTERM and Ctrl-C finish what
 is in flight, close the volumes and exit with 0; SIGHUP is ignored. Under systemd (NOTIFY_SOCKET) it says when it
@@ -287,9 +293,14 @@ pub(crate) struct MemoryArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  bimetal completions bash > ~/.local/share/bash-completion/completions/bimetal
-  bimetal completions zsh > ~/.zfunc/_bimetal
-  bimetal completions fish > ~/.config/fish/completions/bimetal.fish")]
+  mkdir -p ~/.local/share/bash-completion/completions && \\
+      bimetal completions bash > ~/.local/share/bash-completion/completions/bimetal
+  mkdir -p ~/.zfunc && bimetal completions zsh > ~/.zfunc/_bimetal
+  mkdir -p ~/.config/fish/completions && \\
+      bimetal completions fish > ~/.config/fish/completions/bimetal.fish
+
+The script asks the program what can stand where the cursor is, names of volumes included. For zsh, ~/.zfunc has to be
+in $fpath before compinit runs.")]
 pub(crate) struct CompletionsArgs {
     /// The shell
     pub(crate) shell: clap_complete::Shell,
@@ -352,7 +363,7 @@ pub(crate) struct CheckArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  bimetal pin films 0 2G --tier fast                the first 2 GiB: the file system's metadata, perhaps
+  bimetal pin films 0 2G --tier fast       the first 2 GiB: the file system's metadata, perhaps
   bimetal pin ./v.toml 500G 20G --tier slow --json
 
 What is pinned to the fast tier is moved there as soon as the mover may, ahead of what is hot, and stays; what is
@@ -456,8 +467,8 @@ Examples:
   bimetal list
   bimetal list --json
 
-Lists what `create NAME` made, in $XDG_CONFIG_HOME/bimetal or ~/.config/bimetal; volumes whose file is
-elsewhere are not known there. The state is served, stopped, missing device, unfinished (`create` did not come
+Lists what `create NAME` made, in $XDG_CONFIG_HOME/bimetal or ~/.config/bimetal, the volume of `up`, and whatever this
+user serves from files elsewhere: these are listed by their files. The state is served, stopped, missing device, unfinished (`create` did not come
 to its end) or broken (the volume file cannot be read). Exit code 1 when any of the last three is listed.")]
 pub(crate) struct ListArgs {
     /// Print one JSON document on standard output and nothing else there

@@ -105,7 +105,10 @@ pub(crate) fn check(args: &CheckArgs) -> anyhow::Result<Outcome> {
             tell_tail(&doc);
         }
     }
-    Ok(if doc.clean { Outcome::Good } else { Outcome::Problem })
+    Ok(match doc.clean {
+        true => Outcome::Good,
+        false => Outcome::Problem(format!("{} is not clean", file.display())),
+    })
 }
 
 fn tell(doc: &CheckDoc) {

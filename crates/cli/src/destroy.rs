@@ -47,6 +47,9 @@ pub(crate) fn run(args: &DestroyArgs) -> anyhow::Result<Outcome> {
             volume.devices[1].display()
         );
     }
+    if find::has_server(&volume) {
+        bail!("{} is in use; stop its server first; nothing was destroyed", volume.file.display());
+    }
     let paths = paths(&volume, args.force)?;
     // All that can be refused is refused before anything is touched.
     let targets = paths

@@ -245,6 +245,11 @@ pub(crate) fn is_in_use(volume: &Volume) -> bool {
     devices.iter().any(|path| bimetal_driver::in_use(path))
 }
 
+/// Whether a server of a volume answers: also one whose files are gone from where they were.
+pub(crate) fn has_server(volume: &Volume) -> bool {
+    volume.socket("control").is_ok_and(|socket| std::os::unix::net::UnixStream::connect(socket).is_ok())
+}
+
 /// Whether a path leads to a block device.
 pub(crate) fn is_block_device(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|meta| meta.file_type().is_block_device())

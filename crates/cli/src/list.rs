@@ -74,8 +74,11 @@ struct DeviceDoc {
 
 pub(crate) fn run(args: &ListArgs) -> anyhow::Result<Outcome> {
     let directory = paths::config_dir()?;
-    let volumes: Vec<VolumeDoc> = files(&directory)?.iter().map(|file| describe(file)).collect();
-    let good = volumes.iter().all(|volume| matches!(volume.state, State::Served | State::Stopped));
+    let mut files = files(&directory)?;
+    files.extend(elsewhere(&files));
+    let volumes: Vec<VolumeDoc> = files.iter().map(|file| describe(file, &directory)).collect();
+    let good = |volume: &&VolumeDoc| matches!(volume.state, State::Served | State::Stopped);
+    let (all, cannot) = (volumes.len(), volumes.iter().filter(|volume| !good(volume)).count());
     if args.json {
         say_json(&ListDoc { volumes })?;
     } else if volumes.is_empty() {
@@ -83,7 +86,10 @@ pub(crate) fn run(args: &ListArgs) -> anyhow::Result<Outcome> {
     } else {
         volumes.iter().for_each(|volume| say(&text(volume)));
     }
-    Ok(if good { Outcome::Good } else { Outcome::Problem })
+    Ok(match cannot {
+        0 => Outcome::Good,
+        _ => Outcome::Problem(format!("{cannot} of {all} volumes cannot be served as they are")),
+    })
 }
 
 /// The volume files of a directory, by name; none if there is no such directory.
@@ -102,13 +108,48 @@ fn files(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
+/// Names of the volumes in the configuration directory; none where that cannot be read.
+pub(crate) fn names() -> Vec<String> {
+    let files = paths::config_dir().and_then(|directory| files(&directory)).unwrap_or_default();
+    let stem = |file: &PathBuf| Some(file.file_stem()?.to_str()?.to_owned());
+    files.iter().filter_map(stem).collect()
+}
+
+/// Volume files that are not in the configuration directory: that of `up`, and those of volumes that this user serves.
+fn elsewhere(listed: &[PathBuf]) -> Vec<PathBuf> {
+    let up = paths::data_dir().map(|dir| dir.join("volume.toml")).ok().filter(|file| file.exists());
+    let sockets = paths::runtime_dir().ok().and_then(|dir| std::fs::read_dir(dir).ok());
+    let sockets = sockets.into_iter().flatten().flatten().map(|entry| entry.path());
+    let served = sockets.filter(|path| path.extension().is_some_and(|ending| ending == "control"));
+    // Who does not answer has a volume that cannot be named.
+    let told = served.filter_map(|socket| bimetal_serve::live_status(&socket).ok().flatten());
+    let files = told.map(|status| PathBuf::from(status.file)).filter(|file| file.is_absolute());
+    let same = |one: &PathBuf, other: &PathBuf| one.canonicalize().ok() == other.canonicalize().ok();
+    let mut found: Vec<PathBuf> = Vec::new();
+    for file in up.into_iter().chain(files) {
+        if !listed.iter().chain(&found).any(|known| same(known, &file)) {
+            found.push(file);
+        }
+    }
+    found.sort();
+    found
+}
+
+/// What VOLUME means it: its name in the configuration directory, its file anywhere else.
+fn called(file: &Path, directory: &Path) -> String {
+    match file.parent() == Some(directory) {
+        true => file.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
+        false => file.display().to_string(),
+    }
+}
+
 /// What is to be known of a volume without opening it. Nothing that is wrong with it is an error here.
-fn describe(file: &Path) -> VolumeDoc {
+fn describe(file: &Path, directory: &Path) -> VolumeDoc {
     let volume = match Volume::load(file) {
         Ok(volume) => volume,
         Err(error) => {
             return VolumeDoc {
-                name: file.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
+                name: called(file, directory),
                 file: file.into(),
                 volume_id: None,
                 state: State::Broken,
@@ -148,7 +189,7 @@ fn describe(file: &Path) -> VolumeDoc {
         problem = Some("it was not made to its end, or not destroyed to its end".to_owned());
     }
     VolumeDoc {
-        name: volume.name().0,
+        name: called(file, directory),
         file: file.into(),
         volume_id: Some(hex(&volume.id)),
         state,

@@ -4,9 +4,14 @@
 mod args;
 mod calibrate;
 mod check;
+mod complete;
 mod create;
 mod destroy;
+#[cfg(test)]
+#[path = "../tests/examples/extract.rs"]
+mod examples;
 mod find;
+mod help;
 mod inspect;
 mod kill;
 mod lab;
@@ -33,7 +38,7 @@ mod volume;
 
 use args::{Cli, Command, SimCommand, TraceCommand};
 use bimetal_models::size;
-use clap::Parser as _;
+use clap::FromArgMatches as _;
 use clap::error::ErrorKind as UsageKind;
 use lab::args::LabCommand;
 use std::io::ErrorKind;
@@ -44,15 +49,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub(crate) enum Outcome {
     /// All is well.
     Good,
-    /// It ran and found a problem.
-    Problem,
+    /// It ran and found a problem: this one, in a sentence, which is said on standard error.
+    Problem(String),
 }
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse_from(lab::orion::with_two_dashes(std::env::args_os())) {
-        Ok(cli) => cli,
-        Err(error) => return usage(&error),
-    };
+    complete::answer();
+    let words = lab::orion::with_two_dashes(std::env::args_os());
+    let cli =
+        match help::command().try_get_matches_from(words).and_then(|found| Cli::from_arg_matches(&found)) {
+            Ok(cli) => cli,
+            Err(error) => return usage(&error),
+        };
     logs::begin(cli.log, matches!(cli.command, Command::Serve(_) | Command::Up(_)));
     let outcome = match cli.command {
         Command::Up(args) => up::run(&args),
@@ -66,7 +74,7 @@ fn main() -> ExitCode {
         Command::Why(args) => pins::why(&args),
         Command::List(args) => list::run(&args),
         Command::Destroy(args) => destroy::run(&args),
-        Command::Completions(args) => shell::completions(&args),
+        Command::Completions(args) => complete::completions(&args),
         Command::Man(args) => shell::man(&args),
         Command::Trace { command: TraceCommand::Stat(args) } => trace::stat(&args),
         Command::Trace { command: TraceCommand::Convert(args) } => trace::convert(&args),
@@ -95,7 +103,10 @@ fn main() -> ExitCode {
     match outcome {
         Ok(_) if UNSAID.load(Ordering::Relaxed) => ExitCode::from(2),
         Ok(Outcome::Good) => ExitCode::SUCCESS,
-        Ok(Outcome::Problem) => ExitCode::from(1),
+        Ok(Outcome::Problem(cause)) => {
+            complain(&format!("bimetal: {cause}"));
+            ExitCode::from(1)
+        }
         Err(error) => {
             complain(&format!("bimetal: {error:#}"));
             ExitCode::from(2)
@@ -113,13 +124,19 @@ fn usage(error: &clap::Error) -> ExitCode {
     ) {
         // Whoever does not read it to its end is not to be bothered.
         let _ = error.print();
+        if error.use_stderr() {
+            complain(&format!(
+                "bimetal: say which command; `{} COMMAND --help` says more of one",
+                help::asked_for()
+            ));
+        }
         return ExitCode::from(error.exit_code() as u8);
     }
     let text = error.to_string();
     let mut paragraphs =
         text.split("\n\n").map(|paragraph| paragraph.split_whitespace().collect::<Vec<_>>().join(" "));
     let what = paragraphs.next().unwrap_or_default();
-    let mut command = "bimetal".to_owned();
+    let mut command = help::asked_for();
     let mut tip = String::new();
     for paragraph in paragraphs {
         if let Some(usage) = paragraph.strip_prefix("Usage: ") {

@@ -5,7 +5,7 @@ use anyhow::{Context as _, bail};
 use bimetal_models::spec;
 use bimetal_serve::Endpoint;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A device as written on the command line: a path, a size where it is to be created, a model where it is to be timed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -149,6 +149,30 @@ pub(crate) fn runtime_dir() -> anyhow::Result<PathBuf> {
     Ok(dir)
 }
 
+/// A path as a shell reads it.
+pub(crate) fn shell(path: &Path) -> String {
+    let text = path.display().to_string();
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+,:@%".contains(c);
+    match !text.is_empty() && text.chars().all(plain) {
+        true => text,
+        false => format!("'{}'", text.replace('\'', "'\\''")),
+    }
+}
+
+/// How this program can be called again: by its name, if that finds it, else by where it is.
+pub(crate) fn program() -> String {
+    let name = "bimetal";
+    let Some(own) = std::env::current_exe().ok().and_then(|path| path.canonicalize().ok()) else {
+        return name.to_owned();
+    };
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path).map(|folder| folder.join(name)).find(|path| path.is_file());
+    match found.and_then(|path| path.canonicalize().ok()) {
+        Some(found) if found == own => name.to_owned(),
+        _ => shell(&own),
+    }
+}
+
 /// Where clients connect, as the NBD URI of an export; the empty name means the default one. An inherited socket
 /// without a path has none; it is named in words.
 pub(crate) fn nbd_uri(endpoint: &Endpoint, export: &str) -> String {
@@ -224,6 +248,13 @@ mod tests {
         ] {
             let error = DeviceSpec::parse(text).expect_err(text);
             assert!(error.contains(word) && !error.contains('\n'), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn paths_are_quoted_where_a_shell_needs_it() {
+        for (path, quoted) in [("/a/b.c-d", "/a/b.c-d"), ("/a b", "'/a b'"), ("/it's $x", r"'/it'\''s $x'")] {
+            assert_eq!(shell(Path::new(path)), quoted);
         }
     }
 

@@ -117,14 +117,15 @@ fn ask_engine(
 fn say_pins(doc: &PinsDoc, json: bool) -> anyhow::Result<Outcome> {
     if json {
         say_json(doc)?;
-        return Ok(if doc.known { Outcome::Good } else { Outcome::Problem });
     }
     if !doc.known {
-        say(&format!(
+        return Ok(Outcome::Problem(format!(
             "{}: the list of pins could not be read when the volume was opened; open it again",
             doc.volume
-        ));
-        return Ok(Outcome::Problem);
+        )));
+    }
+    if json {
+        return Ok(Outcome::Good);
     }
     if doc.pins.is_empty() {
         say(&format!("{}: nothing is pinned", doc.volume));

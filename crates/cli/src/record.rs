@@ -201,8 +201,7 @@ pub(crate) fn run(args: &TraceRecordArgs) -> anyhow::Result<Outcome> {
     }
     if end == End::ServerGone {
         let what = "the server is gone, or stands still; what it told until then is written";
-        complain(&format!("bimetal: {}: {what} to {}", doc.volume, doc.file));
-        return Ok(Outcome::Problem);
+        return Ok(Outcome::Problem(format!("{}: {what} to {}", doc.volume, doc.file)));
     }
     Ok(Outcome::Good)
 }
@@ -213,7 +212,8 @@ fn output(path: &Path, force: bool) -> anyhow::Result<File> {
     match std::fs::metadata(path) {
         Ok(found) if !found.is_file() => bail!("{}: not a regular file", path.display()),
         Ok(_) if !force => bail!("{} is there already; --force replaces it", path.display()),
-        _ => {}
+        Ok(_) => volume::spare(path)?,
+        Err(_) => {}
     }
     let mut options = OpenOptions::new();
     options.write(true).truncate(true).create(force).create_new(!force);

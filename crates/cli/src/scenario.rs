@@ -35,13 +35,19 @@ pub(crate) fn run(args: &ScenarioArgs) -> anyhow::Result<Outcome> {
         }
         reports.push(report);
     }
-    let held = reports.iter().all(Report::all_held);
+    let missed = reports.iter().filter(|report| !report.all_held()).count();
     match (args.json, reports.as_slice()) {
         (false, _) => {}
         (true, [report]) if !has_axes => say_json(report)?,
         (true, _) => say_json(&Reports { reports })?,
     }
-    Ok(if held { Outcome::Good } else { Outcome::Problem })
+    Ok(match missed {
+        0 => Outcome::Good,
+        _ => Outcome::Problem(format!(
+            "{}: what was expected of {missed} of its scenarios was not held",
+            name()
+        )),
+    })
 }
 
 fn run_one(scenario: &mut Scenario, args: &ScenarioArgs) -> anyhow::Result<Report> {

@@ -3,7 +3,7 @@
 use crate::args::{MemoryArgs, ReceptionArgs, ServeArgs};
 use crate::progress::Progress;
 use crate::volume::{self, Volume};
-use crate::{Outcome, complain, memory, paths, say, size};
+use crate::{Outcome, memory, paths, say, size};
 use anyhow::{Context as _, bail};
 use bimetal_driver::signals::{block_stop_signals, ignore_hangup};
 use bimetal_driver::{BlockFile, RealArena, become_io_flusher, inherited_sockets, run_task};
@@ -27,6 +27,7 @@ pub(crate) fn reception(args: &ReceptionArgs) -> Reception {
     Reception {
         access: Access { mode: args.socket_mode, group: args.socket_group },
         idle_after: Duration::from_secs(args.idle_timeout.into()),
+        asks_back: false,
     }
 }
 
@@ -119,8 +120,7 @@ pub(crate) fn serve(
             Err(error)
                 if matches!(error.downcast_ref(), Some(ServeError::Lost(_) | ServeError::Orphaned(_))) =>
             {
-                complain(&format!("bimetal: {error:#}"));
-                Ok(Outcome::Problem)
+                Ok(Outcome::Problem(format!("{error:#}")))
             }
             Err(error) => Err(error),
         }
@@ -189,7 +189,8 @@ fn open(locked: Locked, read_only: bool, limits: MemoryArgs) -> anyhow::Result<O
     volume::watch(&mut driver, &engine)?;
     say_opened(&volume, &engine, start);
     let control = volume.socket("control")?;
-    Ok(Opened { engine, driver, buffer_bytes, volume: volume.name(), read_only, control })
+    let (name, file) = (volume.name(), volume.file);
+    Ok(Opened { engine, driver, buffer_bytes, volume: name, file, read_only, control })
 }
 
 fn say_opened(volume: &Volume, engine: &Engine<RealArena>, start: Instant) {

@@ -57,13 +57,16 @@ pub(crate) fn run(args: &TableArgs) -> anyhow::Result<Outcome> {
         table.summary.extend(summaries(&ran));
         table.rows.extend(ran.into_iter().flat_map(|(_, rows)| rows));
     }
-    let held = table.rows.iter().all(|row| row.held)
-        && table.summary.iter().all(|summary| summary.held.unwrap_or(true));
+    let missed = table.rows.iter().filter(|row| !row.held).count()
+        + table.summary.iter().filter(|summary| summary.held == Some(false)).count();
     match args.json {
         true => say_json(&table)?,
         false => describe(&table, &policies),
     }
-    Ok(if held { Outcome::Good } else { Outcome::Problem })
+    Ok(match missed {
+        0 => Outcome::Good,
+        _ => Outcome::Problem(format!("{missed} claims are not held")),
+    })
 }
 
 /// The rows of each scenario beside the path of its file.

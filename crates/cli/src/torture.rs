@@ -14,7 +14,10 @@ pub(crate) fn run(args: &TortureArgs) -> anyhow::Result<Outcome> {
     } else {
         describe(&report);
     }
-    Ok(if report.violations == 0 { Outcome::Good } else { Outcome::Problem })
+    Ok(match report.violations {
+        0 => Outcome::Good,
+        violations => Outcome::Problem(format!("{violations} violations of the promise")),
+    })
 }
 
 fn describe(report: &Report) {

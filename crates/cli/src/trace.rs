@@ -2,7 +2,7 @@
 
 use crate::args::{TraceConvertArgs, TraceFormat, TraceStatArgs};
 use crate::progress::Progress;
-use crate::{Outcome, complain, say, say_json, size};
+use crate::{Outcome, complain, say, say_json, size, volume};
 use anyhow::{Context as _, bail};
 use bimetal_trace::{
     Iolog3Writer, Malformed, OwnWriter, ParquetWriter, Percentiles, RecordWriter, Stat, Summary, Trace,
@@ -119,7 +119,8 @@ pub(crate) fn written<R>(
     match std::fs::metadata(out) {
         Ok(found) if !found.is_file() => bail!("{}: not a regular file", out.display()),
         Ok(_) if !force => bail!("{} is there already; --force replaces it", out.display()),
-        _ => {}
+        Ok(_) => volume::spare(out)?,
+        Err(_) => {}
     }
     let dir = out.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let readable = std::fs::Permissions::from_mode(0o666);
@@ -163,7 +164,13 @@ fn must_hold(records: u64, malformed: &Malformed, file: &Path) -> anyhow::Result
 }
 
 fn outcome(malformed: &Malformed) -> Outcome {
-    if malformed.unread_files > 0 { Outcome::Problem } else { Outcome::Good }
+    match malformed.unread_files {
+        0 => Outcome::Good,
+        1 => Outcome::Problem("a file could not be read to its end; what came before counts".to_owned()),
+        files => Outcome::Problem(format!(
+            "{files} files could not be read to their ends; what came before counts"
+        )),
+    }
 }
 
 fn complain_of(malformed: &Malformed) {

@@ -1,14 +1,14 @@
 //! `bimetal up`: from nothing to a served volume.
 
 use crate::args::UpArgs;
-use crate::create::{self, Made, Plan};
+use crate::create::{self, Plan};
 use crate::paths::{self, DeviceSpec, SlowModel};
 use crate::serve::{self, Locked, Serving};
 use crate::volume::Volume;
 use crate::{Outcome, say};
 use anyhow::Context as _;
 use bimetal_engine::options::DEFAULT_CHUNK_BYTES;
-use bimetal_serve::Address;
+use bimetal_serve::{Address, Reception};
 use std::path::Path;
 
 const FAST_BYTES: u64 = 1 << 30;
@@ -25,8 +25,8 @@ pub(crate) fn run(args: &UpArgs) -> anyhow::Result<Outcome> {
     };
     std::fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
     let dir = dir.canonicalize().with_context(|| format!("cannot find {}", dir.display()))?;
-    let Made { volume, files } = load_or_create(&dir, args.slow_model)?;
-    let timing = match volume.models.get(SLOW).copied().flatten() {
+    let locked = load_or_create(&dir, args.slow_model)?;
+    let timing = match locked.volume.models.get(SLOW).copied().flatten() {
         Some(model) => format!(
             "Its slow tier is timed as {model}, a modelled device; --slow-model none leaves that out."
         ),
@@ -36,16 +36,30 @@ pub(crate) fn run(args: &UpArgs) -> anyhow::Result<Outcome> {
     };
     let serving = Serving {
         nbd: vec![Address::Unix(dir.join("nbd.sock"))],
-        reception: serve::reception(&args.reception),
+        // Somebody at the terminal may have forgotten a file system that is mounted on it.
+        reception: Reception { asks_back: true, ..serve::reception(&args.reception) },
         read_only: false,
         memory: args.memory,
     };
-    serve::serve(vec![Locked { volume, files }], serving, |endpoints| {
+    let again = match &args.dir {
+        Some(_) => format!("{} up --dir {}", paths::program(), paths::shell(&dir)),
+        None => format!("{} up", paths::program()),
+    };
+    serve::serve(vec![locked], serving, |endpoints| {
         let uri = endpoints.first().map(|endpoint| paths::nbd_uri(endpoint, "")).unwrap_or_default();
         say(&format!("ready: {uri}"));
-        say(&format!(
-            "
-The volume in {dir} is open.
+        say(&recipe(&dir, &uri, &timing, &again));
+    })
+}
+
+/// What can be done with the volume, so that it can be pasted into a shell.
+fn recipe(dir: &Path, uri: &str, timing: &str, again: &str) -> String {
+    let at = |name: &str| paths::shell(&dir.join(name));
+    let (nbd, disk, files, file) = (at("nbd"), at("nbd/nbd"), at("files"), at("volume.toml"));
+    let program = paths::program();
+    format!(
+        "
+The volume in {} is open.
 {timing}
 
 From another terminal:
@@ -53,21 +67,27 @@ From another terminal:
   nbdinfo '{uri}'
   nbdcopy FILE '{uri}'                         fill it from a disk image (nbdcopy '{uri}' FILE reads it back)
   qemu-img info '{uri}'
-  bimetal status {dir}/volume.toml
+  {program} status {file}
 
-As a drive with a file system (needs nbdfuse, and root for the mount):
+As a drive with a file system (needs nbdfuse, and root for the mount), the first time with all lines:
 
-  mkdir -p {dir}/mnt && nbdfuse {dir}/mnt '{uri}' &
-  mkfs.ext4 {dir}/mnt/nbd && mount -o loop {dir}/mnt/nbd /mnt
+  mkdir -p {nbd} {files}
+  nbdfuse {nbd} '{uri}' &
+  until [ -e {disk} ] || ! kill -0 $!; do sleep 0.1; done
+  mkfs.ext4 -q {disk}
+  mount -o loop {disk} {files}
 
-Ctrl-C closes it; `bimetal up` opens it again.",
-            dir = dir.display()
-        ));
-    })
+Later without mkfs.ext4, which erases. Before it is closed:
+
+  umount {files} && umount {nbd}
+
+Ctrl-C closes it; `{again}` opens it again.",
+        dir.display()
+    )
 }
 
 /// The volume, its devices locked: a new one's are never let go of in between.
-fn load_or_create(dir: &Path, slow_model: Option<SlowModel>) -> anyhow::Result<Made> {
+fn load_or_create(dir: &Path, slow_model: Option<SlowModel>) -> anyhow::Result<Locked> {
     let file = dir.join("volume.toml");
     let unfinished = match file.exists() {
         true => {
@@ -81,7 +101,7 @@ fn load_or_create(dir: &Path, slow_model: Option<SlowModel>) -> anyhow::Result<M
                     files = volume.timed(files)?;
                     volume.save()?;
                 }
-                return Ok(Made { volume, files });
+                return Ok(Locked { volume, files });
             }
             true
         }
@@ -91,7 +111,7 @@ fn load_or_create(dir: &Path, slow_model: Option<SlowModel>) -> anyhow::Result<M
         Some(asked) => asked,
         None => SlowModel::parse(SLOW_MODEL).map_err(anyhow::Error::msg)?,
     };
-    create::make(&Plan {
+    let made = create::make(&Plan {
         devices: [
             DeviceSpec { path: dir.join("fast.img"), size: Some(FAST_BYTES), model: None },
             DeviceSpec { path: dir.join("slow.img"), size: Some(SLOW_BYTES), model },
@@ -102,8 +122,9 @@ fn load_or_create(dir: &Path, slow_model: Option<SlowModel>) -> anyhow::Result<M
         wear_budget: None,
         wake_budget: None,
         // What an earlier run left half made is ours to overwrite.
-        force: unfinished,
+        force: if unfinished { 2 } else { 0 },
         resumes: unfinished,
         quiet: false,
-    })
+    })?;
+    Ok(Locked { volume: made.volume, files: made.files })
 }

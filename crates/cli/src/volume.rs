@@ -216,6 +216,18 @@ impl Volume {
     }
 }
 
+/// Refuses a file that what a command writes would take the place of, whatever was forced: a volume file, and what somebody
+/// has open as a device.
+pub(crate) fn spare(path: &Path) -> anyhow::Result<()> {
+    if Volume::load(path).is_ok() {
+        bail!("{} is a volume file; name another file to write", path.display());
+    }
+    if path.exists() && bimetal_driver::in_use(path) {
+        bail!("{} is in use by another process; name another file to write", path.display());
+    }
+    Ok(())
+}
+
 /// Longest volume file.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 

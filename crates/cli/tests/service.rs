@@ -292,13 +292,17 @@ fn cpu_ticks(child: &Child) -> u64 {
 fn completions_and_manual_pages_are_made_of_the_command_line() {
     let dir = tempfile::tempdir().expect("temporary directory");
     for (shell, words) in [
-        ("bash", ["_bimetal()", "--lock-memory"]),
-        ("zsh", ["#compdef bimetal", "--lock-memory"]),
-        ("fish", ["complete -c bimetal", "lock-memory"]),
+        ("bash", ["_clap_complete_bimetal()", "BIMETAL_COMPLETE"]),
+        ("zsh", ["#compdef bimetal", "BIMETAL_COMPLETE"]),
+        ("fish", ["complete --keep-order", "BIMETAL_COMPLETE"]),
     ] {
         let script = text(&succeed(bimetal(dir.path()).args(["completions", shell])).stdout);
         assert!(words.iter().all(|word| script.contains(word)), "{shell}: {script}");
     }
+    let asked =
+        bimetal(dir.path()).env("BIMETAL_COMPLETE", "fish").args(["--", "bimetal", "serve", "--lo"]).output();
+    let asked = text(&asked.expect("run").stdout);
+    assert!(asked.contains("--lock-memory") && asked.contains("--log"), "{asked}");
     // A shell that is there takes its script.
     let script = succeed(bimetal(dir.path()).args(["completions", "bash"])).stdout;
     std::fs::write(dir.path().join("script"), &script).expect("write");
@@ -307,7 +311,7 @@ fn completions_and_manual_pages_are_made_of_the_command_line() {
     succeed(bimetal(dir.path()).arg("man").arg(&man));
     for page in ["bimetal.1", "bimetal-serve.1", "bimetal-sim-torture.1"] {
         let text = std::fs::read_to_string(man.join(page)).unwrap_or_else(|error| panic!("{page}: {error}"));
-        assert!(text.contains(".TH ") && text.contains("xample"), "{page}: {text}");
+        assert!(text.contains(".TH ") && text.contains(".SH EXAMPLES"), "{page}: {text}");
     }
     std::fs::write(dir.path().join("file"), "").expect("write");
     let output = bimetal(dir.path()).arg("man").arg(dir.path().join("file")).output().expect("run");

@@ -39,6 +39,6 @@ pub use inherit::{InheritError, inherited_sockets};
 pub use memory::{Memory, PoolSizes, RealArena, become_io_flusher, lock_memory};
 pub use modelled::{Lateness, Timing};
 pub use ring::{Completion, Ring};
-pub use storage::Storage;
+pub use storage::{Storage, turns};
 pub use task::{TaskError, run_task};
 pub use watch::Change;

@@ -65,11 +65,13 @@ impl StopSignals {
         Ok(StopSignals { fd: unsafe { OwnedFd::from_raw_fd(fd) }, set })
     }
 
-    /// Takes the signal that came, so that only another one makes the descriptor readable again.
-    pub fn acknowledge(&self) {
+    /// Takes the signal that came, so that only another one makes the descriptor readable again. Whether it was SIGINT:
+    /// somebody is at the terminal.
+    pub fn acknowledge(&self) -> bool {
         let mut info = [0u8; size_of::<libc::signalfd_siginfo>()];
-        // Nothing to read is as good.
-        let _ = rustix::io::read(&self.fd, &mut info);
+        // Nothing to read is as good. The signal's number comes first.
+        let read = rustix::io::read(&self.fd, &mut info).unwrap_or(0);
+        read >= 4 && info[..4] == libc::SIGINT.to_ne_bytes()
     }
 
     /// Lets the next signal do what signals do, again.

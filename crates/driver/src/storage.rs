@@ -146,6 +146,19 @@ impl Storage {
     }
 }
 
+/// Whether a block device turns, as far as its driver tells; `None` of anything else.
+pub fn turns(path: &Path) -> Option<bool> {
+    let meta = stat(path).ok()?;
+    if FileType::from_raw_mode(meta.st_mode) != FileType::BlockDevice {
+        return None;
+    }
+    let sys = sys(meta.st_rdev).canonicalize().ok()?;
+    // A partition has no queue of its own.
+    let queues = [sys.join("queue/rotational"), sys.parent()?.join("queue/rotational")];
+    let told = queues.iter().find_map(|queue| std::fs::read_to_string(queue).ok())?;
+    Some(told.trim() != "0")
+}
+
 /// All loop devices that are in use, with their numbers and nodes.
 pub(crate) fn loops() -> Vec<(u64, PathBuf)> {
     let entries = std::fs::read_dir("/sys/block").into_iter().flatten().flatten();

@@ -132,7 +132,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let machine = Passthrough { arena, actions: VecDeque::new(), size_bytes, in_flight: 0, stopping: false };
     let control = nbd.with_extension("control");
     let volume = VolumeName("passthrough".into());
-    let opened = Opened { engine: machine, driver, buffer_bytes: 0, volume, read_only: false, control };
+    let file = std::path::PathBuf::new();
+    let opened = Opened { engine: machine, driver, buffer_bytes: 0, volume, file, read_only: false, control };
     let door = Door::new(vec![Address::Unix(nbd)], vec![opened.export()], Reception::default())?;
     let tenant = Tenant::house(1)?.pop().ok_or("a house of one has one tenant")?;
     let server = Server::new(opened, tenant, Some(door))?;

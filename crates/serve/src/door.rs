@@ -30,16 +30,29 @@ pub struct Reception {
     pub access: Access,
     /// While all places are taken, a client that has asked for nothing for so long gives way to one that waits.
     pub idle_after: Duration,
+    /// The first Ctrl-C with clients connected only says who they are.
+    pub asks_back: bool,
 }
 
 impl Default for Reception {
     fn default() -> Self {
-        Reception { access: Access::OWNER, idle_after: Duration::from_secs(60) }
+        Reception { access: Access::OWNER, idle_after: Duration::from_secs(60), asks_back: false }
     }
 }
 
 /// How often it is said that somebody waits for a place.
 const CROWDED_EVERY: Duration = Duration::from_secs(60);
+
+/// What a signal means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Signalled {
+    /// Say who is connected, and go on.
+    AskBack,
+    /// Close in good order.
+    Stop,
+    /// It is not the first one.
+    StopAtOnce,
+}
 
 /// The sockets that clients connect to, and what they may choose there.
 pub struct Door {
@@ -52,7 +65,9 @@ pub struct Door {
     /// When it was said last that somebody waits.
     crowded_said: Option<Instant>,
     signals: StopSignals,
-    /// One has come.
+    /// The next SIGINT ends nothing while clients are connected.
+    asks_back: bool,
+    /// One has come that ends the server.
     signalled: bool,
     notifier: Notifier,
 }
@@ -65,7 +80,7 @@ impl Door {
         exports: Vec<Export>,
         reception: Reception,
     ) -> Result<Door, ServeError> {
-        let Reception { access, idle_after } = reception;
+        let Reception { access, idle_after, asks_back } = reception;
         match addresses.len() {
             0 => return Err(ListenError::Nowhere.into()),
             count if count > MAX_LISTENERS => return Err(ListenError::TooMany { count }.into()),
@@ -82,6 +97,7 @@ impl Door {
             idle_after,
             crowded_said: None,
             signals: StopSignals::new().map_err(ServeError::Setup)?,
+            asks_back,
             signalled: false,
             notifier: Notifier::from_environment().map_err(ServeError::Notify)?,
         })
@@ -108,11 +124,17 @@ impl Door {
         self.notifier.ready(&format!("serving {}", names.join(", ")));
     }
 
-    /// Takes the signal that came, and listens for another; false where it is not the first.
-    pub(crate) fn answer_signal(&mut self, ring: &mut Ring) -> bool {
-        self.signals.acknowledge();
+    /// Takes the signal that came, and listens for another.
+    pub(crate) fn answer_signal(&mut self, ring: &mut Ring, clients: bool) -> Signalled {
+        let interrupt = self.signals.acknowledge();
         ring.poll_in(self.signals.raw_fd(), tag(STOP, 0));
-        !std::mem::replace(&mut self.signalled, true)
+        if clients && interrupt && !self.signalled && std::mem::take(&mut self.asks_back) {
+            return Signalled::AskBack;
+        }
+        match std::mem::replace(&mut self.signalled, true) {
+            false => Signalled::Stop,
+            true => Signalled::StopAtOnce,
+        }
     }
 
     /// Nobody comes in any more.

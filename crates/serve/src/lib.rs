@@ -7,6 +7,7 @@
 
 mod answer;
 pub mod ask;
+mod callers;
 mod connection;
 mod control;
 mod desk;

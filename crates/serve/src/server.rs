@@ -1,9 +1,10 @@
 //! The serving loop.
 
 use crate::answer::READ_EXTENTS;
+use crate::callers;
 use crate::connection::{Connection, Incoming, MAX_CLIENT_BYTES, MAX_CLIENT_HEAD_BYTES, MAX_CLIENT_REQUESTS};
 use crate::desk::{Desk, VISITOR};
-use crate::door::Door;
+use crate::door::{Door, Signalled};
 use crate::events::EventLimit;
 use crate::house::Tenant;
 use crate::listen::{Access, ListenError, Listener};
@@ -105,6 +106,8 @@ pub struct Opened<V> {
     pub buffer_bytes: u64,
     /// The volume's name, which is also the export's.
     pub volume: VolumeName,
+    /// The volume file.
+    pub file: PathBuf,
     /// Clients may not write. The volume itself is open as ever: it recovers, merges and moves.
     pub read_only: bool,
     /// Unix socket for status.
@@ -128,6 +131,7 @@ pub struct Server<V> {
     pub(crate) engine: V,
     pub(crate) driver: Driver,
     pub(crate) volume: VolumeName,
+    file: PathBuf,
     export: Export,
     pub(crate) tenant: Tenant,
     /// With the first volume of a server.
@@ -175,7 +179,7 @@ impl<V: Served> Server<V> {
     /// and all are only to be closed again.
     pub fn new(opened: Opened<V>, tenant: Tenant, door: Option<Door>) -> Result<Self, ServeError> {
         let export = opened.export();
-        let Opened { engine, mut driver, buffer_bytes, volume, control, .. } = opened;
+        let Opened { engine, mut driver, buffer_bytes, volume, file, control, .. } = opened;
         let memory = Memory::new(CLIENT_MEMORY_BYTES as usize).map_err(ServeError::Setup)?;
         let sockets = driver.ring.add_region(memory.region().clone());
         Ok(Server {
@@ -194,6 +198,7 @@ impl<V: Served> Server<V> {
             engine,
             driver,
             volume,
+            file,
             memory,
             sockets,
             conns: std::iter::repeat_with(|| None).take(MAX_CLIENTS).collect(),
@@ -295,11 +300,13 @@ impl<V: Served> Server<V> {
                 }
             }
             STOP => {
-                let first = self.door.as_mut().is_none_or(|door| door.answer_signal(&mut self.driver.ring));
-                if !first {
-                    return Err(ServeError::Impatient);
+                let clients = self.conns.iter().flatten().any(|conn| !conn.dead);
+                let ring = &mut self.driver.ring;
+                match self.door.as_mut().map_or(Signalled::Stop, |door| door.answer_signal(ring, clients)) {
+                    Signalled::AskBack => self.say_who_is_here(),
+                    Signalled::Stop => self.tenant.stop_all(),
+                    Signalled::StopAtOnce => return Err(ServeError::Impatient),
                 }
-                self.tenant.stop_all();
             }
             VISITOR => self.hear_visitor(place),
             BELL => {
@@ -320,8 +327,18 @@ impl<V: Served> Server<V> {
         let mut doc = StatusDoc::new(&self.volume, &self.engine.status());
         doc.clients = self.conns.iter().flatten().count() as u64;
         doc.buffer_bytes = self.buffer_bytes;
+        doc.file = self.file.display().to_string();
         doc.describe_devices(&self.driver.io_facts());
         doc
+    }
+
+    /// Says who is connected, and how to leave in good order.
+    fn say_who_is_here(&self) {
+        let connected = self.conns.iter().flatten().filter(|conn| !conn.dead);
+        for sentence in callers::sentences(&self.volume.0, connected.map(|conn| &conn.fd)) {
+            tracing::warn!("{sentence}");
+        }
+        tracing::warn!("Ctrl-C again closes {} all the same: clients get errors then", self.volume.0);
     }
 
     pub(crate) fn stop(&mut self) {

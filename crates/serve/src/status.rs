@@ -183,6 +183,9 @@ pub struct StatusDoc {
     pub buffer_bytes: u64,
     /// Clients connected.
     pub clients: u64,
+    /// The volume file; empty where no server has the volume.
+    #[serde(default)]
+    pub file: String,
 }
 
 /// What a volume is called in documents and messages.
@@ -253,6 +256,7 @@ impl StatusDoc {
             ram_bytes: status.ram_bytes,
             buffer_bytes: 0,
             clients: 0,
+            file: String::new(),
         }
     }
 

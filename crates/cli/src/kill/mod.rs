@@ -82,8 +82,8 @@ pub(crate) fn run(args: &KillArgs) -> anyhow::Result<Outcome> {
     if doc.violations.is_empty() {
         return Ok(Outcome::Good);
     }
-    tracing::error!("the volume is kept in {}", dir.keep().display());
-    Ok(Outcome::Problem)
+    let (violations, kept) = (doc.violations.len(), dir.keep());
+    Ok(Outcome::Problem(format!("{violations} violations; the volume is kept in {}", kept.display())))
 }
 
 fn rounds(args: &KillArgs, seed: u64, dir: &Path) -> anyhow::Result<KillDoc> {
@@ -100,7 +100,7 @@ fn rounds(args: &KillArgs, seed: u64, dir: &Path) -> anyhow::Result<KillDoc> {
         landing: Some(LANDING_BYTES),
         wear_budget: None,
         wake_budget: None,
-        force: false,
+        force: 0,
         resumes: false,
         quiet: args.json,
     })?;

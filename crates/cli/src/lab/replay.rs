@@ -2,7 +2,7 @@
 
 use super::args::{ReplayArgs, TargetArgs};
 use super::busy::Busy;
-use super::report::{judge, keep, look_ahead};
+use super::report::{judge, keep, look_ahead, outcome};
 use super::stop::Stop;
 use super::target::{self, Opening, Wanted};
 use super::tested::session;
@@ -83,8 +83,7 @@ pub(crate) fn run(args: &ReplayArgs) -> anyhow::Result<Outcome> {
     }
     // Behind what is printed: a file that cannot be written loses no run.
     keep(&args.output, &run)?;
-    let failed = run.jobs.iter().any(|job| !job.errors.is_empty() || job.unanswered > 0);
-    Ok(if failed { Outcome::Problem } else { Outcome::Good })
+    Ok(outcome(&[run]))
 }
 
 fn title(args: &ReplayArgs) -> String {

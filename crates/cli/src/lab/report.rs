@@ -1,7 +1,7 @@
 //! What becomes of a record: text, a page, a file.
 
 use super::args::{OutputArgs, ReportArgs, SteadyOf};
-use crate::{Outcome, say};
+use crate::{Outcome, say, volume};
 use anyhow::{Context as _, bail};
 use bimetal_lab::record::{JobRun, Run, Side};
 use bimetal_lab::report::{self, Extra, Named};
@@ -47,6 +47,7 @@ pub(super) fn look_ahead_at<'a>(
         if path.is_dir() {
             bail!("{} is a directory; name a file", path.display());
         }
+        volume::spare(path)?;
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
             bail!(
@@ -87,18 +88,32 @@ pub(crate) fn judge(output: &OutputArgs, run: &mut Run) -> Vec<String> {
     said
 }
 
-/// Whether all was done that was asked for, with the data that was expected.
+/// Whether all was done that was asked for, with the data that was expected; if not, what was not.
 pub(super) fn outcome(runs: &[Run]) -> Outcome {
-    let side = |side: &Side| side.failed + side.mismatched > 0;
-    let failed = |job: &JobRun| {
-        !job.errors.is_empty()
-            || job.unanswered > 0
-            || [&job.read, &job.write, &job.discard, &job.flush].into_iter().any(side)
-    };
-    match runs.iter().flat_map(|run| &run.jobs).any(failed) {
-        true => Outcome::Problem,
-        false => Outcome::Good,
+    let troubles: Vec<String> = runs.iter().flat_map(|run| &run.jobs).filter_map(trouble).collect();
+    match troubles.as_slice() {
+        [] => Outcome::Good,
+        [one] => Outcome::Problem(one.clone()),
+        [first, others @ ..] => {
+            Outcome::Problem(format!("{first}; and {} more jobs had errors", others.len()))
+        }
     }
+}
+
+/// What went wrong with a job, in a sentence.
+fn trouble(job: &JobRun) -> Option<String> {
+    let sides = [&job.read, &job.write, &job.discard, &job.flush];
+    let sum = |of: fn(&Side) -> u64| sides.into_iter().map(of).sum::<u64>();
+    let (failed, mismatched) = (sum(|side| side.failed), sum(|side| side.mismatched));
+    let JobRun { name, target, .. } = job;
+    let what = match job.errors.first_key_value() {
+        Some((error, times)) => format!("{error} ({times} times)"),
+        None if mismatched > 0 => format!("{mismatched} I/Os did not read what was written"),
+        None if failed > 0 => format!("{failed} I/Os failed"),
+        None if job.unanswered > 0 => format!("{} I/Os were not answered", job.unanswered),
+        None => return None,
+    };
+    Some(format!("{name} on {target}: {what}"))
 }
 
 /// Whether both are there, and lead to the same file.

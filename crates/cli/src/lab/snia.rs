@@ -131,6 +131,12 @@ pub(crate) fn run(args: &SniaArgs) -> anyhow::Result<Outcome> {
     }
     // Behind what is printed: a file that cannot be written loses no run.
     keep_with(&args.output, &run, &snia::page(&found))?;
-    let unsteady = |found: &Found| found.steady.iter().any(|steady| steady.steadiness.reached.is_none());
-    Ok(if found.iter().any(unsteady) { Outcome::Problem } else { outcome(&[run]) })
+    let unsteady = |found: &&Found| found.steady.iter().any(|steady| steady.steadiness.reached.is_none());
+    let unsteady: Vec<&str> = found.iter().filter(unsteady).map(|found| found.test.name()).collect();
+    Ok(match outcome(&[run]) {
+        Outcome::Good if !unsteady.is_empty() => {
+            Outcome::Problem(format!("no steady state was reached: {}", unsteady.join(", ")))
+        }
+        outcome => outcome,
+    })
 }

@@ -3,12 +3,12 @@
 pub(crate) mod args;
 mod place;
 
-use super::report::{judge, keep, look_ahead, look_ahead_at, write};
+use super::report::{judge, keep, look_ahead, look_ahead_at, outcome, write};
 use super::stop::Stop;
 use super::target::{self, Opening, Wanted};
 use super::tested::session;
 use crate::volume::{self, Volume};
-use crate::{Outcome, complain, say, say_json, say_record};
+use crate::{Outcome, say, say_json, say_record};
 use anyhow::{Context as _, bail, ensure};
 use args::{AdaptationArgs, CreateFilesArgs, FillArgs, IdleArgs, ReadFilesArgs};
 use bimetal_engine::units::BLOCK_BYTES;
@@ -104,11 +104,7 @@ fn conclude<F: Serialize>(
     }
     // Behind what is printed: a file that cannot be written loses no run.
     keep(output, &run)?;
-    if let Some(problem) = &problem {
-        complain(&format!("bimetal: {problem}"));
-    }
-    let failed = run.jobs.iter().any(|job| !job.errors.is_empty());
-    Ok(if failed || problem.is_some() { Outcome::Problem } else { Outcome::Good })
+    Ok(problem.map_or_else(|| outcome(&[run]), Outcome::Problem))
 }
 
 pub(crate) fn create_files(args: &CreateFilesArgs) -> anyhow::Result<Outcome> {

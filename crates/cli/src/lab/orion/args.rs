@@ -65,7 +65,8 @@ pub(crate) enum SimulateArg {
 Examples:
   bimetal lab orion -run simple -testname mytest
   bimetal lab orion -run oltp --target /dev/sdb --knee --html oltp.html
-  bimetal lab orion -run advanced -matrix row -num_large 1 -type seq --target model:flash-card-2011 --knee
+  bimetal lab orion -run advanced -matrix row -num_large 1 -type seq \\
+      --target model:flash-card-2011 --knee
   bimetal lab orion -run normal -write 20 --target scratch.img --destroy-data --json
 
 Orion's options may be written with one dash, as Orion has them. TESTNAME.lun names a target in each line, as --target

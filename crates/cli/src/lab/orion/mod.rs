@@ -56,8 +56,7 @@ pub(crate) fn run(args: &OrionArgs) -> anyhow::Result<Exit> {
         write(Path::new(name), args.output.force, file.text.as_bytes())?;
     }
     keep_with(&args.output, &outcome.run, &orion::figures(&spec, &outcome))?;
-    let failed = outcome.run.jobs.iter().any(|job| !job.errors.is_empty());
-    Ok(if failed { Exit::Problem } else { Exit::Good })
+    Ok(super::report::outcome(&[outcome.run]))
 }
 
 /// The targets: those of the command line, or of the `.lun` file.

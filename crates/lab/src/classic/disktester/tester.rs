@@ -158,18 +158,18 @@ impl<'t, T: LoadTarget> Tester<'t, T> {
         Ok(&self.ran[self.ran.len() - 1])
     }
 
-    /// The same, where it is no matter if the target cannot: whether it could. What it could not is not in the record.
+    /// Runs a job of which it is no matter if the target cannot: gives the error then, and the record has nothing of it.
     ///
     /// # Errors
     /// As [`Tester::job`].
-    pub fn attempt(&mut self, job: &Job) -> Result<bool, TesterError> {
+    pub fn attempt(&mut self, job: &Job) -> Result<Option<String>, TesterError> {
         let ran = self.load(job)?;
         self.audience.line(&summary(&ran));
-        let done = ran.errors.is_empty();
-        if done {
+        let error = ran.errors.keys().next().cloned();
+        if error.is_none() {
             self.ran.push(ran);
         }
-        Ok(done)
+        Ok(error)
     }
 
     fn load(&mut self, job: &Job) -> Result<JobRun, TesterError> {

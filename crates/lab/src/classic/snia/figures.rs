@@ -39,8 +39,21 @@ fn sentences(found: &Found) -> Vec<String> {
             ));
         }
     }
+    out.extend(found.steady.iter().filter_map(left_out));
     out.extend(found.stages.iter().filter_map(of_stage));
     out
+}
+
+/// Which loads were not run, and what the target said to them.
+fn left_out(steady: &Steady) -> Option<String> {
+    let out: Vec<&Load> = steady.loads.iter().filter(|load| load.left_out.is_some()).collect();
+    let said = out.first()?.left_out.as_deref()?;
+    let mut sizes: Vec<String> = out.iter().map(|load| size(load.bytes)).collect();
+    sizes.dedup();
+    Some(format!(
+        "Left out are the loads of {}, of which the target does none ({said}): they are less than a sector.",
+        sizes.join(", ")
+    ))
 }
 
 fn of_stage(stage: &Stage) -> Option<String> {

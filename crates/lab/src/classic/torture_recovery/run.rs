@@ -105,7 +105,7 @@ fn pass<T: LoadTarget>(tester: &mut Tester<'_, T>, name: &str, parts: u64) -> Re
 
 /// Gives all back. Whether the target takes that; one that does not is no reason to end.
 fn trim<T: LoadTarget>(tester: &mut Tester<'_, T>, name: &str, all: u64) -> Result<bool, TesterError> {
-    tester.attempt(&Job::give_back(name, all))
+    Ok(tester.attempt(&Job::give_back(name, all))?.is_none())
 }
 
 fn torture(all: u64, plan: TorturePlan) -> Job {
