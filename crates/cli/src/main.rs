@@ -49,10 +49,11 @@ pub(crate) enum Outcome {
 }
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse_from(lab::orion::with_two_dashes(std::env::args_os())) {
-        Ok(cli) => cli,
-        Err(error) => return usage(&error),
-    };
+    let cli =
+        match Cli::try_parse_from(lab::words::own_first(lab::orion::with_two_dashes(std::env::args_os()))) {
+            Ok(cli) => cli,
+            Err(error) => return usage(&error),
+        };
     logs::begin(cli.log, matches!(cli.command, Command::Serve(_) | Command::Up(_)));
     let outcome = match cli.command {
         Command::Up(args) => up::run(&args),

@@ -1,5 +1,6 @@
 //! The one description of a workload: fio's job files, the classic tests and the lab's own commands all become this.
 
+use crate::load::{Flow, Log};
 use crate::stats::FioRule;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -86,6 +87,12 @@ pub struct Job {
     pub depth_search: Option<DepthSearch>,
     /// Ends when it has become steady.
     pub until_steady: Option<UntilSteady>,
+    /// It goes on after an I/O that was not done.
+    pub goes_on: bool,
+    /// The jobs that it keeps in step with.
+    pub flow: Option<Flow>,
+    /// What it logs.
+    pub logs: Vec<Log>,
     /// Its randomness.
     pub seed: u64,
 }
@@ -272,6 +279,9 @@ impl Job {
             verify: false,
             depth_search: None,
             until_steady: None,
+            goes_on: false,
+            flow: None,
+            logs: Vec::new(),
             seed: 1,
         }
     }
@@ -330,6 +340,11 @@ impl Job {
     /// Whether it changes what is on the target.
     pub fn destroys(&self) -> bool {
         self.sides().any(|side| side != side::READ)
+    }
+
+    /// Whether what it writes is not any data, or what it reads is compared.
+    pub fn has_payload(&self) -> bool {
+        self.verify || matches!(self.content, Content::Fresh | Content::Pattern(_))
     }
 
     /// The largest I/O, bytes.

@@ -1,5 +1,7 @@
 //! The load: what a job asks for next, and what comes of it.
 
+mod flow;
+mod logs;
 mod meter;
 pub(crate) mod pick;
 mod run;
@@ -8,6 +10,8 @@ mod source;
 pub(crate) mod stamp;
 mod steady;
 
+pub use flow::Flow;
+pub use logs::{Log, LogFile, Logged};
 pub use meter::Meter;
 pub use run::{
     Going, Inside, LoadTarget, MAX_BUFFER_BYTES, MAX_IN_FLIGHT, PATIENCE_NS, RunError, SlotSpec, Watch, run,

@@ -1,5 +1,6 @@
 //! What a job asks for next.
 
+use super::flow::Flowing;
 use super::pick::{Pick, Shuffle, unit};
 use super::search::Search;
 use super::stamp;
@@ -46,6 +47,7 @@ pub struct JobSource {
     /// Something was not done: nothing more is asked for.
     failed: bool,
     search: Option<Search>,
+    flow: Option<Flowing>,
     /// Whoever watches the job has it end.
     stop: Rc<Cell<bool>>,
 }
@@ -83,6 +85,7 @@ impl JobSource {
             asked: 0,
             failed: false,
             search: job.depth_search.map(|search| Search::new(search, job.depth)),
+            flow: job.flow.as_ref().map(Flowing::new),
             stop: Rc::default(),
             job: job.clone(),
         }
@@ -282,8 +285,9 @@ impl JobSource {
     }
 }
 
-impl Source for JobSource {
-    fn next(&mut self, now: u64, _: &mut Rng) -> Next {
+impl JobSource {
+    /// What it does next, whatever other jobs do.
+    fn next_of_its_own(&mut self, now: u64) -> Next {
         if self.failed {
             return Next::End;
         }
@@ -323,13 +327,26 @@ impl Source for JobSource {
         self.bytes += command.len;
         self.ask(now, at, command)
     }
+}
+
+impl Source for JobSource {
+    fn next(&mut self, now: u64, _: &mut Rng) -> Next {
+        if let Some(at) = self.flow.as_ref().and_then(|flow| flow.waits(now)) {
+            return Next::Later(at);
+        }
+        let next = self.next_of_its_own(now);
+        if let Some(flow) = &mut self.flow {
+            flow.does(&next);
+        }
+        next
+    }
 
     fn ended(&mut self, number: u64, now: u64, done: bool) {
         if let Some(search) = &mut self.search {
             search.ended(number, now);
         }
         self.in_flight -= 1;
-        self.failed |= !done;
+        self.failed |= !done && !self.job.goes_on;
     }
 
     fn fill(&mut self, number: u64, command: &Command, bytes: &mut [u8]) {
