@@ -217,6 +217,19 @@ pub enum Content {
     Zeros,
     /// These bytes, over and over: at least one.
     Pattern(Arc<[u8]>),
+    /// New bytes that can be stored in less.
+    Reducible(Reducible),
+}
+
+/// By how much what is written can be reduced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reducible {
+    /// So many of a hundred bytes are zeros, at the end of ...
+    pub zero_percent: u8,
+    /// ... each so many bytes.
+    pub chunk_bytes: u32,
+    /// So many of a hundred I/Os have the bytes that others have.
+    pub same_percent: u8,
 }
 
 /// The search for a depth.
@@ -344,7 +357,7 @@ impl Job {
 
     /// Whether what it writes is not any data, or what it reads is compared.
     pub fn has_payload(&self) -> bool {
-        self.verify || matches!(self.content, Content::Fresh | Content::Pattern(_))
+        self.verify || matches!(self.content, Content::Fresh | Content::Pattern(_) | Content::Reducible(_))
     }
 
     /// The largest I/O, bytes.

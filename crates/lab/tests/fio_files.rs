@@ -173,7 +173,7 @@ const WRONG: &[(&str, &str)] = &[
     ("file_append=1", "a.fio:3: [a] file_append: appending is not offered"),
     ("verify=sum", "verifying with `sum` is not offered; name a checksum, such as verify=crc32c"),
     ("exec_prerun=rm", "no commands are run"),
-    ("buffer_compress_percentage=50", "compressibility is not offered"),
+    ("buffer_compress_percentage=101", "no percentage"),
     ("ioengine=rados", "the engine `rados` is not offered"),
     ("ioengine=filecreate", "does no I/O; `bimetal lab create-files`"),
     ("direct", "fio wants 0 or 1 here; write direct=1"),

@@ -11,7 +11,7 @@ use super::options::{
 use super::places::{Places, all_file_bytes};
 use super::view::options_for_record;
 use crate::job::{
-    Content, DepthSearch, Distribution, Job, Ops, Order, PerSide, Rate, Sizes, Think, UntilSteady,
+    Content, DepthSearch, Distribution, Job, Ops, Order, PerSide, Rate, Reducible, Sizes, Think, UntilSteady,
 };
 use crate::load::Flow;
 use crate::stats::{FioRule, Limit, Measure, Quantity};
@@ -385,7 +385,16 @@ fn content(section: &JobSection) -> Result<Content> {
     if options.verify.is_some() {
         return Ok(Content::Fresh);
     }
+    let reducible = options.compress_percent > 0 || options.dedupe_percent > 0;
     Ok(match &options.data {
+        Data::Scrambled | Data::Refilled if reducible => Content::Reducible(Reducible {
+            zero_percent: options.compress_percent,
+            chunk_bytes: match options.compress_chunk_bytes {
+                0 => u32::MAX,
+                bytes => bytes,
+            },
+            same_percent: options.dedupe_percent,
+        }),
         Data::Scrambled => Content::Random,
         Data::Refilled => Content::Fresh,
         Data::Zeros => Content::Zeros,

@@ -21,6 +21,7 @@ const BATCHES: &str = "I/Os are handed over one by one and taken back as they co
 const FILES: &str = "files are laid out in the same way always, so it changes nothing";
 const BUFFERS: &str = "buffers and rings are set up in the same way always, so it changes nothing";
 const HISTOGRAMS: &str = "histograms are in the report (--output-format=json+), not in a log";
+const DUPLICATES: &str = "duplicates of a job are all of one block";
 const AFTER: &str = "what was written is verified when all is written";
 const STAMPS: &str = "stamps are the lab's own, and all bytes are compared";
 const OURS: &str = "it is left out: the lab runs as it was started (see nice, ionice, numactl, systemd-run)";
@@ -60,6 +61,9 @@ pub(super) const NIL: &[Known] = &[
     nil("atomic", &["0"], "writes are not asked to be atomic"),
     nil("flow_watermark", &[], "jobs of a flow never go ahead by more than an I/O"),
     nil("verify_state_load", &["0"], "all is verified, however far an earlier run came"),
+    nil("dedupe_mode", &["repeat"], DUPLICATES),
+    nil("dedupe_working_set_percentage", &["5"], DUPLICATES),
+    nil("dedupe_global", &["0"], DUPLICATES),
     nil("hipri", &["0"], RING),
     nil("hipri_percentage", &[], RING),
     nil("sqthread_poll", &["0"], RING),
@@ -248,48 +252,6 @@ pub(super) const REFUSED: &[Known] = &[
         "give all the same runtime",
     ),
     refuse("exit_what", "exit_what", &["group"], "the first job to end does not end the others", LATER),
-    refuse(
-        "buffer_compress_percentage",
-        "buffer_compress_percentage",
-        &["0"],
-        "data of a given compressibility is not offered",
-        "use zero_buffers, buffer_pattern or refill_buffers",
-    ),
-    refuse(
-        "buffer_compress_chunk",
-        "buffer_compress_chunk",
-        &["512"],
-        "data of a given compressibility is not offered",
-        LATER,
-    ),
-    refuse(
-        "dedupe_percentage",
-        "dedupe_percentage",
-        &["0"],
-        "data of a given share of duplicates is not offered",
-        LATER,
-    ),
-    refuse(
-        "dedupe_mode",
-        "dedupe_mode",
-        &["repeat"],
-        "data of a given share of duplicates is not offered",
-        LATER,
-    ),
-    refuse(
-        "dedupe_working_set_percentage",
-        "dedupe_working_set_percentage",
-        &["5"],
-        "data of a given share of duplicates is not offered",
-        LATER,
-    ),
-    refuse(
-        "dedupe_global",
-        "dedupe_global",
-        &["0"],
-        "data of a given share of duplicates is not offered",
-        LATER,
-    ),
     refuse("profile", "profile", &[], "fio's profiles are not offered", "write the jobs"),
     refuse("uid", "uid", &[], RAISE, "start it as that user"),
     refuse("gid", "gid", &[], RAISE, "start it as that group"),

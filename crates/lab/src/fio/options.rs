@@ -430,6 +430,12 @@ pub struct JobOptions {
 
     /// What is written.
     pub data: Data,
+    /// How much of each chunk can be compressed away, percent.
+    pub compress_percent: u8,
+    /// Bytes of such a chunk; 0 for all of an I/O.
+    pub compress_chunk_bytes: u32,
+    /// How much of what is written is a duplicate, percent.
+    pub dedupe_percent: u8,
     /// What is verified.
     pub verify: Option<Verify>,
     /// For [`Verify::Pattern`].
@@ -547,6 +553,9 @@ impl Default for JobOptions {
             fsync_on_close: false,
             unlink: false,
             data: Data::Scrambled,
+            compress_percent: 0,
+            compress_chunk_bytes: 512,
+            dedupe_percent: 0,
             verify: None,
             verify_pattern: Vec::new(),
             verify_fatal: false,

@@ -148,6 +148,9 @@ const IO: &[Known] = &[
     }),
     field!("randrepeat", "randrepeat", repeatable = bool),
     by("buffer_pattern", "buffer_pattern", set::buffer_pattern),
+    field!("buffer_compress_percentage", "buffer_compress_percentage", compress_percent = percent),
+    field!("buffer_compress_chunk", "buffer_compress_chunk", compress_chunk_bytes = at_least_0),
+    field!("dedupe_percentage", "dedupe_percentage", dedupe_percent = percent),
     by("zero_buffers", "zero_buffers", set::zero_buffers),
     by("refill_buffers", "refill_buffers", set::refill_buffers),
 ];

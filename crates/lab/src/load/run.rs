@@ -285,7 +285,7 @@ fn run_all<T: LoadTarget>(
         source,
         depth: job.depth,
         place: job.place,
-        payload: job.verify || matches!(job.content, Content::Fresh | Content::Pattern(_)),
+        payload: job.has_payload(),
     });
     let meters = jobs.iter().map(|job| Meter::new(job, began_ns, interval_ns)).collect();
     let served = target.tiers();

@@ -354,6 +354,9 @@ impl Source for JobSource {
             Content::Pattern(pattern) if !self.job.verify => {
                 bytes.iter_mut().zip(pattern.iter().cycle()).for_each(|(byte, &with)| *byte = with);
             }
+            Content::Reducible(reducible) if !self.job.verify => {
+                stamp::fill_reducible(bytes, *reducible, self.job.seed, command.offset, number);
+            }
             content if self.job.verify || *content == Content::Fresh => {
                 stamp::fill(bytes, self.job.seed, command.offset, number);
             }
