@@ -1,6 +1,6 @@
 //! The one description of a workload: fio's job files, the classic tests and the lab's own commands all become this.
 
-use crate::load::{Flow, Log};
+use crate::load::{Ending, Flow, Log};
 use crate::stats::FioRule;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -89,6 +89,8 @@ pub struct Job {
     pub until_steady: Option<UntilSteady>,
     /// It goes on after an I/O that was not done.
     pub goes_on: bool,
+    /// What ends it before its time, and what its end ends.
+    pub ending: Ending,
     /// The jobs that it keeps in step with.
     pub flow: Option<Flow>,
     /// What it logs.
@@ -293,6 +295,7 @@ impl Job {
             depth_search: None,
             until_steady: None,
             goes_on: false,
+            ending: Ending::default(),
             flow: None,
             logs: Vec::new(),
             seed: 1,

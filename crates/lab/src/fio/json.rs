@@ -43,7 +43,9 @@ struct Report<'r> {
     #[serde(rename = "global options")]
     global_options: &'r BTreeMap<String, String>,
     jobs: Vec<Job>,
-    disk_util: &'r [DiskUse],
+    /// As in fio's, it is not there where there is no disk.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    disk_util: &'r Vec<DiskUse>,
 }
 
 #[derive(Serialize)]

@@ -11,7 +11,7 @@ pub(super) struct LogFiles(BTreeMap<PathBuf, LogFile>);
 
 impl LogFiles {
     /// The logs of a copy of a job; `nth` is its number among all, from 1 on.
-    pub(super) fn of(&mut self, section: &JobSection, nth: usize) -> Vec<Log> {
+    pub(super) fn of(&mut self, section: &JobSection, nth: usize, target: &str) -> Vec<Log> {
         let logs = &section.options.logs;
         let kinds = [
             (&logs.bandwidth, "bw", Logged::Bandwidth),
@@ -32,7 +32,23 @@ impl LogFiles {
             let file = self.0.entry(path.clone()).or_insert_with(|| LogFile::new(path)).clone();
             let (window_ns, highest) = (logs.window_ns, logs.highest);
             let (offset, wall_clock) = (logs.offset, logs.wall_clock);
-            all.push(Log { file, what, window_ns, highest, offset, wall_clock });
+            let target = target.to_owned();
+            all.push(Log { file, what, target, window_ns, highest, offset, wall_clock });
+        }
+        if let Some(name) = &logs.iolog {
+            let path = PathBuf::from(name);
+            let file = self.0.entry(path.clone()).or_insert_with(|| LogFile::new(path)).clone();
+            let what = Logged::Trace;
+            let target = target.to_owned();
+            all.push(Log {
+                file,
+                what,
+                target,
+                window_ns: 0,
+                highest: false,
+                offset: true,
+                wall_clock: false,
+            });
         }
         all
     }

@@ -5,15 +5,15 @@ use super::file::{JobFile, JobSection};
 use super::logs::LogFiles;
 use super::number::Extent;
 use super::options::{
-    Arrivals, BlockSizes, Data, Direction, Distribution as Spread, Durability, JobOptions, Limit as Far,
-    Metric, PatternPart, PerSide as Sides, Sequencer, Zone,
+    Arrivals, BlockSizes, Data, Direction, Distribution as Spread, Durability, Ends, JobOptions,
+    Limit as Far, Metric, PatternPart, PerSide as Sides, Sequencer, Zone,
 };
 use super::places::{Places, all_file_bytes};
 use super::view::options_for_record;
 use crate::job::{
     Content, DepthSearch, Distribution, Job, Ops, Order, PerSide, Rate, Reducible, Sizes, Think, UntilSteady,
 };
-use crate::load::Flow;
+use crate::load::{Ended, Flow};
 use crate::stats::{FioRule, Limit, Measure, Quantity};
 use crate::target::{Spread as OnFiles, TargetName};
 use bimetal_models::rng::mix;
@@ -167,6 +167,8 @@ impl Plan<'_> {
         let mut group = 0;
         let mut begun = false;
         let mut logs = LogFiles::default();
+        let names = self.place_names();
+        let mut endings: BTreeMap<(u8, usize), Ended> = BTreeMap::new();
         let mut flows: BTreeMap<(usize, u32), Flow> = BTreeMap::new();
         for (n, copy) in self.copies.iter().enumerate() {
             let options = &copy.section.options;
@@ -180,7 +182,14 @@ impl Plan<'_> {
             let place = &self.places.all[copy.place];
             let spread = place.spread(sizes);
             let mut job = lower(copy, spread.layout.bytes(), place.is_spread(), seed, n as u64)?;
-            job.logs = logs.of(copy.section, n + 1);
+            job.logs = logs.of(copy.section, n + 1, &names[copy.place]);
+            if self.copies.iter().any(|copy| copy.section.options.ends_others) {
+                let of = [(Ends::Group, group as usize), (Ends::Phase, phases.len()), (Ends::All, 0)];
+                let with = of.map(|(what, n)| endings.entry((what as u8, n)).or_default().clone());
+                let nth = of.iter().position(|(what, _)| *what == options.ends).unwrap_or(0);
+                job.ending.ends = options.ends_others.then(|| with[nth].clone());
+                job.ending.with = with.into();
+            }
             if options.flow > 0 {
                 let (weight, sleep_ns) = (u64::from(options.flow), options.flow_sleep_ns);
                 let known =

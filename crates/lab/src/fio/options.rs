@@ -243,6 +243,17 @@ pub enum FileService {
     Sequential,
 }
 
+/// Which other jobs the end of one ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ends {
+    /// Those of its group.
+    Group,
+    /// Those that run side by side with it.
+    Phase,
+    /// All, those that have not begun too.
+    All,
+}
+
 /// fio's logs that a job writes. A name that is empty is the job's.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogOptions {
@@ -252,6 +263,8 @@ pub struct LogOptions {
     pub latency: Option<String>,
     /// `NAME_iops.N.log`.
     pub iops: Option<String>,
+    /// All I/Os as a trace that fio replays.
+    pub iolog: Option<String>,
     /// One line for so many nanoseconds; 0 for one for each I/O.
     pub window_ns: u64,
     /// Of a window the highest value stands there, not the mean.
@@ -477,6 +490,10 @@ pub struct JobOptions {
     /// All of it to this target.
     pub replay_redirect: Option<String>,
 
+    /// Its end ends others.
+    pub ends_others: bool,
+    /// Which.
+    pub ends: Ends,
     /// What part of a flow the job has; it is in none if 0.
     pub flow: u32,
     /// Which flow.
@@ -575,6 +592,8 @@ impl Default for JobOptions {
             replay_no_stall: false,
             replay_time_percent: 100,
             replay_redirect: None,
+            ends_others: false,
+            ends: Ends::Group,
             flow: 0,
             flow_id: 0,
             flow_sleep_ns: 0,

@@ -2,7 +2,7 @@
 
 use super::error::Problem;
 use super::not_read::{NIL, REFUSED};
-use super::options::{Arrivals, Durability, JobOptions, Sequencer};
+use super::options::{Arrivals, Durability, Ends, JobOptions, Sequencer};
 use super::set;
 use super::value::{Given, Result};
 
@@ -196,6 +196,12 @@ const QUEUE: &[Known] = &[
     }),
     field!("new_group", "new_group", new_group = flag),
     field!("stonewall", "wait_for_previous", stonewall = flag),
+    field!("exitall", "exitall", ends_others = flag),
+    by("exit_what", "exit_what", |options, given| {
+        let words = [("group", Ends::Group), ("stonewall", Ends::Phase), ("all", Ends::All)];
+        options.ends = given.word(&words)?;
+        Ok(())
+    }),
     by("wait_for", "wait_for", |options, given| {
         options.stonewall |= given.owned()?.is_some_and(|name| name != "none");
         Ok(())
@@ -222,9 +228,18 @@ const VERIFY: &[Known] = &[
 ];
 
 const LOGS: &[Known] = &[
-    field!("write_bw_log", "write_bw_log", logs.bandwidth = maybe_named),
-    field!("write_lat_log", "write_lat_log", logs.latency = maybe_named),
-    field!("write_iops_log", "write_iops_log", logs.iops = maybe_named),
+    by("write_bw_log", "write_bw_log", |options, given| {
+        options.logs.bandwidth = given.maybe_named(options.logs.bandwidth.take());
+        Ok(())
+    }),
+    by("write_lat_log", "write_lat_log", |options, given| {
+        options.logs.latency = given.maybe_named(options.logs.latency.take());
+        Ok(())
+    }),
+    by("write_iops_log", "write_iops_log", |options, given| {
+        options.logs.iops = given.maybe_named(options.logs.iops.take());
+        Ok(())
+    }),
     by("log_avg_msec", "log_avg_msec", |options, given| {
         options.logs.window_ns = given.bytes()?.saturating_mul(1_000_000);
         Ok(())
@@ -234,6 +249,7 @@ const LOGS: &[Known] = &[
         options.logs.highest = given.word(&words)?;
         Ok(())
     }),
+    field!("write_iolog", "write_iolog", logs.iolog = owned),
     field!("log_offset", "log_offset", logs.offset = bool),
     field!("log_unix_epoch", "log_unix_epoch", logs.wall_clock = bool),
     field!("log_alternate_epoch", "log_alternate_epoch", logs.wall_clock = bool),

@@ -84,11 +84,13 @@ impl<'a> Given<'a> {
         self.count(0).map(|times| times.max(1))
     }
 
-    /// Something that may be named, and has the job's name if not.
-    pub(crate) fn maybe_named(&self) -> Result<Option<String>> {
-        Ok(Some(self.value.unwrap_or_default().trim().to_owned()))
+    /// Something that may be named, and has the job's name if not; a name that it has already stays.
+    pub(crate) fn maybe_named(&self, before: Option<String>) -> Option<String> {
+        match self.value.map(str::trim).filter(|value| !value.is_empty()) {
+            Some(name) => Some(name.to_owned()),
+            None => before.or(Some(String::new())),
+        }
     }
-
     pub(crate) fn bytes(&self) -> Result<u64> {
         number::bytes(self.text()?, self.base)
     }
@@ -221,6 +223,7 @@ impl<'a> Given<'a> {
 }
 
 pub(crate) fn percent(text: &str) -> Result<u8> {
+    let text = text.trim();
     let value = text.parse::<u8>().ok().filter(|value| *value <= 100 && !text.starts_with('+'));
     value.ok_or_else(|| Problem::new(format!("`{text}` is no percentage"), "write one from 0 to 100"))
 }

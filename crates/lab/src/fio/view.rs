@@ -189,7 +189,7 @@ impl<'a> View<'a> {
 
     /// How many I/Os were handed over at a time: each by itself.
     pub(crate) fn submit_levels(&self) -> [f64; 7] {
-        let any = self.sides.sides().into_iter().any(|side| side.ios + side.failed > 0);
+        let any = self.sides.sides().into_iter().any(|side| side.ios > 0 || side.failed > 0);
         [0.0, if any { 100.0 } else { 0.0 }, 0.0, 0.0, 0.0, 0.0, 0.0]
     }
 

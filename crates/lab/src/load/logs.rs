@@ -26,6 +26,8 @@ pub enum Logged {
     Service,
     /// Nanoseconds from meant to begin to done.
     Response,
+    /// Each I/O with the time at which it was begun: a trace, fio's iolog of version 3.
+    Trace,
 }
 
 /// A log that a job writes.
@@ -35,6 +37,8 @@ pub struct Log {
     pub file: LogFile,
     /// What it is of.
     pub what: Logged,
+    /// What a trace calls the target.
+    pub target: String,
     /// A line for so long; 0 for one for each I/O.
     pub window_ns: u64,
     /// Of a window the highest value stands there, not the mean.
@@ -56,6 +60,8 @@ pub struct LogFile {
 #[derive(Debug, Default)]
 struct To {
     file: Option<BufWriter<File>>,
+    /// Its first line is there.
+    begun: bool,
     error: Option<String>,
 }
 
@@ -76,7 +82,7 @@ impl LogFile {
     /// When the system says no.
     pub fn open(&self) -> io::Result<()> {
         let file = BufWriter::new(File::create(&self.path)?);
-        *self.to.lock().unwrap_or_else(PoisonError::into_inner) = To { file: Some(file), error: None };
+        *self.to.lock().unwrap_or_else(PoisonError::into_inner) = To { file: Some(file), ..To::default() };
         Ok(())
     }
 
@@ -89,11 +95,18 @@ impl LogFile {
         to.error.take().map(|error| format!("cannot write {}: {error}", self.path.display()))
     }
 
+    /// Adds the first line, which it has once.
+    fn begin(&self, line: std::fmt::Arguments<'_>) {
+        if !std::mem::replace(&mut self.to.lock().unwrap_or_else(PoisonError::into_inner).begun, true) {
+            self.line(line);
+        }
+    }
+
     /// Adds a line. After the first that cannot be written there are none, and the run goes on.
     fn line(&self, line: std::fmt::Arguments<'_>) {
         let mut to = self.to.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(error) = to.file.as_mut().and_then(|file| writeln!(file, "{line}").err()) {
-            *to = To { file: None, error: Some(error.to_string()) };
+            *to = To { file: None, error: Some(error.to_string()), begun: true };
         }
     }
 }
@@ -114,6 +127,8 @@ pub(super) struct Logger {
     log: Log,
     /// What stands for the time at which the job begins to count, milliseconds.
     zero_ms: u64,
+    /// When the latest I/O of a trace was begun, microseconds: a trace goes forwards.
+    latest_us: u64,
     /// The window that is being filled, by its number.
     nth: u64,
     windows: [Window; 3],
@@ -124,7 +139,12 @@ impl Logger {
     pub(super) fn new(log: &Log, begins_in_ns: u64) -> Logger {
         let now =
             if log.wall_clock { crate::session::now_unix_ms() + begins_in_ns / NANOS_PER_MILLI } else { 0 };
-        Logger { log: log.clone(), zero_ms: now, nth: 0, windows: Default::default() }
+        if log.what == Logged::Trace {
+            let target = &log.target;
+            log.file.begin(format_args!("fio version 3 iolog"));
+            log.file.line(format_args!("0 {target} add\n0 {target} open"));
+        }
+        Logger { log: log.clone(), zero_ms: now, latest_us: 0, nth: 0, windows: Default::default() }
     }
 
     /// An I/O has ended, so long after the job began to count.
@@ -135,6 +155,9 @@ impl Logger {
             Kind::Discard => 2,
             Kind::Flush => return,
         };
+        if self.log.what == Logged::Trace {
+            return self.trace(io, at_ns.saturating_sub(io.at_ns.saturating_sub(io.begun_ns)));
+        }
         let service_ns = io.at_ns.saturating_sub(io.handed_ns);
         let bytes = io.command.len;
         let value = match self.log.what {
@@ -145,7 +168,7 @@ impl Logger {
             Logged::Ios => 1,
             Logged::Submit => io.handed_ns.saturating_sub(io.begun_ns),
             Logged::Service => service_ns,
-            Logged::Response => io.at_ns.saturating_sub(io.meant_ns.unwrap_or(io.begun_ns)),
+            Logged::Response | Logged::Trace => io.at_ns.saturating_sub(io.meant_ns.unwrap_or(io.begun_ns)),
         };
         if self.log.window_ns == 0 {
             return self.line(at_ns, value, side, bytes, io.command.offset);
@@ -169,7 +192,23 @@ impl Logger {
             let began = self.nth.saturating_mul(self.log.window_ns);
             self.end_window(at_ns.max(began), at_ns.saturating_sub(began).max(NANOS_PER_MILLI));
         }
+        if self.log.what == Logged::Trace {
+            self.log.file.line(format_args!("{} {} close", self.latest_us, self.log.target));
+        }
         self.log.file.flush()
+    }
+
+    /// An I/O that was begun then.
+    fn trace(&mut self, io: &Io, begun_ns: u64) {
+        self.latest_us = self.latest_us.max(begun_ns / 1000);
+        let action = match io.command.kind {
+            Kind::Read => "read",
+            Kind::Write { .. } => "write",
+            Kind::Discard => "trim",
+            Kind::Flush => "sync",
+        };
+        let (target, offset, len) = (&self.log.target, io.command.offset, io.command.len);
+        self.log.file.line(format_args!("{} {target} {action} {offset} {len}", self.latest_us));
     }
 
     fn end_window(&mut self, at_ns: u64, lasted_ns: u64) {
@@ -218,7 +257,9 @@ mod tests {
         let folder = tempfile::tempdir().expect("temporary directory");
         let file = LogFile::new(folder.path().join("x.log"));
         file.open().expect("made");
-        let log = Log { file: file.clone(), what, window_ns, highest: false, offset, wall_clock: false };
+        let target = "x".to_owned();
+        let log =
+            Log { file: file.clone(), what, target, window_ns, highest: false, offset, wall_clock: false };
         let mut logger = Logger::new(&log, 0);
         for &ms in ends_ms {
             let at_ns = ms * MS;
@@ -248,6 +289,8 @@ mod tests {
         assert_eq!(logged(Logged::Ios, 0, true, &[5]), "5, 1, 0, 4096, 20480, 0\n");
         assert_eq!(logged(Logged::Submit, 0, false, &[5]), "5, 1000000, 0, 4096, 0\n");
         assert_eq!(logged(Logged::Response, 0, false, &[5]), "5, 3000000, 0, 4096, 0\n");
+        let trace = "fio version 3 iolog\n0 x add\n0 x open\n3000 x read 20480 4096\n3000 x close\n";
+        assert_eq!(logged(Logged::Trace, 0, false, &[5]), trace);
     }
 
     #[test]
@@ -264,8 +307,15 @@ mod tests {
     fn a_log_that_cannot_be_written_is_told() {
         let file = LogFile::new("/dev/full".into());
         file.open().expect("it can be opened");
-        let log =
-            Log { file, what: Logged::Ios, window_ns: 0, highest: false, offset: false, wall_clock: false };
+        let log = Log {
+            file,
+            what: Logged::Ios,
+            target: String::new(),
+            window_ns: 0,
+            highest: false,
+            offset: false,
+            wall_clock: false,
+        };
         let logger = Logger::new(&log, 0);
         logger.line(0, 1, 0, 1, 0);
         assert!(logger.finish(0).is_some_and(|said| said.contains("/dev/full")));

@@ -1,5 +1,6 @@
 //! The load: what a job asks for next, and what comes of it.
 
+mod ending;
 mod flow;
 mod logs;
 mod meter;
@@ -10,6 +11,7 @@ mod source;
 pub(crate) mod stamp;
 mod steady;
 
+pub use ending::{Ended, Ending};
 pub use flow::Flow;
 pub use logs::{Log, LogFile, Logged};
 pub use meter::Meter;

@@ -331,10 +331,16 @@ impl JobSource {
 
 impl Source for JobSource {
     fn next(&mut self, now: u64, _: &mut Rng) -> Next {
+        if self.job.ending.is_here() {
+            return Next::End;
+        }
         if let Some(at) = self.flow.as_ref().and_then(|flow| flow.waits(now)) {
             return Next::Later(at);
         }
         let next = self.next_of_its_own(now);
+        if matches!(next, Next::End) {
+            self.job.ending.job_ends();
+        }
         if let Some(flow) = &mut self.flow {
             flow.does(&next);
         }
