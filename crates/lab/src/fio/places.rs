@@ -142,8 +142,7 @@ fn part_of(options: &JobOptions, number: u32, name: &str) -> Part {
     let block_bytes = options.smallest_block_bytes().max(1);
     let bytes = (0..files).map(|nth| match (options.file_bytes, options.size) {
         (Some(_), _) => file_bytes(options, name, number, nth),
-        // What is left of a division has the first files, a byte each.
-        (None, Some(Extent::Bytes(size))) => Some(size / files + u64::from(nth < size % files)),
+        (None, Some(Extent::Bytes(size))) => Some(size / files),
         _ => None,
     });
     let blocks = options.block_sizes();
@@ -218,7 +217,7 @@ fn needed(section: &JobSection, number: u32, redirect: Option<&TargetName>) -> R
     }
     let of_files = (0..files).map(|nth| {
         let size = match options.size {
-            Some(Extent::Bytes(size)) => Some(Extent::Bytes(size / files + u64::from(nth < size % files))),
+            Some(Extent::Bytes(size)) => Some(Extent::Bytes(size / files)),
             other => other,
         };
         let own = file_bytes(options, &section.name, number, nth);
