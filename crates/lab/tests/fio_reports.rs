@@ -1,6 +1,6 @@
 //! fio's reports from a record: what they say, and what of fio's they leave out, held against a real fio's.
 
-use bimetal_lab::fio::{json, text};
+use bimetal_lab::fio::{json, terse, text};
 use bimetal_lab::job::{Job, Ops};
 use bimetal_lab::record::{Cpu, Environment, Run};
 use bimetal_lab::session::{self, Session};
@@ -217,6 +217,26 @@ fn shape(line: &str) -> String {
         first.split_whitespace().filter(|word| !word.starts_with(|letter: char| letter.is_ascii_digit()));
     let indent = line.len() - line.trim_start().len();
     format!("{indent} {}: {}", first.collect::<Vec<_>>().join(" "), named.collect::<Vec<_>>().join(" "))
+}
+
+#[test]
+fn the_terse_line_has_fios_fields() {
+    let run = run();
+    let ours = terse(&run);
+    assert_eq!(ours.lines().count(), 2);
+    let fields: Vec<&str> = ours.lines().next().expect("a line").split(';').collect();
+    assert_eq!((fields[0], fields[1], fields[2]), ("3", "fio-3.33", "a"));
+    let bytes = run.jobs[..2].iter().map(|job| job.read.bytes).sum::<u64>();
+    assert_eq!(fields[5].parse::<u64>(), Ok(bytes / 1024));
+    let Some(theirs) = real("terse") else { return };
+    let theirs: Vec<&str> = theirs.trim().split(';').collect();
+    assert_eq!(fields.len(), theirs.len(), "{ours}\n{theirs:?}");
+    let shape =
+        |field: &&str| field.trim_matches(|letter: char| letter.is_ascii_digit() || letter == '.').to_owned();
+    // What is no figure stands where fio has it: names, the marks of percentages.
+    let shapes = |fields: &[&str]| fields[5..].iter().map(shape).collect::<Vec<_>>();
+    let figures = fields.len() - 1;
+    assert_eq!(shapes(&fields[..figures]), shapes(&theirs[..figures]));
 }
 
 #[test]

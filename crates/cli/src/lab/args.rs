@@ -105,7 +105,7 @@ Examples:
   bimetal lab fio random.fio --parse-only
 
 Jobs are fio's, in a file or on the command line; an option that is not done is named and refused. --parse-only,
---output=FILE, --output-format=normal|json|json+, --section=NAME and --readonly are fio's, too. Without --target, jobs go to the files that it
+--output=FILE, --output-format=normal|terse|json|json+, --minimal, --section=NAME and --readonly are fio's, too. Without --target, jobs go to the files that it
 names. A target is a file or block device, nbd://HOST:PORT/EXPORT, nbd+unix:///EXPORT?socket=PATH, volume:NAME (a volume
 of Bimetal that nobody serves), model:NAME[?size=SIZE] (a modelled device in virtual time), scenario:FILE (what a
 scenario describes), or null: (nothing, which measures the lab). Ctrl-C ends the run with the report of what was done.

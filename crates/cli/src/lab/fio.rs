@@ -80,6 +80,7 @@ fn formats(line: &CommandLine, json: bool) -> Vec<Format> {
 
 fn printed(format: Format, run: &Run, steady: &[String]) -> String {
     match format {
+        Format::Terse => fio::terse(run),
         Format::Json => fio::json(run, false),
         Format::JsonPlus => fio::json(run, true),
         Format::Normal => {

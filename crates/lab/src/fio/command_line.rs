@@ -17,6 +17,8 @@ const MOST_WORDS: usize = 4096;
 pub enum Format {
     /// For people.
     Normal,
+    /// For scripts of old: a line of figures for each job.
+    Terse,
     /// fio's JSON.
     Json,
     /// The same with all the bins of the histograms.
@@ -50,6 +52,8 @@ enum Own {
     Does(fn(&mut CommandLine, &str)),
     /// It says how the report is printed.
     Formats,
+    /// It says how the terse one is: in one way only.
+    TerseVersion,
     /// It changes nothing here, which a note says if there is one.
     Nil(&'static str),
     /// It is not offered.
@@ -82,10 +86,9 @@ fn own(name: &str) -> Option<(Value, Own)> {
         "bandwidth-log" | "latency-log" => {
             (Behind, Refused("write_bw_log and write_lat_log of the jobs write logs"))
         }
-        "minimal" | "append-terse" => {
-            (Behind, Refused("fio's terse format is not offered; use --output-format=json"))
-        }
-        "terse-version" => (Needed, Refused("fio's terse format is not offered; use --output-format=json")),
+        "minimal" => (Alone, Does(|line, _| line.formats = vec![Format::Terse])),
+        "append-terse" => (Alone, Does(|line, _| line.formats = vec![Format::Normal, Format::Terse])),
+        "terse-version" => (Needed, Own::TerseVersion),
         "client" | "server" | "daemonize" | "remote-config" => (Behind, Refused(NO_PEERS)),
         "profile" => (Needed, Refused("fio's profiles are not offered; write the jobs")),
         "trigger"
@@ -107,9 +110,12 @@ fn own(name: &str) -> Option<(Value, Own)> {
 fn formats(value: &str) -> Result<Vec<Format>, String> {
     let format = |word: &str| match word.trim() {
         "normal" => Ok(Format::Normal),
+        "terse" => Ok(Format::Terse),
         "json" => Ok(Format::Json),
         "json+" => Ok(Format::JsonPlus),
-        other => Err(format!("--output-format: `{other}` is not offered; write normal, json or json+")),
+        other => {
+            Err(format!("--output-format: `{other}` is not offered; write normal, terse, json or json+"))
+        }
     };
     value.split(',').map(format).collect()
 }
@@ -167,7 +173,7 @@ impl CommandLine {
             };
             if found.is_none() && Known::find(name).is_none() {
                 let Problem { problem, cure } = unknown(name);
-                return Err(format!("--{name}: {problem}; {cure}"));
+                return Err(format!("'--{name}': {problem}; {cure}"));
             }
             let value = match (behind, wants) {
                 (Some(value), _) => Some(value),
@@ -183,6 +189,10 @@ impl CommandLine {
             match found {
                 Some((_, Own::Does(does))) => does(&mut line, value.as_deref().unwrap_or_default()),
                 Some((_, Own::Formats)) => line.formats = formats(value.as_deref().unwrap_or_default())?,
+                Some((_, Own::TerseVersion)) if value.as_deref() == Some("3") => {}
+                Some((_, Own::TerseVersion)) => {
+                    return Err("--terse-version: only version 3 is offered; write 3, or use json".into());
+                }
                 Some((_, Own::Nil(""))) => {}
                 Some((_, Own::Nil(note))) => line.notes.push(format!("--{name}: {note}")),
                 Some((_, Own::Refused(why))) => return Err(format!("--{name}: {why}")),
@@ -268,7 +278,8 @@ mod tests {
             ("--name=a --iodepht=3", "did you mean iodepth"),
             ("--name=a --rw", "a value is missing"),
             ("--name=a --client=x", "not offered"),
-            ("--name=a --output-format=terse", "normal, json or json+"),
+            ("--name=a --output-format=xml", "normal, terse, json or json+"),
+            ("--name=a --terse-version=5", "only version 3"),
         ] {
             let error = line(text).map(|_| ()).expect_err(text);
             assert!(error.contains(said), "{text}: {error}");
