@@ -12,7 +12,7 @@ use crate::create::random_seed;
 use crate::lab::PROGRAM;
 use crate::progress::Progress;
 use crate::{Outcome, complain, say};
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, anyhow, ensure};
 use bimetal_lab::environment::environment;
 use bimetal_lab::fio::{self, CommandLine, Format, JobFile, Plan};
 use bimetal_lab::record::Run;
@@ -28,7 +28,8 @@ use std::time::Instant;
 
 pub(crate) fn run(args: &FioArgs) -> anyhow::Result<Outcome> {
     look_ahead(&args.output, args.target.as_ref())?;
-    let line = CommandLine::parse(&args.words).map_err(anyhow::Error::msg)?;
+    let line =
+        CommandLine::parse(&args.words).map_err(|error| anyhow!("{error}; see `bimetal lab fio --help`"))?;
     look_ahead_at(&line.output, true, args.target.as_ref())?;
     let file = fio::open_all(&line)?;
     if line.read_only {
