@@ -100,7 +100,10 @@ pub(crate) fn run(args: &CalibrateArgs) -> anyhow::Result<Outcome> {
     }
     let devices = side_by_side(&derived, THREADS, &mut waits_for, |name| claims::of(name))?;
     drop(progress);
-    let outcome = if refused.is_empty() { Outcome::Good } else { Outcome::Problem };
+    let outcome = match refused.len() {
+        0 => Outcome::Good,
+        some => Outcome::Problem(format!("{some} of {} drives cannot be compared", some + drives.len())),
+    };
     let report = Report { drives, refused, devices: devices.into_iter().flatten().map(rounded).collect() };
     if args.json {
         say_json(&report)?;

@@ -55,7 +55,7 @@ pub(crate) enum Outcome {
 
 fn main() -> ExitCode {
     complete::answer();
-    let words = lab::orion::with_two_dashes(std::env::args_os());
+    let words = lab::words::own_first(lab::orion::with_two_dashes(std::env::args_os()));
     let cli =
         match help::command().try_get_matches_from(words).and_then(|found| Cli::from_arg_matches(&found)) {
             Ok(cli) => cli,

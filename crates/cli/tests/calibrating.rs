@@ -60,7 +60,7 @@ fn one_bad_drive_does_not_end_the_others() {
     let complaint = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{complaint}");
     let lines: Vec<&str> = complaint.lines().collect();
-    assert_eq!(lines.len(), 2, "{complaint}");
+    assert_eq!(lines.len(), 3, "{complaint}");
     assert!(lines[0].starts_with("bimetal: alone: ") && lines[0].contains("alone.model"), "{complaint}");
     assert!(lines[1].starts_with("bimetal: bad: ") && lines[1].contains("bad.trace:2: "), "{complaint}");
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");

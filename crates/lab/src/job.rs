@@ -1,5 +1,6 @@
 //! The one description of a workload: fio's job files, the classic tests and the lab's own commands all become this.
 
+use crate::load::{Ending, Flow, Log};
 use crate::stats::FioRule;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -98,6 +99,14 @@ pub struct Job {
     pub depth_search: Option<DepthSearch>,
     /// Ends when it has become steady.
     pub until_steady: Option<UntilSteady>,
+    /// It goes on after an I/O that was not done.
+    pub goes_on: bool,
+    /// What ends it before its time, and what its end ends.
+    pub ending: Ending,
+    /// The jobs that it keeps in step with.
+    pub flow: Option<Flow>,
+    /// What it logs.
+    pub logs: Vec<Log>,
     /// Its randomness.
     pub seed: u64,
 }
@@ -230,6 +239,19 @@ pub enum Content {
     Zeros,
     /// These bytes, over and over: at least one.
     Pattern(Arc<[u8]>),
+    /// New bytes that can be stored in less.
+    Reducible(Reducible),
+}
+
+/// By how much what is written can be reduced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reducible {
+    /// So many of a hundred bytes are zeros, at the end of ...
+    pub zero_percent: u8,
+    /// ... each so many bytes.
+    pub chunk_bytes: u32,
+    /// So many of a hundred I/Os have the bytes that others have.
+    pub same_percent: u8,
 }
 
 /// The search for a depth.
@@ -301,6 +323,10 @@ impl Job {
             verify: false,
             depth_search: None,
             until_steady: None,
+            goes_on: false,
+            ending: Ending::default(),
+            flow: None,
+            logs: Vec::new(),
             seed: 1,
         }
     }
@@ -377,6 +403,11 @@ impl Job {
     /// Whether it changes what is on the target.
     pub fn destroys(&self) -> bool {
         self.sides().any(|side| side != side::READ)
+    }
+
+    /// Whether what it writes is not any data, or what it reads is compared.
+    pub fn has_payload(&self) -> bool {
+        self.verify || matches!(self.content, Content::Fresh | Content::Pattern(_) | Content::Reducible(_))
     }
 
     /// The largest I/O, bytes.

@@ -32,6 +32,12 @@ pub struct Run {
     /// What the program needed of the processors meanwhile, in real time; where it was measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu: Option<Cpu>,
+    /// The options that were given for all of its jobs, as they were written.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub global_options: BTreeMap<String, String>,
+    /// What the disks below its targets did; where the kernel tells.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub disks: Vec<DiskUse>,
     /// What it ran on.
     pub environment: Environment,
     /// What was measured.
@@ -49,6 +55,38 @@ pub struct Cpu {
     pub user_percent: f64,
     /// In the kernel.
     pub system_percent: f64,
+    /// How often it was taken off a processor, or left it to wait.
+    #[serde(default)]
+    pub context_switches: u64,
+    /// Pages that had to be read from a disk.
+    #[serde(default)]
+    pub major_faults: u64,
+    /// Pages that did not.
+    #[serde(default)]
+    pub minor_faults: u64,
+}
+
+/// What a disk below the targets did meanwhile, for whomever, as the kernel counts it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct DiskUse {
+    /// The kernel's name for it.
+    pub name: String,
+    /// Reads.
+    pub read_ios: u64,
+    /// Writes.
+    pub write_ios: u64,
+    /// Reads that were merged with another.
+    pub read_merges: u64,
+    /// Writes that were.
+    pub write_merges: u64,
+    /// Milliseconds that all reads took, together.
+    pub read_ticks: u64,
+    /// Milliseconds that all writes took, together.
+    pub write_ticks: u64,
+    /// Milliseconds that all I/Os were in its queue, together.
+    pub in_queue: u64,
+    /// For how much of the time it had something to do, percent.
+    pub util: f64,
 }
 
 /// The machine.
@@ -109,6 +147,9 @@ pub struct JobRun {
     /// How long how many I/Os were in flight: pairs of a depth (0, 1, 2, 4, 8, ... : that many and above) and
     /// nanoseconds.
     pub depths_ns: Vec<(u32, u64)>,
+    /// How many completions were found at a time: pairs of a number (1, 2, 4, 8, ... : that many and above) and how often.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub found_at_once: Vec<(u32, u64)>,
     /// What happened in each interval, one after the other; where nothing happened there is none.
     pub intervals: Vec<Interval>,
     /// The length of an interval.

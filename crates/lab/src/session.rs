@@ -91,6 +91,8 @@ pub(crate) fn finish(session: Session, began_unix_ms: u64, interrupted: bool, jo
         virtual_time: session.virtual_time,
         interrupted,
         cpu: None,
+        global_options: Default::default(),
+        disks: Vec::new(),
         environment: session.environment,
         jobs,
         notes,

@@ -145,6 +145,38 @@ fn where_files_are() {
     assert_eq!(plan.targets[2].at_least_bytes, Some(MIB));
 }
 
+/// A job of several files has each of them, in turns or one behind the other, and their sizes add up to its own.
+#[test]
+fn several_files_are_one_span() {
+    let places = |text: &str| {
+        let file = read(text);
+        let plan = fio::plan(&file, None).expect("it can be run");
+        let names: Vec<String> = plan.targets.iter().map(|needed| needed.name.to_string()).collect();
+        let sizes: Vec<u64> =
+            plan.targets.iter().map(|needed| needed.at_least_bytes.unwrap_or(MIB)).collect();
+        let spans: Vec<u64> = plan.phases(&sizes, 7).expect("it fits")[0]
+            .iter()
+            .map(|job| job.span.end - job.span.start)
+            .collect();
+        let spread = plan.spread(&sizes).is_some();
+        (names.join(" "), sizes, spans, spread)
+    };
+    let (names, sizes, spans, spread) = places("[a]\nsize=1m\nnrfiles=3\nrw=write\n");
+    assert_eq!((names.as_str(), spread), ("a.0.0 a.0.1 a.0.2", true));
+    // A third each, in whole blocks.
+    assert_eq!((sizes, spans[0]), (vec![MIB / 3; 3], 3 * (MIB / 3 / 4096 * 4096)));
+    let (names, sizes, spans, _) = places(
+        "[a]\nfilesize=64k\nnrfiles=2\nnumjobs=2\nrw=write\nfilename_format=$jobname-$jobnum/$filenum\ndirectory=/x:/y\n",
+    );
+    assert_eq!(names, "/x/a-0/0 /x/a-0/1 /y/a-1/0 /y/a-1/1");
+    assert_eq!((sizes, spans), (vec![65_536; 4], vec![131_072; 2]));
+    let (names, sizes, spans, _) = places("[a]\nfilename=/x:/y\nsize=1m\noffset=1m\nrw=read\n");
+    assert_eq!((names.as_str(), spans), ("/x /y", vec![MIB]));
+    assert_eq!(sizes, [MIB + MIB / 2; 2]);
+    let (.., spread) = places("[a]\nsize=1m\n[b]\nsize=2m\n");
+    assert!(!spread);
+}
+
 #[test]
 fn a_map_that_is_too_large_is_refused_with_a_cure() {
     let phases = |options: &str| {
@@ -162,8 +194,6 @@ fn a_map_that_is_too_large_is_refused_with_a_cure() {
 #[test]
 fn what_is_not_done_is_refused_by_name() {
     for (options, word) in [
-        ("filename=/a:/b", "several files"),
-        ("verify=pattern\nverify_pattern=0x1\nrw=write", "verify=pattern"),
         ("max_latency=5ms", "max_latency"),
         ("random_distribution=zipf:1.1:0.5\nrw=randread", "centre"),
         ("offset=63m\nsize=2m", "do not fit"),
@@ -178,7 +208,7 @@ fn what_is_not_done_is_refused_by_name() {
             Ok(Ok(_)) => panic!("{options} is done"),
         };
         assert!(
-            error.contains(word) && error.starts_with("job j: ") && !error.contains('\n'),
+            error.contains(word) && error.starts_with("test.fio:1: [j] ") && !error.contains('\n'),
             "{options}: {error}"
         );
     }

@@ -101,8 +101,11 @@ Examples:
   bimetal lab fio random.fio --target nbd://localhost/films --html films.html
   bimetal lab fio random.fio --target model:disk-1tb-2012
   bimetal lab fio random.fio --target scratch.img --against /dev/sdb --rounds 6
+  bimetal lab fio --name=a --rw=randread --bs=4k --size=1g --iodepth=32 --ioengine=libaio --direct=1 --runtime=10
+  bimetal lab fio random.fio --parse-only
 
-The job file is fio's; an option that is not done is named and refused. Without --target, jobs go to the files that it
+Jobs are fio's, in a file or on the command line; an option that is not done is named and refused. --parse-only,
+--output=FILE, --output-format=normal|terse|json|json+, --minimal, --section=NAME and --readonly are fio's, too. Without --target, jobs go to the files that it
 names. A target is a file or block device, nbd://HOST:PORT/EXPORT, nbd+unix:///EXPORT?socket=PATH, volume:NAME (a volume
 of Bimetal that nobody serves), model:NAME[?size=SIZE] (a modelled device in virtual time), scenario:FILE (what a
 scenario describes), or null: (nothing, which measures the lab). Ctrl-C ends the run with the report of what was done.
@@ -110,9 +113,9 @@ scenario describes), or null: (nothing, which measures the lab). Ctrl-C ends the
 With --against, the jobs are run on both targets in turn, --rounds times, and it is said how they compare, with an
 interval that chance leaves.")]
 pub(crate) struct FioArgs {
-    /// The job file
-    #[arg(value_name = "JOB.fio")]
-    pub(crate) file: PathBuf,
+    /// Job files, `-` for standard input; or jobs, written with fio's options
+    #[arg(value_name = "JOB.fio|--OPTION=VALUE", required = true)]
+    pub(crate) words: Vec<std::ffi::OsString>,
     /// Where all of its jobs go, instead of where they say
     #[arg(long, value_parser = TargetName::parse)]
     pub(crate) target: Option<TargetName>,

@@ -2,6 +2,7 @@
 
 pub(crate) mod args;
 mod busy;
+mod disks;
 pub(crate) mod disktester;
 pub(crate) mod fio;
 pub(crate) mod orion;
@@ -17,6 +18,7 @@ mod tested;
 pub(crate) mod torture_recovery;
 mod turns;
 mod watcher;
+pub(crate) mod words;
 
 /// What records say that they were made by.
 const PROGRAM: &str = concat!("bimetal ", env!("CARGO_PKG_VERSION"));

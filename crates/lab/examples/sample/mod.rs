@@ -173,6 +173,8 @@ fn run(title: &str, seed: u64, jobs: Vec<JobRun>) -> Run {
         virtual_time: true,
         interrupted: false,
         cpu: None,
+        global_options: Default::default(),
+        disks: Vec::new(),
         environment: Environment {
             program: "bimetal 0.1.0".into(),
             kernel: "Linux 6.12.0".into(),

@@ -14,7 +14,21 @@ const SECTOR_BYTES: u64 = 512;
 pub(crate) fn complete(job: &mut JobSection) {
     let verify_said = job.written("verify").is_some();
     let options = &mut job.options;
-    if !options.verify_pattern.is_empty() && options.verify.is_none() && !verify_said {
+    if options.verify_only {
+        options.direction = Direction::Read;
+    }
+    if options.engine == EngineKind::Null || options.direction == Direction::Trim {
+        // Nothing stays that could be verified.
+        options.verify = None;
+        options.verify_pattern.clear();
+    }
+    // fio leaves it out, too.
+    options.time_based &= options.runtime_ns.is_some();
+    if !options.verify_pattern.is_empty()
+        && options.verify.is_none()
+        && !verify_said
+        && options.direction != Direction::Read
+    {
         options.verify = Some(Verify::Pattern);
     }
     if options.steady_duration_ns > 0 && options.steady_state.is_none() {
@@ -49,6 +63,7 @@ fn sizes(options: &JobOptions) -> Vec<Option<Contradiction>> {
     let used = used.map(|(_, sizes)| sizes).collect::<Vec<_>>();
     let largest = used.iter().map(|sizes| sizes.largest_bytes()).max().unwrap_or(0);
     let files = options.filenames.len().max(1) as u64;
+    let files = if options.filenames.is_empty() { u64::from(options.files) } else { files };
     let room = match (options.file_bytes, options.size) {
         (Some((_, bytes)), _) => Some(bytes),
         (None, Some(Extent::Bytes(bytes))) => Some(bytes / files),
@@ -126,12 +141,6 @@ fn times(options: &JobOptions) -> Vec<Option<Contradiction>> {
     let depth_search = options.latency_target_ns.is_some();
     vec![
         when(
-            options.time_based && options.runtime_ns.is_none(),
-            "time_based",
-            "it says to run for a time, and no runtime is given",
-            "add runtime",
-        ),
-        when(
             depth_search && options.latency_window_ns == 0,
             "latency_target",
             "it has no latency_window, in which each depth is tried",
@@ -158,6 +167,12 @@ fn verification(options: &JobOptions) -> Vec<Option<Contradiction>> {
     let smallest = options.smallest_block_bytes();
     vec![
         when(
+            verify == Some(Verify::Pattern) && options.direction == Direction::Read && options.do_verify,
+            "verify",
+            "blocks of a pattern are not known again by a job that only reads",
+            "write them in the same job, or name a checksum for what the lab has written",
+        ),
+        when(
             verify == Some(Verify::Pattern) && options.verify_pattern.is_empty(),
             "verify",
             "there is no pattern to verify",
@@ -168,18 +183,6 @@ fn verification(options: &JobOptions) -> Vec<Option<Contradiction>> {
             "verify",
             "a header does not fit into blocks of less than 512 bytes",
             "make bs larger",
-        ),
-        when(
-            verify.is_some() && options.engine == EngineKind::Null,
-            "verify",
-            "the null engine keeps nothing that could be verified",
-            "name another engine",
-        ),
-        when(
-            verify.is_some() && options.direction == Direction::Trim,
-            "verify",
-            "discards leave nothing that could be verified",
-            "leave out verify",
         ),
     ]
 }
@@ -202,12 +205,6 @@ fn target(options: &JobOptions) -> Vec<Option<Contradiction>> {
         ),
         when(nbd && names, "filename", "with nbd it is uri that names the target", "leave out filename"),
         when(
-            names && options.directory.as_ref().is_some_and(|directory| directory.contains(':')),
-            "directory",
-            "jobs are not spread over several directories",
-            "name one",
-        ),
-        when(
             options.read_iolog.is_some() && (options.time_based || options.verify.is_some()),
             "read_iolog",
             "a trace is replayed once, and not verified",
@@ -224,6 +221,7 @@ pub(crate) fn notes(job: &JobSection) -> Vec<String> {
     let mixed = options.direction == Direction::ReadWrite;
     let one_by_one = options.engine == EngineKind::Synchronous && options.depth > 1;
     let twice = options.verify.is_some() && options.random && options.no_random_map;
+    let said_anywhere = |option: &str| job.written(option).is_some();
     let mut notes = Vec::new();
     let mut note = |when: bool, text: String| notes.extend(when.then(|| format!("[{name}] {text}")));
     note(
@@ -241,6 +239,28 @@ pub(crate) fn notes(job: &JobSection) -> Vec<String> {
     note(
         !options.random && said("percentage_random"),
         "percentage_random: nothing is random, so it changes nothing".into(),
+    );
+    note(
+        said_anywhere("time_based") && options.runtime_ns.is_none(),
+        "time_based: there is no runtime, so it changes nothing, as in fio".into(),
+    );
+    note(said_anywhere("wait_for"), "wait_for: it waits for all jobs before it, as stonewall does".into());
+    note(said_anywhere("unlink_each_loop"), "unlink_each_loop: files are removed at the end".into());
+    note(
+        said_anywhere("verify")
+            && (options.engine == EngineKind::Null || options.direction == Direction::Trim),
+        "verify: the null engine and discards leave nothing that could be verified".into(),
+    );
+    note(
+        options.verify == Some(Verify::Pattern),
+        "verify_pattern: blocks carry the lab's own stamps instead of the pattern".into(),
+    );
+    note(
+        said_anywhere("file_service_type")
+            && !job.written("file_service_type").is_some_and(|how| {
+                ["roundrobin", "sequential"].iter().any(|known| how.trim().starts_with(known))
+            }),
+        "file_service_type: files are taken in turns".into(),
     );
     note(said("thinktime_blocks") && options.think_ns == 0, "thinktime_blocks: there is no thinktime".into());
     note(

@@ -1,6 +1,7 @@
 //! A job file as a whole: what each of its jobs is to do.
 
 use super::check;
+use super::command_line::CommandLine;
 use super::error::{At, Error, Errors, MOST_TOLD, Problem};
 use super::ini::{self, Section, Surroundings, Written};
 use super::number::KbBase;
@@ -49,12 +50,28 @@ impl JobSection {
 
 /// What the text of a job file says.
 pub fn parse(name: &str, text: &[u8], around: &mut Surroundings<'_>) -> Result<JobFile, Errors> {
-    let ini = ini::read(name, text, around)?;
+    parse_all(&CommandLine::default(), &[(name.into(), text.to_vec())], around)
+}
+
+/// What a command line and the texts of job files say, one after the other: what is global in one is so in the next.
+pub fn parse_all(
+    line: &CommandLine,
+    texts: &[(String, Vec<u8>)],
+    around: &mut Surroundings<'_>,
+) -> Result<JobFile, Errors> {
     let mut maker = Maker { notes: Notes::default(), errors: Vec::new() };
-    for note in ini.notes {
-        maker.notes.add(note);
+    line.notes.iter().for_each(|note| maker.notes.add(note.clone()));
+    let mut sections = line.sections.clone();
+    for (name, text) in texts {
+        let ini = ini::read(name, text, around)?;
+        ini.notes.into_iter().for_each(|note| maker.notes.add(note));
+        sections.extend(ini.sections);
     }
-    let jobs = maker.jobs(name, ini.sections);
+    if !line.only.is_empty() {
+        sections.retain(|section| section.global || line.only.contains(&section.name));
+    }
+    let name = texts.first().map_or("the command line", |(name, _)| name);
+    let jobs = maker.jobs(name, sections);
     if maker.errors.is_empty() {
         Ok(JobFile { jobs, notes: maker.notes.all })
     } else {
@@ -91,12 +108,12 @@ impl Maker {
                 break;
             }
             if section.global {
-                self.apply(&section, &mut defaults, &mut base, &[]);
+                self.apply(&section, &mut defaults, &mut base);
                 Arc::make_mut(&mut globals).extend(written(&section));
                 continue;
             }
             let mut options = defaults.clone();
-            self.apply(&section, &mut options, &mut base.clone(), &defaults.filenames);
+            self.apply(&section, &mut options, &mut base.clone());
             let own = written(&section);
             let name = options.name.clone().unwrap_or(section.name);
             let mut job = JobSection { name, at: section.at, options, own, globals: globals.clone() };
@@ -113,13 +130,7 @@ impl Maker {
     }
 
     /// Reads the options of a section. What a number means comes first: fio reads `kb_base` before all others too.
-    fn apply(
-        &mut self,
-        section: &Section,
-        options: &mut JobOptions,
-        base: &mut KbBase,
-        inherited: &[String],
-    ) {
+    fn apply(&mut self, section: &Section, options: &mut JobOptions, base: &mut KbBase) {
         for option in &section.options {
             if &*option.name == "kb_base" {
                 match option.value.as_deref() {
@@ -131,25 +142,16 @@ impl Maker {
                 }
             }
         }
-        let mut files = 0;
         for option in &section.options {
-            if &*option.name == "filename" {
-                files += 1;
-                if files > 1 || !inherited.is_empty() {
-                    // Who names the same files again adds none.
-                    let mut again = JobOptions { filenames: Vec::new(), ..options.clone() };
-                    let read = self.option(option, &mut again, *base);
-                    if read.is_ok() && again.filenames.iter().all(|name| options.filenames.contains(name)) {
-                        continue;
-                    }
-                    let problem = "fio would use these files and those that were named before";
-                    let cure = "name all in one place, with colons between them";
-                    self.wrong(section, option, Problem::new(problem, cure));
-                    continue;
-                }
-            }
+            let named = options.filenames.len();
             if let Err(problem) = self.option(option, options, *base) {
                 self.wrong(section, option, problem);
+            }
+            if named > 0 && options.filenames.len() > named {
+                self.notes.add(format!(
+                    "[{}] filename: as in fio, these files and those that were named before are used",
+                    section.name
+                ));
             }
             if self.errors.len() >= MOST_TOLD {
                 return;
@@ -186,6 +188,7 @@ impl Maker {
             "ba",
             "blockalign",
             "bsrange",
+            "bssplit",
             "size",
             "io_size",
             "offset",
@@ -194,6 +197,12 @@ impl Maker {
         ];
         if base == KbBase::Standard || !takes_sizes.contains(&&*option.name) {
             return;
+        }
+        if value.starts_with([' ', '\t']) || value.contains(": ") {
+            self.notes.add(format!(
+                "{}: fio drops the unit of a number behind a blank; here it counts",
+                option.name
+            ));
         }
         if let Some(unit) = ["kib", "mib", "gib", "tib", "pib"].into_iter().find(|unit| odd(unit)) {
             let (name, plain) = (&option.name, &unit[..1]);

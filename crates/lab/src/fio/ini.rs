@@ -152,11 +152,13 @@ impl Reader<'_, '_> {
         let name = name.ok_or_else(|| {
             Problem::new(format!("`{text}` is no section"), "write a name in brackets, alone in its line")
         })?;
-        let global = name == "global";
-        if name.starts_with("global") && !global {
-            let problem =
-                format!("fio takes every section whose name begins with global for one: [{name}] too");
-            return Err(Problem::new(problem, "write [global], or name the job otherwise"));
+        // As fio has it.
+        let global = name.starts_with("global");
+        if global && name != "global" {
+            self.ini.notes.push(format!(
+                "{}:{}: [{name}] is for all jobs behind it, as every section whose name begins with global",
+                at.file, at.line
+            ));
         }
         self.jobs += usize::from(!global);
         if self.jobs > MOST_JOBS {
@@ -309,7 +311,6 @@ mod tests {
             ("bs=4k\n[a]\n", "a.fio:1: `bs=4k` stands before any section"),
             ("[a\n", "a.fio:1: `[a` is no section"),
             ("[]\n", "is no section"),
-            ("[globalx]\n", "begins with global"),
             ("[a]\nsize=${SIZE\n", "a.fio:2: [a] `size=${SIZE` lacks"),
             ("[a]\ninclude nope.fio\n", "nope.fio cannot be included: there is no such file"),
             ("[a]\ninclude job.fio\n", "job.fio:1: [a] a section in an included file"),

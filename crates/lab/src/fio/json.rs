@@ -1,14 +1,12 @@
 //! fio's JSON (`--output-format=json` and `json+`), from a record.
 //!
-//! What fio says and this does not, because a record does not hold it, and a 0 would be a lie: `ctx`, `majf` and `minf`
-//! (nothing is counted per job), `drop_ios`, `iodepth_submit` and `iodepth_complete` (I/Os are handed over as they
-//! come), `eta` (there is none when it is over), `disk_util` (counters of the machine's disks, which others use too), and
-//! `usr_cpu` and `sys_cpu` where nobody measured them. `short_ios` also counts I/Os whose data was not what it should be.
+//! What fio says of a job's process (`usr_cpu`, `sys_cpu`, `ctx`, `majf`, `minf`) is that of the whole program here, and
+//! left out where nobody measured it; `disk_util` is of the machine's disks, which others use too. `short_ios` also counts I/Os whose data was not what it should be.
 //! `lat_ns` begins when an I/O was meant to begin, so where a rate is given it has all that fio's leaves out.
 
 use super::options::PERCENTILES;
-use super::view::{LIMITS, View, version, views};
-use crate::record::{Cpu, Latency, Run, Side, TierSide};
+use super::view::{LAYOUT, LIMITS, MAKER, View, views};
+use crate::record::{Cpu, DiskUse, Latency, Run, Side, TierSide};
 use crate::stats::{Quantity, Rule, Steadiness, quantiles};
 use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
@@ -19,28 +17,35 @@ pub fn json(run: &Run, plus: bool) -> String {
     let ended_ns = run.jobs.iter().map(|job| job.began_ns.saturating_add(job.elapsed_ns)).max().unwrap_or(0);
     let ended_ms = run.began_unix_ms.saturating_add(ended_ns / 1_000_000);
     let report = Report {
-        version: version(),
+        version: LAYOUT,
+        maker: MAKER,
         timestamp: ended_ms / 1000,
         timestamp_ms: ended_ms,
         time: time_text(ended_ms / 1000),
-        global_options: BTreeMap::new(),
-        jobs: jobs.iter().map(|view| Job::of(view, run.cpu, plus)).collect(),
+        global_options: &run.global_options,
+        jobs: jobs.iter().map(|view| Job::of(view, run, plus)).collect(),
+        disk_util: &run.disks,
     };
     // Nothing in it can fail: keys are text, and numbers that are none are left out.
     serde_json::to_string_pretty(&report).unwrap_or_default() + "\n"
 }
 
 #[derive(Serialize)]
-struct Report {
+struct Report<'r> {
     #[serde(rename = "fio version")]
-    version: String,
+    version: &'static str,
+    /// Not fio's: who made it.
+    #[serde(rename = "made by")]
+    maker: &'static str,
     timestamp: u64,
     timestamp_ms: u64,
     time: String,
-    /// Empty: a record has them with each job.
     #[serde(rename = "global options")]
-    global_options: BTreeMap<String, String>,
+    global_options: &'r BTreeMap<String, String>,
     jobs: Vec<Job>,
+    /// As in fio's, it is not there where there is no disk.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    disk_util: &'r Vec<DiskUse>,
 }
 
 #[derive(Serialize)]
@@ -52,6 +57,7 @@ struct Job {
     error: u32,
     #[serde(skip_serializing_if = "is_0")]
     total_err: u64,
+    eta: u64,
     elapsed: u64,
     #[serde(rename = "job options")]
     options: BTreeMap<String, String>,
@@ -64,7 +70,15 @@ struct Job {
     usr_cpu: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     sys_cpu: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ctx: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    majf: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    minf: Option<u64>,
     iodepth_level: Pairs<f64>,
+    iodepth_submit: Pairs<f64>,
+    iodepth_complete: Pairs<f64>,
     latency_ns: Pairs<f64>,
     latency_us: Pairs<f64>,
     latency_ms: Pairs<f64>,
@@ -90,6 +104,7 @@ struct Direction {
     runtime: u64,
     total_ios: u64,
     short_ios: u64,
+    drop_ios: u64,
     slat_ns: Times,
     clat_ns: Times,
     lat_ns: Times,
@@ -163,12 +178,20 @@ impl<T: Serialize> Serialize for Pairs<T> {
 }
 
 impl Job {
-    fn of(view: &View<'_>, cpu: Option<Cpu>, plus: bool) -> Job {
+    fn of(view: &View<'_>, run: &Run, plus: bool) -> Job {
         let spread = view.spread();
         let levels = ["1", "2", "4", "8", "16", "32", ">=64"].map(String::from);
+        let at_once = ["0", "4", "8", "16", "32", "64", ">=64"].map(String::from);
+        let cpu: Option<Cpu> = run.cpu;
+        let globals = &run.global_options;
+        // What is for all jobs stands above them.
         let mut options = view.written.clone();
-        options.entry("iodepth".into()).or_insert_with(|| view.depth.to_string());
-        options.entry("numjobs".into()).or_insert_with(|| view.jobs.to_string());
+        options.retain(|name, value| globals.get(name) != Some(value));
+        for (name, value) in [("iodepth", view.depth.to_string()), ("numjobs", view.jobs.to_string())] {
+            if !globals.contains_key(name) {
+                options.entry(name.into()).or_insert(value);
+            }
+        }
         let [read, write, trim] = [0, 1, 2].map(|n| Direction::of(view, n, plus));
         Job {
             jobname: view.name.into(),
@@ -176,6 +199,7 @@ impl Job {
             groupid: view.group,
             error: view.error(),
             total_err: view.failed().saturating_add(view.mismatched()),
+            eta: 0,
             elapsed: view.began_ns.saturating_add(view.elapsed_ns).div_ceil(1_000_000_000),
             options,
             read,
@@ -188,6 +212,11 @@ impl Job {
             job_runtime: view.runtime_ms(),
             usr_cpu: cpu.map(|cpu| cpu.user_percent),
             sys_cpu: cpu.map(|cpu| cpu.system_percent),
+            ctx: cpu.map(|cpu| cpu.context_switches),
+            majf: cpu.map(|cpu| cpu.major_faults),
+            minf: cpu.map(|cpu| cpu.minor_faults),
+            iodepth_submit: Pairs(at_once.clone().into_iter().zip(view.submit_levels()).collect()),
+            iodepth_complete: Pairs(at_once.into_iter().zip(view.found_levels()).collect()),
             iodepth_level: Pairs(levels.into_iter().zip(view.depth_levels()).collect()),
             latency_ns: below(&spread.ns),
             latency_us: below(&spread.us),
@@ -220,6 +249,8 @@ impl Direction {
             runtime: if is_idle(side) { 0 } else { view.runtime_ms_of(side) },
             total_ios: side.ios,
             short_ios: side.mismatched,
+            // None is given up for being late.
+            drop_ios: 0,
             slat_ns: Times::of(&side.submit, percentiles(view, faces.slat_percentiles), plus),
             clat_ns: Times::of(&side.service, percentiles(view, faces.clat_percentiles), plus),
             lat_ns: Times::of(&side.response, percentiles(view, faces.lat_percentiles), plus),

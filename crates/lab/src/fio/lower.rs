@@ -1,36 +1,41 @@
 //! From a job file to jobs: which targets it needs, and, as soon as their sizes are known, what is asked of them.
 
+use super::error::Problem;
 use super::file::{JobFile, JobSection};
+use super::logs::LogFiles;
 use super::number::Extent;
 use super::options::{
-    Arrivals, BlockSizes, Data, Direction, Distribution as Spread, Durability, EngineKind, JobOptions,
-    Limit as Far, Metric, PatternPart, PerSide as Sides, Sequencer, Verify, Zone,
+    Arrivals, BlockSizes, Data, Direction, Distribution as Spread, Durability, Ends, JobOptions,
+    Limit as Far, Metric, PatternPart, PerSide as Sides, Sequencer, Zone,
 };
+use super::places::{Places, all_file_bytes};
 use super::view::options_for_record;
 use crate::job::{
-    Content, DepthSearch, Distribution, Job, Ops, Order, PerSide, Rate, Sizes, Think, UntilSteady,
+    Content, DepthSearch, Distribution, Job, Ops, Order, PerSide, Rate, Reducible, Sizes, Think, UntilSteady,
 };
-use crate::load::MOST_PARTS;
+use crate::load::{Ended, Flow, MOST_PARTS};
 use crate::stats::{FioRule, Limit, Measure, Quantity};
-use crate::target::TargetName;
+use crate::target::{Spread as OnFiles, TargetName};
 use bimetal_models::rng::mix;
-use std::path::Path;
+use std::collections::BTreeMap;
 
 /// Jobs with their copies at most, as with fio.
 const MAX_JOBS: usize = 4096;
 
 /// Why a job file cannot be run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("job {job}: {what}")]
-pub struct LowerError {
-    job: String,
-    what: String,
-}
+#[error("{0}")]
+pub struct LowerError(String);
 
 type Result<T> = std::result::Result<T, LowerError>;
 
-fn wrong<T>(section: &JobSection, what: impl Into<String>) -> Result<T> {
-    Err(LowerError { job: section.name.clone(), what: what.into() })
+pub(super) fn wrong<T>(section: &JobSection, what: impl Into<String>) -> Result<T> {
+    Err(LowerError(said_of(section, &what.into())))
+}
+
+/// With file and line.
+fn said_of(section: &JobSection, what: &str) -> String {
+    Problem::new(what, "").at(&section.at, &section.name, "").to_string()
 }
 
 /// A target that a job file needs.
@@ -48,16 +53,19 @@ pub struct Needed {
     pub at_least_bytes: Option<u64>,
     /// A file is to be removed afterwards.
     pub unlink: bool,
+    /// It is to be read before the run, so that the page cache has it.
+    pub pre_read: bool,
 }
 
 /// A job file that is about to be run.
 #[derive(Debug)]
 pub struct Plan<'f> {
-    /// What it needs; jobs name them by their places.
+    /// What it needs.
     pub targets: Vec<Needed>,
     /// What is to be said about it.
     pub notes: Vec<String>,
     copies: Vec<Copy<'f>>,
+    places: Places,
     groups: bool,
 }
 
@@ -76,15 +84,23 @@ struct Copy<'f> {
 /// When it says something that is read but not done.
 pub fn plan<'f>(file: &'f JobFile, redirect: Option<&TargetName>) -> Result<Plan<'f>> {
     let groups = file.jobs.iter().any(|section| section.options.faces.group_reporting);
-    let mut plan = Plan { targets: Vec::new(), notes: file.notes.clone(), copies: Vec::new(), groups };
+    let mut plan = Plan {
+        targets: Vec::new(),
+        notes: file.notes.clone(),
+        copies: Vec::new(),
+        places: Places::default(),
+        groups,
+    };
+    let refused: Vec<String> = file.jobs.iter().flat_map(refused).collect();
+    if !refused.is_empty() {
+        return Err(LowerError(refused.join("\n")));
+    }
     for section in &file.jobs {
-        refuse(section)?;
         for number in 0..section.options.jobs {
             if plan.copies.len() >= MAX_JOBS {
                 return wrong(section, format!("with its copies there are more than {MAX_JOBS} jobs"));
             }
-            let needed = needed(section, number, redirect)?;
-            let place = plan.need(needed);
+            let place = plan.places.of(&mut plan.targets, section, number, redirect)?;
             plan.copies.push(Copy { section, number, place });
         }
     }
@@ -98,94 +114,39 @@ pub fn plan<'f>(file: &'f JobFile, redirect: Option<&TargetName>) -> Result<Plan
 }
 
 /// What can be read, but is not done.
-fn refuse(section: &JobSection) -> Result<()> {
+fn refused(section: &JobSection) -> Vec<String> {
     let options = &section.options;
     let refused = [
         (
             options.read_iolog.is_some(),
             "read_iolog is not done by a job; `bimetal trace replay` replays a log",
         ),
-        (options.filenames.len() > 1, "it names several files; write a job for each"),
         (options.unaligned, "bs_unaligned is not done; leave it out"),
-        (
-            options.file_bytes.is_some_and(|(from, to)| from != to),
-            "a range of filesize is not done; give one size",
-        ),
-        (options.verify == Some(Verify::Pattern), "verify=pattern is not done; take verify=crc32c"),
         (
             options.max_latency_ns.sides().iter().any(|most| most.is_some()),
             "max_latency is not done; leave it out",
         ),
         (options.rate_ignores_think, "rate_ignore_thinktime is not done; leave it out"),
     ];
-    match refused.into_iter().find(|(is, _)| *is) {
-        Some((_, what)) => wrong(section, what),
-        None => Ok(()),
-    }
-}
-
-fn needed(section: &JobSection, number: u32, redirect: Option<&TargetName>) -> Result<Needed> {
-    let options = &section.options;
-    let name = match (redirect, options.engine) {
-        (Some(name), _) => name.clone(),
-        (None, EngineKind::Null) => TargetName::Null,
-        (None, EngineKind::Nbd) => {
-            let uri = options.nbd_uri.as_deref().unwrap_or_default();
-            TargetName::parse(uri).or_else(|error| wrong(section, error.to_string()))?
-        }
-        (None, EngineKind::Ring | EngineKind::Synchronous) => path(section, number),
-    };
-    let does = options.direction.does();
-    let writes = does.write || does.trim;
-    let at_least = match (options.file_bytes, options.size, options.offset, options.offset_increment) {
-        (Some((bytes, _)), ..) => Some(bytes),
-        (None, Some(Extent::Bytes(size)), Extent::Bytes(offset), Extent::Bytes(step)) => {
-            Some(size.saturating_add(offset).saturating_add(step.saturating_mul(u64::from(number))))
-        }
-        _ => None,
-    };
-    if let (TargetName::Path(path), None) = (&name, at_least)
-        && !path.exists()
-    {
-        return wrong(
-            section,
-            format!("{} is not there; make it, or say with size= how large", path.display()),
-        );
-    }
-    Ok(Needed {
-        direct: options.direct,
-        write: writes,
-        read: does.read,
-        at_least_bytes: at_least,
-        unlink: options.unlink && matches!(name, TargetName::Path(_)),
-        name,
-    })
-}
-
-/// Where the file of a job is; fio's name for one that has none.
-fn path(section: &JobSection, number: u32) -> TargetName {
-    let name = match section.options.filenames.first() {
-        Some(name) => name.clone(),
-        None => format!("{}.{number}.0", section.name.replace('/', "_")),
-    };
-    let folder = section.options.directory.as_deref().unwrap_or("");
-    TargetName::Path(Path::new(folder).join(name))
+    refused.into_iter().filter(|(is, _)| *is).map(|(_, what)| said_of(section, what)).collect()
 }
 
 impl Plan<'_> {
-    /// The place of a target: one that is there, or a new one.
-    fn need(&mut self, needed: Needed) -> usize {
-        let same = |known: &Needed| known.name == needed.name && known.direct == needed.direct;
-        if let Some(place) = self.targets.iter().position(same) {
-            let known = &mut self.targets[place];
-            known.write |= needed.write;
-            known.read |= needed.read;
-            known.unlink |= needed.unlink;
-            known.at_least_bytes = known.at_least_bytes.max(needed.at_least_bytes);
-            return place;
-        }
-        self.targets.push(needed);
-        self.targets.len() - 1
+    /// How the places that jobs have lie on targets of these sizes; `None` where each is a target of its own.
+    pub fn spread(&self, sizes: &[u64]) -> Option<Vec<OnFiles>> {
+        let spread = || self.places.all.iter().map(|place| place.spread(sizes)).collect();
+        self.places.are_spread().then(spread)
+    }
+
+    /// The names of the places that jobs have.
+    pub fn place_names(&self) -> Vec<String> {
+        let name = |target: &u32| self.targets[*target as usize].name.to_string();
+        let names = self.places.all.iter().map(|place| match place.targets.as_slice() {
+            [one] => name(one),
+            [first, others @ ..] => format!("{} and {} more", name(first), others.len()),
+            [] => String::new(),
+        });
+        names.collect()
     }
 
     /// Whether jobs of a group are to be reported together.
@@ -202,6 +163,10 @@ impl Plan<'_> {
         let mut phases: Vec<Vec<Job>> = vec![Vec::new()];
         let mut group = 0;
         let mut begun = false;
+        let mut logs = LogFiles::default();
+        let names = self.place_names();
+        let mut endings: BTreeMap<(u8, usize), Ended> = BTreeMap::new();
+        let mut flows: BTreeMap<(usize, u32), Flow> = BTreeMap::new();
         for (n, copy) in self.copies.iter().enumerate() {
             let options = &copy.section.options;
             if copy.number == 0 && begun {
@@ -211,8 +176,33 @@ impl Plan<'_> {
                 }
             }
             begun = true;
-            let mut job = lower(copy, sizes[copy.place], seed, n as u64)?;
+            let place = &self.places.all[copy.place];
+            let spread = place.spread(sizes);
+            let mut job = lower(copy, spread.layout.bytes(), place.is_spread(), seed, n as u64)?;
+            job.logs = logs.of(copy.section, n + 1, &names[copy.place]);
+            if self.copies.iter().any(|copy| copy.section.options.ends_others) {
+                let of = [(Ends::Group, group as usize), (Ends::Phase, phases.len()), (Ends::All, 0)];
+                let with = of.map(|(what, n)| endings.entry((what as u8, n)).or_default().clone());
+                let nth = of.iter().position(|(what, _)| *what == options.ends).unwrap_or(0);
+                job.ending.ends = options.ends_others.then(|| with[nth].clone());
+                job.ending.with = with.into();
+            }
+            if options.flow > 0 {
+                let (weight, sleep_ns) = (u64::from(options.flow), options.flow_sleep_ns);
+                let known =
+                    flows.get(&(phases.len(), options.flow_id)).map(|flow| flow.with(weight, sleep_ns));
+                let flow = known.unwrap_or_else(|| Flow::new(weight, sleep_ns));
+                flows.insert((phases.len(), options.flow_id), flow.clone());
+                job.flow = Some(flow);
+            }
             (job.group, job.place) = (group, copy.place as u32);
+            if place.is_spread() && spread.layout.most_parts(job.most_bytes()) > 1 && job.has_payload() {
+                return wrong(
+                    copy.section,
+                    "several files with mixed sizes are written with any data; leave out verify, patterns and \
+                     refill_buffers, or give one size",
+                );
+            }
             phases.last_mut().expect("there is one").push(job);
         }
         Ok(phases)
@@ -220,9 +210,10 @@ impl Plan<'_> {
 }
 
 /// One job.
-fn lower(copy: &Copy<'_>, target_bytes: u64, seed: u64, n: u64) -> Result<Job> {
+fn lower(copy: &Copy<'_>, target_bytes: u64, is_spread: bool, seed: u64, n: u64) -> Result<Job> {
     let (section, options) = (copy.section, &copy.section.options);
-    let span = span(copy, target_bytes)?;
+    // What is used of several files is one span already.
+    let span = if is_spread { 0..target_bytes } else { span(copy, target_bytes)? };
     let span_bytes = span.end - span.start;
     let mut job = Job::new(&section.name, span);
     job.options = options_for_record(options, &section.own, &section.globals);
@@ -284,6 +275,7 @@ fn lower(copy: &Copy<'_>, target_bytes: u64, seed: u64, n: u64) -> Result<Job> {
         goes_on: options.latency_run,
     });
     job.until_steady = steady(options);
+    job.goes_on = options.goes_on;
     Ok(job)
 }
 
@@ -301,7 +293,7 @@ fn span(copy: &Copy<'_>, target_bytes: u64) -> Result<std::ops::Range<u64>> {
     };
     let start = offset.saturating_add(step.saturating_mul(u64::from(copy.number)));
     // A file's own size goes before the target's, and before `size`, which is then only how much is done.
-    let end = options.file_bytes.map_or(target_bytes, |(bytes, _)| bytes.min(target_bytes));
+    let end = all_file_bytes(section, copy.number).map_or(target_bytes, |bytes| bytes.min(target_bytes));
     let room = end.saturating_sub(start);
     let bytes = match options.size.filter(|_| options.file_bytes.is_none()) {
         None => room,
@@ -325,15 +317,17 @@ fn span(copy: &Copy<'_>, target_bytes: u64) -> Result<std::ops::Range<u64>> {
 fn bytes(options: &JobOptions, span_bytes: u64) -> (Option<u64>, Option<u64>) {
     let of_size = options.size.filter(|_| options.file_bytes.is_some());
     let of_size = of_size.map(|size| part(size, span_bytes).min(span_bytes));
+    // More than all of it begins again.
+    let more = options.size.filter(|size| matches!(size, Extent::Percent(percent) if *percent > 100));
     match options.io_size {
         Some(Extent::Bytes(bytes)) => (of_size, Some(bytes)),
         // As with fio, a share is one of each pass.
         Some(percent) => (Some(part(percent, span_bytes).min(of_size.unwrap_or(u64::MAX))), None),
-        None => (of_size, None),
+        None => (of_size, more.map(|size| part(size, span_bytes))),
     }
 }
 
-fn part(extent: Extent, of: u64) -> u64 {
+pub(super) fn part(extent: Extent, of: u64) -> u64 {
     match extent {
         Extent::Bytes(bytes) => bytes,
         Extent::Percent(percent) => (u128::from(of) * u128::from(percent) / 100) as u64,
@@ -418,7 +412,16 @@ fn content(section: &JobSection) -> Result<Content> {
     if options.verify.is_some() {
         return Ok(Content::Fresh);
     }
+    let reducible = options.compress_percent > 0 || options.dedupe_percent > 0;
     Ok(match &options.data {
+        Data::Scrambled | Data::Refilled if reducible => Content::Reducible(Reducible {
+            zero_percent: options.compress_percent,
+            chunk_bytes: match options.compress_chunk_bytes {
+                0 => u32::MAX,
+                bytes => bytes,
+            },
+            same_percent: options.dedupe_percent,
+        }),
         Data::Scrambled => Content::Random,
         Data::Refilled => Content::Fresh,
         Data::Zeros => Content::Zeros,

@@ -10,6 +10,9 @@ type Result<T> = std::result::Result<T, Problem>;
 /// Parentheses within parentheses. An expression is evaluated by recursion, and nobody writes so many.
 const DEEPEST: u32 = 32;
 
+/// What an extent may be of what it is a part of, percent: a thousand times all of it.
+const MOST_PERCENT: u32 = 100_000;
+
 const NANOS_PER_MICRO: i128 = 1000;
 
 /// What k, m, g, ... multiply with, by fio's `kb_base`.
@@ -27,8 +30,8 @@ pub enum KbBase {
 pub enum Extent {
     /// So many bytes.
     Bytes(u64),
-    /// So many hundredths, 1 to 100.
-    Percent(u8),
+    /// So many hundredths; more than a hundred are more than all of it.
+    Percent(u32),
 }
 
 /// What a number is a number of: it decides which units may follow it.
@@ -51,11 +54,13 @@ pub(crate) fn signed_bytes(text: &str, base: KbBase) -> Result<i64> {
 
 /// Bytes or a percentage.
 pub(crate) fn extent(text: &str, base: KbBase) -> Result<Extent> {
-    if let Some(number) = text.strip_suffix('%') {
-        let percent = bytes(number, base)?;
-        let percent = u8::try_from(percent).ok().filter(|percent| (1..=100).contains(percent));
-        let problem =
-            || Problem::new(format!("{text} is no percentage from 1 to 100"), "write one, or bytes");
+    if text.ends_with('%') {
+        // fio takes 100%% for 100%.
+        let number = text.trim_end_matches('%');
+        let percent = u32::try_from(bytes(number, base)?).ok().filter(|percent| *percent <= MOST_PERCENT);
+        let problem = || {
+            Problem::new(format!("{text} is no percentage from 0 to {MOST_PERCENT}"), "write one, or bytes")
+        };
         return percent.map(Extent::Percent).ok_or_else(problem);
     }
     if text.strip_suffix(['z', 'Z']).is_some() {
@@ -119,6 +124,7 @@ fn too_large(text: &str) -> Problem {
 }
 
 fn value(text: &str, measure: Measure) -> Result<i128> {
+    let text = text.trim();
     let expression = text.starts_with('(');
     let mut reader = Reader { text, at: 0, measure, deep: 0 };
     let value = if expression { reader.group()? } else { reader.number(false)? };
@@ -164,9 +170,6 @@ impl<'a> Reader<'a> {
         };
         if self.text.is_empty() {
             return Problem::new("a value is missing", cure);
-        }
-        if self.text.starts_with([' ', '\t']) {
-            return Problem::new("fio misreads a number behind a blank", "write it right behind the =");
         }
         Problem::new(format!("`{}` is no number: `{}` does not belong", self.text, self.rest()), cure)
     }
@@ -313,12 +316,9 @@ impl<'a> Reader<'a> {
             KbBase::Standard => (1000, 1024),
         };
         match &unit[1..] {
-            "" | "b" => Ok(plain.pow(power)),
+            // Of `gi` fio reads the g and drops the rest, so that 45Gi of a job made for containers is what it seems.
+            "" | "b" | "i" => Ok(plain.pow(power)),
             "ib" => Ok(with_i.pow(power)),
-            "i" => {
-                let problem = format!("`{unit}` means one thing in fio's manual and another to fio itself");
-                Err(Problem::new(problem, format!("write {}, or {unit}b", &unit[..1])))
-            }
             _ => Err(self.strange()),
         }
     }
@@ -373,12 +373,13 @@ mod tests {
             ("(1", Traditional, None),
             ("(1.5)", Traditional, None),
             ("()", Traditional, None),
-            ("4ki", Traditional, None),
+            ("4ki", Traditional, Some(4096)),
+            ("45Gi", Traditional, Some(45 << 30)),
             ("4x", Traditional, None),
             ("1.5k", Traditional, None),
             ("4kk", Traditional, None),
             ("4 k", Traditional, None),
-            (" 4k", Traditional, None),
+            (" 4k ", Traditional, Some(4096)),
             ("-1", Traditional, None),
             ("0x", Traditional, None),
             ("", Traditional, None),
@@ -423,7 +424,9 @@ mod tests {
         let base = KbBase::default();
         assert_eq!(extent("20%", base), Ok(Extent::Percent(20)));
         assert_eq!(extent("1m", base), Ok(Extent::Bytes(1 << 20)));
-        for text in ["0%", "101%", "-1%", "2z", "%"] {
+        assert_eq!(extent("0%", base), Ok(Extent::Percent(0)));
+        assert_eq!(extent("200%", base), Ok(Extent::Percent(200)));
+        for text in ["100001%", "-1%", "2z", "%"] {
             assert!(extent(text, base).is_err(), "{text}");
         }
         let size = |text: &str| bytes(text, base);

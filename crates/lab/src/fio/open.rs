@@ -1,7 +1,8 @@
 //! Job files of this machine: its files, its environment, its memory and processors.
 
+use super::command_line::CommandLine;
 use super::error::{At, Errors, Problem};
-use super::file::{JobFile, parse};
+use super::file::{JobFile, parse_all};
 use super::ini::{MOST_FILE_BYTES, Machine, Surroundings};
 use std::fs::File;
 use std::io::{self, Read};
@@ -9,11 +10,20 @@ use std::path::Path;
 
 /// What a job file says; files that it includes are looked for where this program runs, then beside it.
 pub fn open(path: &Path) -> Result<JobFile, Errors> {
-    let name = path.display().to_string();
-    let text = contents(path).map_err(|error| {
-        let problem = Problem::new(format!("it cannot be read: {error}"), "name a file that can be");
-        Errors(vec![problem.at(&At { file: name.as_str().into(), line: 0 }, "", "")])
-    })?;
+    open_all(&CommandLine { files: vec![path.into()], ..CommandLine::default() })
+}
+
+/// What a command line and the job files that it names say.
+pub fn open_all(line: &CommandLine) -> Result<JobFile, Errors> {
+    let mut texts = Vec::new();
+    for path in &line.files {
+        let name = if is_standard_input(path) { "standard input".into() } else { path.display().to_string() };
+        let text = contents(path).map_err(|error| {
+            let problem = Problem::new(format!("it cannot be read: {error}"), "name a file that can be");
+            Errors(vec![problem.at(&At { file: name.as_str().into(), line: 0 }, "", "")])
+        })?;
+        texts.push((name, text));
+    }
     let mut include = |name: &str, from: &str| {
         let beside = Path::new(from).parent().map(|directory| directory.join(name));
         let path = beside.filter(|_| !Path::new(name).exists()).unwrap_or_else(|| name.into());
@@ -21,9 +31,9 @@ pub fn open(path: &Path) -> Result<JobFile, Errors> {
         Ok((path.display().to_string(), text))
     };
     let environment = |name: &str| std::env::var(name).ok();
-    parse(
-        &name,
-        &text,
+    parse_all(
+        line,
+        &texts,
         &mut Surroundings { include: &mut include, environment: &environment, machine: machine() },
     )
 }
@@ -31,8 +41,16 @@ pub fn open(path: &Path) -> Result<JobFile, Errors> {
 /// All of a file, and one byte more than it may have.
 fn contents(path: &Path) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
-    File::open(path)?.take(MOST_FILE_BYTES as u64 + 1).read_to_end(&mut text)?;
+    let most = MOST_FILE_BYTES as u64 + 1;
+    match is_standard_input(path) {
+        true => io::stdin().take(most).read_to_end(&mut text)?,
+        false => File::open(path)?.take(most).read_to_end(&mut text)?,
+    };
     Ok(text)
+}
+
+fn is_standard_input(path: &Path) -> bool {
+    path == Path::new("-")
 }
 
 /// This machine.

@@ -234,6 +234,49 @@ pub struct SteadyState {
     pub limit: Limit,
 }
 
+/// Which file of a job comes next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileService {
+    /// So many I/Os of one, then as many of the next.
+    Turns(u32),
+    /// All of one, then all of the next.
+    Sequential,
+}
+
+/// Which other jobs the end of one ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ends {
+    /// Those of its group.
+    Group,
+    /// Those that run side by side with it.
+    Phase,
+    /// All, those that have not begun too.
+    All,
+}
+
+/// fio's logs that a job writes. A name that is empty is the job's.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LogOptions {
+    /// `NAME_bw.N.log`.
+    pub bandwidth: Option<String>,
+    /// `NAME_lat.N.log`, `NAME_slat.N.log` and `NAME_clat.N.log`.
+    pub latency: Option<String>,
+    /// `NAME_iops.N.log`.
+    pub iops: Option<String>,
+    /// All I/Os as a trace that fio replays.
+    pub iolog: Option<String>,
+    /// One line for so many nanoseconds; 0 for one for each I/O.
+    pub window_ns: u64,
+    /// Of a window the highest value stands there, not the mean.
+    pub highest: bool,
+    /// Lines have the offset, too.
+    pub offset: bool,
+    /// Jobs share one file of each kind.
+    pub shared: bool,
+    /// Times are of the wall clock.
+    pub wall_clock: bool,
+}
+
 /// What the report shows. The record has all of it anyway.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs)]
@@ -281,6 +324,20 @@ pub struct JobOptions {
     pub filenames: Vec<String>,
     /// Where files are that are not named by a whole path.
     pub directory: Option<String>,
+    /// How many files, where none is named.
+    pub files: u32,
+    /// What they are called, with `$jobname`, `$jobnum` and `$filenum` in it.
+    pub filename_format: Option<String>,
+    /// Which of several files comes next.
+    pub file_service: FileService,
+    /// A file that is missing is made.
+    pub creates_files: bool,
+    /// Files are written in full before the run.
+    pub overwrites: bool,
+    /// Files are read before the run.
+    pub pre_reads: bool,
+    /// The processors that the jobs run on; any if none is named.
+    pub processors: Vec<u16>,
     /// How I/O gets there.
     pub engine: EngineKind,
     /// fio's name for it.
@@ -386,6 +443,12 @@ pub struct JobOptions {
 
     /// What is written.
     pub data: Data,
+    /// How much of each chunk can be compressed away, percent.
+    pub compress_percent: u8,
+    /// Bytes of such a chunk; 0 for all of an I/O.
+    pub compress_chunk_bytes: u32,
+    /// How much of what is written is a duplicate, percent.
+    pub dedupe_percent: u8,
     /// What is verified.
     pub verify: Option<Verify>,
     /// For [`Verify::Pattern`].
@@ -394,6 +457,10 @@ pub struct JobOptions {
     pub verify_fatal: bool,
     /// Reads everything back after writing.
     pub do_verify: bool,
+    /// Only reads back what an earlier run has written.
+    pub verify_only: bool,
+    /// Goes on after an I/O that was not done.
+    pub goes_on: bool,
 
     /// Looks for the highest depth whose latency is within this.
     pub latency_target_ns: Option<u64>,
@@ -423,6 +490,18 @@ pub struct JobOptions {
     /// All of it to this target.
     pub replay_redirect: Option<String>,
 
+    /// Its end ends others.
+    pub ends_others: bool,
+    /// Which.
+    pub ends: Ends,
+    /// What part of a flow the job has; it is in none if 0.
+    pub flow: u32,
+    /// Which flow.
+    pub flow_id: u32,
+    /// How long it rests where it is ahead.
+    pub flow_sleep_ns: u64,
+    /// What is logged.
+    pub logs: LogOptions,
     /// What is reported.
     pub faces: Faces,
 }
@@ -434,6 +513,13 @@ impl Default for JobOptions {
             description: None,
             filenames: Vec::new(),
             directory: None,
+            files: 1,
+            filename_format: None,
+            file_service: FileService::Turns(1),
+            creates_files: true,
+            overwrites: false,
+            pre_reads: false,
+            processors: Vec::new(),
             engine: EngineKind::Synchronous,
             engine_name: "psync".into(),
             nbd_uri: None,
@@ -484,10 +570,15 @@ impl Default for JobOptions {
             fsync_on_close: false,
             unlink: false,
             data: Data::Scrambled,
+            compress_percent: 0,
+            compress_chunk_bytes: 512,
+            dedupe_percent: 0,
             verify: None,
             verify_pattern: Vec::new(),
             verify_fatal: false,
             do_verify: true,
+            verify_only: false,
+            goes_on: false,
             latency_target_ns: None,
             latency_window_ns: 0,
             latency_percentile: 100.0,
@@ -501,6 +592,12 @@ impl Default for JobOptions {
             replay_no_stall: false,
             replay_time_percent: 100,
             replay_redirect: None,
+            ends_others: false,
+            ends: Ends::Group,
+            flow: 0,
+            flow_id: 0,
+            flow_sleep_ns: 0,
+            logs: LogOptions::default(),
             faces: Faces::default(),
         }
     }

@@ -2,7 +2,9 @@
 
 use super::error::Problem;
 use super::number;
-use super::options::{Data, Direction, Distribution, EngineKind, JobOptions, PerSide, Verify, Zone};
+use super::options::{
+    Data, Direction, Distribution, EngineKind, FileService, JobOptions, PerSide, Verify, Zone,
+};
 use super::value::{Given, MOST_SPLITS, Result, percent};
 
 /// Zones of a distribution: fio's own limit.
@@ -11,10 +13,20 @@ pub const MOST_ZONES: usize = 256;
 pub(crate) fn engine(options: &mut JobOptions, given: &mut Given<'_>) -> Result<()> {
     let name = given.text()?;
     options.engine = match name {
-        "libaio" | "posixaio" | "windowsaio" | "solarisaio" | "io_uring" => EngineKind::Ring,
-        "sync" | "psync" | "vsync" | "pvsync" | "pvsync2" | "mmap" => EngineKind::Synchronous,
+        "libaio" | "linuxaio" | "posixaio" | "windowsaio" | "solarisaio" | "guasi" | "io_uring" => {
+            EngineKind::Ring
+        }
+        "sync" | "psync" | "vsync" | "pvsync" | "pvsync2" | "mmap" | "splice" => EngineKind::Synchronous,
         "nbd" => EngineKind::Nbd,
         "null" => EngineKind::Null,
+        "falloc" | "ftruncate" | "e4defrag" | "filecreate" | "filestat" | "filedelete" | "dircreate"
+        | "dirstat" | "dirdelete" => {
+            let problem = format!("the engine `{name}` works on files as such and does no I/O");
+            return Err(Problem::new(problem, "`bimetal lab create-files` measures the making of files"));
+        }
+        "cpuio" => {
+            return Err(Problem::new("the engine `cpuio` does no I/O", "run it with fio, beside the lab"));
+        }
         _ => {
             let cure = "write io_uring, libaio, psync, nbd or null";
             return Err(Problem::new(format!("the engine `{name}` is not offered"), cure));
@@ -103,10 +115,9 @@ fn shares<T>(
     }
     let given = pairs.iter().filter_map(|(_, percent)| *percent).map(u32::from).sum::<u32>();
     let open = pairs.iter().filter(|(_, percent)| percent.is_none()).count() as u32;
-    let fits = if open == 0 { given == 100 } else { given + open <= 100 };
-    if !fits {
-        let problem = format!("the percentages add up to {given}, not to 100");
-        return Err(Problem::new(problem, "write such that do, or leave some out"));
+    if given > 100 && open > 0 {
+        let problem = format!("the percentages add up to {given}, more than 100");
+        return Err(Problem::new(problem, "write such that add up to 100, or leave some out"));
     }
     // What is left is spread over those without, as fio does; the last of them has the remainder.
     let each = (100 - given.min(100)).checked_div(open).unwrap_or(0);
@@ -124,11 +135,26 @@ fn shares<T>(
     Ok(pairs.into_iter().map(share).collect())
 }
 
+/// Makes percentages add up as fio's draw does: it goes through them from the smallest on, and whatever is not met by
+/// then is of the largest. So that has what lacks, and what there is too much.
+fn even_out<T>(shares: &mut [(T, u8)]) {
+    let mut order: Vec<usize> = (0..shares.len()).collect();
+    order.sort_by_key(|&n| shares[n].1);
+    let mut left = 100;
+    for (nth, &n) in order.iter().enumerate() {
+        let last = nth + 1 == order.len();
+        shares[n].1 = if last { left } else { shares[n].1.min(left) };
+        left -= shares[n].1;
+    }
+}
+
 pub(crate) fn block_split(options: &mut JobOptions, given: &mut Given<'_>) -> Result<()> {
     given.per_side(&mut options.block_split, |text| {
-        shares(text, MOST_SPLITS, |size, share| {
+        let mut shares = shares(text, MOST_SPLITS, |size, share| {
             Ok((at_least_1(number::bytes(size, given.base)?)?, share.map(percent).transpose()?))
-        })
+        })?;
+        even_out(&mut shares);
+        Ok(shares)
     })
 }
 
@@ -165,51 +191,71 @@ pub(crate) fn distribution(options: &mut JobOptions, given: &mut Given<'_>) -> R
             }
             _ => return Err(Problem::new("the deviation is no percentage", "write 10 for example")),
         },
-        "zoned" => Distribution::Zoned(zones(rest, percent, |_| Ok(()))?),
+        "zoned" => Distribution::Zoned(zones(rest, percent, |_| Ok(()), rest_of_percents)?),
         "zoned_abs" => Distribution::ZonedAbsolute(zones(
             rest,
             |text| number::bytes(text, given.base),
             at_least_one_zone,
+            rest_of_bytes,
         )?),
         _ => {
             let cure = "write random, zipf:, pareto:, normal:, zoned: or zoned_abs:";
             return Err(Problem::new(format!("the distribution `{word}` is not offered"), cure));
         }
     };
-    if let Distribution::Zoned(zones) = &options.distribution {
-        for zones in zones.sides() {
-            let all = zones.iter().map(|zone| u32::from(zone.part)).sum::<u32>();
-            if all != 100 {
-                let problem = format!("the zones add up to {all} % of the span, not to 100");
-                return Err(Problem::new(problem, "write such that do"));
-            }
-        }
-    }
     Ok(())
+}
+
+/// Those without a size have equal parts of what the others leave.
+fn rest_of_percents(sizes: Vec<Option<u8>>) -> Result<Vec<u8>> {
+    let given = sizes.iter().flatten().map(|size| u32::from(*size)).sum::<u32>();
+    let open = sizes.iter().filter(|size| size.is_none()).count() as u32;
+    if given > 100 || given == 100 && open > 0 {
+        let problem = format!("the zones add up to {given} % of the span, and others have no room left");
+        return Err(Problem::new(problem, "write such that add up to 100"));
+    }
+    let each = (100 - given).checked_div(open).unwrap_or(0) as u8;
+    Ok(sizes.into_iter().map(|size| size.unwrap_or(each)).collect())
+}
+
+/// The last one may have what the others leave.
+fn rest_of_bytes(sizes: Vec<Option<u64>>) -> Result<Vec<u64>> {
+    let last = sizes.len().saturating_sub(1);
+    if sizes[..last].iter().any(Option::is_none) {
+        let problem = "a zone before the last one has no size";
+        return Err(Problem::new(problem, "write it behind a slash: 60/10g"));
+    }
+    Ok(sizes.into_iter().map(|size| size.unwrap_or(u64::MAX)).collect())
 }
 
 fn at_least_one_zone(bytes: &u64) -> Result<()> {
     if *bytes == 0 { Err(Problem::new("a zone of no bytes", "write one of some")) } else { Ok(()) }
 }
 
-/// `60/10:30/20:10/70`: percent of the accesses for a part; commas between reads, writes and discards.
+/// `60/10:30/20:10/70`: percent of the accesses for a part; commas between reads, writes and discards. Zones without a
+/// size share the rest.
 fn zones<T: Clone + Default>(
     text: Option<&str>,
     part: impl Fn(&str) -> Result<T>,
     check: impl Fn(&T) -> Result<()>,
+    rest: impl Fn(Vec<Option<T>>) -> Result<Vec<T>>,
 ) -> Result<PerSide<Vec<Zone<T>>>> {
     let mut sides = PerSide::default();
     let given = Given { name: "random_distribution", value: text, base: number::KbBase::default() };
     given.per_side(&mut sides, |text| {
         let shares = shares(text, MOST_ZONES, |share, size| {
-            let size = size.ok_or_else(|| {
-                Problem::new(format!("the zone `{share}` lacks its size"), "write it behind a slash: 60/10")
-            })?;
-            let size = part(size)?;
-            check(&size)?;
+            let size = size.map(|size| part(size.trim())).transpose()?;
+            size.as_ref().map_or(Ok(()), &check)?;
             Ok((size, Some(percent(share)?)))
         })?;
-        Ok(shares.into_iter().map(|(part, accesses_percent)| Zone { accesses_percent, part }).collect())
+        let accesses = shares.iter().map(|(_, percent)| u32::from(*percent)).sum::<u32>();
+        if accesses != 100 {
+            let problem = format!("the accesses of the zones add up to {accesses} %, not to 100");
+            return Err(Problem::new(problem, "write such that do"));
+        }
+        let sizes = rest(shares.iter().map(|(size, _)| size.clone()).collect())?;
+        let zones = sizes.into_iter().zip(shares);
+        Ok(zones.map(|(part, (_, accesses_percent))| Zone { accesses_percent, part }).collect())
     })?;
     Ok(sides)
 }
@@ -252,17 +298,23 @@ pub(crate) fn filenames(options: &mut JobOptions, given: &mut Given<'_>) -> Resu
     if names.iter().any(|name| name.trim().is_empty()) {
         return Err(Problem::new("a name is empty", "write names with single colons between them"));
     }
-    options.filenames.extend(names);
+    // Who names the same file again adds none.
+    for name in names {
+        if !options.filenames.contains(&name) {
+            options.filenames.push(name);
+        }
+    }
     Ok(())
 }
 
 pub(crate) fn verify(options: &mut JobOptions, given: &mut Given<'_>) -> Result<()> {
     options.verify = match given.text()? {
-        "0" => None,
+        "0" | "null" => None,
         // Which checksum fio would write is no matter: all bytes are compared.
         "crc7" | "crc16" | "crc32" | "crc32c" | "crc32c-intel" | "crc64" | "md5" | "xxhash" | "sha1"
         | "sha256" | "sha512" | "sha3-224" | "sha3-256" | "sha3-384" | "sha3-512" => Some(Verify::Checksum),
-        "pattern" => Some(Verify::Pattern),
+        "meta" => Some(Verify::Checksum),
+        "pattern" | "pattern_hdr" => Some(Verify::Pattern),
         other => {
             let cure = "name a checksum, such as verify=crc32c";
             return Err(Problem::new(format!("verifying with `{other}` is not offered"), cure));
@@ -299,5 +351,59 @@ pub(crate) fn gtod_reduce(options: &mut JobOptions, given: &mut Given<'_>) -> Re
         let faces = &mut options.faces;
         (faces.slat, faces.clat, faces.bandwidth, faces.clat_percentiles) = (false, false, false, false);
     }
+    Ok(())
+}
+
+/// `roundrobin:4`. What follows a choice by chance says how; here it is in turns.
+pub(crate) fn file_service(options: &mut JobOptions, given: &mut Given<'_>) -> Result<()> {
+    let (word, rest) = given.behind_colon()?;
+    let ios = || match rest {
+        None => Ok(1),
+        Some(text) => {
+            let ios = number::bytes(text, given.base)?;
+            u32::try_from(ios.max(1))
+                .map_err(|_| Problem::new(format!("{ios} is out of range"), "write less"))
+        }
+    };
+    options.file_service = match word {
+        "roundrobin" | "random" => FileService::Turns(ios()?),
+        "sequential" => FileService::Sequential,
+        _ => {
+            let problem = format!("files are not chosen by `{word}`");
+            return Err(Problem::new(problem, "write roundrobin, random or sequential"));
+        }
+    };
+    Ok(())
+}
+
+/// Processors at most: the kernel's own set of them has no room for more.
+const MOST_PROCESSORS: u64 = 1024;
+
+/// `0,2-4`.
+pub(crate) fn processors(options: &mut JobOptions, given: &mut Given<'_>) -> Result<()> {
+    let mut all = Vec::new();
+    for part in given.text()?.split([',', ':']).map(str::trim).filter(|part| !part.is_empty()) {
+        let (from, to) = number::range(part, |text| number::bytes(text, given.base))?;
+        if to >= MOST_PROCESSORS {
+            let problem = format!("{part} names a processor beyond the {MOST_PROCESSORS} that can be named");
+            return Err(Problem::new(problem, "write numbers that the machine has, from 0 on"));
+        }
+        all.extend((from..=to).map(|number| number as u16));
+    }
+    options.processors = all;
+    Ok(())
+}
+
+/// A bit for each.
+pub(crate) fn processor_mask(options: &mut JobOptions, given: &mut Given<'_>) -> Result<()> {
+    let mask = number::bytes(given.text()?, given.base)?;
+    options.processors = (0..64).filter(|bit| mask >> bit & 1 == 1).collect();
+    Ok(())
+}
+
+/// After which errors a job goes on: here after all, or none.
+pub(crate) fn goes_on(options: &mut JobOptions, given: &mut Given<'_>) -> Result<()> {
+    let words = ["none", "read", "write", "io", "verify", "all", "0", "1"].map(|word| (word, word));
+    options.goes_on = !matches!(given.word(&words)?, "none" | "0" | "verify");
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use super::error::Problem;
 use super::not_read::{NIL, REFUSED};
-use super::options::{Arrivals, Durability, JobOptions, Sequencer};
+use super::options::{Arrivals, Durability, Ends, JobOptions, Sequencer};
 use super::set;
 use super::value::{Given, Result};
 
@@ -88,13 +88,21 @@ const fn by(
     Known { name, alias, treat: Treat::Set(read) }
 }
 
-static TABLES: &[&[Known]] = &[TARGET, IO, LIMITS, QUEUE, VERIFY, FACES, NIL, REFUSED];
+static TABLES: &[&[Known]] = &[TARGET, IO, LIMITS, QUEUE, VERIFY, LOGS, FACES, NIL, REFUSED];
 
 const TARGET: &[Known] = &[
     field!("name", "name", name = owned),
     field!("description", "description", description = owned),
     by("filename", "filename", set::filenames),
     field!("directory", "directory", directory = owned),
+    field!("nrfiles", "nr_files", files = at_least_1),
+    field!("filename_format", "filename_format", filename_format = owned),
+    by("file_service_type", "file_service_type", set::file_service),
+    field!("allow_file_create", "allow_file_create", creates_files = bool),
+    field!("overwrite", "overwrite", overwrites = bool),
+    field!("pre_read", "pre_read", pre_reads = bool),
+    by("cpus_allowed", "cpus_allowed", set::processors),
+    by("cpumask", "cpumask", set::processor_mask),
     by("ioengine", "ioengine", set::engine),
     field!("uri", "uri", nbd_uri = owned),
     field!("size", "size", size = extent_unless_0),
@@ -107,6 +115,10 @@ const TARGET: &[Known] = &[
     field!("buffered", "buffered", direct = not),
     field!("invalidate", "invalidate", invalidate = bool),
     field!("unlink", "unlink", unlink = bool),
+    by("unlink_each_loop", "unlink_each_loop", |options, given| {
+        options.unlink |= given.bool()?;
+        Ok(())
+    }),
     field!("read_iolog", "read_iolog", read_iolog = owned),
     field!("replay_no_stall", "replay_no_stall", replay_no_stall = bool),
     field!("replay_time_scale", "replay_time_scale", replay_time_percent = at_least_1),
@@ -136,13 +148,16 @@ const IO: &[Known] = &[
     }),
     field!("randrepeat", "randrepeat", repeatable = bool),
     by("buffer_pattern", "buffer_pattern", set::buffer_pattern),
+    field!("buffer_compress_percentage", "buffer_compress_percentage", compress_percent = percent),
+    field!("buffer_compress_chunk", "buffer_compress_chunk", compress_chunk_bytes = at_least_0),
+    field!("dedupe_percentage", "dedupe_percentage", dedupe_percent = percent),
     by("zero_buffers", "zero_buffers", set::zero_buffers),
     by("refill_buffers", "refill_buffers", set::refill_buffers),
 ];
 
 const LIMITS: &[Known] = &[
     field!("number_ios", "number_ios", number_ios = unless_0),
-    field!("loops", "loops", loops = at_least_1),
+    field!("loops", "loops", loops = times),
     field!("runtime", "timeout", runtime_ns = seconds_unless_0),
     field!("time_based", "time_based", time_based = flag),
     field!("startdelay", "startdelay", start_delay_ns = seconds_range),
@@ -170,8 +185,27 @@ const LIMITS: &[Known] = &[
 const QUEUE: &[Known] = &[
     field!("iodepth", "iodepth", depth = at_least_1),
     field!("numjobs", "numjobs", jobs = at_least_1),
+    field!("flow", "flow", flow = at_least_0),
+    field!("flow_id", "flow_id", flow_id = at_least_0),
+    field!("flow_sleep", "flow_sleep", flow_sleep_ns = micros),
+    by("fill_device", "fill_fs", |options, given| {
+        if given.bool()? {
+            options.size = Some(super::number::Extent::Percent(100));
+        }
+        Ok(())
+    }),
     field!("new_group", "new_group", new_group = flag),
     field!("stonewall", "wait_for_previous", stonewall = flag),
+    field!("exitall", "exitall", ends_others = flag),
+    by("exit_what", "exit_what", |options, given| {
+        let words = [("group", Ends::Group), ("stonewall", Ends::Phase), ("all", Ends::All)];
+        options.ends = given.word(&words)?;
+        Ok(())
+    }),
+    by("wait_for", "wait_for", |options, given| {
+        options.stonewall |= given.owned()?.is_some_and(|name| name != "none");
+        Ok(())
+    }),
     field!("fsync", "fsync", fsync_writes = at_least_0),
     field!("fdatasync", "fdatasync", fdatasync_writes = at_least_0),
     by("sync", "sync", |options, given| {
@@ -189,6 +223,37 @@ const VERIFY: &[Known] = &[
     field!("verify_pattern", "verify_pattern", verify_pattern = pattern),
     field!("verify_fatal", "verify_fatal", verify_fatal = bool),
     field!("do_verify", "do_verify", do_verify = bool),
+    field!("verify_only", "verify_only", verify_only = flag),
+    by("continue_on_error", "continue_on_error", set::goes_on),
+];
+
+const LOGS: &[Known] = &[
+    by("write_bw_log", "write_bw_log", |options, given| {
+        options.logs.bandwidth = given.maybe_named(options.logs.bandwidth.take());
+        Ok(())
+    }),
+    by("write_lat_log", "write_lat_log", |options, given| {
+        options.logs.latency = given.maybe_named(options.logs.latency.take());
+        Ok(())
+    }),
+    by("write_iops_log", "write_iops_log", |options, given| {
+        options.logs.iops = given.maybe_named(options.logs.iops.take());
+        Ok(())
+    }),
+    by("log_avg_msec", "log_avg_msec", |options, given| {
+        options.logs.window_ns = given.bytes()?.saturating_mul(1_000_000);
+        Ok(())
+    }),
+    by("log_max_value", "log_window_value", |options, given| {
+        let words = [("0", false), ("avg", false), ("1", true), ("max", true)];
+        options.logs.highest = given.word(&words)?;
+        Ok(())
+    }),
+    field!("write_iolog", "write_iolog", logs.iolog = owned),
+    field!("log_offset", "log_offset", logs.offset = bool),
+    field!("log_unix_epoch", "log_unix_epoch", logs.wall_clock = bool),
+    field!("log_alternate_epoch", "log_alternate_epoch", logs.wall_clock = bool),
+    field!("per_job_logs", "per_job_logs", logs.shared = not),
 ];
 
 const FACES: &[Known] = &[

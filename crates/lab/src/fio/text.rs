@@ -1,11 +1,10 @@
 //! fio's normal report, from a record.
 //!
-//! What is left out, as in the JSON: the process's number, `cpu` where nobody measured it, how many I/Os were handed over
-//! at a time (`submit`, `complete`), I/Os dropped, zone resets and the disks' counters.
+//! What is left out: the process's number, `cpu` where nobody measured it, I/Os dropped and zone resets.
 
 use super::json::{aggregate_percent, is_idle, time_text};
 use super::options::PERCENTILES;
-use super::view::{LIMITS, Samples, View, options_of, version, views};
+use super::view::{LAYOUT, LIMITS, MAKER, Samples, View, options_of, views};
 use crate::record::{Cpu, JobRun, Latency, Run, Side};
 use crate::stats::quantiles;
 use std::collections::BTreeMap;
@@ -21,7 +20,7 @@ const LINE_COLUMNS: usize = 80;
 pub fn text(run: &Run) -> String {
     let mut out = String::new();
     headers(&mut out, run);
-    line(&mut out, format_args!("{}", version()));
+    line(&mut out, format_args!("{LAYOUT}, as {MAKER} writes it"));
     for note in &run.notes {
         line(&mut out, format_args!("note: {note}"));
     }
@@ -33,7 +32,33 @@ pub fn text(run: &Run) -> String {
         job(&mut out, view, ended_ms / 1000, run.cpu);
     }
     groups(&mut out, &views);
+    disks(&mut out, run);
     out
+}
+
+/// What the disks below the targets did.
+fn disks(out: &mut String, run: &Run) {
+    if run.disks.is_empty() {
+        return;
+    }
+    line(out, format_args!("\nDisk stats (read/write):"));
+    for disk in &run.disks {
+        line(
+            out,
+            format_args!(
+                "  {}: ios={}/{}, merge={}/{}, ticks={}/{}, in_queue={}, util={:.2}%",
+                disk.name,
+                disk.read_ios,
+                disk.write_ios,
+                disk.read_merges,
+                disk.write_merges,
+                disk.read_ticks,
+                disk.write_ticks,
+                disk.in_queue,
+                disk.util
+            ),
+        );
+    }
 }
 
 /// Writing into a text cannot fail.
@@ -106,7 +131,14 @@ fn job(out: &mut String, view: &View<'_>, ended: u64, cpu: Option<Cpu>) {
     }
     if let Some(cpu) = cpu {
         let (user, system) = (cpu.user_percent, cpu.system_percent);
-        line(out, format_args!("  cpu          : usr={user:.2}%, sys={system:.2}%"));
+        let Cpu { context_switches, major_faults, minor_faults, .. } = cpu;
+        line(
+            out,
+            format_args!(
+                "  cpu          : usr={user:.2}%, sys={system:.2}%, ctx={context_switches}, majf={major_faults}, \
+                 minf={minor_faults}"
+            ),
+        );
     }
     levels(out, view);
     if let Some(steady) = view.steady {
@@ -267,6 +299,12 @@ fn levels(out: &mut String, view: &View<'_>) {
     let levels = names.into_iter().zip(view.depth_levels());
     let levels = levels.map(|(name, share)| format!("{name}={:.1}%", at_least(share, 0.1)));
     line(out, format_args!("  IO depths    : {}", levels.collect::<Vec<_>>().join(", ")));
+    let at_once = ["0", "4", "8", "16", "32", "64", ">=64"];
+    for (title, levels) in [("submit   ", view.submit_levels()), ("complete ", view.found_levels())] {
+        let levels = at_once.into_iter().zip(levels);
+        let levels = levels.map(|(name, share)| format!("{name}={:.1}%", at_least(share, 0.1)));
+        line(out, format_args!("     {title} : {}", levels.collect::<Vec<_>>().join(", ")));
+    }
     let sides = view.sides.sides().into_iter().chain([&view.flush]);
     let counts = |count: fn(&Side) -> u64| {
         sides.clone().map(|side| count(side).to_string()).collect::<Vec<_>>().join(",")

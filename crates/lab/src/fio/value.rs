@@ -23,7 +23,7 @@ pub(crate) struct Given<'a> {
 impl<'a> Given<'a> {
     /// The value, which must be there.
     pub(crate) fn text(&self) -> Result<&'a str> {
-        let text = self.value.filter(|value| !value.trim().is_empty());
+        let text = self.value.map(str::trim).filter(|value| !value.is_empty());
         text.ok_or_else(|| Problem::new("a value is missing", format!("write {}=VALUE", self.name)))
     }
 
@@ -33,7 +33,7 @@ impl<'a> Given<'a> {
 
     /// 0 or 1: fio's booleans want to be told.
     pub(crate) fn bool(&self) -> Result<bool> {
-        match self.value {
+        match self.value.map(str::trim) {
             Some("0") => Ok(false),
             Some("1") => Ok(true),
             Some(value) => Err(Problem::new(format!("`{value}` is neither 0 nor 1"), "write one of them")),
@@ -45,9 +45,13 @@ impl<'a> Given<'a> {
         self.bool().map(|value| !value)
     }
 
-    /// The name alone, or 0 or 1.
+    /// The name alone, or a number: any but 0 is yes, as in fio.
     pub(crate) fn flag(&self) -> Result<bool> {
-        if self.value.is_none() { Ok(true) } else { self.bool() }
+        match self.value.map(|value| number::bytes(value, self.base)) {
+            None => Ok(true),
+            Some(Ok(number)) => Ok(number != 0),
+            Some(Err(_)) => self.bool(),
+        }
     }
 
     /// Which of these words.
@@ -75,6 +79,18 @@ impl<'a> Given<'a> {
         self.count(1)
     }
 
+    /// A number of times, 0 of which is once.
+    pub(crate) fn times(&self) -> Result<u32> {
+        self.count(0).map(|times| times.max(1))
+    }
+
+    /// Something that may be named, and has the job's name if not; a name that it has already stays.
+    pub(crate) fn maybe_named(&self, before: Option<String>) -> Option<String> {
+        match self.value.map(str::trim).filter(|value| !value.is_empty()) {
+            Some(name) => Some(name.to_owned()),
+            None => before.or(Some(String::new())),
+        }
+    }
     pub(crate) fn bytes(&self) -> Result<u64> {
         number::bytes(self.text()?, self.base)
     }
@@ -140,7 +156,7 @@ impl<'a> Given<'a> {
             return Err(Problem::new(format!("{} values", values.len()), cure));
         }
         for (n, side) in sides.sides_mut().into_iter().enumerate() {
-            let value = values[n.min(values.len() - 1)];
+            let value = values[n.min(values.len() - 1)].trim();
             if !value.is_empty() || values.len() == 1 {
                 *side = one(value)?;
             }
@@ -207,6 +223,7 @@ impl<'a> Given<'a> {
 }
 
 pub(crate) fn percent(text: &str) -> Result<u8> {
+    let text = text.trim();
     let value = text.parse::<u8>().ok().filter(|value| *value <= 100 && !text.starts_with('+'));
     value.ok_or_else(|| Problem::new(format!("`{text}` is no percentage"), "write one from 0 to 100"))
 }

@@ -12,10 +12,11 @@ use std::collections::BTreeMap;
 const NANOS_PER_MILLI: u64 = 1_000_000;
 const NANOS_PER_SECOND: f64 = 1e9;
 
-/// The program's own name for its layout, where fio has its version: tools look for the key and show the text.
-pub(crate) fn version() -> String {
-    format!("fio-3.x compatible, bimetal-lab {}", env!("CARGO_PKG_VERSION"))
-}
+/// The fio whose layout the reports have: tools take the number from it.
+pub(crate) const LAYOUT: &str = "fio-3.33";
+
+/// Who made a report.
+pub(crate) const MAKER: &str = concat!("bimetal-lab ", env!("CARGO_PKG_VERSION"));
 
 /// A job, or a group of jobs that is reported as one.
 pub(crate) struct View<'a> {
@@ -35,6 +36,7 @@ pub(crate) struct View<'a> {
     pub(crate) sides: PerSide<Side>,
     pub(crate) flush: Side,
     pub(crate) depths_ns: Vec<(u32, u64)>,
+    pub(crate) found_at_once: Vec<(u32, u64)>,
     pub(crate) samples: PerSide<Samples>,
     pub(crate) errors: BTreeMap<String, u64>,
     pub(crate) steady: Option<&'a Steadiness>,
@@ -70,6 +72,7 @@ impl<'a> View<'a> {
         let mut flush = first.flush.clone();
         let mut errors = first.errors.clone();
         let mut depths: BTreeMap<u32, u64> = first.depths_ns.iter().copied().collect();
+        let mut found: BTreeMap<u32, u64> = first.found_at_once.iter().copied().collect();
         for job in others {
             sides.read = merged_side(&sides.read, &job.read);
             sides.write = merged_side(&sides.write, &job.write);
@@ -78,6 +81,10 @@ impl<'a> View<'a> {
             for (depth, ns) in &job.depths_ns {
                 let sum = depths.entry(*depth).or_default();
                 *sum = sum.saturating_add(*ns);
+            }
+            for (number, times) in &job.found_at_once {
+                let sum = found.entry(*number).or_default();
+                *sum = sum.saturating_add(*times);
             }
             for (error, count) in &job.errors {
                 let sum = errors.entry(error.clone()).or_default();
@@ -105,6 +112,7 @@ impl<'a> View<'a> {
             sides,
             flush,
             depths_ns: depths.into_iter().collect(),
+            found_at_once: found.into_iter().collect(),
             errors,
             steady: first.steady.as_ref(),
         })
@@ -170,6 +178,24 @@ impl<'a> View<'a> {
         }
         let all = levels.iter().sum::<f64>();
         levels.map(|ns| if all > 0.0 { ns * 100.0 / all } else { 0.0 })
+    }
+
+    /// How many completions were found at a time, percent of the times: none, up to 4, 8, 16, 32, 64, more. Of pairs by
+    /// powers of two, one that lies between two of these is counted with the lower.
+    pub(crate) fn found_levels(&self) -> [f64; 7] {
+        let mut levels = [0.0; 7];
+        for (number, times) in self.found_at_once.iter().filter(|(number, _)| *number > 0) {
+            let level = number.ilog2().saturating_sub(1).clamp(1, 6);
+            levels[level as usize] += *times as f64;
+        }
+        let all = levels.iter().sum::<f64>();
+        levels.map(|times| if all > 0.0 { times * 100.0 / all } else { 0.0 })
+    }
+
+    /// How many I/Os were handed over at a time: each by itself.
+    pub(crate) fn submit_levels(&self) -> [f64; 7] {
+        let any = self.sides.sides().into_iter().any(|side| side.ios > 0 || side.failed > 0);
+        [0.0, if any { 100.0 } else { 0.0 }, 0.0, 0.0, 0.0, 0.0, 0.0]
     }
 
     /// What share of the I/Os took how long.
@@ -357,6 +383,8 @@ mod tests {
             virtual_time: false,
             interrupted: false,
             cpu: None,
+            global_options: Default::default(),
+            disks: Vec::new(),
             environment: Default::default(),
             jobs,
             notes: Vec::new(),

@@ -1,5 +1,6 @@
 //! What comes of a job: counts, latencies, and how they went over time.
 
+use super::logs::Logger;
 use crate::job::Job;
 use crate::record::{ByTier, Interval, IntervalSide, JobRun, Late, Latency, Side, TierSide};
 use bimetal_engine::units::ServedBy;
@@ -200,6 +201,11 @@ pub struct Meter {
     back_ns: u64,
     back: Option<Range<u64>>,
     stopped: bool,
+    logs: Vec<Logger>,
+    /// When the last completion was found, how many were found then, and how often how many were.
+    found_ns: u64,
+    found: u32,
+    found_at_once: [u64; 32],
 }
 
 impl Meter {
@@ -225,6 +231,10 @@ impl Meter {
             back_ns: 0,
             back: None,
             stopped: false,
+            found_ns: 0,
+            found: 0,
+            found_at_once: [0; 32],
+            logs: job.logs.iter().map(|log| Logger::new(log, job.start_delay_ns + job.ramp_ns)).collect(),
         }
     }
 
@@ -254,6 +264,7 @@ impl Meter {
         }
         self.last_ns = self.last_ns.max(io.at_ns);
         self.reads_back(io);
+        self.finds(io.at_ns);
         let tally = &mut self.tallies[kind];
         if let Some(fault) = io.fault {
             tally.failed += 1;
@@ -276,6 +287,9 @@ impl Meter {
         times[0].add(io.handed_ns.saturating_sub(io.begun_ns));
         times[1].add(io.at_ns.saturating_sub(io.handed_ns));
         times[2].add(response);
+        for log in &mut self.logs {
+            log.ended(io, io.at_ns - self.counts_from_ns);
+        }
         if kind < 2 {
             if let Some(served) = io.served {
                 tally.served(served, io.command.len, io.at_ns.saturating_sub(io.handed_ns));
@@ -341,6 +355,16 @@ impl Meter {
         self.in_flight = self.in_flight.saturating_add_signed(by);
     }
 
+    /// A completion was found; those that are found together have one time.
+    #[inline]
+    fn finds(&mut self, now_ns: u64) {
+        if self.found > 0 && now_ns != self.found_ns {
+            self.found_at_once[self.found.ilog2() as usize] += 1;
+            self.found = 0;
+        }
+        (self.found_ns, self.found) = (now_ns, self.found + 1);
+    }
+
     /// From now on nothing counts: the job has been asked to end, and what is in flight is let pass.
     pub fn stop(&mut self, now_ns: u64) {
         self.stopped = true;
@@ -371,6 +395,14 @@ impl Meter {
     /// to count, on its target's clock.
     pub fn finish(mut self, job: &Job, target: &str, tiers: &[(u64, u64, u64)]) -> JobRun {
         self.end_interval();
+        if self.found > 0 {
+            self.found_at_once[self.found.ilog2() as usize] += 1;
+        }
+        for log in std::mem::take(&mut self.logs) {
+            if let Some(error) = log.finish(self.last_ns - self.counts_from_ns) {
+                self.errors.insert(error, 1);
+            }
+        }
         let ends_early = self.stopped
             || !self.errors.is_empty()
             || job.ios.is_some()
@@ -412,6 +444,10 @@ impl Meter {
             flush,
             late: self.late,
             depths_ns: depths.map(|(power, &ns)| (depth(power), ns)).collect(),
+            found_at_once: (0..32)
+                .filter(|&power| self.found_at_once[power] > 0)
+                .map(|power| (1 << power, self.found_at_once[power]))
+                .collect(),
             intervals: self.intervals,
             interval_ns: self.interval_ns,
             span: (self.span.start, self.span.end),

@@ -1,6 +1,9 @@
 //! The load: what a job asks for next, and what comes of it.
 
 mod apart;
+mod ending;
+mod flow;
+mod logs;
 mod map;
 mod meter;
 pub(crate) mod pick;
@@ -13,6 +16,9 @@ mod verify;
 mod walk;
 
 pub use apart::Own;
+pub use ending::{Ended, Ending};
+pub use flow::Flow;
+pub use logs::{Log, LogFile, Logged};
 pub(crate) use map::MOST_PARTS;
 pub use meter::Meter;
 pub use run::{

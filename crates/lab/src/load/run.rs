@@ -21,7 +21,7 @@ const LOOK_NS: u64 = 250_000_000;
 pub const PATIENCE_NS: u64 = 10_000_000_000;
 /// I/Os in flight at most, of all jobs that share a loop: what one ring can hold.
 pub const MAX_IN_FLIGHT: u32 = 4096;
-/// Memory for what is in flight, at most.
+/// Memory for what is in flight, at most, on a machine that does not tell how much it has.
 pub const MAX_BUFFER_BYTES: u64 = 1 << 30;
 
 /// What one read or write can move: Linux takes no more at once, and would do a part of it.
@@ -35,9 +35,9 @@ pub enum RunError {
     Depth(u64),
     /// They want more memory for what is in flight.
     #[error(
-        "I/Os in flight would take {0} bytes of memory, more than {MAX_BUFFER_BYTES}: lower iodepth, numjobs or bs"
+        "I/Os in flight would take {0} bytes of memory, more than {1}, three quarters of what is free: lower iodepth, numjobs or bs"
     )]
-    Memory(u64),
+    Memory(u64, u64),
     /// One of them is longer than what the kernel moves at once.
     #[error(
         "a read or write of {0} bytes is longer than {MAX_TRANSFER_BYTES}, which is the most that is done at once: lower bs"
@@ -392,7 +392,7 @@ fn run_all<T: LoadTarget>(
         source,
         depth: job.depth,
         place: job.place,
-        payload: job.verify || matches!(job.content, Content::Fresh | Content::Pattern(_)),
+        payload: job.has_payload(),
     });
     let meters = jobs.iter().map(|job| Meter::new(job, began_ns, interval_ns)).collect();
     let served = target.tiers();
@@ -431,8 +431,9 @@ fn slots(jobs: &[Job]) -> Result<Vec<SlotSpec>, RunError> {
     }
     let bytes = jobs.iter().map(|job| u64::from(job.depth).saturating_mul(buffer_bytes(job)));
     let bytes = bytes.fold(0, u64::saturating_add);
-    if bytes > MAX_BUFFER_BYTES {
-        return Err(RunError::Memory(bytes));
+    // Looked up only where it is much.
+    if bytes > MAX_BUFFER_BYTES && bytes > most_buffer_bytes() {
+        return Err(RunError::Memory(bytes, most_buffer_bytes()));
     }
     let slots = jobs.iter().flat_map(|job| {
         let random = job.content != Content::Zeros;
@@ -445,6 +446,14 @@ fn slots(jobs: &[Job]) -> Result<Vec<SlotSpec>, RunError> {
 /// What each of a job's I/Os in flight needs of memory: what is only discarded is not carried.
 fn buffer_bytes(job: &Job) -> u64 {
     if job.ops == Ops::Discard { 0 } else { job.most_bytes() }
+}
+
+/// Memory for what is in flight, at most: three quarters of what the kernel says can be had without swapping.
+fn most_buffer_bytes() -> u64 {
+    let facts = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let kib = facts.lines().find_map(|line| line.strip_prefix("MemAvailable:")?.strip_suffix("kB"));
+    let bytes = kib.and_then(|kib| kib.trim().parse::<u64>().ok()).map(|kib| kib.saturating_mul(1024));
+    bytes.map_or(MAX_BUFFER_BYTES, |bytes| (bytes / 4).saturating_mul(3))
 }
 
 /// A fault in words.

@@ -1,5 +1,6 @@
 //! What a job asks for next.
 
+use super::flow::Flowing;
 use super::pick::unit;
 use super::search::Search;
 use super::stamp;
@@ -51,6 +52,7 @@ pub struct JobSource {
     /// Something was not done: nothing more is asked for.
     failed: bool,
     search: Option<Search>,
+    flow: Option<Flowing>,
     /// Whoever watches the job has it end.
     stop: Rc<Cell<bool>>,
 }
@@ -111,6 +113,7 @@ impl JobSource {
             asked: 0,
             failed: false,
             search: job.depth_search.map(|search| Search::new(search, job.depth)),
+            flow: job.flow.as_ref().map(Flowing::new),
             stop: Rc::default(),
             job: job.clone(),
         }
@@ -366,8 +369,9 @@ fn changed(command: &Command) -> Option<Range<u64>> {
     changes.then(|| command.offset..command.offset + command.len)
 }
 
-impl Source for JobSource {
-    fn next(&mut self, now: u64, _: &mut Rng) -> Next {
+impl JobSource {
+    /// What it does next, whatever other jobs do.
+    fn next_of_its_own(&mut self, now: u64) -> Next {
         if self.failed {
             return Next::End;
         }
@@ -386,6 +390,25 @@ impl Source for JobSource {
             }
         }
     }
+}
+
+impl Source for JobSource {
+    fn next(&mut self, now: u64, _: &mut Rng) -> Next {
+        if self.job.ending.is_here() {
+            return Next::End;
+        }
+        if let Some(at) = self.flow.as_ref().and_then(|flow| flow.waits(now)) {
+            return Next::Later(at);
+        }
+        let next = self.next_of_its_own(now);
+        if matches!(next, Next::End) {
+            self.job.ending.job_ends();
+        }
+        if let Some(flow) = &mut self.flow {
+            flow.does(&next);
+        }
+        next
+    }
 
     fn ended(&mut self, number: u64, now: u64, done: bool) {
         if let Some(search) = &mut self.search {
@@ -395,7 +418,7 @@ impl Source for JobSource {
             written.ended(number);
         }
         self.in_flight -= 1;
-        self.failed |= !done;
+        self.failed |= !done && !self.job.goes_on;
     }
 
     fn fill(&mut self, number: u64, command: &Command, bytes: &mut [u8]) {
@@ -405,6 +428,9 @@ impl Source for JobSource {
                 bytes.iter_mut().zip(pattern.iter().cycle()).for_each(|(byte, &with)| *byte = with);
             }
             (None, Content::Fresh) => stamp::fill(bytes, self.job.seed, command.offset, number),
+            (None, Content::Reducible(reducible)) => {
+                stamp::fill_reducible(bytes, *reducible, self.job.seed, command.offset, number);
+            }
             (None, Content::Random | Content::Zeros) => {}
         }
     }

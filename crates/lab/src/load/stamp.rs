@@ -3,6 +3,7 @@
 //! A stamped I/O carries, at the head of each [`STAMP_BYTES`] of it, who wrote it where: a block that is stale,
 //! misplaced, torn or zeroed is told from what should be there.
 
+use crate::job::Reducible;
 use bimetal_models::rng::mix;
 
 /// A head stands at each multiple of so many bytes of an I/O; the sector of most devices.
@@ -26,6 +27,19 @@ pub(crate) fn fill(bytes: &mut [u8], seed: u64, offset: u64, number: u64) {
             };
             eight.copy_from_slice(&value.to_le_bytes()[..eight.len()]);
         }
+    }
+}
+
+/// The same of bytes that can be stored in less: a share of the I/Os has one and the same content, and of each chunk the
+/// end is zeros.
+pub(crate) fn fill_reducible(bytes: &mut [u8], how: Reducible, seed: u64, offset: u64, number: u64) {
+    let same = mix(seed ^ mix(number)) % 100 < u64::from(how.same_percent);
+    let (offset, number) = if same { (0, 0) } else { (offset, number) };
+    fill(bytes, seed, offset, number);
+    let chunk = (how.chunk_bytes as usize).clamp(1, bytes.len().max(1));
+    for chunk in bytes.chunks_mut(chunk) {
+        let kept = chunk.len() * (100 - usize::from(how.zero_percent.min(100))) / 100;
+        chunk[kept..].fill(0);
     }
 }
 
@@ -66,6 +80,22 @@ pub fn is_stamped(bytes: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_can_be_reduced_is_so_by_as_much() {
+        let how = Reducible { zero_percent: 75, chunk_bytes: 512, same_percent: 30 };
+        let blocks: Vec<Vec<u8>> = (0..1000u64)
+            .map(|number| {
+                let mut bytes = vec![1; 4096];
+                fill_reducible(&mut bytes, how, 9, number * 4096, number);
+                bytes
+            })
+            .collect();
+        assert!(blocks.iter().all(|block| block.iter().filter(|byte| **byte == 0).count() >= 3072));
+        assert!(blocks.iter().flat_map(|block| block.chunks(512)).all(is_stamped));
+        let distinct: std::collections::HashSet<&Vec<u8>> = blocks.iter().collect();
+        assert!((650..750).contains(&distinct.len()), "{}", distinct.len());
+    }
 
     #[test]
     fn what_is_wrong_is_seen() {

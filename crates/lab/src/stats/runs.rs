@@ -153,6 +153,8 @@ mod tests {
             virtual_time: true,
             interrupted: false,
             cpu: None,
+            global_options: Default::default(),
+            disks: Vec::new(),
             environment: Default::default(),
             jobs: vec![job(ios)],
             notes: Vec::new(),

@@ -1,8 +1,8 @@
 //! Several places of a target as one space: one behind the other, or striped as RAID 0 does it.
 
 use crate::load::{LoadTarget, RunError, SlotSpec};
-use bimetal_models::Command;
 use bimetal_models::load::{Ended, Fault, Target};
+use bimetal_models::{Command, Kind};
 
 /// Where the bytes of an array lie.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,26 +61,50 @@ impl Layout {
     }
 
     /// Parts that an I/O of so many bytes has at most, if it is aligned to its own size.
-    fn most_parts(&self, bytes: u64) -> u32 {
+    pub(crate) fn most_parts(&self, bytes: u64) -> u32 {
         if self.used_bytes.len() == 1 || self.unit_bytes.is_multiple_of(bytes.max(1)) {
             return 1;
         }
+        if self.stripe_bytes.is_none() && self.used_bytes.iter().all(|&used| used >= bytes) {
+            return 2;
+        }
         (bytes.div_ceil(self.unit_bytes) + 1) as u32
+    }
+}
+
+/// A place that lies on several places of another target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Spread {
+    /// Those places.
+    pub places: Vec<u32>,
+    /// Where on each it begins.
+    pub from_bytes: Vec<u64>,
+    /// How it lies on them from there on.
+    pub layout: Layout,
+}
+
+impl Spread {
+    /// All places of a target, from their beginnings on.
+    fn whole(layout: Layout) -> Spread {
+        let places = layout.used_bytes.len();
+        Spread { places: (0..places as u32).collect(), from_bytes: vec![0; places], layout }
     }
 }
 
 /// What is in flight in a slot.
 #[derive(Clone, Copy, Default)]
 struct Flight {
+    /// A flush goes to one place after the other: of which place of ours, and how many are still to come.
+    flush: Option<(u32, u32)>,
     parts_left: u32,
     handed_ns: Option<u64>,
     fault: Option<Fault>,
 }
 
-/// A target of one place, spread over the places of another.
+/// A target whose places are spread over the places of another.
 pub struct Array<T> {
     inner: T,
-    layout: Layout,
+    spreads: Vec<Spread>,
     /// Slots of the inner target for each of ours.
     parts: u32,
     flights: Vec<Flight>,
@@ -90,7 +114,12 @@ pub struct Array<T> {
 impl<T: LoadTarget> Array<T> {
     /// The places of a target, as many as the layout has.
     pub fn new(inner: T, layout: Layout) -> Array<T> {
-        Array { inner, layout, parts: 1, flights: Vec::new(), ended: Vec::new() }
+        Array::spread(inner, vec![Spread::whole(layout)])
+    }
+
+    /// Several places, each of which lies on some of a target.
+    pub fn spread(inner: T, spreads: Vec<Spread>) -> Array<T> {
+        Array { inner, spreads, parts: 1, flights: Vec::new(), ended: Vec::new() }
     }
 
     /// The target whose places these are.
@@ -104,10 +133,20 @@ impl<T: LoadTarget> Target for Array<T> {
         self.inner.now_ns()
     }
 
-    fn submit(&mut self, slot: u32, _place: u32, command: Command) {
+    fn submit(&mut self, slot: u32, place: u32, command: Command) {
+        let spread = &self.spreads[place as usize];
+        if command.kind == Kind::Flush {
+            let left = spread.places.len() as u32 - 1;
+            self.flights[slot as usize] =
+                Flight { parts_left: 1, flush: Some((place, left)), ..Flight::default() };
+            self.inner.submit(slot * self.parts, spread.places[left as usize], command);
+            return;
+        }
         let (mut offset, mut left, mut nth) = (command.offset, command.len, 0);
         loop {
-            let (place, at, together) = self.layout.at(offset);
+            let (nth_place, at, together) = spread.layout.at(offset);
+            let place = spread.places[nth_place as usize];
+            let at = spread.from_bytes[nth_place as usize].saturating_add(at);
             assert!(nth < self.parts, "an I/O has more parts than there is room for");
             let len = if self.parts == 1 { left } else { left.min(together) };
             self.inner.submit(slot * self.parts + nth, place, Command { offset: at, len, ..command });
@@ -120,17 +159,21 @@ impl<T: LoadTarget> Target for Array<T> {
     }
 
     fn wait(&mut self, until: Option<u64>, ended: &mut Vec<Ended>) -> u64 {
-        if self.parts == 1 {
-            return self.inner.wait(until, ended);
-        }
         loop {
             let now = self.inner.wait(until, &mut self.ended);
             let (had, mut done) = (!self.ended.is_empty(), false);
             for end in self.ended.drain(..) {
                 let slot = end.slot / self.parts;
                 let flight = &mut self.flights[slot as usize];
-                flight.parts_left -= 1;
                 flight.fault = flight.fault.or(end.fault);
+                if let Some((place, left)) = flight.flush.filter(|(_, left)| *left > 0) {
+                    flight.flush = Some((place, left - 1));
+                    let flush = Command { kind: Kind::Flush, offset: 0, len: 0 };
+                    let next = self.spreads[place as usize].places[left as usize - 1];
+                    self.inner.submit(slot * self.parts, next, flush);
+                    continue;
+                }
+                flight.parts_left -= 1;
                 flight.handed_ns = flight.handed_ns.max(end.handed_ns);
                 if flight.parts_left == 0 {
                     let Flight { handed_ns, fault, .. } = *flight;
@@ -154,9 +197,15 @@ impl<T: LoadTarget> Target for Array<T> {
 
 impl<T: LoadTarget> LoadTarget for Array<T> {
     fn prepare(&mut self, slots: &[SlotSpec]) -> Result<(), RunError> {
-        self.parts = slots.iter().map(|slot| self.layout.most_parts(slot.longest)).max().unwrap_or(1);
+        let parts = |slot: &SlotSpec| {
+            self.spreads.iter().map(|spread| spread.layout.most_parts(slot.longest)).max().unwrap_or(1)
+        };
+        self.parts = slots.iter().map(parts).max().unwrap_or(1);
         self.flights = vec![Flight::default(); slots.len()];
-        let bytes = |slot: &SlotSpec| match self.layout.stripe_bytes {
+        // Only where all have stripes is a part no longer than one.
+        let stripes = self.spreads.iter().map(|spread| spread.layout.stripe_bytes);
+        let stripe = stripes.collect::<Option<Vec<u64>>>().and_then(|stripes| stripes.into_iter().max());
+        let bytes = |slot: &SlotSpec| match stripe {
             Some(stripe) if self.parts > 1 => slot.bytes.min(stripe),
             _ => slot.bytes,
         };
@@ -180,7 +229,7 @@ mod tests {
     fn places_one_behind_the_other() {
         let layout = Layout::concat(&[1000, 300, 512], 100);
         assert_eq!(layout.bytes(), 1800);
-        assert_eq!((layout.most_parts(100), layout.most_parts(150)), (1, 3));
+        assert_eq!((layout.most_parts(100), layout.most_parts(150), layout.most_parts(350)), (1, 2, 5));
         assert_eq!(layout.at(0), (0, 0, 1000));
         assert_eq!(layout.at(999), (0, 999, 1));
         assert_eq!(layout.at(1000), (1, 0, 300));

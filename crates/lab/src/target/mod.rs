@@ -11,7 +11,7 @@ mod null;
 mod simulated;
 mod volume;
 
-pub use array::{Array, Layout};
+pub use array::{Array, Layout, Spread};
 pub use files::{FileError, Files, OpenFile, OpenHow};
 pub use folder::{FOLDER, Folder, FolderError, Listing, MAX_FILES, device_bytes, free_bytes};
 pub use name::{NameError, TargetName};
