@@ -324,10 +324,10 @@ fn too_much_in_flight_is_refused() {
     assert!(matches!(refused(job), RunError::Depth(1_000_000)));
     let job = Job {
         depth: 4096,
-        sizes: std::array::from_fn(|_| Sizes::one(4096 * MIB)),
+        sizes: std::array::from_fn(|_| Sizes::one(1024 * MIB)),
         ..Job::new("wide", 0..8192 * MIB)
     };
-    // 16 TiB: more than any machine at hand has.
+    // 4 TiB: more than any machine at hand has.
     assert!(matches!(refused(job), RunError::Memory(..)));
 }
 
