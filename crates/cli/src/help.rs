@@ -185,6 +185,7 @@ mod tests {
         for example in &examples {
             let Some(words) = said(&example.command) else { continue };
             let words = crate::lab::orion::with_two_dashes(words.into_iter().map(Into::into));
+            let words = crate::lab::words::own_first(words);
             if let Err(error) = command().try_get_matches_from(words) {
                 panic!("{}: {}\n{error}", example.place, example.command);
             }

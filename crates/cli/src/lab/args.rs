@@ -101,7 +101,7 @@ Examples:
   bimetal lab fio random.fio --target nbd://localhost/films --html films.html
   bimetal lab fio random.fio --target model:disk-1tb-2012
   bimetal lab fio random.fio --target scratch.img --against /dev/sdb --rounds 6
-  bimetal lab fio --name=a --rw=randread --bs=4k --size=1g --iodepth=32 --ioengine=libaio --direct=1 --runtime=10
+  bimetal lab fio --name=a --rw=randread --bs=4k --size=1g --iodepth=32 --direct=1 --runtime=10
   bimetal lab fio random.fio --parse-only
 
 Jobs are fio's, in a file or on the command line; an option that is not done is named and refused. --parse-only,
