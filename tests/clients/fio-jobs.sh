@@ -7,7 +7,8 @@ cd "$work"
 cat >adversary.py <<'P'
 import random, subprocess, sys, time
 lab, seconds = sys.argv[1], float(sys.argv[2])
-seed = int(time.time()) if len(sys.argv) < 4 else int(sys.argv[3])
+seed = int(sys.argv[3])
+print(f'seed {seed}', flush=True)
 random.seed(seed)
 sizes = ['4k', '8K', '64k', '4Ki', '1m', '512', ' 8k', '16k,4k', '4k,,8k', '0x1000', '(4k*2)', '4kb', '1MiB']
 extents = sizes + ['50%', '0%', '200%', '1g', '45Mi']
@@ -67,7 +68,7 @@ for count, key in sorted(((count, key) for key, count in why.items()), reverse=T
 if taken < 5 or runs < taken * 0.75:
     sys.exit('too few')
 P
-python3 adversary.py "$BIMETAL" "${SECONDS_OF_JOBS:-20}" || fail "what fio takes is taken or refused by name"
+python3 adversary.py "$BIMETAL" "${SECONDS_OF_JOBS:-20}" "${SEED_OF_JOBS:-1}" || fail "what fio takes is taken or refused by name"
 
 lab() { timeout -s KILL 60 "$BIMETAL" lab fio "$@"; }
 # The command line is fio's, with ours among it.
