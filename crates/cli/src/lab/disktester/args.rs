@@ -35,7 +35,7 @@ The files go to DIR/bimetal-lab-files, where read-files finds them; they stay un
 the lab made there before are replaced, anything else there is not touched. Where the target is no directory but a file,
 a block device, or whatever else the lab can measure, files are parts of it, one behind the other.
 
-A row is shown every 5 s: MB/s (of 10^6 bytes) over windows from 2 s to 60 min, and since the start. Ctrl-C ends with what
+A row is shown every 5 s: MB/s (of 2^20 bytes, as in DiskTester) over windows from 2 s to 60 min, and since the start. Ctrl-C ends with what
 was done; the files that are complete stay.")]
 pub(crate) struct CreateFilesArgs {
     /// A directory of a mounted file system, or any target of the lab

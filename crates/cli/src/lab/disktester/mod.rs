@@ -61,7 +61,7 @@ struct PassDoc {
 impl PassDoc {
     fn new(ran: &JobRun) -> PassDoc {
         let bytes = ran.read.bytes + ran.write.bytes;
-        let speed = |bytes: u64, ns: u64| bytes as f64 * 1e3 / ns.max(1) as f64;
+        let speed = |bytes: u64, ns: u64| bytes as f64 / (1 << 20) as f64 * 1e9 / ns.max(1) as f64;
         let file = |ns: Option<&u64>| ns.map(|&ns| speed(ran.file_bytes, ns));
         PassDoc {
             name: ran.name.clone(),

@@ -6,7 +6,7 @@
 use super::fill::{Cliff, has_fallen, shape};
 use super::idle::{Idle, IdleRule};
 use super::pass::Deed;
-use super::table::{elapsed, mb_per_s, quantity, speed};
+use super::table::{MB, elapsed, mb_per_s, quantity, speed};
 use super::tester::{Tester, TesterError};
 use crate::load::LoadTarget;
 use crate::record::JobRun;
@@ -233,7 +233,7 @@ fn judge(found: &mut Adaptation) {
         Some(rest) if moved(rest) > 0.0 => (moved(rest), rest.busy_seconds),
         _ => (bytes, step.began_seconds - before.began_seconds),
     };
-    found.rise_mb_per_s = (seconds > 0.0).then(|| rose / 1e6 / seconds);
+    found.rise_mb_per_s = (seconds > 0.0).then(|| rose / MB / seconds);
     let when = match rest {
         Some(_) => "while it was left alone",
         None => "while they were read",
@@ -299,7 +299,7 @@ mod tests {
         };
         let mut found = Adaptation {
             files: 100,
-            file_bytes: 1_000_000,
+            file_bytes: 1 << 20,
             late_files: 5,
             fast_mb_per_s: 500.0,
             late: speeds.iter().enumerate().map(step).collect(),

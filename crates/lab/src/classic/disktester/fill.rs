@@ -208,7 +208,7 @@ impl Fill {
 mod tests {
     use super::*;
 
-    const MB: u64 = 1_000_000;
+    const MB: u64 = 1 << 20;
 
     /// Parts of 1 MB, at these speeds.
     fn at(mb_per_s: impl Iterator<Item = f64>) -> Vec<u64> {

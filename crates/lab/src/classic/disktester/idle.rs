@@ -1,6 +1,6 @@
 //! A target that is left alone: what it does of its own accord, until it does nothing any more.
 
-use super::table::{elapsed, quantity, speed};
+use super::table::{MB, elapsed, quantity, speed};
 use crate::load::{Going, Inside, LoadTarget, RunError, SlotSpec};
 use crate::report::{Axis, Extra, Figure, FigureLine, Unit};
 use bimetal_models::Command;
@@ -178,7 +178,7 @@ impl Idle {
     /// What it had done by when, for its page.
     pub fn page(&self) -> Extra {
         let line = |(at, label): (usize, &&str)| {
-            let done = |inside: &Inside| inside.parts()[at] as f64 / 1e6;
+            let done = |inside: &Inside| inside.parts()[at] as f64 / MB;
             let points = self.samples.iter().map(|sample| (sample.seconds * 1e9, done(&sample.inside)));
             let end = (self.seconds * 1e9, done(&self.did));
             let points = std::iter::once((0.0, 0.0)).chain(points).chain([end]).collect();

@@ -2,8 +2,8 @@
 //! alone, and the story that tells whether a volume migrates.
 //!
 //! **Sources.** The session and the plots that macperformanceguide.com published of DiskTester 2.2 on a fused volume
-//! (fusion-speed.html, iMac-Fusion-fill-volume.html), whose table and names are kept. The sizes of the table are ours:
-//! MB and GB of powers of ten, as everywhere in the lab.
+//! (fusion-speed.html, iMac-Fusion-fill-volume.html), whose table and names are kept.
+//! MB and GB are powers of two here, as in its published rows; elsewhere in the lab they are powers of ten.
 
 mod adaptation;
 mod fill;

@@ -6,6 +6,8 @@ use std::collections::VecDeque;
 /// A row is shown so often.
 const ROW_NS: u64 = 5 * SECOND_NS;
 const SECOND_NS: u64 = 1_000_000_000;
+/// DiskTester's MB: its published rows agree with themselves only where MB and GB are powers of two.
+pub(super) const MB: f64 = (1u64 << 20) as f64;
 /// The windows of DiskTester, seconds.
 const WINDOWS_S: [u64; 9] = [2, 5, 15, 60, 120, 300, 900, 1800, 3600];
 
@@ -88,7 +90,7 @@ impl Table {
 
 /// Bytes in a time, as MB/s.
 pub(super) fn mb_per_s(bytes: u64, ns: u64) -> f64 {
-    if ns == 0 { 0.0 } else { bytes as f64 * 1e3 / ns as f64 }
+    if ns == 0 { 0.0 } else { bytes as f64 / MB * 1e9 / ns as f64 }
 }
 
 /// A speed in MB/s, with three digits at least.
@@ -100,12 +102,12 @@ pub(super) fn speed(mb_per_s: f64) -> String {
     }
 }
 
-/// Bytes in units of powers of ten.
+/// Bytes in units of powers of two, by DiskTester's names.
 pub(super) fn quantity(bytes: u64) -> String {
-    match bytes as f64 {
-        few if few < 1e9 => format!("{:.1}MB", few / 1e6),
-        more if more < 1e12 => format!("{:.2}GB", more / 1e9),
-        most => format!("{:.3}TB", most / 1e12),
+    match bytes as f64 / MB {
+        few if few < 1024.0 => format!("{few:.1}MB"),
+        more if more < 1024.0 * 1024.0 => format!("{:.2}GB", more / 1024.0),
+        most => format!("{:.3}TB", most / (1024.0 * 1024.0)),
     }
 }
 
@@ -127,11 +129,11 @@ mod tests {
     /// 100 MB/s for a minute, then 50: each window has its own mean, and the ratios show which way it goes.
     #[test]
     fn windows_look_back_as_far_as_they_are_long() {
-        let mut table = Table::new(10_000_000);
+        let mut table = Table::new(10 << 20);
         let mut rows = 0;
         let mut bytes = 0;
         for quarter in 1..=280 {
-            bytes += if quarter <= 240 { 25_000_000 } else { 12_500_000 };
+            bytes += if quarter <= 240 { 25 << 20 } else { 25 << 19 };
             let done = vec![[(0, 0), (1, bytes)]];
             let going = Going { at_ns: quarter * 250_000_000, share: 0.0, done, inside: None };
             rows += u32::from(table.look(&going).is_some());
@@ -142,7 +144,7 @@ mod tests {
         let row = table.end(70 * SECOND_NS + 1, bytes);
         let fields: Vec<&str> = row.split_whitespace().collect();
         assert_eq!(fields.len(), Table::head().split_whitespace().count());
-        assert_eq!(fields[..4], ["1m10s", "650", "6.50GB", "50.0"]);
+        assert_eq!(fields[..4], ["1m10s", "650", "6.35GB", "50.0"]);
         assert_eq!(fields[12..], ["0.75", "0.99", "92.9"]);
     }
 
