@@ -275,9 +275,15 @@ impl<A: Arena> Engine<A> {
 
     fn fill_draft(&mut self, draft: &mut Draft) {
         let mut waiting = Vec::new();
+        // What stands before a fence was in a group that failed, and was admitted then. Should it wait for room again, the fence
+        // would, the checkpoint behind that, and so the room.
+        let fence = self.log.internal.iter().position(|job| matches!(job, Job::Fence));
+        let mut admitted = fence.unwrap_or(0);
         while let Some(job) = self.log.internal.pop_front() {
+            let may = admitted > 0 || self.may_append(&job);
+            admitted = admitted.saturating_sub(1);
             // A fence stands for everything before it.
-            if !self.may_append(&job) || matches!(job, Job::Fence) && !waiting.is_empty() {
+            if !may || matches!(job, Job::Fence) && !waiting.is_empty() {
                 waiting.push(job);
             } else if let Some(rest) = self.draft_job(draft, job) {
                 self.log.internal.push_front(rest);
