@@ -13,7 +13,7 @@ use anyhow::{Context as _, bail, ensure};
 use args::{AdaptationArgs, CreateFilesArgs, FillArgs, IdleArgs, ReadFilesArgs};
 use bimetal_engine::units::BLOCK_BYTES;
 use bimetal_lab::classic::disktester::{
-    self, AdaptationPlan, Deed, FillPlan, Idle, IdleRule, Layout, Tester, Watched,
+    self, AdaptationPlan, Deed, FillPlan, Idle, IdleRule, Layout, Tester, Watched, mb_per_s,
 };
 use bimetal_lab::environment::describe;
 use bimetal_lab::load::{Inside, LoadTarget};
@@ -61,7 +61,7 @@ struct PassDoc {
 impl PassDoc {
     fn new(ran: &JobRun) -> PassDoc {
         let bytes = ran.read.bytes + ran.write.bytes;
-        let speed = |bytes: u64, ns: u64| bytes as f64 / (1 << 20) as f64 * 1e9 / ns.max(1) as f64;
+        let speed = |bytes: u64, ns: u64| mb_per_s(bytes, ns.max(1));
         let file = |ns: Option<&u64>| ns.map(|&ns| speed(ran.file_bytes, ns));
         PassDoc {
             name: ran.name.clone(),

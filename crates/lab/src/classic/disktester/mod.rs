@@ -16,4 +16,5 @@ pub use adaptation::{Adaptation, AdaptationPlan, Step, adaptation};
 pub use fill::{Burst, Cliff, Fill, FillPlan, fill};
 pub use idle::{Idle, IdleRule, IdleSample, Watched};
 pub use pass::{Deed, Layout, LayoutError};
+pub use table::mb_per_s;
 pub use tester::{Audience, Nobody, Tester, TesterError};

@@ -88,8 +88,8 @@ impl Table {
     }
 }
 
-/// Bytes in a time, as MB/s.
-pub(super) fn mb_per_s(bytes: u64, ns: u64) -> f64 {
+/// Bytes in a time, ns, as MB/s; 0 in no time.
+pub fn mb_per_s(bytes: u64, ns: u64) -> f64 {
     if ns == 0 { 0.0 } else { bytes as f64 / MB * 1e9 / ns as f64 }
 }
 
