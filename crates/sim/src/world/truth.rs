@@ -19,33 +19,40 @@ struct Known {
     /// None where nobody needs them any more; what cannot be read there stays so.
     bytes: Option<Box<[u8]>>,
     wound: Wound,
+    /// Openings that had begun when it was hurt.
+    opening: u32,
 }
 
 /// By device and page, what it should hold.
 #[derive(Clone, Default)]
-pub struct Truth(BTreeMap<(usize, u64), Known>);
+pub struct Truth {
+    known: BTreeMap<(usize, u64), Known>,
+    /// Openings that have begun.
+    openings: u32,
+}
 
 impl Truth {
     /// A page is damaged that would hold `bytes` otherwise.
     pub fn hurt(&mut self, device: usize, page: u64, bytes: &[u8], wound: Wound) {
-        let known = Known { bytes: Some(bytes.into()), wound };
+        let known = Known { bytes: Some(bytes.into()), wound, opening: self.openings };
         match wound {
-            Wound::Lost => _ = self.0.insert((device, page), known),
+            Wound::Lost => _ = self.known.insert((device, page), known),
             // Of what was damaged before, it is known already.
-            Wound::Decayed => _ = self.0.entry((device, page)).or_insert(known),
+            Wound::Decayed => _ = self.known.entry((device, page)).or_insert(known),
         }
     }
 
     /// A page that is damaged by a write that goes astray. What is on its way there is what it would hold.
     pub fn overwritten(&mut self, device: usize, page: u64, intended: &[u8]) {
-        let known = Known { bytes: Some(intended.into()), wound: Wound::Lost };
-        self.0.entry((device, page)).or_insert(known);
+        let opening = self.openings;
+        let known = Known { bytes: Some(intended.into()), wound: Wound::Lost, opening };
+        self.known.entry((device, page)).and_modify(|known| known.opening = opening).or_insert(known);
     }
 
     /// A write to these pages was handed over: whatever becomes of it, it may be what stands there.
     pub fn written(&mut self, device: usize, first: u64, data: &[u8]) {
         let pages = first..first + (data.len() / PAGE_BYTES) as u64;
-        for ((_, page), known) in self.0.range_mut((device, pages.start)..(device, pages.end)) {
+        for ((_, page), known) in self.known.range_mut((device, pages.start)..(device, pages.end)) {
             let at = (page - first) as usize * PAGE_BYTES;
             known.bytes = Some(data[at..at + PAGE_BYTES].into());
         }
@@ -53,13 +60,22 @@ impl Truth {
 
     /// Nobody needs what is in these pages any more.
     pub fn discarded(&mut self, device: usize, pages: Range<u64>) {
-        let range = self.0.range_mut((device, pages.start)..(device, pages.end));
+        let range = self.known.range_mut((device, pages.start)..(device, pages.end));
         range.for_each(|(_, known)| known.bytes = None);
     }
 
-    /// Forgets lost writes, but of pages that are still `awaited`: whoever opened the volume went on from what there is.
+    /// The volume is about to be opened.
+    pub fn opening_begins(&mut self) {
+        self.openings += 1;
+    }
+
+    /// Forgets lost writes, but of pages that are still `awaited`: whoever opened the volume went on from what there was. Of
+    /// what it has written itself it has seen nothing yet.
     pub fn decided(&mut self, awaited: impl Fn(usize, u64) -> bool) {
-        self.0.retain(|(device, page), known| known.wound == Wound::Decayed || awaited(*device, *page));
+        let openings = self.openings;
+        self.known.retain(|(device, page), known| {
+            known.wound == Wound::Decayed || known.opening == openings || awaited(*device, *page)
+        });
     }
 
     /// The pages that are not what they should be, on devices with nothing in flight.
@@ -69,12 +85,12 @@ impl Truth {
             disks[device].peek(page, &mut bytes);
             disks[device].has_bad(page) || known.bytes.as_ref().is_some_and(|known| bytes[..] != known[..])
         };
-        self.0.iter().filter(|((d, p), known)| is_hurt(*d, *p, known)).map(|(key, _)| *key).collect()
+        self.known.iter().filter(|((d, p), known)| is_hurt(*d, *p, known)).map(|(key, _)| *key).collect()
     }
 
     /// Makes a page what it should be.
     pub fn heal(&self, disks: &mut [Disk], (device, page): (usize, u64)) {
-        if let Some(known) = self.0.get(&(device, page)) {
+        if let Some(known) = self.known.get(&(device, page)) {
             disks[device].mend(page);
             known.bytes.iter().for_each(|bytes| disks[device].put_back(page, bytes));
         }

@@ -124,6 +124,7 @@ impl Run<'_> {
     }
 
     pub(super) fn try_open(&mut self) -> Result<Stretch<Result<Engine<SimArena>, OpenError>>, String> {
+        self.world.truth.opening_begins();
         let mut task = bimetal_engine::open(self.arena(), self.devices(), self.options());
         let mut result = self.task("open", &mut task)?;
         let own = self.plan.limits();
