@@ -11,6 +11,14 @@ fn with_limits(seed: u64, limit: impl FnOnce(&mut Tuning)) -> Option<String> {
     run_plan(plan, &ArenaMemory::default(), false).violation
 }
 
+/// Checkpoints failed, and so did appends: each that failed took a segment of the zone, until none was free. The jobs of the
+/// last one were to be appended again, behind them the fence. The commit among them was held for want of room, though it had
+/// been admitted before; the fence stood behind it, the checkpoint waited for the fence, and the room for the checkpoint.
+#[test]
+fn what_was_appended_once_is_not_held_for_room_when_it_is_appended_again() {
+    assert_eq!(with_limits(4_000_371, |_| {}), None);
+}
+
 /// A batch that was to empty the zone found every chunk held by what was written and not yet recorded; so commits were let
 /// pass, for it would not get on otherwise. Then its reads failed for a while. Streams, of which one chunk at a time may be
 /// unrecorded, committed on and on meanwhile: what had let the first one pass was still said. When the batch got its data at
