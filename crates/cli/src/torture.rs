@@ -23,12 +23,13 @@ pub(crate) fn run(args: &TortureArgs) -> anyhow::Result<Outcome> {
 fn describe(report: &Report) {
     let faults: Vec<String> = report.faults.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
     say(&format!(
-        "{} seeds, {} crash-and-recover cycles, {} operations, {} violations, {:.1} s\nfaults: {}",
+        "{} seeds, {} crash-and-recover cycles, {} operations, {} violations, {:.1} s, event hash {}\nfaults: {}",
         report.seeds,
         report.cycles,
         report.operations,
         report.violations,
         report.seconds,
+        report.event_hash,
         faults.join(", ")
     ));
     if report.unseen.is_empty() {

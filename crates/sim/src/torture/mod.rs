@@ -40,7 +40,7 @@ pub struct Stats {
     pub activity: BTreeMap<&'static str, u64>,
     /// The longest that it took from the end of all faults until nothing was pending, virtual ms.
     pub longest_rest_ms: u64,
-    /// The event hash.
+    /// The event hash; of several seeds the sum, in whatever order they ended.
     pub hash: u64,
     pub(crate) reached_life: usize,
     pub(crate) recovery_stages: StageSet,
@@ -67,6 +67,7 @@ impl Stats {
     /// Adds another's counts.
     pub fn add(&mut self, other: &Stats) {
         self.cycles += other.cycles;
+        self.hash = self.hash.wrapping_add(other.hash);
         self.operations += other.operations;
         self.verified_bytes += other.verified_bytes;
         self.io_error_lives += other.io_error_lives;

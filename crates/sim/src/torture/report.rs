@@ -52,6 +52,8 @@ pub struct Report {
     pub operations: u64,
     /// Violations of the promise.
     pub violations: u64,
+    /// The hash of all that happened: the same for the same seeds and program.
+    pub event_hash: String,
     /// Faults by kind.
     pub faults: BTreeMap<String, u64>,
     /// Wall-clock time.
@@ -199,6 +201,7 @@ fn report(shared: Shared, first_seed: u64, elapsed: Duration) -> Report {
         cycles: stats.cycles,
         operations: stats.operations,
         violations: failures.len() as u64,
+        event_hash: format!("{:016x}", stats.hash),
         faults,
         seconds: elapsed.as_secs_f64(),
         crossings: stats.coverage.crossings(),
