@@ -10,7 +10,7 @@ use crate::volume::Volume;
 use anyhow::bail;
 use bimetal_driver::Storage;
 use bimetal_engine::format::superblock::{Found, Superblock};
-use bimetal_engine::units::BLOCK_BYTES;
+use bimetal_units::BLOCK_BYTES;
 use std::fs::{File, Metadata};
 use std::io::{self, Seek as _, SeekFrom};
 use std::os::unix::fs::{FileExt as _, FileTypeExt as _, MetadataExt as _};

@@ -48,7 +48,7 @@ pub(crate) fn pools(
 
 /// The layout that a device carries, by its first superblock that is whole.
 fn geometry(file: &BlockFile) -> Option<Geometry> {
-    let block = u64::from(bimetal_engine::units::BLOCK_BYTES);
+    let block = u64::from(bimetal_units::BLOCK_BYTES);
     let last = (file.size_bytes() / block).checked_sub(1)? * block;
     [0, last].into_iter().find_map(|at| match Superblock::decode(&file.read_block(at).ok()?, at) {
         Found::Valid(superblock) => Some(superblock.geometry),

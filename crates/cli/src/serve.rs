@@ -201,7 +201,7 @@ fn say_opened(volume: &Volume, engine: &Engine<RealArena>, start: Instant) {
         size::show(status.size_bytes),
         status.generation,
         if status.recovered { "recovered after a crash" } else { "it had been closed" },
-        status.landed_bytes / u64::from(bimetal_engine::units::BLOCK_BYTES),
+        status.landed_bytes / u64::from(bimetal_units::BLOCK_BYTES),
         start.elapsed().as_secs_f64()
     );
 }

@@ -1,6 +1,6 @@
 //! Time for the engine: it starts at the wall clock and then follows the monotonic one.
 
-use bimetal_engine::units::Nanos;
+use bimetal_units::Nanos;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// Nanoseconds since 1970 when the process started, plus monotonic time since.

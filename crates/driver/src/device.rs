@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// Unit and alignment of all I/O on devices, bytes.
-pub const IO_BYTES: u32 = bimetal_engine::units::BLOCK_BYTES;
+pub const IO_BYTES: u32 = bimetal_units::BLOCK_BYTES;
 
 /// Why a device cannot be opened. Each sentence names it.
 #[derive(Debug, thiserror::Error)]

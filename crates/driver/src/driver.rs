@@ -9,8 +9,8 @@ use crate::watch::{self, Change, Watch};
 use bimetal_engine::Machine;
 use bimetal_engine::action::{Action, RequestError, RequestId};
 use bimetal_engine::options::DeviceInfo;
-use bimetal_engine::units::{Nanos, ServedBy};
 use bimetal_models::Done;
+use bimetal_units::{Nanos, ServedBy};
 use std::io;
 use std::time::Duration;
 

@@ -6,7 +6,7 @@
 
 use crate::buddy::Buddy;
 use bimetal_engine::arena::{Arena, Buf, Pool};
-use bimetal_engine::units::BLOCK_BYTES;
+use bimetal_units::BLOCK_BYTES;
 use rustix::mm::{MapFlags, MlockAllFlags, ProtFlags, mlockall, mmap_anonymous, munmap};
 use rustix::process::Resource;
 use std::io;

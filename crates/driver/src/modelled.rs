@@ -3,10 +3,10 @@
 //! An operation on such a device goes to the ring as always, and to the model at the same moment. The machine hears of
 //! its end when both have ended: never before the model's time, and later only by what the file or the wake-up took.
 
-use bimetal_engine::units::Nanos;
 use bimetal_models::constant::{Constant, ConstantParams};
 use bimetal_models::spec::{self, Spec, SpecError};
 use bimetal_models::{Command, Done, Model};
+use bimetal_units::Nanos;
 
 /// Where the draws of models begin that draw.
 const SEED: u64 = 1;

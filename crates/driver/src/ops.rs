@@ -6,8 +6,8 @@ use crate::modelled::{Lateness, Modelled};
 use crate::ring::{MAX_PARTS, Ring};
 use bimetal_engine::action::{Action, BufList, DeviceError, Token};
 use bimetal_engine::arena::Buf;
-use bimetal_engine::units::Nanos;
 use bimetal_models::{Command, Done};
+use bimetal_units::Nanos;
 
 /// Tries of one operation that is interrupted or told to come again.
 const MAX_RETRIES: u32 = 1000;

@@ -14,7 +14,7 @@ use crate::storage;
 use bimetal_engine::arena::Buf;
 use bimetal_engine::format::Id;
 use bimetal_engine::format::superblock::{Found, Superblock};
-use bimetal_engine::units::{FAST, Generation, Nanos};
+use bimetal_units::{FAST, Generation, Nanos};
 use rustix::fs::{FileType, Stat, fstat, stat};
 use rustix::io::Errno;
 use std::io;

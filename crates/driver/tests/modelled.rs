@@ -4,9 +4,9 @@ use bimetal_driver::{BlockFile, Driver, PoolSizes, RealArena, Ring, Timing};
 use bimetal_engine::Machine;
 use bimetal_engine::action::{Action, Class, DeviceError, Token};
 use bimetal_engine::arena::{Arena as _, Buf, Pool};
-use bimetal_engine::units::{Nanos, Tier};
 use bimetal_models::constant::ConstantParams;
 use bimetal_models::spec::{self, Spec};
+use bimetal_units::{Nanos, Tier};
 use std::collections::VecDeque;
 
 const BLOCK: u32 = 4096;

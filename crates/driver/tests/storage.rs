@@ -2,7 +2,7 @@
 //! used together. Needs root; skipped elsewhere.
 
 use bimetal_driver::{BlockFile, Storage};
-use bimetal_models::rng::Rng;
+use bimetal_units::rng::Rng;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::Command;

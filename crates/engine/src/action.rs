@@ -1,7 +1,7 @@
 //! What goes in and out of the engine: requests, actions, completions.
 
 use crate::arena::Buf;
-use crate::units::{ServedBy, Tier};
+use bimetal_units::{ServedBy, Tier};
 use smallvec::SmallVec;
 
 /// Names a client request; chosen by the driver, unique among those in flight.
@@ -194,13 +194,13 @@ pub trait Machine {
     /// The arena type.
     type Arena: crate::arena::Arena;
     /// The next thing to do, `None` when there is nothing until a completion, a request or the deadline.
-    fn next_action(&mut self, now: crate::units::Nanos) -> Option<Action>;
+    fn next_action(&mut self, now: bimetal_units::Nanos) -> Option<Action>;
     /// A device answered.
-    fn on_completion(&mut self, now: crate::units::Nanos, token: Token, result: Result<(), DeviceError>);
+    fn on_completion(&mut self, now: bimetal_units::Nanos, token: Token, result: Result<(), DeviceError>);
     /// When to call [`Machine::on_timer`] at the latest.
-    fn deadline(&self) -> Option<crate::units::Nanos>;
+    fn deadline(&self) -> Option<bimetal_units::Nanos>;
     /// The deadline came.
-    fn on_timer(&mut self, now: crate::units::Nanos);
+    fn on_timer(&mut self, now: bimetal_units::Nanos);
     /// Access to payload for the driver, between calls.
     fn with_arena<R>(&mut self, f: impl FnOnce(&mut Self::Arena) -> R) -> R;
 }

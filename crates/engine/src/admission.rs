@@ -6,7 +6,7 @@ use crate::draft::GROUP_HEADER_BLOCKS;
 use crate::elastic::Cost;
 use crate::engine::Engine;
 use crate::log::{Homes, Job};
-use crate::units::{BLOCK_BYTES, Nanos};
+use bimetal_units::{BLOCK_BYTES, Nanos};
 
 /// Segments that client data leaves free for records of commits and moves, ...
 const RESERVE_SEGMENTS: u32 = 4;

@@ -10,7 +10,7 @@ use crate::slots::Slots;
 use crate::state::State;
 use crate::sums::Lookup;
 use crate::task::Task;
-use crate::units::*;
+use bimetal_units::*;
 use std::collections::BTreeSet;
 
 /// Blocks read in one go.

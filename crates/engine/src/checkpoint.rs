@@ -22,8 +22,8 @@ use crate::format::page::{self, PageKind, PageRef};
 use crate::options::Level;
 use crate::pages::Pages;
 use crate::sumload::SumWaiter;
-use crate::units::*;
 use crate::zone::Place;
+use bimetal_units::*;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 enum CheckpointStage {

@@ -9,7 +9,7 @@ use crate::bugs::{Bug, planted};
 use crate::draft::Draft;
 use crate::engine::Engine;
 use crate::log::Job;
-use crate::units::*;
+use bimetal_units::*;
 
 /// After a flush that made groups durable, so long somebody else may say so, ns.
 const CLAIM_AFTER_NS: u64 = Nanos::SECOND;

@@ -12,7 +12,7 @@ use crate::flush::Waiter;
 use crate::format::log::{HomeRecord, Record};
 use crate::log::{Homes, Job};
 use crate::mask::BlockMask;
-use crate::units::*;
+use bimetal_units::*;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 enum CommitStage {

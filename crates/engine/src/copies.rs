@@ -21,7 +21,7 @@ use crate::mask::BlockMask;
 use crate::piece::{Extent, PieceKind, Source};
 use crate::policy::NextUse;
 use crate::slab::Slab;
-use crate::units::*;
+use bimetal_units::*;
 use cells::{Cell, Cells, Ended, Wish};
 pub use cells::{CellBlock, ram_bytes_at_most};
 use smallvec::SmallVec;

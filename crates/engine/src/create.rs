@@ -8,7 +8,7 @@ use crate::format::log::SegmentHeader;
 use crate::format::superblock::{OpenState, Superblock};
 use crate::options::{CreateOptions, DeviceInfo, OpenError};
 use crate::task::{Task, TaskIo};
-use crate::units::*;
+use bimetal_units::*;
 
 /// Lays out a new volume on the devices (in tier order), overwriting what they hold.
 pub fn create<A: Arena + 'static>(

@@ -7,7 +7,7 @@ use crate::engine::Engine;
 use crate::format::log::{self as wire, Index, Record};
 use crate::log::{Homes, Job, Part};
 use crate::sectors::Sectors;
-use crate::units::*;
+use bimetal_units::*;
 use smallvec::SmallVec;
 
 /// Payload blocks in a group at most.

@@ -12,8 +12,8 @@
 use crate::arena::Arena;
 use crate::engine::Engine;
 use crate::moves::{Destination, Move};
-use crate::units::*;
 use crate::why::Reason;
+use bimetal_units::*;
 use std::ops::Range;
 
 /// How much is pushed down at a time, bytes: a run that the slow device writes in some 120 ms, beside which a seek and

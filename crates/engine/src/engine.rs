@@ -36,9 +36,9 @@ use crate::stats::Stats;
 use crate::streams::{Neighbours, Streams};
 use crate::sumload::SumLoads;
 use crate::tokens::Tokens;
-use crate::units::*;
 use crate::wear::Wear;
 use crate::why::Decisions;
+use bimetal_units::*;
 use std::collections::VecDeque;
 
 /// Who waits for a device's answer.

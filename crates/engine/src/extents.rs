@@ -3,7 +3,7 @@
 use crate::arena::Arena;
 use crate::engine::Engine;
 use crate::piece::Source;
-use crate::units::*;
+use bimetal_units::*;
 use smallvec::SmallVec;
 
 /// Steps of one query at most: a step looks one block up, or passes a chunk that needs no look at its blocks.

@@ -8,7 +8,7 @@
 //! in place until its end is durable.
 
 use crate::mask::BlockMask;
-use crate::units::*;
+use bimetal_units::*;
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::mem;

@@ -4,7 +4,7 @@ use crate::action::{Action, DeviceError};
 use crate::arena::Arena;
 use crate::bugs::{Bug, planted};
 use crate::engine::{Engine, Owner};
-use crate::units::*;
+use bimetal_units::*;
 use smallvec::SmallVec;
 
 /// Who waits for a flush.

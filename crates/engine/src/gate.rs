@@ -10,7 +10,7 @@ use crate::engine::{Engine, Owner};
 use crate::flush::Waiter;
 use crate::format::log::{HomeRecord, Record};
 use crate::log::Homes;
-use crate::units::*;
+use bimetal_units::*;
 use std::collections::VecDeque;
 
 /// Proof that the log is durable up to a group.

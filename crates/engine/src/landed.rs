@@ -7,7 +7,7 @@
 
 use crate::places::{self, Places};
 use crate::sectors::Sectors;
-use crate::units::Block;
+use bimetal_units::Block;
 
 /// What landed of one block of the volume in a block of the landing zone, by that one's index in RAM.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]

@@ -6,7 +6,7 @@
 use crate::arena::Arena;
 use crate::bugs::{Bug, planted};
 use crate::engine::Engine;
-use crate::units::*;
+use bimetal_units::*;
 
 /// Beside the reserve, and what `Tuning::kept_from_copies` says, one segment in so many of the zone is not lent: what may land
 /// before those that are recalled are free.

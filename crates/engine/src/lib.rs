@@ -66,7 +66,6 @@ mod tail;
 mod task;
 mod tokens;
 mod trim;
-pub mod units;
 mod wear;
 pub mod why;
 mod write;

@@ -2,7 +2,7 @@
 
 use crate::bugs::{Bug, planted};
 use crate::hash::IndexMap;
-use crate::units::Chunk;
+use bimetal_units::Chunk;
 use smallvec::SmallVec;
 
 /// A holder or waiter: blocks `[first, end)` of a chunk.

@@ -12,8 +12,8 @@ use crate::engine::{Engine, Owner};
 use crate::format::log::{self as wire, GroupHeader, Index, SegmentHeader};
 use crate::options::Level;
 use crate::replay::LogEnd;
-use crate::units::*;
 use crate::zone::Place;
+use bimetal_units::*;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 

@@ -6,7 +6,7 @@
 use crate::format::geometry::Geometry;
 use crate::format::page;
 use crate::mask::BlockMask;
-use crate::units::*;
+use bimetal_units::*;
 
 const SLOT_BITS: u64 = 0xffff_ffff;
 const TIER_SHIFT: u32 = 32;

@@ -1,7 +1,7 @@
 //! A set of blocks within one chunk.
 
 use crate::bugs::{Bug, planted};
-use crate::units::MAX_BLOCKS_PER_CHUNK;
+use bimetal_units::MAX_BLOCKS_PER_CHUNK;
 
 const WORDS: usize = MAX_BLOCKS_PER_CHUNK as usize / 64;
 

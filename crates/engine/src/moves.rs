@@ -26,7 +26,7 @@ use crate::sectors::{Remains, Sectors};
 use crate::slab::Slab;
 use crate::sumload::SumWaiter;
 use crate::sums::Lookup;
-use crate::units::*;
+use bimetal_units::*;
 
 /// Batches in flight: two that free the zone, of which one has been written, and one that places chunks.
 pub const MAX_BATCHES: usize = 3;

@@ -34,10 +34,10 @@ use crate::streams::Streams;
 use crate::sumload::SumLoads;
 use crate::task::Task;
 use crate::tokens::Tokens;
-use crate::units::*;
 use crate::wear::Wear;
 use crate::why::Decisions;
 use crate::write::HomeWriters;
+use bimetal_units::*;
 use std::collections::VecDeque;
 
 /// Opens (and recovers) a volume.

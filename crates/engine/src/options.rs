@@ -2,7 +2,7 @@
 
 use crate::action::DeviceError;
 use crate::policy::Audit;
-use crate::units::{Nanos, Tier};
+use bimetal_units::{Nanos, Tier};
 
 /// One device of a volume, in tier order.
 #[derive(Clone, Debug)]

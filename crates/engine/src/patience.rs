@@ -6,7 +6,7 @@
 
 use crate::bugs::{Bug, planted};
 use crate::hash::IndexMap;
-use crate::units::Nanos;
+use bimetal_units::Nanos;
 use std::hash::Hash;
 
 /// Failed reads before something is given up, so that a device in a bad moment, which fails every other read, is not

@@ -8,7 +8,7 @@ use crate::arena::Arena;
 use crate::engine::Engine;
 use crate::hash::IndexMap;
 use crate::mask::BlockMask;
-use crate::units::*;
+use bimetal_units::*;
 
 /// A chunk with blocks that no record shows.
 pub struct PendingChunk {

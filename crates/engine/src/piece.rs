@@ -7,7 +7,7 @@ use crate::coverage::Stage;
 use crate::engine::Engine;
 use crate::landed::ZoneBlock;
 use crate::sectors::Sectors;
-use crate::units::*;
+use bimetal_units::*;
 use smallvec::SmallVec;
 
 /// What a piece does.

@@ -12,7 +12,7 @@ use crate::coverage::Stage;
 use crate::engine::Engine;
 use crate::format::pins::MAX_PIN_RANGES;
 pub use crate::format::pins::PinRange;
-use crate::units::*;
+use bimetal_units::*;
 pub use keep::PinsRead;
 
 /// One fast slot in this many is never pinned: what is hot, and what is written first, needs some.

@@ -14,8 +14,8 @@ use crate::piece::PieceKind;
 use crate::policy::{Foresight, Pace, Policy, Touch, View, Yield};
 use crate::rest::Rest;
 use crate::tail::Tail;
-use crate::units::*;
 use crate::why::Reason;
+use bimetal_units::*;
 
 /// Chunks that one batch merges at most: enough neighbours for the disk to put in order, and few enough that what
 /// waits for them waits a fraction of a second.

@@ -9,7 +9,7 @@ use crate::action::{Action, Class, DeviceError};
 use crate::arena::{Arena, Buf, Pool};
 use crate::engine::{Engine, Owner};
 use crate::format::superblock::{Found, Superblock};
-use crate::units::*;
+use bimetal_units::*;
 use smallvec::SmallVec;
 
 /// A question to one device.

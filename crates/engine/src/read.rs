@@ -12,7 +12,7 @@ use crate::pending::PendingChunk;
 use crate::piece::{Extent, Overlay, PieceKind, Source};
 use crate::sectors::Sectors;
 use crate::sums::Lookup;
-use crate::units::*;
+use bimetal_units::*;
 use smallvec::SmallVec;
 use std::ops::Range;
 

@@ -16,7 +16,7 @@ use crate::options::{DeviceInfo, OpenError, OpenOptions, UnconfirmedGroup};
 use crate::pages::Pages;
 use crate::state::State;
 use crate::task::TaskIo;
-use crate::units::*;
+use bimetal_units::*;
 use std::cell::RefCell;
 
 const BLOCK: u64 = BLOCK_BYTES as u64;

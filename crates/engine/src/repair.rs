@@ -14,7 +14,7 @@ use crate::options::{DeviceInfo, Finding, OpenError, OpenOptions, RepairReport};
 use crate::recovery::{Basis, Reader, Recovered};
 use crate::state::State;
 use crate::task::{Task, TaskIo};
-use crate::units::*;
+use bimetal_units::*;
 use std::ops::Range;
 
 const BLOCK: u64 = BLOCK_BYTES as u64;

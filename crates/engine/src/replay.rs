@@ -17,8 +17,8 @@ use crate::open::no_memory;
 use crate::options::{OpenError, UnconfirmedGroup};
 use crate::recovery::{Reader, Unreadable};
 use crate::state::State;
-use crate::units::*;
 use crate::zone::Place;
+use bimetal_units::*;
 
 /// Where the log ends.
 #[derive(Clone, Copy, Debug)]

@@ -9,7 +9,7 @@ use crate::bugs::{Bug, planted};
 use crate::coverage::Stage;
 use crate::engine::Engine;
 use crate::piece::{Piece, PieceKind};
-use crate::units::*;
+use bimetal_units::*;
 
 /// Pieces in flight at most: as many as requests, most of which are within one chunk.
 pub const MAX_PIECES: usize = 1024;

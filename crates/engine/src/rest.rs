@@ -7,7 +7,7 @@
 
 use crate::arena::Arena;
 use crate::engine::Engine;
-use crate::units::*;
+use bimetal_units::*;
 
 /// Whether work that nobody waits for may use the slow device.
 #[derive(Default)]

@@ -1,6 +1,6 @@
 //! Which sectors of a block.
 
-use crate::units::{BLOCK_BYTES, SECTOR_BYTES};
+use bimetal_units::{BLOCK_BYTES, SECTOR_BYTES};
 
 /// A set of the eight sectors of a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -11,7 +11,7 @@
 use crate::arena::Arena;
 use crate::bugs::{Bug, planted};
 use crate::engine::Engine;
-use crate::units::*;
+use bimetal_units::*;
 
 /// One slow slot in this many is left without a shadow, so that streams and what is pushed down find neighbouring slots.
 const SPARE_SHARE: u32 = 16;

@@ -5,7 +5,7 @@ use crate::coverage::Stage;
 use crate::engine::{Engine, Owner};
 use crate::flush::Waiter;
 use crate::format::superblock::OpenState;
-use crate::units::*;
+use bimetal_units::*;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 enum ShutdownStage {

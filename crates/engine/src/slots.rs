@@ -3,7 +3,7 @@
 use crate::bugs::{Bug, planted};
 use crate::gate::Durable;
 use crate::hash::IndexMap;
-use crate::units::*;
+use bimetal_units::*;
 use std::ops::Range;
 
 /// The slots of a tier.

@@ -8,7 +8,7 @@
 use crate::arena::Arena;
 use crate::engine::Engine;
 use crate::options::Level;
-use crate::units::*;
+use bimetal_units::*;
 
 /// So long nobody waits while devices have nothing to do, ns: what is tried again after a failure comes sooner.
 const STALL_NS: u64 = 5 * Nanos::SECOND;

@@ -11,8 +11,8 @@ use crate::options::Tuning;
 use crate::sectors::{Remains, Sectors};
 use crate::stats;
 use crate::sums::Sums;
-use crate::units::*;
 use crate::zone::Zone;
+use bimetal_units::*;
 
 /// Map, landed blocks, checksums and log segments.
 pub struct State {

@@ -10,8 +10,8 @@ use crate::pages;
 use crate::policy;
 use crate::shadows;
 use crate::sums::RECENT_BYTES;
-use crate::units::*;
 use crate::why;
+use bimetal_units::*;
 
 /// Counters since open.
 #[derive(Default)]

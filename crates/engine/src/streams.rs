@@ -1,6 +1,6 @@
 //! Recognises sequential streams among interleaved requests, and whether they outnumber what is written alone.
 
-use crate::units::Nanos;
+use bimetal_units::Nanos;
 
 /// Streams followed at once: a single detector fails as soon as two clients write.
 const TRACKERS: usize = 64;

@@ -8,7 +8,7 @@ use crate::format::page::{self, PageKind, PageRef};
 use crate::hash::IndexMap;
 use crate::options::Level;
 use crate::patience::Unread;
-use crate::units::*;
+use bimetal_units::*;
 use smallvec::SmallVec;
 
 /// Who waits for a page.

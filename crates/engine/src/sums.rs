@@ -7,7 +7,7 @@ use crate::format::geometry::Geometry;
 use crate::format::page::SUMS_PER_PAGE;
 use crate::hash::IndexMap;
 use crate::mask::BlockMask;
-use crate::units::*;
+use bimetal_units::*;
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 

@@ -10,8 +10,8 @@ use crate::engine::Engine;
 use crate::landed::ZoneBlock;
 use crate::map::Map;
 use crate::moves::{Destination, Move};
-use crate::units::*;
 use crate::zone::Place;
+use bimetal_units::*;
 use std::collections::VecDeque;
 
 /// Segments looked at in one step, of at most 1,024 blocks with up to two owners each, so that an engine call stays short.

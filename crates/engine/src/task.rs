@@ -8,7 +8,7 @@ use crate::action::{Action, BufList, Class, DeviceError, Machine, Token};
 use crate::arena::{Arena, Buf, Pool};
 use crate::coverage::Stage;
 use crate::hash::IndexMap;
-use crate::units::*;
+use bimetal_units::*;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::future::Future;

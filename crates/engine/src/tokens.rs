@@ -4,7 +4,7 @@ use crate::action::Token;
 use crate::engine::Owner;
 use crate::options::WakeUps;
 use crate::slab::Slab;
-use crate::units::*;
+use bimetal_units::*;
 
 /// Device I/Os in flight at most: far beyond what any queue gains from.
 const MAX_TOKENS: usize = 1 << 16;

@@ -12,7 +12,7 @@ use crate::action::Action;
 use crate::arena::Arena;
 use crate::bugs::{Bug, planted};
 use crate::engine::{Engine, Owner};
-use crate::units::*;
+use bimetal_units::*;
 
 /// Free segments that stay at hand beside the reserve while one is discarded.
 const AT_HAND: u32 = 1;

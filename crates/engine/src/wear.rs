@@ -8,7 +8,7 @@
 use crate::arena::Arena;
 use crate::engine::Engine;
 use crate::options::{WearBudgetStatus, WearStatus};
-use crate::units::*;
+use bimetal_units::*;
 
 /// The time in which a budget is earned, ns.
 const DAY_NS: u64 = 86_400 * Nanos::SECOND;

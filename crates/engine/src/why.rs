@@ -6,7 +6,7 @@ use crate::arena::Arena;
 use crate::engine::Engine;
 use crate::hash::IndexMap;
 use crate::moves::{Destination, Move};
-use crate::units::*;
+use bimetal_units::*;
 use std::collections::VecDeque;
 
 /// Decisions remembered, each of another chunk.

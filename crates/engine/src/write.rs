@@ -18,7 +18,7 @@ use crate::piece::{Extent, Source};
 use crate::policy::FirstWrite;
 use crate::read::Located;
 use crate::sectors::Sectors;
-use crate::units::*;
+use bimetal_units::*;
 use smallvec::SmallVec;
 
 /// Writes in flight to homes, by chunk: a move waits for them.

@@ -6,7 +6,7 @@ use crate::format::geometry::Geometry;
 use crate::format::log::Index;
 use crate::hash::IndexMap;
 use crate::landed::ZoneBlock;
-use crate::units::*;
+use bimetal_units::*;
 use std::collections::VecDeque;
 use std::iter;
 use std::ops::Range;

@@ -13,7 +13,7 @@ use bimetal_engine::format::superblock::{Found, OpenState, Superblock};
 use bimetal_engine::mask::BlockMask;
 use bimetal_engine::options::{CreateOptions, DeviceInfo};
 use bimetal_engine::sectors::{Remains, Sectors};
-use bimetal_engine::units::*;
+use bimetal_units::*;
 use formats::{VOLUME, input};
 use std::path::Path;
 

@@ -4,7 +4,7 @@ use crate::job::{Job, Sizes};
 use crate::load::{self, Going, Granule, LoadTarget, RunError};
 use crate::record::{JobRun, Side};
 use crate::session::{Session, finish, now_unix_ms};
-use bimetal_models::load::Source;
+use bimetal_load::Source;
 use bimetal_sim::scenario::{Mode, Replay, ReplaySpec, Replayed, ScenarioError, Survey, Whole};
 use serde::Serialize;
 

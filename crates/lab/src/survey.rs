@@ -1,9 +1,9 @@
 //! Whether a target holds something that is not the lab's: looked for before a run that would destroy it.
 
 use crate::load::{LoadTarget, RunError, SlotSpec, is_stamped};
-use bimetal_models::load::{self, Ask, Io, Next, Source, Stream, Target, Until, Witness};
-use bimetal_models::rng::Rng;
+use bimetal_load::{Ask, Io, Next, Source, Stream, Target, Until, Witness};
 use bimetal_models::{Command, Kind};
+use bimetal_units::rng::Rng;
 
 /// Bytes that are looked at in each place.
 const LOOK_BYTES: u64 = 4096;
@@ -109,7 +109,7 @@ pub fn survey<T: LoadTarget + Target>(
     target.prepare(&vec![slot; DEPTH as usize])?;
     let mut looks = Looks { places: places.into_iter(), begun: Vec::new(), found: None, failed: None };
     let stream = Stream { source: &mut looks, depth: DEPTH, place, payload: true };
-    load::run(target, vec![stream], Until::Dry, u64::MAX, &mut Rng::new(0, 0), &mut Nobody);
+    bimetal_load::run(target, vec![stream], Until::Dry, u64::MAX, &mut Rng::new(0, 0), &mut Nobody);
     Ok(match (looks.found, looks.failed) {
         (Some(offset), _) => Found::Data { offset },
         (None, Some(offset)) => Found::Unreadable { offset },

@@ -10,8 +10,8 @@ use bimetal_lab::report::{self, Named};
 use bimetal_lab::session::Session;
 use bimetal_lab::stats::Verdict;
 use bimetal_lab::target::{Array, Layout, Simulated};
+use bimetal_load::{Ended, Target};
 use bimetal_models::constant::{Constant, ConstantParams};
-use bimetal_models::load::{Ended, Target};
 use bimetal_models::{Command, Kind, Model};
 use std::collections::HashSet;
 

@@ -2,13 +2,13 @@
 
 mod common;
 
-use bimetal_engine::units::Nanos;
 use bimetal_lab::record::Run;
 use bimetal_lab::replay::{self, Fidelity, ReplayError};
 use bimetal_lab::target::Simulated;
 use bimetal_models::constant::{Constant, ConstantParams};
 use bimetal_sim::scenario::{Map, Mode, ReplaySpec, Survey, TraceSpec};
 use bimetal_trace::{Op, OwnWriter, Record, RecordWriter as _};
+use bimetal_units::Nanos;
 use common::session;
 use std::path::Path;
 

@@ -5,7 +5,7 @@ mod sample;
 
 use bimetal_lab::record::{Interval, IntervalSide, JobRun, Run};
 use bimetal_lab::report::{Invalid, MAX_RECORD_BYTES, Named, html, parse, read, text, validate};
-use bimetal_models::rng::Rng;
+use bimetal_units::rng::Rng;
 use serde_json::Value;
 use std::path::Path;
 

@@ -2,7 +2,6 @@
 
 mod common;
 
-use bimetal_engine::units::Nanos;
 use bimetal_lab::classic::disktester::{Nobody, Tester};
 use bimetal_lab::classic::snia::{Found, MAX_ROUNDS, SniaPlan, Test, layout, page, snia, text};
 use bimetal_lab::record::Run;
@@ -10,6 +9,7 @@ use bimetal_lab::report::{Named, html_with};
 use bimetal_lab::target::Simulated;
 use bimetal_models::constant::{Constant, ConstantParams};
 use bimetal_models::{Command, Done, Model, Usage, spec};
+use bimetal_units::Nanos;
 use common::session;
 use std::collections::VecDeque;
 

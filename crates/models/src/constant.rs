@@ -2,7 +2,7 @@
 
 use crate::device::{Command, Done, Kind, Model, Usage};
 use crate::queue::{Queue, Queued};
-use bimetal_engine::units::Nanos;
+use bimetal_units::Nanos;
 
 /// What a constant device takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

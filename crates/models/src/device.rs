@@ -1,6 +1,6 @@
 //! What every model is to those who use it.
 
-use bimetal_engine::units::{Nanos, ServedBy};
+use bimetal_units::{Nanos, ServedBy};
 
 /// What a command does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,16 +6,13 @@
 #![forbid(unsafe_code)]
 
 pub mod calibrate;
-pub mod claims;
 pub mod constant;
 pub mod device;
 pub mod disk;
 pub mod disksim;
-pub mod load;
 pub mod object;
 mod queue;
 mod rate;
-pub mod rng;
 pub mod size;
 pub mod spec;
 pub mod ssd;

@@ -1,7 +1,7 @@
 //! The commands of a device: which wait before its queue, which are in flight, and what has been done.
 
 use crate::device::{Command, Done, Failure, Kind, Usage};
-use bimetal_engine::units::Nanos;
+use bimetal_units::Nanos;
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, VecDeque};
 

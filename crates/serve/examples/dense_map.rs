@@ -9,7 +9,7 @@ use bimetal_engine::format::header::CheckpointHeader;
 use bimetal_engine::format::page::{self, PAGE_PAYLOAD, PageKind, PageRef, REFS_PER_PAGE, root_sum};
 use bimetal_engine::format::superblock::{Found, Superblock};
 use bimetal_engine::mask::BlockMask;
-use bimetal_engine::units::{BLOCK_BYTES, FAST, Home, SLOW, Slot};
+use bimetal_units::{BLOCK_BYTES, FAST, Home, SLOW, Slot};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Error};
 use std::os::unix::fs::FileExt as _;

@@ -12,9 +12,9 @@ use bimetal_engine::action::{
 use bimetal_engine::extents::{Extents, Placed, Placement};
 use bimetal_engine::options::{Event, Status};
 use bimetal_engine::pins::{PinError, PinReport};
-use bimetal_engine::units::{FAST, Nanos, ServedBy, Tier};
 use bimetal_engine::why::Why;
 use bimetal_serve::{Address, Door, Opened, Reception, Served, Server, Tenant, VolumeName};
+use bimetal_units::{FAST, Nanos, ServedBy, Tier};
 use std::collections::VecDeque;
 use std::path::PathBuf;
 

@@ -128,7 +128,7 @@ fn pieces(request: &Request, extents: &Extents) -> SmallVec<[Piece; 4]> {
 fn told(place: Placement) -> NbdPlacement {
     match place {
         Placement::Hole => NbdPlacement::Hole,
-        Placement::Home(tier) if tier == bimetal_engine::units::FAST => NbdPlacement::Fast,
+        Placement::Home(tier) if tier == bimetal_units::FAST => NbdPlacement::Fast,
         Placement::Home(_) => NbdPlacement::Slow,
         Placement::Landed => NbdPlacement::Landed,
         Placement::Lost => NbdPlacement::Lost,
@@ -139,8 +139,8 @@ fn told(place: Placement) -> NbdPlacement {
 mod tests {
     use super::*;
     use bimetal_engine::extents::Placed;
-    use bimetal_engine::units::{FAST, SLOW};
     use bimetal_nbd::{Chunk, Command, parse_chunk};
+    use bimetal_units::{FAST, SLOW};
 
     const DATA: Placement = Placement::Home(FAST);
 

@@ -5,7 +5,7 @@ use crate::served::Served;
 use crate::status::tier_name;
 use crate::why::WhyDoc;
 use bimetal_engine::pins::{PinError, PinReport};
-use bimetal_engine::units::{FAST, Nanos, SLOW, Tier};
+use bimetal_units::{FAST, Nanos, SLOW, Tier};
 use serde::{Deserialize, Serialize};
 
 /// A tier, as it is named in questions.

@@ -7,9 +7,9 @@ use crate::served::Served;
 use crate::server::Server;
 use bimetal_engine::action::{Request as EngineRequest, RequestKind};
 use bimetal_engine::arena::{Arena as _, Buf, Pool};
-use bimetal_engine::units::BLOCK_BYTES;
 use bimetal_nbd::limits::{MAX_PAYLOAD_BYTES, MAX_STATUS_EXTENTS};
 use bimetal_nbd::{Command, HandshakeStep, NbdErrno, Parse, Request, Transmission};
+use bimetal_units::BLOCK_BYTES;
 use std::time::Instant;
 
 /// Writes larger than this are few, and many would fill the pool.

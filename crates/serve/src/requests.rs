@@ -2,8 +2,8 @@
 
 use bimetal_engine::action::{MAX_REQUESTS, RequestId};
 use bimetal_engine::arena::Buf;
-use bimetal_engine::units::Nanos;
 use bimetal_nbd::Request;
+use bimetal_units::Nanos;
 
 /// Names a connection, also after it is gone: a place and how often it was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,9 +6,9 @@ use bimetal_engine::action::Request;
 use bimetal_engine::extents::Extents;
 use bimetal_engine::options::{Event, Status};
 use bimetal_engine::pins::{PinError, PinReport};
-use bimetal_engine::units::{Nanos, Tier};
 use bimetal_engine::why::Why;
 use bimetal_engine::{Engine, Machine};
+use bimetal_units::{Nanos, Tier};
 
 /// A volume to serve.
 pub trait Served: Machine<Arena = RealArena> {

@@ -582,7 +582,7 @@ impl<V: Served> Server<V> {
             && (conn.bytes == 0 || conn.bytes < MAX_CLIENT_BYTES)
     }
 
-    pub(crate) fn now(&self) -> bimetal_engine::units::Nanos {
+    pub(crate) fn now(&self) -> bimetal_units::Nanos {
         self.driver.clock.now()
     }
 

@@ -20,7 +20,7 @@
 //! | 30 | 2 | 0 |
 
 use bimetal_engine::action::RequestKind;
-use bimetal_engine::units::Nanos;
+use bimetal_units::Nanos;
 use std::io;
 
 /// Bytes of a head, and of a request.

@@ -3,8 +3,8 @@
 use crate::status::tier_name;
 use bimetal_driver::Clock;
 use bimetal_engine::options::Status;
-use bimetal_engine::units::{BLOCK_BYTES, FAST, Nanos, Tier};
 use bimetal_engine::why::{Decision, Outcome, Reason, Why};
+use bimetal_units::{BLOCK_BYTES, FAST, Nanos, Tier};
 use serde::{Deserialize, Serialize};
 
 /// The mover's last decision about a chunk.
@@ -345,8 +345,8 @@ fn what_would_raise_it(why: &Why, now: Nanos) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bimetal_engine::units::{Chunk, Home, SLOW, Slot};
     use bimetal_engine::why::Coldest;
+    use bimetal_units::{Chunk, Home, SLOW, Slot};
 
     fn on(tier: Tier) -> Why {
         Why {

@@ -4,9 +4,9 @@
 //!     cargo run --release -p bimetal-sim --example throughput
 
 use bimetal_engine::options::{CreateOptions, Tuning};
+use bimetal_load::{Bench, Job, Pattern, Until};
 use bimetal_models::Model as _;
 use bimetal_models::constant::{Constant, ConstantParams};
-use bimetal_models::load::{Bench, Job, Pattern, Until};
 use bimetal_sim::timed::{TimedDevice, TimedVolume};
 use std::time::Instant;
 

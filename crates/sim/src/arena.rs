@@ -4,7 +4,7 @@
 //! memory itself goes back to an [`ArenaMemory`], from which the next arena is made.
 
 use bimetal_engine::arena::{Arena, Buf, Pool};
-use bimetal_engine::units::{BLOCK_BYTES, SECTOR_BYTES};
+use bimetal_units::{BLOCK_BYTES, SECTOR_BYTES};
 use std::cell::RefCell;
 use std::rc::Rc;
 

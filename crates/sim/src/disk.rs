@@ -9,8 +9,8 @@ mod pages;
 
 pub use pages::{PAGE_BYTES, PageStore};
 
-use crate::rng::Rng;
-use bimetal_engine::units::SECTOR_BYTES;
+use bimetal_units::SECTOR_BYTES;
+use bimetal_units::rng::Rng;
 use pages::{ALL_SECTORS, GARBAGE, SECTORS_PER_PAGE};
 use std::collections::{BTreeSet, VecDeque};
 

@@ -2,7 +2,6 @@
 pub mod arena;
 pub mod coverage;
 pub mod disk;
-mod event_hash;
 pub mod model;
 pub mod peers;
 pub mod scenario;
@@ -12,5 +11,3 @@ pub mod torture;
 pub mod world;
 
 pub use side_by_side::side_by_side;
-
-pub use bimetal_models::rng;

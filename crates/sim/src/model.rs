@@ -10,7 +10,7 @@ mod content;
 
 pub use content::{SECTOR, SectorBytes, pattern};
 
-use bimetal_engine::units::BLOCK_BYTES;
+use bimetal_units::BLOCK_BYTES;
 use content::{Content, Contents};
 use smallvec::{SmallVec, smallvec};
 use std::fmt;

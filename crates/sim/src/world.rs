@@ -15,16 +15,16 @@ pub use service::{FaultRates, Service};
 use crate::arena::SimArena;
 use crate::coverage::{Coverage, Fault, LOG_WAITERS, StageSet};
 use crate::disk::{CutStyle, DiscardEffect, Disk, IoId};
-use crate::event_hash::EventHash;
-use crate::rng::Rng;
 use bimetal_engine::action::{
     Action, BufList, Class, DeviceError, MAX_BUFS, Machine, RequestError, RequestId, Token,
 };
 use bimetal_engine::arena::Buf;
 use bimetal_engine::coverage::Stage;
 use bimetal_engine::slab::Slab;
-use bimetal_engine::units::{BLOCK_BYTES, Nanos, Tier};
 use bimetal_engine::{Engine, Task};
+use bimetal_units::event_hash::EventHash;
+use bimetal_units::rng::Rng;
+use bimetal_units::{BLOCK_BYTES, Nanos, Tier};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -177,7 +177,7 @@ impl World {
             sky: storm::Sky::default(),
             now: Nanos(1),
             rng: Rng::new(seed, 0x776f_726c),
-            hash: EventHash::new(),
+            hash: EventHash::default(),
             steps: 0,
             next_io: 1,
             next_request: 1,

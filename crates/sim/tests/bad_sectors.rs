@@ -5,9 +5,9 @@ use crate::damage::image::Layout;
 use crate::story::{BLOCK, CHUNK, Story};
 use bimetal_engine::format::geometry::{HEADERS_AT, header_at};
 use bimetal_engine::options::OpenError;
-use bimetal_engine::units::Nanos;
 use bimetal_sim::disk::Disk;
 use bimetal_sim::world::Death;
+use bimetal_units::Nanos;
 
 /// A byte that says which write of which block it was.
 fn fill(block: u64, round: u64) -> u8 {

@@ -2,11 +2,11 @@
 
 use crate::story::{BLOCK, CHUNK, Story};
 use bimetal_engine::action::RequestKind;
-use bimetal_engine::units::Nanos;
 use bimetal_sim::disk::CutStyle;
-use bimetal_sim::rng::Rng;
 use bimetal_sim::scenario::{Report, Scenario, run};
 use bimetal_sim::world::Death;
+use bimetal_units::Nanos;
+use bimetal_units::rng::Rng;
 use std::path::Path;
 
 fn all(bytes: &[u8], byte: u8) -> bool {

@@ -13,9 +13,9 @@ mod singles;
 
 use crate::story::{BLOCK, Story};
 use bimetal_engine::options::{Finding, OpenError};
-use bimetal_engine::units::Nanos;
-use bimetal_sim::rng::Rng;
 use bimetal_sim::world::Death;
+use bimetal_units::Nanos;
+use bimetal_units::rng::Rng;
 use image::get;
 use kinds::{Ends, KINDS, Kind};
 use patient::Patient;

@@ -1,7 +1,7 @@
 //! What the simulated device may and may not do to unflushed writes.
 
 use bimetal_sim::disk::{CutStyle, DiscardEffect, Disk, IoId, PAGE_BYTES};
-use bimetal_sim::rng::Rng;
+use bimetal_units::rng::Rng;
 
 const PAGE: u64 = PAGE_BYTES as u64;
 

@@ -4,8 +4,8 @@
 use crate::story::{BLOCK, CHUNK, Story};
 use bimetal_engine::action::{DeviceError, RequestError, RequestKind};
 use bimetal_engine::options::{Event, Level};
-use bimetal_engine::units::Nanos;
 use bimetal_sim::world::FaultRates;
+use bimetal_units::Nanos;
 
 const WRITE: RequestKind = RequestKind::Write { fua: false };
 /// Linux's ENOSPC and EIO, and what clients are told of them.

@@ -1,8 +1,8 @@
 //! What a device says that fails as a whole is no evidence against one block, however long that lasts.
 
 use crate::story::{BLOCK, CHUNK, Story};
-use bimetal_engine::units::Nanos;
 use bimetal_sim::world::Death;
+use bimetal_units::Nanos;
 
 const SECTOR: u64 = 512;
 
@@ -94,7 +94,7 @@ fn what_cannot_be_read_alone_is_given_up_though_nobody_reads_anything_else() {
 #[test]
 fn superblocks_that_went_bad_do_not_make_a_device_one_that_reads_nothing() {
     let (mut s, at) = one_unreadable_block();
-    let second = s.geometry().second_superblock_at(bimetal_engine::units::FAST) / BLOCK;
+    let second = s.geometry().second_superblock_at(bimetal_units::FAST) / BLOCK;
     [0, second].into_iter().for_each(|page| s.world.disks[0].add_bad_sector(page * 8 + 3));
     assert_eq!(said_to_be_lost(&mut s, at), 1);
 }

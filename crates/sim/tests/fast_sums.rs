@@ -6,9 +6,9 @@ use crate::story::{BLOCK, CHUNK, Story};
 use bimetal_engine::action::{RequestError, RequestKind};
 use bimetal_engine::coverage::Stage;
 use bimetal_engine::extents::Placement;
-use bimetal_engine::units::{FAST, Nanos, SLOW, Tier};
 use bimetal_sim::disk::{CutStyle, Disk};
 use bimetal_sim::world::Death;
+use bimetal_units::{FAST, Nanos, SLOW, Tier};
 
 const BLOCKS: u64 = 6;
 

@@ -4,11 +4,11 @@
 use crate::story::{BLOCK, CHUNK, Story};
 use bimetal_engine::action::RequestKind;
 use bimetal_engine::coverage::Stage;
-use bimetal_engine::units::Nanos;
 use bimetal_sim::disk::CutStyle;
-use bimetal_sim::rng::Rng;
 use bimetal_sim::world::Death;
 use bimetal_sim::world::storm::{Storm, Vanish};
+use bimetal_units::Nanos;
+use bimetal_units::rng::Rng;
 
 /// ENXIO.
 const GONE: i32 = 6;

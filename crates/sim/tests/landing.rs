@@ -2,8 +2,8 @@
 
 use crate::story::{BLOCK, CHUNK, Story};
 use bimetal_engine::action::RequestKind;
-use bimetal_engine::units::Nanos;
 use bimetal_sim::scenario::{Report, Scenario, run};
+use bimetal_units::Nanos;
 use std::collections::VecDeque;
 use std::path::Path;
 

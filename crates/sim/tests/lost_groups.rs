@@ -4,11 +4,11 @@
 use crate::story::{BLOCK, CHUNK, Story, VOLUME};
 use bimetal_engine::coverage::Stage;
 use bimetal_engine::format::log::GroupHeader;
-use bimetal_engine::units::Nanos;
 use bimetal_sim::disk::{CutStyle, PAGE_BYTES};
-use bimetal_sim::rng::Rng;
 use bimetal_sim::world::storm::{Aim, Harm, Storm};
 use bimetal_sim::world::{Death, FaultRates};
+use bimetal_units::Nanos;
+use bimetal_units::rng::Rng;
 
 /// Groups that fill more segments than indexes wait to be written: those of the first will never be.
 const MANY: u64 = 120;

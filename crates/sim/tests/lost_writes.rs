@@ -3,9 +3,9 @@
 
 use crate::story::{BLOCK, CHUNK, Story, twin};
 use bimetal_engine::coverage::Stage;
-use bimetal_engine::units::Nanos;
 use bimetal_sim::disk::{CutStyle, Disk, IoId};
 use bimetal_sim::world::Death;
+use bimetal_units::Nanos;
 use std::collections::BTreeMap;
 
 /// Kinds of pages, as a page says it.

@@ -3,9 +3,9 @@
 use crate::story::{BLOCK, CHUNK, Story};
 use bimetal_engine::action::RequestKind;
 use bimetal_engine::coverage::Stage;
-use bimetal_engine::units::Nanos;
 use bimetal_sim::disk::CutStyle;
 use bimetal_sim::world::Death;
+use bimetal_units::Nanos;
 
 /// A chunk lives on the slow tier. Its first block is written there, its last block has landed, and
 /// the landed block is being merged: written to the slow slot, flushed, recorded, and the record is

@@ -4,9 +4,9 @@
 use crate::story::{Asked, BLOCK, CHUNK, Story};
 use bimetal_engine::action::RequestKind;
 use bimetal_engine::options::OpenError;
-use bimetal_engine::units::Nanos;
 use bimetal_sim::disk::CutStyle;
 use bimetal_sim::world::Death;
+use bimetal_units::Nanos;
 use std::ops::Range;
 
 /// Chunks on each device, and of the landing zone.

@@ -6,10 +6,10 @@ use bimetal_engine::coverage::Stage;
 use bimetal_engine::format::geometry::{HEADER_COPIES, header_at};
 use bimetal_engine::format::header::CheckpointHeader;
 use bimetal_engine::options::OpenError;
-use bimetal_engine::units::Nanos;
 use bimetal_sim::disk::{CutStyle, Disk, PAGE_BYTES};
 use bimetal_sim::world::Death;
 use bimetal_sim::world::storm::{Aim, Harm, Stall, Storm, Vanish};
+use bimetal_units::Nanos;
 
 /// ENXIO.
 const GONE: i32 = 6;

@@ -6,9 +6,9 @@ use crate::story::{BLOCK, CHUNK, Story};
 use bimetal_engine::action::RequestError;
 use bimetal_engine::coverage::Stage;
 use bimetal_engine::format::FORMAT;
-use bimetal_engine::units::Nanos;
 use bimetal_sim::disk::{CutStyle, Disk};
 use bimetal_sim::world::Death;
+use bimetal_units::Nanos;
 
 const SECTOR: u64 = 512;
 /// Where a superblock says of which version it is.

@@ -1,11 +1,11 @@
 //! Other policies on the same devices: their rules as they show from outside, and against what was measured.
 
-use bimetal_engine::units::Nanos;
+use bimetal_load::{Bench, Job, Pattern, Until};
 use bimetal_models::constant::{Constant, ConstantParams};
-use bimetal_models::load::{Bench, Job, Pattern, Until};
 use bimetal_models::{Command, Done, Kind, Model};
 use bimetal_sim::peers::{Peer, PeerSpec, Policy};
 use bimetal_sim::scenario::{Phase, Report, Scenario, rows};
+use bimetal_units::Nanos;
 use std::num::NonZeroUsize;
 use std::path::Path;
 

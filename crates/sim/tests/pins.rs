@@ -5,10 +5,10 @@ use bimetal_engine::action::RequestKind;
 use bimetal_engine::extents::Placement;
 use bimetal_engine::format::geometry::pins_at;
 use bimetal_engine::pins::PinError;
-use bimetal_engine::units::{Chunk, FAST, Nanos, SLOW, Tier};
 use bimetal_engine::why::{Outcome, Reason, Why};
 use bimetal_sim::disk::CutStyle;
 use bimetal_sim::world::Death;
+use bimetal_units::{Chunk, FAST, Nanos, SLOW, Tier};
 
 type Listed = Vec<(u64, u64, Tier)>;
 

@@ -4,9 +4,9 @@ use crate::story::{BLOCK, CHUNK, Story};
 use bimetal_engine::action::RequestKind;
 use bimetal_engine::coverage::Stage;
 use bimetal_engine::extents::{MAX_EXTENT_STEPS, Placed, Placement};
-use bimetal_engine::units::{FAST, Nanos, SLOW};
 use bimetal_sim::disk::CutStyle;
 use bimetal_sim::world::{Death, Service};
+use bimetal_units::{FAST, Nanos, SLOW};
 
 fn told(s: &mut Story, offset: u64, len: u64) -> Vec<(u64, Placement)> {
     s.engine().extents(offset, len, 100).iter().map(|extent| (extent.len, extent.place)).collect()

@@ -5,9 +5,9 @@ use crate::damage::image::{get, put};
 use crate::story::{BLOCK, CHUNK, Story};
 use bimetal_engine::action::RequestError;
 use bimetal_engine::extents::Placement;
-use bimetal_engine::units::{FAST, Nanos, SLOW, Tier};
 use bimetal_sim::disk::{CutStyle, Disk};
 use bimetal_sim::world::Death;
+use bimetal_units::{FAST, Nanos, SLOW, Tier};
 
 const SECTOR: u64 = 512;
 const IO: Result<Vec<u8>, RequestError> = Err(RequestError::Io);

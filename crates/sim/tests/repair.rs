@@ -3,9 +3,9 @@
 use crate::damage::image::{Layout, get, put};
 use crate::story::{BLOCK, CHUNK, Story, twin};
 use bimetal_engine::format::geometry::{header_at, pins_at};
-use bimetal_engine::units::Nanos;
 use bimetal_sim::disk::{CutStyle, Disk};
 use bimetal_sim::world::Death;
+use bimetal_units::Nanos;
 
 /// Chunks written before and between the closings.
 const CHUNKS: u64 = 40;

@@ -3,12 +3,12 @@
 use crate::story::{BLOCK, CHUNK, Story};
 use bimetal_engine::action::RequestKind;
 use bimetal_engine::options::{CreateOptions, Tuning, WakeUps};
-use bimetal_engine::units::{Nanos, SLOW};
 use bimetal_models::constant::{Constant, ConstantParams};
 use bimetal_models::{Command, Kind, Model as _, Usage};
 use bimetal_sim::disk::CutStyle;
 use bimetal_sim::timed::{TimedDevice, TimedVolume};
 use bimetal_sim::world::Death;
+use bimetal_units::{Nanos, SLOW};
 
 const HOUR: u64 = 3600 * Nanos::SECOND;
 const MINUTE: u64 = 60 * Nanos::SECOND;

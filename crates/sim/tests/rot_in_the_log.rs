@@ -3,10 +3,10 @@
 
 use crate::story::{BLOCK, CHUNK, Story};
 use bimetal_engine::options::{CheckReport, Tuning};
-use bimetal_engine::units::Nanos;
 use bimetal_sim::disk::CutStyle;
-use bimetal_sim::rng::Rng;
 use bimetal_sim::world::Death;
+use bimetal_units::Nanos;
+use bimetal_units::rng::Rng;
 
 /// Groups that fill more segments than indexes wait to be written: those of the first will never be.
 const MANY: u64 = 120;

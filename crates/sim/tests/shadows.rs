@@ -2,10 +2,10 @@
 
 use crate::story::{BLOCK, CHUNK, Story};
 use bimetal_engine::action::RequestKind;
-use bimetal_engine::units::{FAST, Nanos, SLOW, Tier};
 use bimetal_sim::disk::CutStyle;
 use bimetal_sim::scenario::Scenario;
 use bimetal_sim::world::Death;
+use bimetal_units::{FAST, Nanos, SLOW, Tier};
 use std::path::Path;
 
 /// A chunk of the slow tier, by its place in the volume, of which all is 0x11; nothing else moves.

@@ -4,10 +4,10 @@
 use crate::story::{Asked, BLOCK, CHUNK, Story};
 use bimetal_engine::action::RequestKind;
 use bimetal_engine::options::TierStatus;
-use bimetal_engine::units::{Nanos, SECTOR_BYTES, SLOW};
 use bimetal_sim::disk::CutStyle;
-use bimetal_sim::rng::Rng;
 use bimetal_sim::world::{Death, Service};
+use bimetal_units::rng::Rng;
+use bimetal_units::{Nanos, SECTOR_BYTES, SLOW};
 
 const SECOND: u64 = Nanos::SECOND;
 const MINUTE: u64 = 60 * SECOND;

@@ -3,9 +3,9 @@
 
 use crate::story::{BLOCK, CHUNK, Story};
 use bimetal_engine::options::WearBudgetStatus;
-use bimetal_engine::units::{FAST, Nanos};
 use bimetal_engine::why::{Outcome, Reason};
 use bimetal_sim::scenario::{Phase, Report, Scenario, WrittenBy};
+use bimetal_units::{FAST, Nanos};
 use std::path::Path;
 
 /// Four hours of reads and a few writes of which the hot part changes, on a volume that is too large for its fast tier.

@@ -1,8 +1,8 @@
 //! How many records a second of processor time the readers take: of the files that are named, or of samples made here
 //! in memory: `cargo run --release -p bimetal-trace --example trace_speed [FILE...]`.
 
-use bimetal_engine::units::Nanos;
 use bimetal_trace::{Iolog3Writer, Marks, Op, OwnWriter, Record, RecordWriter, Stat, Trace};
+use bimetal_units::Nanos;
 use std::io::{Cursor, Read};
 use std::sync::{Arc, Mutex};
 

@@ -15,7 +15,7 @@
 //! they cross), and a program that thinks for longer than the limit looks like one that waits for nothing.
 
 use crate::Record;
-use bimetal_engine::units::Nanos;
+use bimetal_units::Nanos;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
@@ -168,7 +168,7 @@ impl Dependencies {
 mod tests {
     use super::*;
     use crate::{Marks, Op};
-    use bimetal_models::rng::Rng;
+    use bimetal_units::rng::Rng;
 
     const US: u64 = 1000;
 

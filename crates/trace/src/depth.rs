@@ -1,7 +1,7 @@
 //! How many requests were in flight: told from when they began and how long they took.
 
 use crate::slots::{Join, Slots};
-use bimetal_engine::units::Nanos;
+use bimetal_units::Nanos;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 

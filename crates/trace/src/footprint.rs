@@ -1,6 +1,6 @@
 //! How much of its devices a trace touches, in bounded memory.
 
-use bimetal_engine::units::BLOCK_BYTES;
+use bimetal_units::BLOCK_BYTES;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 

@@ -5,7 +5,7 @@
 //! that has. Where several in flight end at the same byte, the oldest is the one.
 
 use crate::{Op, Record};
-use bimetal_engine::units::Nanos;
+use bimetal_units::Nanos;
 use std::collections::{BTreeSet, VecDeque};
 
 /// Requests that are held back at most: far more than devices have in flight. What is still without an end then goes

@@ -44,7 +44,7 @@ pub use stat::{Malformed, Percentiles, QueueDepth, SizeClass, Stat, Summary};
 pub use workset::{Window, WorkingSet};
 pub use write::{Iolog3Writer, RecordWriter};
 
-use bimetal_engine::units::Nanos;
+use bimetal_units::Nanos;
 use std::fmt;
 use std::sync::Arc;
 

@@ -9,7 +9,7 @@ use crate::join::Join;
 use crate::twins::Twins;
 use crate::window::Window;
 use crate::{LineError, Place, Record, Why, decompress};
-use bimetal_engine::units::Nanos;
+use bimetal_units::Nanos;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::fs::File;

@@ -5,7 +5,7 @@ use crate::footprint::Footprint;
 use crate::reuse::{Reuse, ReuseSummary};
 use crate::workset::{WorkingSet, Worksets};
 use crate::{Format, LineError, Op, Record, Trace, Why};
-use bimetal_engine::units::{BLOCK_BYTES, Nanos};
+use bimetal_units::{BLOCK_BYTES, Nanos};
 use hdrhistogram::Histogram;
 use serde::Serialize;
 use std::collections::HashMap;

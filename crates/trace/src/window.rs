@@ -122,7 +122,7 @@ mod tests {
     use super::*;
     use crate::Op;
     use crate::events::Request;
-    use bimetal_models::rng::Rng;
+    use bimetal_units::rng::Rng;
 
     fn item(time: u64, offset: u64) -> Item {
         Request::new(Op::Read, offset, 512).expect("it fits").at(time)

@@ -147,7 +147,7 @@ impl Worksets {
 mod tests {
     use super::*;
     use crate::Marks;
-    use bimetal_engine::units::Nanos;
+    use bimetal_units::Nanos;
 
     fn read(time: Option<u64>, block: u64, blocks: u64) -> Record {
         Record {

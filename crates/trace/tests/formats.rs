@@ -2,8 +2,8 @@
 
 mod common;
 
-use bimetal_engine::units::Nanos;
 use bimetal_trace::{Format, Marks, Op, OpenError, OwnWriter, Place, Record, RecordWriter, Stat, Trace, Why};
+use bimetal_units::Nanos;
 use common::*;
 
 #[test]

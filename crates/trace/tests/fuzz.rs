@@ -3,9 +3,9 @@
 
 mod common;
 
-use bimetal_models::rng::Rng;
 use bimetal_trace::depend::Dependencies;
 use bimetal_trace::{Op, Stat, Trace};
+use bimetal_units::rng::Rng;
 use common::*;
 
 /// Damages of each sample.

@@ -3,9 +3,9 @@
 
 mod common;
 
-use bimetal_engine::units::Nanos;
-use bimetal_models::rng::Rng;
 use bimetal_trace::{Format, Op, OpenError, Record, Stat, Trace};
+use bimetal_units::Nanos;
+use bimetal_units::rng::Rng;
 use common::*;
 
 const MARK: &str = "\u{feff}";

@@ -3,8 +3,8 @@
 
 mod common;
 
-use bimetal_engine::units::Nanos;
 use bimetal_trace::{Marks, Op, ParquetWriter, Record, RecordWriter as _};
+use bimetal_units::Nanos;
 use common::{Shared, mixture, record, timeless};
 use parquet::file::reader::{FileReader as _, SerializedFileReader};
 use parquet::record::{Field, Row};

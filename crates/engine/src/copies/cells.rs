@@ -9,7 +9,7 @@ use super::ghosts::{self, Ghosts, Queue};
 use crate::bugs::{Bug, planted};
 use crate::places::{self, Places};
 use crate::policy::NextUse;
-use crate::units::*;
+use bimetal_units::*;
 use std::collections::VecDeque;
 
 /// Cells at most, unless there are more slots: what they take is 25 to 36 bytes each. So their size is 4 KiB up to a fast

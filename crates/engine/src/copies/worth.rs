@@ -1,6 +1,6 @@
 //! Whether copies are worth making, and how many: what became of those that were made.
 
-use crate::units::*;
+use bimetal_units::*;
 
 /// A copy pays when it is read again before it gives way: it saved a seek (some 10 ms of the disk) and cost writing the
 /// SSD. While fewer than one in this many are read again ...

@@ -1,6 +1,6 @@
 //! Little-endian fields in and out of byte slices, and sealed blocks.
 
-use crate::units::BLOCK_BYTES;
+use bimetal_units::BLOCK_BYTES;
 
 /// No generation, checkpoint, segment or group ever has a number as high as this. Times the blocks of a
 /// segment it still fits 64 bits.

@@ -3,7 +3,7 @@
 use super::page::{self, REFS_PER_PAGE};
 use crate::mask::BlockMask;
 use crate::options::{CreateOptions, DeviceInfo, OpenError};
-use crate::units::*;
+use bimetal_units::*;
 use std::ops::Range;
 
 const BLOCK: u64 = BLOCK_BYTES as u64;

@@ -2,7 +2,7 @@
 
 use super::Id;
 use super::codec::{Get, Put, seal, unseal};
-use crate::units::*;
+use bimetal_units::*;
 
 const MAGIC: &[u8; 8] = b"BMTLckpt";
 

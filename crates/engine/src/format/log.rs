@@ -5,7 +5,7 @@ use super::codec::{Get, Put, SEAL_BYTES, claimed_blocks, seal, sealed_blocks, un
 use super::page::{pack_home, unpack_home};
 use crate::mask::BlockMask;
 use crate::sectors::{Remains, Sectors};
-use crate::units::*;
+use bimetal_units::*;
 
 const SEGMENT_MAGIC: &[u8; 8] = b"BMTLsegm";
 const GROUP_MAGIC: &[u8; 8] = b"BMTLgrup";

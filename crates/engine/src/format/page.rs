@@ -4,7 +4,7 @@ use super::Id;
 use super::codec::{Get, Put, SEAL_BYTES, seal, seal_sum, unseal};
 use crate::bugs::{Bug, planted};
 use crate::mask::BlockMask;
-use crate::units::*;
+use bimetal_units::*;
 use std::fmt;
 
 const MAGIC: &[u8; 8] = b"BMTLpage";

@@ -1,7 +1,7 @@
 //! The list of pins: which ranges of chunks belong on which tier, whatever their heat.
 
 use super::codec::{Get, Put};
-use crate::units::*;
+use bimetal_units::*;
 
 /// Ranges in the list at most: they fit one block with room to spare.
 pub const MAX_PIN_RANGES: usize = 256;

@@ -3,7 +3,7 @@
 use super::codec::{Get, Put, seal, unseal};
 use super::geometry::Geometry;
 use super::{FORMAT, Id};
-use crate::units::*;
+use bimetal_units::*;
 
 const MAGIC: &[u8; 8] = b"BMTLsupr";
 /// The first format whose superblocks say where the second copies of metadata are.

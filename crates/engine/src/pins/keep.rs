@@ -18,7 +18,7 @@ use crate::format::pins::{get_pins, put_pins};
 use crate::open::no_memory;
 use crate::options::{Level, OpenError};
 use crate::recovery::Reader;
-use crate::units::*;
+use bimetal_units::*;
 
 /// No version is ever as high as this.
 const MAX_VERSION: u64 = 1 << 52;

@@ -4,8 +4,8 @@ use super::Pins;
 use crate::arena::Arena;
 use crate::engine::Engine;
 use crate::moves::{Destination, Move};
-use crate::units::*;
 use crate::why::Reason;
+use bimetal_units::*;
 
 /// Pinned chunks looked at in one call, so that it stays short.
 const CHUNKS_PER_SCAN: u32 = 64 << 10;

@@ -4,7 +4,7 @@
 //!
 //! Nothing here holds back a move before both sides of it have been measured.
 
-use crate::units::*;
+use bimetal_units::*;
 
 /// Where size classes of reads end, bytes; what is larger is the last class. A seek rules the first, the rate the last.
 const CLASSES: [u32; 2] = [16 << 10, 128 << 10];

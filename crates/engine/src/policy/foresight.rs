@@ -1,6 +1,6 @@
 //! What clients will do, where that is known: in a replay, to see what placement could reach at best.
 
-use crate::units::Chunk;
+use bimetal_units::Chunk;
 
 /// There is no such use.
 const NEVER: u32 = u32::MAX;

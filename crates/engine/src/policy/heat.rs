@@ -7,7 +7,7 @@ use super::heats::{Heat, Heats};
 use super::{FirstWrite, Foresight, NextUse, Pace, Policy, Touch, View, Yield};
 use crate::moves::{Destination, Move};
 use crate::options::Tuning;
-use crate::units::*;
+use bimetal_units::*;
 use std::cmp::Reverse;
 
 /// Chunks of a region, of which one bit says whether some of them may rise: neighbours rise together, so that the slow

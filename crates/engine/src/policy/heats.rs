@@ -1,6 +1,6 @@
 //! How often each chunk was touched of late, and how much of that is to be expected again.
 
-use crate::units::*;
+use bimetal_units::*;
 
 /// Heat halves when a chunk is left alone for this many touch intervals (an hour at the default).
 const HALF_LIFE_TOUCHES: u32 = 3600;

@@ -15,7 +15,7 @@ use crate::map::Map;
 use crate::moves::Move;
 use crate::pins::PinList;
 use crate::slots::Slots;
-use crate::units::*;
+use bimetal_units::*;
 
 /// Where the first write to a chunk without a home goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

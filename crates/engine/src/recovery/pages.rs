@@ -13,7 +13,7 @@ use crate::open::no_memory;
 use crate::options::OpenError;
 use crate::pages::Pages;
 use crate::state::State;
-use crate::units::*;
+use bimetal_units::*;
 use std::ops::Range;
 
 /// Blocks of the map read in one go, the most that there is memory for: the map of a 10 TB volume is

@@ -11,7 +11,7 @@ use crate::format::header::CheckpointHeader;
 use crate::format::page::{self, PageFault, PageKind};
 use crate::options::{Event, Level, OpenError};
 use crate::pages::Pages;
-use crate::units::*;
+use bimetal_units::*;
 use std::fmt;
 
 /// Bad copies that are told one by one when a volume is opened.

@@ -14,8 +14,8 @@ use crate::open::no_memory;
 use crate::options::OpenError;
 use crate::recovery::Reader;
 use crate::state::State;
-use crate::units::*;
 use crate::zone::Place;
+use bimetal_units::*;
 use smallvec::SmallVec;
 
 /// Segment headers read at a time.

@@ -12,7 +12,7 @@ use crate::open::no_memory;
 use crate::options::{OpenError, UnconfirmedBlocks, UnconfirmedGroup};
 use crate::recovery::Reader;
 use crate::state::State;
-use crate::units::*;
+use bimetal_units::*;
 use std::ops::Range;
 
 /// Groups told of at most.

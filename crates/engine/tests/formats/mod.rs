@@ -8,7 +8,7 @@ use bimetal_engine::format::log::{GroupHeader, Index, Record, SegmentHeader};
 use bimetal_engine::format::page::{self, PageKind};
 use bimetal_engine::format::pins::{get_pins, put_pins};
 use bimetal_engine::format::superblock::{Found, Superblock};
-use bimetal_engine::units::*;
+use bimetal_units::*;
 
 pub const VOLUME: [u8; 16] = [7; 16];
 const BLOCK: usize = BLOCK_BYTES as usize;

@@ -3,7 +3,7 @@
 use bimetal_lab::record::{
     Environment, FORMAT, Interval, IntervalSide, JobRun, Late, Latency, Run, Side, TargetFacts, VERSION,
 };
-use bimetal_models::rng::Rng;
+use bimetal_units::rng::Rng;
 use std::collections::BTreeMap;
 
 const SECOND: u64 = 1_000_000_000;

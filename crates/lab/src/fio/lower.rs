@@ -16,7 +16,7 @@ use crate::job::{
 use crate::load::{Ended, Flow, MOST_PARTS};
 use crate::stats::{FioRule, Limit, Measure, Quantity};
 use crate::target::{Spread as OnFiles, TargetName};
-use bimetal_models::rng::mix;
+use bimetal_units::rng::mix;
 use std::collections::BTreeMap;
 
 /// Jobs with their copies at most, as with fio.

@@ -5,7 +5,7 @@ use super::lower::{LowerError, Needed, part, wrong};
 use super::number::Extent;
 use super::options::{BlockSizes, EngineKind, FileService, JobOptions};
 use crate::target::{Layout, Spread, TargetName};
-use bimetal_models::rng::mix;
+use bimetal_units::rng::mix;
 use std::collections::HashMap;
 use std::path::Path;
 

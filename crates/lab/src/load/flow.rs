@@ -1,6 +1,6 @@
 //! Jobs that share a flow: none goes ahead of its part of what all of them have done, as fio's `flow` has it.
 
-use bimetal_models::load::Next;
+use bimetal_load::Next;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -77,7 +77,7 @@ impl Flowing {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bimetal_models::load::Ask;
+    use bimetal_load::Ask;
     use bimetal_models::{Command, Kind};
 
     #[test]

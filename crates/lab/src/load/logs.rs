@@ -3,8 +3,8 @@
 //! A line is `time in ms, value, direction, bytes of a block, priority`, with `offset` before the last where that was
 //! asked for; directions are 0 for reads, 1 for writes, 2 for discards. Priorities are 0: the lab gives none.
 
+use bimetal_load::Io;
 use bimetal_models::Kind;
-use bimetal_models::load::Io;
 use std::fs::File;
 use std::io::{self, BufWriter, Write as _};
 use std::path::PathBuf;

@@ -102,7 +102,7 @@ impl Map {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bimetal_models::rng::Rng;
+    use bimetal_units::rng::Rng;
 
     /// Against a list of flags, with lengths around those of words and of levels.
     #[test]

@@ -3,9 +3,9 @@
 use super::logs::Logger;
 use crate::job::Job;
 use crate::record::{ByTier, Interval, IntervalSide, JobRun, Late, Latency, Side, TierSide};
-use bimetal_engine::units::ServedBy;
+use bimetal_load::{Fault, Histogram, Io};
 use bimetal_models::Kind;
-use bimetal_models::load::{Fault, Histogram, Io};
+use bimetal_units::ServedBy;
 use std::collections::BTreeMap;
 use std::ops::Range;
 

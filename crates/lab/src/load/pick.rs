@@ -1,8 +1,8 @@
 //! Which block is asked for next, where the order is random.
 
 use crate::job::Distribution;
-use bimetal_models::load::Ranks;
-use bimetal_models::rng::{Rng, mix};
+use bimetal_load::Ranks;
+use bimetal_units::rng::{Rng, mix};
 
 /// Numbers below a bound, each once, in an order that looks random and needs no memory: a Feistel network on the next
 /// even power of two, walked until the number is below the bound (cycle walking).

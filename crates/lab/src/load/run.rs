@@ -5,9 +5,9 @@ use super::steady::SteadyWatch;
 use super::{JobSource, Meter};
 use crate::job::{Content, Job, Ops};
 use crate::record::JobRun;
+use bimetal_load::{Fault, Io, Sample, Source, Stream, Target, Until, Witness};
 use bimetal_models::Kind;
-use bimetal_models::load::{self, Fault, Io, Sample, Source, Stream, Target, Until, Witness};
-use bimetal_models::rng::Rng;
+use bimetal_units::rng::Rng;
 use serde::Serialize;
 use std::cell::Cell;
 use std::num::NonZeroU64;
@@ -403,7 +403,7 @@ fn run_all<T: LoadTarget>(
     let streams = streams.filter(|_| begins);
     // Each job draws its own random numbers.
     let mut rng = Rng::new(0, 0);
-    load::run(target, streams.collect(), Until::Dry, look_ns, &mut rng, &mut look);
+    bimetal_load::run(target, streams.collect(), Until::Dry, look_ns, &mut rng, &mut look);
     let (tiers, gates) = (look.tiers, look.gates);
     let ended = look.meters.into_iter().zip(jobs).enumerate().map(|(n, (meter, job))| {
         let name = names.get(job.place as usize).map_or("", String::as_str);

@@ -4,7 +4,7 @@
 //! misplaced, torn or zeroed is told from what should be there.
 
 use crate::job::Reducible;
-use bimetal_models::rng::mix;
+use bimetal_units::rng::mix;
 
 /// A head stands at each multiple of so many bytes of an I/O; the sector of most devices.
 pub(super) const STAMP_BYTES: usize = 512;

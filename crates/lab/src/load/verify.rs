@@ -164,7 +164,7 @@ fn part_bytes(job: &Job) -> u64 {
 mod tests {
     use super::*;
     use crate::job::{Ops, Sizes};
-    use bimetal_models::rng::Rng;
+    use bimetal_units::rng::Rng;
 
     fn written(part: u64) -> Written {
         let mut job = Job { ops: Ops::ReadWrite { read_percent: 0 }, ..Job::new("j", 0..1 << 40) };

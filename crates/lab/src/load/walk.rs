@@ -3,7 +3,7 @@
 use super::map::{MOST_PARTS, Map};
 use super::pick::{Pick, Shuffle};
 use crate::job::{Distribution, Job, Order, Sizes};
-use bimetal_models::rng::{Rng, mix};
+use bimetal_units::rng::{Rng, mix};
 
 /// A part of the span, from its beginning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

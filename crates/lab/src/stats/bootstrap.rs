@@ -18,7 +18,7 @@
 //! Throughput is higher, latency is lower when better; the ratio knows nothing of that.
 
 use super::normal::{below, student_at};
-use bimetal_models::rng::Rng;
+use bimetal_units::rng::Rng;
 use serde::{Deserialize, Serialize};
 
 /// More pairs are refused: so many are no repeated runs, but a mistake.

@@ -1,7 +1,7 @@
 //! Curves whose knee is known.
 
 use super::*;
-use bimetal_models::rng::Rng;
+use bimetal_units::rng::Rng;
 
 const PARTS: usize = 20;
 

@@ -1,6 +1,6 @@
 //! Shares that meet a mean, and cards that meet shares.
 
-use bimetal_models::rng::Rng;
+use bimetal_units::rng::Rng;
 
 /// Halvings of an interval until doubles tell nothing apart.
 const HALVINGS: u32 = 200;

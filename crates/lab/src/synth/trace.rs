@@ -4,9 +4,9 @@ use super::law::{Deck, apportioned};
 use super::profile::{BLOCK_BYTES, Profile, ProfileError};
 use crate::job::Distribution;
 use crate::load::pick::{Pick, Shuffle, gauss};
-use bimetal_engine::units::Nanos;
-use bimetal_models::rng::{Rng, mix};
 use bimetal_trace::{Marks, Op, Record};
+use bimetal_units::Nanos;
+use bimetal_units::rng::{Rng, mix};
 
 /// Streams of random numbers: what one draws does not move the others.
 const ORDER: u64 = 1;

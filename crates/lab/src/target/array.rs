@@ -1,7 +1,7 @@
 //! Several places of a target as one space: one behind the other, or striped as RAID 0 does it.
 
 use crate::load::{LoadTarget, RunError, SlotSpec};
-use bimetal_models::load::{Ended, Fault, Target};
+use bimetal_load::{Ended, Fault, Target};
 use bimetal_models::{Command, Kind};
 
 /// Where the bytes of an array lie.

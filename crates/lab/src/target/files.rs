@@ -3,7 +3,7 @@
 use crate::load::{Granule, LoadTarget, Own, RunError, SlotSpec};
 use crate::target::buffers::Buffers;
 use bimetal_driver::{Claim, Completion, Ring, Storage, claim};
-use bimetal_models::load::{Ended, Fault, Target};
+use bimetal_load::{Ended, Fault, Target};
 use bimetal_models::{Command, Kind};
 use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, SeekFrom, StatxFlags, flock, open};
 use rustix::io::Errno;

@@ -5,7 +5,7 @@
 
 use crate::load::{Inside, LoadTarget, RunError, SlotSpec};
 use crate::target::{FileError, Files, OpenFile, OpenHow};
-use bimetal_models::load::{Ended, Fault, Target};
+use bimetal_load::{Ended, Fault, Target};
 use bimetal_models::{Command, Kind};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};

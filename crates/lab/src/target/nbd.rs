@@ -7,7 +7,7 @@ use crate::target::dial::shake_hands;
 use bimetal_driver::ring::{MAX_PARTS, Mem};
 use bimetal_driver::{Completion, Memory, Ring};
 use bimetal_engine::arena::Buf;
-use bimetal_models::load::{Ended, Fault, Target};
+use bimetal_load::{Ended, Fault, Target};
 use bimetal_models::{Command, Kind};
 use bimetal_nbd::{
     ClientError, NbdErrno, REQUEST_HEADER_BYTES, RemoteExport, Request, SIMPLE_REPLY_BYTES,

@@ -1,8 +1,8 @@
 //! A target that does nothing, at once: what the lab itself costs.
 
 use crate::load::{LoadTarget, Own, RunError, SlotSpec};
+use bimetal_load::{Ended, Target};
 use bimetal_models::Command;
-use bimetal_models::load::{Ended, Target};
 use std::time::Instant;
 
 /// It has done what it is asked for as soon as it is asked.

@@ -1,10 +1,10 @@
 //! A modelled device, or a whole volume on modelled devices, in virtual time.
 
 use crate::load::{Inside, LoadTarget, RunError, SlotSpec};
-use bimetal_engine::units::Nanos;
-use bimetal_models::load::{Bench, Ended, Target};
+use bimetal_load::{Bench, Ended, Target};
 use bimetal_models::{Command, Done, Model, Usage};
 use bimetal_sim::scenario;
+use bimetal_units::Nanos;
 
 /// What is simulated.
 enum Simulation {

@@ -12,7 +12,7 @@ use crate::disk::Disk;
 use crate::disk::params::DiskParams;
 use crate::disksim::{FormatError, Sources, convert};
 use crate::spec::SpecError;
-use bimetal_engine::units::Nanos;
+use bimetal_units::Nanos;
 use std::ops::Range;
 
 /// Why a drive could not be compared.

@@ -5,7 +5,7 @@ use crate::Model as _;
 use crate::disk::Disk;
 use crate::disksim::tests::{MODEL, SEEK, SPECS, sources};
 use crate::disksim::{Sources, convert};
-use crate::rng::Rng;
+use bimetal_units::rng::Rng;
 use std::path::Path;
 
 /// A trace of requests near each other and far from each other.

@@ -15,7 +15,7 @@ mod write_cache;
 
 use crate::device::{Command, Done, Kind, Model, Usage};
 use crate::spec::SpecError;
-use bimetal_engine::units::Nanos;
+use bimetal_units::Nanos;
 use buffer::Buffer;
 use mechanism::{Cursor, Mechanism, Target, Way};
 use params::{CommandNs, DiskParams};

@@ -3,8 +3,8 @@
 use super::{Sources, convert};
 use crate::disk::Disk;
 use crate::disk::params::{DiskParams, QueuePolicy, ReadAhead, Serpentine, Spares};
-use crate::rng::Rng;
 use crate::spec::Spec;
+use bimetal_units::rng::Rng;
 
 pub(crate) const MODEL: &str = "
 dm_disk TOY_model {   # a comment = { with all of it

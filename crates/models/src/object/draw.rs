@@ -1,6 +1,6 @@
 //! Random latencies. Only additions, multiplications and divisions are used, which every machine rounds the same.
 
-use crate::rng::Rng;
+use bimetal_units::rng::Rng;
 
 /// e to the x.
 fn exp(x: f64) -> f64 {
@@ -53,7 +53,7 @@ pub(super) fn pareto(rng: &mut Rng, least_ns: u64, alpha: f64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::{exp, ln, lognormal, pareto};
-    use crate::rng::Rng;
+    use bimetal_units::rng::Rng;
 
     #[test]
     fn the_functions_are_those_of_the_books() {

@@ -9,9 +9,9 @@ mod draw;
 use crate::device::{Command, Done, Failure, Kind, Model, Usage};
 use crate::queue::{Queue, Queued};
 use crate::rate::{Meter, Rate};
-use crate::rng::Rng;
 use crate::spec::{SpecError, within};
-use bimetal_engine::units::Nanos;
+use bimetal_units::Nanos;
+use bimetal_units::rng::Rng;
 use serde::{Deserialize, Serialize};
 
 /// An object store, seen from one client.

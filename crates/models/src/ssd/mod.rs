@@ -17,7 +17,7 @@ use crate::device::{Command, Done, Kind, Model, Usage};
 use crate::queue::{Queue, Queued};
 use crate::rate::{Line, Meter, Rate};
 use crate::spec::SpecError;
-use bimetal_engine::units::Nanos;
+use bimetal_units::Nanos;
 use buffer::Buffer;
 use collect::Collector;
 use flash::Flash;

@@ -2,9 +2,9 @@
 
 use super::{BufferKind, Ssd, SsdParams};
 use crate::device::{Command, Done, Kind, Model as _};
-use crate::rng::Rng;
 use crate::spec::{Spec, named};
-use bimetal_engine::units::Nanos;
+use bimetal_units::Nanos;
+use bimetal_units::rng::Rng;
 
 const MIB: u64 = 1 << 20;
 

@@ -1,7 +1,7 @@
 //! What a device does to single writes, and to its cache, while it says that all is well or nothing at all.
 
 use super::{CutStyle, Disk, IoId, Kind, PAGE_BYTES, tear};
-use crate::rng::Rng;
+use bimetal_units::rng::Rng;
 
 impl Disk {
     fn change_mut(&mut self, id: IoId) -> &mut super::Change {

@@ -1,6 +1,6 @@
 //! Pages of a device's content, kept only once they are written.
 
-use crate::rng::{GOLDEN, mix};
+use bimetal_units::rng::{GOLDEN, mix};
 
 /// Bytes in a page.
 pub const PAGE_BYTES: usize = 4096;

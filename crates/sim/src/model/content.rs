@@ -2,8 +2,8 @@
 //! foreign data are told apart.
 
 use crate::arena::POISON;
-use crate::rng::{GOLDEN, mix};
-use bimetal_engine::units::SECTOR_BYTES;
+use bimetal_units::SECTOR_BYTES;
+use bimetal_units::rng::{GOLDEN, mix};
 
 /// Bytes in a sector.
 pub const SECTOR: usize = SECTOR_BYTES as usize;

@@ -28,8 +28,8 @@
 use super::rig::{FAST, Rig, SLOW, Ticket};
 use super::rules::Rules;
 use super::tiers::{CHUNK_BYTES, Place, Tiers};
-use bimetal_engine::units::Nanos;
 use bimetal_models::{Command, Kind};
+use bimetal_units::Nanos;
 use std::collections::VecDeque;
 
 /// Bytes of the SSD that new data leaves free: A1 saw 117 of 121 GB taken.

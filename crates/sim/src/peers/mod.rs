@@ -18,9 +18,9 @@ mod rules;
 mod spill;
 mod tiers;
 
-use crate::event_hash::EventHash;
-use bimetal_engine::units::Nanos;
 use bimetal_models::{Command, Done, Model, Usage};
+use bimetal_units::Nanos;
+use bimetal_units::event_hash::EventHash;
 use rig::Rig;
 use rules::Rules;
 use serde::{Deserialize, Serialize};
@@ -155,7 +155,7 @@ impl Peer {
             rig: Rig::new(devices),
             rules,
             size_bytes: spec.size_bytes,
-            hash: EventHash::new(),
+            hash: EventHash::default(),
             done: Vec::new(),
             finished: VecDeque::new(),
         })

@@ -2,9 +2,9 @@
 
 use super::Tally;
 use bimetal_engine::slab::Slab;
-use bimetal_engine::units::{Nanos, ServedBy};
 use bimetal_models::device::Failure;
 use bimetal_models::{Command, Done, Kind, Model, Usage};
+use bimetal_units::{Nanos, ServedBy};
 use std::collections::VecDeque;
 
 /// The fast device.

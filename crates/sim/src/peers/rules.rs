@@ -1,8 +1,8 @@
 //! What a peer decides.
 
 use super::rig::{Rig, Ticket};
-use bimetal_engine::units::Nanos;
 use bimetal_models::Command;
+use bimetal_units::Nanos;
 
 /// The rules of a peer. They hold all of its state, and the [`Rig`] does what they say.
 pub(super) trait Rules {

@@ -16,8 +16,8 @@
 use super::rig::{FAST, Rig, SLOW, Ticket};
 use super::rules::Rules;
 use super::tiers::Tiers;
-use bimetal_engine::units::Nanos;
 use bimetal_models::{Command, Kind};
+use bimetal_units::Nanos;
 
 /// The rules of `spill-only` and `static`.
 pub(super) struct Spill {

@@ -4,9 +4,9 @@
 //! nothing keeps its recorded time.
 
 use super::replay::{Pace, Replay, Rest};
-use bimetal_models::load::{Next, Source};
-use bimetal_models::rng::Rng;
+use bimetal_load::{Next, Source};
 use bimetal_trace::depend::{Dependencies, Tally};
+use bimetal_units::rng::Rng;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
@@ -121,7 +121,7 @@ impl<'s> Dependent<'s> {
         *self.open.entry(number).or_default() += 1;
         self.running.insert(self.asked, number);
         self.asked += 1;
-        Some(Next::Ask(bimetal_models::load::Ask { at: Some(meant), command }))
+        Some(Next::Ask(bimetal_load::Ask { at: Some(meant), command }))
     }
 }
 

@@ -6,8 +6,8 @@ use super::report::{
 use super::target::Counts;
 use super::{ExpectSpec, Scenario};
 use bimetal_engine::options::WakeUps;
+use bimetal_load::{Histogram, Ran, Seen};
 use bimetal_models::Usage;
-use bimetal_models::load::{Histogram, Ran, Seen};
 
 /// Puts down what the loads of a phase saw.
 pub(super) fn figures(phase: &mut Phase, ran: &Ran) {

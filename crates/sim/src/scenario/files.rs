@@ -1,10 +1,10 @@
 //! Files: extents of one size, one behind the other, without a file system.
 
 use super::{FilesSpec, Whole};
-use bimetal_engine::units::BLOCK_BYTES;
-use bimetal_models::load::{Ask, Next, Source};
-use bimetal_models::rng::Rng;
+use bimetal_load::{Ask, Next, Source};
 use bimetal_models::{Command, Kind};
+use bimetal_units::BLOCK_BYTES;
+use bimetal_units::rng::Rng;
 
 /// The commands that write or read files from the first to the last, each from its beginning to its end.
 pub struct Files {

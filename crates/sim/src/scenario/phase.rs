@@ -2,7 +2,7 @@
 
 use super::extent::{Extent, Size};
 use super::{MAX_BLOCK_BYTES, MAX_DEPTH, MAX_ENTRIES, MAX_FILES, MAX_SECONDS, one};
-use bimetal_models::load::Pattern;
+use bimetal_load::Pattern;
 use serde::Deserialize;
 
 /// Commands in flight of a load with a rate, or of a timed replay, unless it says otherwise.

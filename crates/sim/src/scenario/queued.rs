@@ -5,9 +5,9 @@
 //! kept. All others waited for the device only, and wait for the one that is replayed on.
 
 use super::replay::{Pace, Replay, Rest};
-use bimetal_models::load::{Ask, Next, Source};
-use bimetal_models::rng::Rng;
+use bimetal_load::{Ask, Next, Source};
 use bimetal_trace::DepthFound;
+use bimetal_units::rng::Rng;
 
 /// What begins next.
 struct Waiting {

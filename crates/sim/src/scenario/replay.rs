@@ -5,11 +5,11 @@ use super::queued::Queued;
 use super::report::Replayed;
 use super::survey::{PAUSE_NS, Survey};
 use super::{MAX_BLOCK_BYTES, Map, Mode, ReplaySpec, ScenarioError, Whole};
-use bimetal_engine::units::BLOCK_BYTES;
-use bimetal_models::load::{Ask, Next, Source};
-use bimetal_models::rng::Rng;
+use bimetal_load::{Ask, Next, Source};
 use bimetal_models::{Command, Kind};
 use bimetal_trace::{Op, Record, Trace};
+use bimetal_units::BLOCK_BYTES;
+use bimetal_units::rng::Rng;
 
 /// When requests are meant to be submitted.
 pub(super) struct Pace {

@@ -8,10 +8,10 @@ use super::series::Samples;
 use super::survey::Survey;
 use super::target::{Counts, Target};
 use super::{FilesSpec, LoadSpec, Mode, PhaseSpec, ReplaySpec, Scenario, ScenarioError, VolumeSpec, Whole};
-use bimetal_engine::units::BLOCK_BYTES;
-use bimetal_models::load::{Bench, Job, Looped, Paced, Sample, Source, Stream, Until};
-use bimetal_models::rng::mix;
+use bimetal_load::{Bench, Job, Looped, Paced, Sample, Source, Stream, Until};
 use bimetal_models::{Kind, Model as _};
+use bimetal_units::BLOCK_BYTES;
+use bimetal_units::rng::mix;
 use std::path::Path;
 
 /// How far a run has come: the phase, and its share that is done where that is known.

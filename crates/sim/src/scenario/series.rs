@@ -2,7 +2,7 @@
 
 use super::report::{MAX_POINTS, Point};
 use super::target::{Counts, Target};
-use bimetal_models::load::Sample;
+use bimetal_load::Sample;
 
 /// Samples of a phase kept before every other one is dropped.
 const MAX_SAMPLES: usize = 2 * MAX_POINTS as usize;

@@ -1,8 +1,8 @@
 //! What a trace touches: read once before anything is done, so that sizes can be shares of it.
 
 use super::{ScenarioError, TraceSpec};
-use bimetal_engine::units::Nanos;
 use bimetal_trace::{Far, Op, Trace, Why};
+use bimetal_units::Nanos;
 use std::collections::HashSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

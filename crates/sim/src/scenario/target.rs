@@ -2,15 +2,15 @@
 
 use super::report::WrittenBy;
 use super::{DeviceSpec, Reopen, Scenario, ScenarioError, Size, VolumeSpec, Whole};
-use crate::event_hash::EventHash;
 use crate::peers::{MAX_BYTES, Peer, PeerSpec, Policy};
 use crate::timed::volume::VolumeError;
 use crate::timed::{TimedDevice, TimedVolume};
 use bimetal_engine::format::geometry::Geometry;
 use bimetal_engine::options::{CreateOptions, DeviceInfo, Tuning, WakeUps};
-use bimetal_engine::units::{BLOCK_BYTES, Chunk, FAST, Nanos};
-use bimetal_models::rng::mix;
 use bimetal_models::{Command, Done, Model, Usage};
+use bimetal_units::event_hash::EventHash;
+use bimetal_units::rng::mix;
+use bimetal_units::{BLOCK_BYTES, Chunk, FAST, Nanos};
 
 /// What is loaded.
 pub struct Target {
@@ -65,7 +65,7 @@ impl Target {
                 Kind::Volume(Box::new(create(volume, whole, scenario.seed, &tuning)?))
             }
             (Some(volume), _) if volume.policy == Policy::AllFast => {
-                Kind::Device(all_fast(volume, whole, scenario.seed)?, EventHash::new())
+                Kind::Device(all_fast(volume, whole, scenario.seed)?, EventHash::default())
             }
             (Some(volume), _) => {
                 if let Some(phase) = scenario.phases.iter().find(|phase| phase.reopen.is_some()) {
@@ -76,7 +76,7 @@ impl Target {
                 }
                 Kind::Peer(Box::new(peer(volume, whole, scenario.seed)?))
             }
-            (_, Some(device)) => Kind::Device(device.build(whole, scenario.seed)?, EventHash::new()),
+            (_, Some(device)) => Kind::Device(device.build(whole, scenario.seed)?, EventHash::default()),
             _ => return Err(ScenarioError::Sense("there is nothing to load".into())),
         };
         Ok(Target { kind, tuning })

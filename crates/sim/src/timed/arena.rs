@@ -2,7 +2,7 @@
 
 use crate::arena::FreeBlocks;
 use bimetal_engine::arena::{Arena, Buf, Pool};
-use bimetal_engine::units::BLOCK_BYTES;
+use bimetal_units::BLOCK_BYTES;
 
 const BLOCK: usize = BLOCK_BYTES as usize;
 /// Where the handles of payload begin: far above all bytes there are. Each pool has its own range.

@@ -5,8 +5,8 @@ use crate::timed::store::Store;
 use bimetal_engine::action::{Action, DeviceError, Machine, Token};
 use bimetal_engine::arena::{Arena as _, Buf};
 use bimetal_engine::slab::Slab;
-use bimetal_engine::units::Nanos;
 use bimetal_models::{Command, Done, Kind, Model, Usage};
+use bimetal_units::Nanos;
 
 /// The error number of models: EIO.
 const EIO: DeviceError = DeviceError { errno: 5 };

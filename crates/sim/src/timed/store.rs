@@ -1,6 +1,6 @@
 //! What a device without payload keeps: the blocks that the engine looks into.
 
-use bimetal_engine::units::BLOCK_BYTES;
+use bimetal_units::BLOCK_BYTES;
 
 const BLOCK: usize = BLOCK_BYTES as usize;
 /// Blocks that are found together, so that I/O where nothing is kept costs one look.

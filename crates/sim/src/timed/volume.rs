@@ -6,9 +6,9 @@ use bimetal_engine::action::{Machine as _, Request, RequestId, RequestKind};
 use bimetal_engine::arena::{Arena as _, Buf, Pool};
 use bimetal_engine::options::{CheckReport, CreateOptions, OpenError, OpenOptions, Status, Tuning};
 use bimetal_engine::slab::Slab;
-use bimetal_engine::units::{BLOCK_BYTES, Chunk, Nanos};
 use bimetal_models::device::Failure;
 use bimetal_models::{Command, Done, Kind, Model, Usage};
+use bimetal_units::{BLOCK_BYTES, Chunk, Nanos};
 use std::collections::VecDeque;
 
 /// Why there is no volume.

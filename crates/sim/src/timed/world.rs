@@ -1,12 +1,12 @@
 //! The driver in virtual time: actions to modelled devices, their answers back, one event after the other.
 
-use crate::event_hash::EventHash;
 use crate::timed::{NoDataArena, TimedDevice};
 use bimetal_engine::action::{Action, Machine, RequestError, RequestId};
 use bimetal_engine::options::DeviceInfo;
-use bimetal_engine::units::{Nanos, ServedBy};
 use bimetal_engine::{Engine, Task};
 use bimetal_models::Usage;
+use bimetal_units::event_hash::EventHash;
+use bimetal_units::{Nanos, ServedBy};
 
 /// A volume that is served in virtual time.
 pub type TimedEngine = Engine<NoDataArena>;
@@ -33,7 +33,7 @@ pub struct TimedWorld {
 impl TimedWorld {
     /// A world with these devices, in tier order.
     pub fn new(devices: Vec<TimedDevice>) -> TimedWorld {
-        TimedWorld { devices, now: Nanos(1), hash: EventHash::new() }
+        TimedWorld { devices, now: Nanos(1), hash: EventHash::default() }
     }
 
     /// The virtual time.

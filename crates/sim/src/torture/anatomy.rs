@@ -8,7 +8,7 @@ use bimetal_engine::format::header::CheckpointHeader;
 use bimetal_engine::format::log::{GroupHeader, Index, SegmentHeader};
 use bimetal_engine::format::page::{self, PageKind};
 use bimetal_engine::format::superblock::{Found, Superblock};
-use bimetal_engine::units::{Area, FAST, SLOW};
+use bimetal_units::{Area, FAST, SLOW};
 use std::collections::BTreeMap;
 use std::ops::Range;
 

@@ -8,7 +8,7 @@ use bimetal_engine::Engine;
 use bimetal_engine::action::{Machine, Request, RequestError, RequestId, RequestKind};
 use bimetal_engine::arena::{Arena, Buf, Pool};
 use bimetal_engine::extents::Placement;
-use bimetal_engine::units::{BLOCK_BYTES, Nanos};
+use bimetal_units::{BLOCK_BYTES, Nanos};
 
 /// Extents asked for when a read is answered.
 const MAX_EXTENTS: usize = 64;

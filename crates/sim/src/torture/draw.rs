@@ -8,11 +8,11 @@ mod wide;
 use super::plan::{Geometry, Life, Limits, Op, OpKind, Opening, Plan, When};
 use crate::arena::ArenaSizes;
 use crate::disk::CutStyle;
-use crate::rng::Rng;
 use crate::world::{Death, FaultRates, Service};
 use bimetal_engine::coverage::Stage;
 use bimetal_engine::options::Tuning;
-use bimetal_engine::units::Nanos;
+use bimetal_units::Nanos;
+use bimetal_units::rng::Rng;
 
 const US: u64 = 1_000;
 const MS: u64 = 1_000_000;

@@ -3,10 +3,10 @@
 //! move; drawn from a stream of its own, so that the rest stays.
 
 use crate::arena::SimArena;
-use crate::rng::Rng;
 use bimetal_engine::Engine;
 use bimetal_engine::pins::PinReport;
-use bimetal_engine::units::{FAST, Nanos, SLOW, Tier};
+use bimetal_units::rng::Rng;
+use bimetal_units::{FAST, Nanos, SLOW, Tier};
 
 /// One look in this many begins a change.
 const ONE_IN: u32 = 400;

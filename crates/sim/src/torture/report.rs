@@ -2,8 +2,8 @@
 
 use super::{Outcome, Stats, run_seed, shrink};
 use crate::arena::ArenaMemory;
-use crate::rng::mix;
 use crate::world::storm::Harm;
+use bimetal_units::rng::mix;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::Mutex;

@@ -15,12 +15,12 @@ use crate::arena::{ArenaMemory, SimArena};
 use crate::coverage::{Fault, StageSet};
 use crate::disk::{CutStyle, Disk, PAGE_BYTES};
 use crate::model::{Model, SECTOR};
-use crate::rng::Rng;
 use crate::world::{Death, FaultRates, Flow, Staged, World};
 use bimetal_engine::arena::Pool;
 use bimetal_engine::options::{CreateOptions, DeviceInfo, OpenError, OpenOptions, Tuning};
-use bimetal_engine::units::Nanos;
 use bimetal_engine::{Engine, Task};
+use bimetal_units::Nanos;
+use bimetal_units::rng::Rng;
 
 /// A request, task or stop that takes longer than this (virtual) is stuck. Dozens of streams that wait
 /// for one slow flush each, on the slowest of the devices drawn, have taken a minute.

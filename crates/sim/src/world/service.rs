@@ -1,6 +1,6 @@
 //! How long I/O takes and how often it fails.
 
-use crate::rng::Rng;
+use bimetal_units::rng::Rng;
 
 /// Random service times of a device: I/Os overlap and complete out of order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

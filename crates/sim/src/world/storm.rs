@@ -2,11 +2,11 @@
 //! acknowledge writes and do something else with them.
 
 use crate::disk::{CutStyle, PAGE_BYTES};
-use crate::rng::Rng;
 use bimetal_engine::coverage::Stage;
 use bimetal_engine::format::geometry::Geometry;
 use bimetal_engine::format::log::GroupHeader;
-use bimetal_engine::units::SLOW;
+use bimetal_units::SLOW;
+use bimetal_units::rng::Rng;
 use std::ops::Range;
 
 const PAGE: u64 = PAGE_BYTES as u64;

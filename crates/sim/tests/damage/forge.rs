@@ -10,8 +10,8 @@ use bimetal_engine::format::log::{HomeRecord, Index, Record};
 use bimetal_engine::format::page::{self, REF_BYTES, REFS_PER_PAGE};
 use bimetal_engine::mask::BlockMask;
 use bimetal_engine::sectors::{Remains, Sectors};
-use bimetal_engine::units::*;
-use bimetal_sim::rng::Rng;
+use bimetal_units::rng::Rng;
+use bimetal_units::*;
 
 /// A number that is likely to hurt.
 fn nasty(old: u64, rng: &mut Rng) -> u64 {

@@ -6,9 +6,9 @@ use super::patient::Patient;
 use crate::story::BLOCK;
 use bimetal_engine::format::FORMAT;
 use bimetal_engine::format::geometry::header_at;
-use bimetal_engine::units::*;
 use bimetal_sim::disk::Disk;
-use bimetal_sim::rng::Rng;
+use bimetal_units::rng::Rng;
+use bimetal_units::*;
 
 /// How a damaged volume must end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

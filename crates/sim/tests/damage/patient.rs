@@ -5,9 +5,9 @@ use super::scene::Scene;
 use crate::story::{BLOCK, twin};
 use bimetal_engine::format::geometry::header_at;
 use bimetal_engine::format::log::SegmentHeader;
-use bimetal_engine::units::*;
 use bimetal_sim::disk::Disk;
-use bimetal_sim::rng::Rng;
+use bimetal_units::rng::Rng;
+use bimetal_units::*;
 
 /// A block of a device.
 pub type At = (usize, u64);

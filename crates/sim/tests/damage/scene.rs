@@ -2,10 +2,10 @@
 
 use super::image::{Layout, get};
 use crate::story::{BLOCK, CHUNK, Story};
-use bimetal_engine::units::Nanos;
 use bimetal_sim::disk::Disk;
-use bimetal_sim::rng::mix;
 use bimetal_sim::world::Death;
+use bimetal_units::Nanos;
+use bimetal_units::rng::mix;
 use std::collections::BTreeMap;
 
 /// The content of one version of a block, unlike that of any other. Version zero is never written.

@@ -8,7 +8,7 @@ use super::patient::{At, Patient};
 use super::{Outcome, Scene, examine, from_env, guarded, report, scenes};
 use crate::story::BLOCK;
 use bimetal_engine::format::geometry::{header_at, pins_at};
-use bimetal_sim::rng::Rng;
+use bimetal_units::rng::Rng;
 use std::collections::BTreeMap;
 
 /// Damages tried unless told otherwise.

@@ -9,12 +9,12 @@ use bimetal_engine::format::superblock::{Found, Superblock};
 use bimetal_engine::options::{
     CheckReport, CreateOptions, DeviceInfo, Finding, OpenError, OpenOptions, RepairReport, Tuning,
 };
-use bimetal_engine::units::{FAST, Nanos, SLOW};
 use bimetal_engine::{Engine, Task};
 use bimetal_sim::arena::{ArenaMemory, ArenaSizes, SimArena};
 use bimetal_sim::disk::Disk;
 use bimetal_sim::world::storm::Layout;
 use bimetal_sim::world::{Death, FaultRates, Flow, World};
+use bimetal_units::{FAST, Nanos, SLOW};
 use std::ops::Range;
 
 /// Bytes in a block and in a chunk of these volumes.

@@ -1,10 +1,10 @@
 //! Samples of every format, made here.
 #![allow(dead_code)]
 
-use bimetal_engine::units::Nanos;
 use bimetal_trace::{
     Format, Iolog3Writer, LineError, Marks, Op, OpenError, OwnWriter, Record, RecordWriter, Trace,
 };
+use bimetal_units::Nanos;
 use std::io::{Cursor, Read, Write};
 use std::sync::{Arc, Mutex};
 

@@ -11,7 +11,6 @@ use crate::volume::{self, Volume};
 use crate::{Outcome, say, say_json, say_record};
 use anyhow::{Context as _, bail, ensure};
 use args::{AdaptationArgs, CreateFilesArgs, FillArgs, IdleArgs, ReadFilesArgs};
-use bimetal_engine::units::BLOCK_BYTES;
 use bimetal_lab::classic::disktester::{
     self, AdaptationPlan, Deed, FillPlan, Idle, IdleRule, Layout, Tester, Watched, mb_per_s,
 };
@@ -20,6 +19,7 @@ use bimetal_lab::load::{Inside, LoadTarget};
 use bimetal_lab::record::{JobRun, Run, TargetFacts};
 use bimetal_lab::report;
 use bimetal_lab::target::{OpenHow, TargetName, device_bytes};
+use bimetal_units::BLOCK_BYTES;
 pub(crate) use place::Listener;
 use place::{Ended, Making, Place, Room};
 use serde::Serialize;

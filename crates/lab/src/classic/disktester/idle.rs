@@ -3,9 +3,9 @@
 use super::table::{MB, elapsed, quantity, speed};
 use crate::load::{Going, Inside, LoadTarget, RunError, SlotSpec};
 use crate::report::{Axis, Extra, Figure, FigureLine, Unit};
+use bimetal_load::{Ended, Next, Source, Target};
 use bimetal_models::Command;
-use bimetal_models::load::{Ended, Next, Source, Target};
-use bimetal_models::rng::Rng;
+use bimetal_units::rng::Rng;
 use serde::Serialize;
 use std::cell::Cell;
 use std::rc::Rc;

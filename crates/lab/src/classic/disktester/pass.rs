@@ -2,10 +2,10 @@
 
 use crate::job::{Job, Ops, Order, Sizes};
 use crate::load::stamp;
-use bimetal_models::load::{Next, Source};
-use bimetal_models::rng::Rng;
+use bimetal_load::{Next, Source};
 use bimetal_models::{Command, Kind};
 use bimetal_sim::scenario::{Extent, Files, FilesSpec, Size, Whole};
+use bimetal_units::rng::Rng;
 use std::ops::Range;
 
 /// What files are multiples of: a page, and the block of most file systems.

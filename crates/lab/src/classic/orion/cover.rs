@@ -3,9 +3,9 @@
 
 use crate::job::Job;
 use crate::load::JobSource;
-use bimetal_models::load::{Ask, Next, Source};
-use bimetal_models::rng::Rng;
+use bimetal_load::{Ask, Next, Source};
 use bimetal_models::{Command, Kind};
+use bimetal_units::rng::Rng;
 use serde::Serialize;
 use std::cell::RefCell;
 use std::collections::VecDeque;

@@ -3,7 +3,7 @@
 use super::spec::{LargeOrder, Point, Spec};
 use crate::job::{Job, Ops, Order, Sizes};
 use crate::load::RunError;
-use bimetal_models::rng::mix;
+use bimetal_units::rng::mix;
 
 /// What Orion reads before a sequential point where it does not know how large the cache is.
 const WARMING_NS: u64 = 120 * SECOND_NS;

@@ -9,8 +9,8 @@ use crate::load::{self, Going, LoadTarget, RunError};
 use crate::record::{JobRun, Run};
 use crate::session::{Session, finish, now_unix_ms};
 use crate::stats::{LoadStep, Verdict, knee, next_load};
-use bimetal_models::load::Source;
-use bimetal_models::rng::mix;
+use bimetal_load::Source;
+use bimetal_units::rng::mix;
 use std::cell::RefCell;
 
 /// Steps of a search at most: ten doublings, and as many halvings of what is left, twice over.

@@ -2,9 +2,9 @@
 
 use super::super::bits::Bits;
 use super::BLOCK;
-use bimetal_engine::units::Nanos;
-use bimetal_models::rng::Rng;
 use bimetal_models::{Command, Kind};
+use bimetal_units::Nanos;
+use bimetal_units::rng::Rng;
 
 /// Blocks of a bucket: 512 KiB, what `bcache make` takes by itself.
 const BUCKET_BLOCKS: u32 = 128;

@@ -1,6 +1,6 @@
 //! How fast is written back: the controller of the kernel's `writeback.c`.
 
-use bimetal_engine::units::Nanos;
+use bimetal_units::Nanos;
 
 /// Sectors of a block: the kernel counts in those.
 const SECTORS: f64 = 8.0;

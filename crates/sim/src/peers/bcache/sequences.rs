@@ -1,6 +1,6 @@
 //! Which commands go on where earlier ones ended.
 
-use bimetal_engine::units::Nanos;
+use bimetal_units::Nanos;
 use std::collections::VecDeque;
 
 /// Bytes of a sequence from which on it passes by: bcache's `sequential_cutoff`.

@@ -24,8 +24,8 @@ mod smq;
 use super::pieces::{Piece, Runs, pieces};
 use super::rig::{FAST, Rig, SLOW, Ticket};
 use super::rules::Rules;
-use bimetal_engine::units::Nanos;
 use bimetal_models::{Command, Kind};
+use bimetal_units::Nanos;
 use smq::{Smq, Want, Work};
 use std::collections::{BTreeMap, VecDeque};
 

@@ -11,7 +11,7 @@
 
 use super::super::bits::Bits;
 use super::super::levels::{LEVELS, Levels, Link};
-use bimetal_engine::units::Nanos;
+use bimetal_units::Nanos;
 
 /// How often hotspots are looked at, nanoseconds: `HOTSPOT_UPDATE_PERIOD`.
 const HOTSPOT_PERIOD_NS: u64 = Nanos::SECOND;

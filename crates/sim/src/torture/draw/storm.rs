@@ -3,10 +3,10 @@
 use super::{MS, US};
 use crate::coverage::{OPENING, SUMMED};
 use crate::disk::CutStyle;
-use crate::rng::Rng;
 use crate::torture::plan::{Life, Opening, When};
 use crate::world::storm::{Aim, Blind, Harm, Ramp, Stall, Vanish, Weather};
 use bimetal_engine::coverage::Stage;
+use bimetal_units::rng::Rng;
 
 const SECOND: u64 = 1000 * MS;
 /// EIO.

@@ -4,7 +4,7 @@ use super::*;
 use crate::torture::anatomy::{Anatomy, Part};
 use crate::world::truth::Wound;
 use bimetal_engine::format::superblock::{Found, Superblock};
-use bimetal_engine::units::{FAST, Tier};
+use bimetal_units::{FAST, Tier};
 
 /// Pages tried for one that the check holds against a checksum.
 const ROT_TRIES: u32 = 6;

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::torture::client::Outcome;
-use bimetal_engine::units::BLOCK_BYTES;
+use bimetal_units::BLOCK_BYTES;
 
 /// In so many of these, sectors are written: what is left of blocks takes up the landing zone, and these are small.
 const UNREADABLE_BLOCKS: usize = 6;

@@ -6,7 +6,7 @@ use crate::torture::anatomy::{Anatomy, Part};
 use bimetal_engine::format::geometry::{HEADER_COPIES, header_at};
 use bimetal_engine::format::header::CheckpointHeader;
 use bimetal_engine::format::log::{GroupHeader, SegmentHeader};
-use bimetal_engine::units::{Area, FAST};
+use bimetal_units::{Area, FAST};
 use std::collections::BTreeSet;
 
 /// A damaged page and what it is part of; none for what the slow device has beside superblocks.

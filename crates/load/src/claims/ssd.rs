@@ -1,9 +1,9 @@
 //! The SSDs of 2012.
 
 use super::{Claim, KIB, MIB, Rows, SECOND, alone, fill, random, sequential_write, ssd};
-use crate::Model as _;
-use crate::load::Until;
-use crate::spec::SpecError;
+use crate::Until;
+use bimetal_models::Model as _;
+use bimetal_models::spec::SpecError;
 
 /// A1, A5 and what a torture as in D does.
 pub(super) fn sata_ssd() -> Result<Vec<Claim>, SpecError> {

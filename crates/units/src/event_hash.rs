@@ -2,14 +2,16 @@
 
 /// Folds words in the order they come: the same events, in the same order, give the same value, on every machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct EventHash(u64);
+pub struct EventHash(u64);
 
-impl EventHash {
+impl Default for EventHash {
     /// Of nothing.
-    pub fn new() -> EventHash {
+    fn default() -> EventHash {
         EventHash(0xcbf2_9ce4_8422_2325)
     }
+}
 
+impl EventHash {
     /// Takes words in: FNV's step on whole words, and a rotation so that their upper bits count too.
     #[inline]
     pub fn add<const N: usize>(&mut self, words: [u64; N]) {

@@ -4,9 +4,9 @@ use super::engine::{self, Io, Sample, Stream, Until, Witness};
 use super::seconds::Seconds;
 use super::target::{Ended, Fault, Target};
 use super::{Job, Looped, Seen, Source};
-use crate::device::{Command, Done, Kind, Model};
-use crate::rng::Rng;
-use bimetal_engine::units::Nanos;
+use bimetal_models::device::{Command, Done, Kind, Model};
+use bimetal_units::Nanos;
+use bimetal_units::rng::Rng;
 
 /// Whoever wants to know how a run goes: how often, in nanoseconds, and who.
 pub type Observer<'o, M> = (u64, &'o mut dyn FnMut(&M, Sample));
@@ -172,8 +172,8 @@ impl<M: Model> Witness<Bench<M>> for Notes<'_, M> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::constant::{Constant, ConstantParams};
-    use crate::load::{Ask, Next, Paced, Pattern};
+    use crate::{Ask, Next, Paced, Pattern};
+    use bimetal_models::constant::{Constant, ConstantParams};
 
     const MS: u64 = 1_000_000;
 

@@ -9,10 +9,10 @@ mod disk;
 mod laptop;
 mod ssd;
 
-use crate::Model;
-use crate::load::{Bench, Job, Pattern, Seen, Until};
-use crate::spec::{Spec, SpecError, named};
-use crate::ssd::Ssd;
+use crate::{Bench, Job, Pattern, Seen, Until};
+use bimetal_models::Model;
+use bimetal_models::spec::{Spec, SpecError, named};
+use bimetal_models::ssd::Ssd;
 use serde::Serialize;
 
 const SECOND: u64 = 1_000_000_000;

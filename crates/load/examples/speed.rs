@@ -1,8 +1,8 @@
 //! How many commands the models take in a second of processor time, load generator included:
 //! `cargo run --release -p bimetal-models --example speed`.
 
+use bimetal_load::{Bench, Job, Pattern, Until};
 use bimetal_models::device::Model as _;
-use bimetal_models::load::{Bench, Job, Pattern, Until};
 use bimetal_models::spec::{self, Spec};
 use bimetal_models::ssd::Ssd;
 

@@ -1,4 +1,8 @@
-//! Newtypes for every index and unit that the engine handles.
+//! Newtypes for every index and unit, the random number generator, and the hash of all that happened in a run.
+#![forbid(unsafe_code)]
+
+pub mod event_hash;
+pub mod rng;
 
 use std::fmt;
 
@@ -8,7 +12,7 @@ pub const BLOCK_BYTES: u32 = 4096;
 pub const SECTOR_BYTES: u32 = 512;
 /// Smallest chunk: below this the map would outgrow its memory budget.
 pub const MIN_CHUNK_BYTES: u32 = 64 << 10;
-/// Largest chunk: its block mask is the widest that [`crate::mask::BlockMask`] holds.
+/// Largest chunk: its block mask is the widest that the engine holds.
 pub const MAX_CHUNK_BYTES: u32 = 4 << 20;
 /// Blocks in the largest chunk.
 pub const MAX_BLOCKS_PER_CHUNK: u32 = MAX_CHUNK_BYTES / BLOCK_BYTES;
@@ -96,7 +100,7 @@ pub struct ServedBy {
 impl ServedBy {
     /// This tier had a part, too.
     #[inline]
-    pub(crate) fn add(&mut self, tier: Tier) {
+    pub fn add(&mut self, tier: Tier) {
         self.fast |= tier == FAST;
         self.slow |= tier != FAST;
     }

@@ -6,6 +6,7 @@
 //! its response counts from the time that was meant (an open loop).
 
 mod bench;
+pub mod claims;
 mod engine;
 mod seconds;
 mod seen;

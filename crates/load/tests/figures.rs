@@ -1,6 +1,6 @@
 //! The models meet what was measured on the drives they stand for.
 
-use bimetal_models::claims::{self, Claim};
+use bimetal_load::claims::{self, Claim};
 
 fn modelled(rows: &[Claim], start: &str) -> f64 {
     rows.iter().find(|row| row.claim.starts_with(start)).unwrap_or_else(|| panic!("{start}")).modelled

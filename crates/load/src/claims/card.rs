@@ -1,10 +1,10 @@
 //! A flash card under Orion's loads.
 
 use super::{Claim, KIB, MIB, Rows, SECOND, alone, fill, random, sequential_write, ssd};
-use crate::Model as _;
-use crate::load::{Bench, Job, Until};
-use crate::spec::SpecError;
-use crate::ssd::Ssd;
+use crate::{Bench, Job, Until};
+use bimetal_models::Model as _;
+use bimetal_models::spec::SpecError;
+use bimetal_models::ssd::Ssd;
 
 /// The steps of a load ramp: commands in flight. The last is what 50,000 commands/s at 9.5 ms, the full load of E1,
 /// are by Little's law.

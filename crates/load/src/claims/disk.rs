@@ -1,9 +1,9 @@
 //! The derived hard disks.
 
 use super::{Claim, KIB, MIB, Rows, SEED, alone, random, sequential_write};
-use crate::Model;
-use crate::load::{Bench, Job, Until};
-use crate::spec::{SpecError, named};
+use crate::{Bench, Job, Until};
+use bimetal_models::Model;
+use bimetal_models::spec::{SpecError, named};
 
 type Disk = Bench<Box<dyn Model>>;
 

@@ -1,8 +1,8 @@
 //! The storage of a laptop.
 
 use super::{Claim, KIB, MIB, Rows, SECOND, alone, random, sequential_write, ssd};
-use crate::load::Until;
-use crate::spec::SpecError;
+use crate::Until;
+use bimetal_models::spec::SpecError;
 
 /// What fio had in flight on the laptop: its report's IOPS times mean latency (28,100/s x 446.61 us + 7,046/s x
 /// 482.68 us) is 15.95, not the 32 of the job: the host's asynchronous I/O takes 16 commands of a process at a time.

@@ -2,9 +2,9 @@
 
 use super::source::{Ask, Next, Source};
 use super::target::{Ended, Fault, Target};
-use crate::device::{Command, Kind};
-use crate::rng::Rng;
-use bimetal_engine::units::ServedBy;
+use bimetal_models::device::{Command, Kind};
+use bimetal_units::ServedBy;
+use bimetal_units::rng::Rng;
 
 /// When a run ends; in any case when no stream has more to ask for, and all was done. What is in flight when time or
 /// bytes are up is not counted.

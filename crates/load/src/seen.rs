@@ -1,7 +1,7 @@
 //! What a stream saw.
 
 use super::Histogram;
-use crate::device::Kind;
+use bimetal_models::device::Kind;
 
 /// The longest latency that is told from longer ones: an hour, in nanoseconds.
 const LONGEST_NS: u64 = 3_600_000_000_000;

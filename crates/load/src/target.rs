@@ -1,7 +1,7 @@
 //! What is loaded.
 
-use crate::device::{Command, Failure};
-use bimetal_engine::units::ServedBy;
+use bimetal_models::device::{Command, Failure};
+use bimetal_units::ServedBy;
 
 /// Why a command was not done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! What is asked for, and when.
 
-use crate::device::{Command, Kind};
-use crate::rng::{Rng, mix};
+use bimetal_models::device::{Command, Kind};
+use bimetal_units::rng::{Rng, mix};
 use rand::TryRng;
 use rand_distr::{Distribution as _, Zipf};
 use std::convert::Infallible;

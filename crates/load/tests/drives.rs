@@ -1,9 +1,9 @@
 //! The parameter files that come with the crate, and files that are wrong.
 
-use bimetal_engine::units::Nanos;
+use bimetal_load::{Bench, Job, Pattern, Seen, Until};
 use bimetal_models::device::{Command, Failure, Kind, Model};
-use bimetal_models::load::{Bench, Job, Pattern, Seen, Until};
 use bimetal_models::spec::{Spec, named, names};
+use bimetal_units::Nanos;
 
 const GIB: u64 = 1 << 30;
 const SECOND: u64 = 1_000_000_000;
@@ -48,7 +48,7 @@ fn every_drive_builds_and_answers() {
 
 #[test]
 fn wrong_files_are_refused_in_a_sentence() {
-    let text = include_str!("../drives/nvme-present.toml");
+    let text = include_str!("../../models/drives/nvme-present.toml");
     let refused = |from: &str, to: &str| {
         assert!(text.contains(from), "{from}");
         Spec::parse(&text.replace(from, to)).expect_err(to).to_string()
@@ -82,7 +82,7 @@ fn wrong_files_are_refused_in_a_sentence() {
         let said = refused(from, to);
         assert!(said.starts_with(message) && !said.contains('\n'), "{to}: {said}");
     }
-    let store = include_str!("../drives/object-store.toml");
+    let store = include_str!("../../models/drives/object-store.toml");
     let said = Spec::parse(&store.replace("requests_per_s = 3_500", "requests_per_s = 0")).unwrap_err();
     assert_eq!(said.to_string(), "requests_per_s is 0, not from 1 to 1000000000");
 }
@@ -135,8 +135,8 @@ fn the_object_store_has_a_tail_fails_and_throttles() {
 
 #[test]
 fn a_refused_request_says_so() {
-    let text =
-        include_str!("../drives/object-store.toml").replace("burst_requests = 700", "burst_requests = 1");
+    let text = include_str!("../../models/drives/object-store.toml")
+        .replace("burst_requests = 700", "burst_requests = 1");
     let mut model = Spec::parse(&text).unwrap().build(1).unwrap();
     for tag in 0..2 {
         model.submit(Nanos(0), tag, Command { kind: Kind::Read, offset: 0, len: 4096 });
