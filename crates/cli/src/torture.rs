@@ -3,7 +3,7 @@
 use crate::args::TortureArgs;
 use crate::threads::threads;
 use crate::{Outcome, complain, say, say_json};
-use bimetal_sim::torture::{Options, Report, main_loop};
+use bimetal_torture::{Options, Report, main_loop};
 
 pub(crate) fn run(args: &TortureArgs) -> anyhow::Result<Outcome> {
     let threads = Some(threads(args.threads)?.get());

@@ -52,3 +52,58 @@ pub trait Arena {
     /// The bytes of a [`Pool::Log`] or [`Pool::Meta`] buffer.
     fn bytes_mut(&mut self, buf: Buf) -> &mut [u8];
 }
+
+/// The free blocks of one pool: for whoever keeps an arena.
+pub struct FreeBlocks {
+    /// Ranges, by address: (first, count).
+    free: Vec<(u32, u32)>,
+    end: u32,
+    outstanding: u32,
+}
+
+impl FreeBlocks {
+    /// All `count` blocks from `first` on.
+    pub fn new(first: u32, count: u32) -> FreeBlocks {
+        FreeBlocks { free: vec![(first, count)], end: first + count, outstanding: 0 }
+    }
+
+    /// First fit: low addresses stay warm in the processor's cache.
+    pub fn take(&mut self, blocks: u32) -> Option<u32> {
+        let i = self.free.iter().position(|&(_, count)| count >= blocks)?;
+        let (first, count) = self.free[i];
+        if count == blocks {
+            self.free.remove(i);
+        } else {
+            self.free[i] = (first + blocks, count - blocks);
+        }
+        self.outstanding += 1;
+        Some(first)
+    }
+
+    /// Ranges that were taken and not given back.
+    pub fn outstanding(&self) -> u32 {
+        self.outstanding
+    }
+
+    /// One past the last block.
+    pub fn end(&self) -> u32 {
+        self.end
+    }
+
+    /// Gives a range back that was taken whole.
+    pub fn give(&mut self, first: u32, blocks: u32) {
+        self.outstanding -= 1;
+        let i = self.free.partition_point(|&(f, _)| f < first);
+        let joins_next = i < self.free.len() && first + blocks == self.free[i].0;
+        let joins_last = i > 0 && self.free[i - 1].0 + self.free[i - 1].1 == first;
+        match (joins_last, joins_next) {
+            (true, true) => {
+                self.free[i - 1].1 += blocks + self.free[i].1;
+                self.free.remove(i);
+            }
+            (true, false) => self.free[i - 1].1 += blocks,
+            (false, true) => self.free[i] = (first, blocks + self.free[i].1),
+            (false, false) => self.free.insert(i, (first, blocks)),
+        }
+    }
+}

@@ -1,38 +1,9 @@
-//! All stories, campaigns and scenarios, as one program: the engine is compiled anew for each program that drives it.
+//! All scenarios, and what is held against peers, as one program: the engine is compiled anew for each program that drives it.
 
-mod bad_sectors;
-mod copies;
-mod damage;
-mod determinism;
-mod disk_semantics;
-mod errors;
-mod evidence;
-mod fast_sums;
-mod faults;
-mod landing;
 mod long_queue;
-mod lost_groups;
-mod lost_writes;
 mod matrix;
-mod model_rejects;
-mod narrated;
-mod on_call;
-mod opening;
-mod parts;
 mod peers;
-mod pins;
-mod placement;
-mod planted_bugs;
-mod remnants;
-mod repair;
-mod rest;
-mod rot_in_the_log;
 mod scenarios;
-mod shadows;
-mod slow_devices;
-mod story;
-mod tight_limits;
-mod wear;
 
 use std::fs;
 use std::path::Path;

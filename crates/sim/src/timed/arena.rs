@@ -1,6 +1,6 @@
 //! Buffers without payload.
 
-use crate::arena::FreeBlocks;
+use bimetal_engine::arena::FreeBlocks;
 use bimetal_engine::arena::{Arena, Buf, Pool};
 use bimetal_units::BLOCK_BYTES;
 

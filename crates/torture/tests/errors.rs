@@ -1,0 +1,129 @@
+//! What clients and the log are told when a device fails: that space is missing, where it is, and the number that
+//! the device gave.
+
+use crate::story::{BLOCK, CHUNK, Story};
+use bimetal_engine::action::{DeviceError, RequestError, RequestKind};
+use bimetal_engine::options::{Event, Level};
+use bimetal_torture::world::FaultRates;
+use bimetal_units::Nanos;
+
+const WRITE: RequestKind = RequestKind::Write { fua: false };
+/// Linux's ENOSPC and EIO, and what clients are told of them.
+const KINDS: [(i32, RequestError); 2] = [(28, RequestError::NoSpace), (5, RequestError::Io)];
+
+/// A volume whose devices fail with this number, once they do.
+fn failing_with(errno: i32) -> Story {
+    let mut s = Story::begin(24, 64);
+    s.world.errno = errno;
+    s
+}
+
+/// The event that tells of the failure names the number.
+fn is_said(s: &mut Story, what: &str, errno: i32) {
+    let events = s.engine().take_events();
+    let said = |e: &&Event| e.message.contains(what);
+    let event = events.iter().find(said).unwrap_or_else(|| panic!("{what:?} is not among {events:?}"));
+    assert_eq!(event.error, Some(DeviceError { errno }), "{event:?}");
+}
+
+#[test]
+fn a_write_to_a_slot_that_fails() {
+    for (errno, told) in KINDS {
+        let mut s = failing_with(errno);
+        s.write(0, CHUNK, 1);
+        s.flush();
+        s.world.rates.writes = 1;
+        let write = s.ask(WRITE, 0, BLOCK, 2);
+        assert_eq!(s.answer(write), Err(told));
+        is_said(&mut s, "fast: a write at byte", errno);
+        s.world.rates = FaultRates::default();
+        s.write(0, BLOCK, 3);
+    }
+}
+
+#[test]
+fn a_read_that_fails() {
+    let mut s = failing_with(5);
+    s.write(0, CHUNK, 1);
+    s.flush();
+    s.world.rates.reads = 1;
+    assert_eq!(s.read(0, BLOCK), Err(RequestError::Io));
+    is_said(&mut s, "volume byte 0: cannot be read", 5);
+}
+
+#[test]
+fn a_flush_that_fails() {
+    for (errno, told) in KINDS {
+        let mut s = failing_with(errno);
+        s.write(0, CHUNK, 1);
+        s.world.rates.flushes = 1;
+        let flush = s.ask(RequestKind::Flush, 0, 0, 0);
+        assert_eq!(s.answer(flush), Err(told));
+        is_said(&mut s, "a flush of fast failed", errno);
+        // Who comes later met no device.
+        let write = s.ask(WRITE, 0, BLOCK, 2);
+        assert_eq!(s.answer(write), Err(RequestError::ReadOnly));
+    }
+}
+
+/// What waited for the log to be written learns why it never will be, if it is for want of space.
+#[test]
+fn a_log_that_cannot_be_written() {
+    for (errno, told) in
+        [(28, RequestError::NoSpace), (122, RequestError::NoSpace), (5, RequestError::ReadOnly)]
+    {
+        let mut s = failing_with(errno);
+        let behind = s.engine().size_bytes() - CHUNK;
+        s.write(0, CHUNK, 1);
+        s.flush();
+        // All of the fast slots are taken, so that a small write lands.
+        (1..40).for_each(|chunk| s.write(chunk * CHUNK, CHUNK, 1));
+        s.flush();
+        s.wait(Nanos::SECOND);
+        s.engine().take_events();
+        s.world.rates.writes = 1;
+        let write = s.ask(WRITE, behind, BLOCK, 2);
+        s.wait(Nanos::SECOND);
+        is_said(&mut s, "fast: the log cannot be written; what goes through it waits", errno);
+        assert_eq!(s.answer(write), Err(told));
+        // Whether the log's patience ends first or that of checkpoints, which cannot be written either.
+        is_said(&mut s, ": the volume is read-only until it is opened again", errno);
+    }
+}
+
+/// A landed block cannot be read and is given up in the end, which is worse than a device that fails and recovers.
+#[test]
+fn levels_tell_what_fails_from_what_is_lost() {
+    let mut s = Story::begin(24, 64);
+    (0..40).for_each(|chunk| s.write(chunk * CHUNK, CHUNK, 1));
+    s.flush();
+    s.wait(Nanos::SECOND);
+    let slow =
+        (0..40).map(|chunk| chunk * CHUNK).find(|at| s.is_slow(*at)).expect("a chunk on the slow tier");
+    s.write(slow, BLOCK, 2);
+    s.flush();
+    s.engine().take_events();
+    s.world.rates.reads = 1;
+    s.wait(5 * Nanos::SECOND);
+    let events = s.engine().take_events();
+    assert!(!events.is_empty() && events.iter().all(|e| e.level == Level::Warning), "{events:?}");
+    let at = |e: &Event| {
+        e.message.strip_prefix("fast: a background read at byte ")?.split(' ').next()?.parse().ok()
+    };
+    let place: u64 = events.iter().find_map(at).expect("the merge fails");
+    s.world.disks[0].add_bad_sector(place / 512);
+    // Nothing is given up before the device reads something else.
+    s.world.rates.reads = 0;
+    s.wait(120 * Nanos::SECOND);
+    let errors: Vec<_> = s.engine().take_events().into_iter().filter(|e| e.level == Level::Error).collect();
+    assert_eq!(errors.len(), 1, "{errors:?}");
+    let what = format!("volume byte {slow}: a block is lost; its only copy was on fast at byte {place}");
+    assert_eq!(errors[0].message, what);
+    s.world.rates.writes = 1;
+    let write = s.ask(WRITE, slow, BLOCK, 3);
+    s.wait(5 * Nanos::SECOND);
+    s.world.rates.writes = 0;
+    s.answer(write).expect("the device is well again");
+    let levels: Vec<_> = s.engine().take_events().iter().map(|e| e.level).collect();
+    assert_eq!(levels, [Level::Warning, Level::Info], "it fails, it recovers");
+}

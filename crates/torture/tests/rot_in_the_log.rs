@@ -1,0 +1,139 @@
+//! Rot in the log at rest: one block of what a client wrote costs that block, and never the volume; and what a flush was
+//! answered for is not taken for something that a crash has torn.
+
+use crate::story::{BLOCK, CHUNK, Story};
+use bimetal_engine::options::{CheckReport, Tuning};
+use bimetal_torture::disk::CutStyle;
+use bimetal_torture::world::Death;
+use bimetal_units::Nanos;
+use bimetal_units::rng::Rng;
+
+/// Groups that fill more segments than indexes wait to be written: those of the first will never be.
+const MANY: u64 = 120;
+
+/// A volume with a long landing zone, and a chunk of it that is slow: what is written there lands, and stays landed.
+fn begin() -> (Story, u64) {
+    let mut s = Story::begin_with_zone(120, 200, 90);
+    let chunk = s.slow_chunk();
+    s.stop();
+    s.tuning = Tuning { idle_after_ns: 3600 * Nanos::SECOND, ..s.tuning.clone() };
+    s.open().expect("it was closed in order");
+    (s, chunk)
+}
+
+/// A bit flips in the block of the log that holds nothing but these bytes.
+fn rot_payload(s: &mut Story, fill: u8) {
+    let mut page = [0; BLOCK as usize];
+    let is_data = |at: &u64| s.world.disks[0].peek(*at, &mut page) && page.iter().all(|b| *b == fill);
+    let data = s.layout().zone().find(is_data).expect("it has landed");
+    s.world.disks[0].rot(data, &mut Rng::new(1, 1));
+}
+
+fn checked(s: &mut Story) -> CheckReport {
+    s.checked().expect("it can be checked")
+}
+
+/// A client writes over many segments of the log between two flushes, and the server is killed. One bit of one block has
+/// flipped. What claims that its group was durable stands many segments further on; recovery judged the block before it
+/// had read that, took the group for one that a crash had torn, then found the claims, and kept the whole volume closed.
+#[test]
+fn a_rotten_block_before_claims_that_stand_far_on_costs_that_block() {
+    for place in [0, 1, 7, 15, 40, 100] {
+        let (mut s, chunk) = begin();
+        let at = |i: u64| chunk + (2 + i % (CHUNK / BLOCK - 2)) * BLOCK;
+        for i in 0..place {
+            s.write(at(i), BLOCK, 0x33);
+        }
+        s.write(chunk + BLOCK, BLOCK, 0x22);
+        for i in place..MANY {
+            s.write(at(i), BLOCK, 0x33);
+        }
+        s.flush();
+        s.write(at(0), BLOCK, 0x44);
+        s.flush();
+        s.die(Death::Kill);
+        rot_payload(&mut s, 0x22);
+        s.open().unwrap_or_else(|e| panic!("behind {place} groups: {e}"));
+        assert!(
+            s.read(chunk + BLOCK, BLOCK).is_err(),
+            "behind {place} groups: it cannot be told what was there"
+        );
+        let rest = s.read(chunk + 2 * BLOCK, CHUNK - 2 * BLOCK).expect("the others can be read");
+        assert!(
+            rest[..BLOCK as usize].iter().all(|b| *b == 0x44)
+                && rest[BLOCK as usize..].iter().all(|b| *b == 0x33)
+        );
+        s.write(chunk + BLOCK, BLOCK, 0x55);
+        assert_eq!(s.read(chunk + BLOCK, BLOCK).map(|bytes| bytes[7]), Ok(0x55), "written anew it is there");
+    }
+}
+
+/// A flush was answered, nobody wrote anything for two seconds, and the power went. Then the last block of the log rotted.
+/// Nothing said that its group had been durable: it was taken for a torn one, the block read as it was before, and the check
+/// was clean.
+#[test]
+fn what_was_flushed_before_a_quiet_time_is_not_taken_for_torn() {
+    for death in [Death::Kill, Death::PowerCut(CutStyle::LoseAll)] {
+        let (mut s, chunk) = begin();
+        s.write(chunk + BLOCK, BLOCK, 0x22);
+        s.flush();
+        s.write(chunk + BLOCK, BLOCK, 0x33);
+        s.flush();
+        s.wait(2 * Nanos::SECOND);
+        s.die(death);
+        rot_payload(&mut s, 0x33);
+        assert!(!checked(&mut s).findings.is_empty(), "{death:?}: the check says so");
+        s.open().expect("one block of a client keeps no volume closed");
+        assert!(s.read(chunk + BLOCK, BLOCK).is_err(), "{death:?}: not the value from before");
+    }
+}
+
+/// A claim is written once; then an idle volume leaves its devices alone.
+#[test]
+fn a_claim_is_made_once() {
+    let (mut s, chunk) = begin();
+    s.write(chunk + BLOCK, BLOCK, 0x22);
+    s.flush();
+    s.wait(3 * Nanos::SECOND);
+    let written = s.engine().status().tiers[0].written_bytes;
+    let busy = s.world.hash();
+    s.wait(600 * Nanos::SECOND);
+    assert_eq!(s.engine().status().tiers[0].written_bytes, written);
+    assert_eq!(s.world.hash(), busy, "nothing at all has happened");
+}
+
+/// The server is killed right after a flush was answered, and of the last groups the first one rots. Nothing claims them, so
+/// the log ends before them, as it would had a crash torn the first: but it is said, by the check and when the volume is
+/// opened, and the groups can still be looked at then.
+#[test]
+fn intact_groups_behind_the_end_are_told_of_and_kept() {
+    let (mut s, chunk) = begin();
+    s.write(chunk + BLOCK, BLOCK, 0x21);
+    s.flush();
+    s.write(chunk + BLOCK, BLOCK, 0x22);
+    s.flush();
+    let fills = [0x31, 0x32, 0x33, 0x34];
+    for (i, fill) in (2..).zip(fills) {
+        s.write(chunk + i * BLOCK, BLOCK, fill);
+    }
+    s.flush();
+    s.die(Death::Kill);
+    rot_payload(&mut s, 0x31);
+    let report = checked(&mut s);
+    assert_eq!(report.findings, []);
+    let told: Vec<_> = report.unconfirmed.iter().map(|g| (g.group - report.log_end, g.whole)).collect();
+    assert_eq!(told, [(1, false), (2, true), (3, true), (4, true)]);
+    assert_eq!(report.unconfirmed[1].landed[0].volume_byte, chunk + 3 * BLOCK);
+    for life in 0..3 {
+        s.open().expect("it opens");
+        let events: Vec<_> = s.engine().take_events().into_iter().map(|e| e.message).collect();
+        let said =
+            events.iter().any(|e| e.contains("4 groups from") && e.contains("payload of 1 does not match"));
+        assert_eq!(said, life == 0, "{events:?}");
+        assert_eq!(s.read(chunk + BLOCK, BLOCK).map(|bytes| bytes[7]), Ok(0x22));
+        s.write(chunk + 9 * BLOCK, BLOCK, 0x60 + life);
+        s.flush();
+        s.die(Death::Kill);
+        assert_eq!(checked(&mut s).unconfirmed, report.unconfirmed, "life {life}: they are still there");
+    }
+}

@@ -1,0 +1,52 @@
+//! Limits that are tight together: each alone is met somewhere, two at once may wait for each other.
+
+use bimetal_engine::options::Tuning;
+use bimetal_torture::arena::ArenaMemory;
+use bimetal_torture::{draw, run_plan};
+
+/// Runs a seed's plan with other limits; what is wrong, if anything.
+fn with_limits(seed: u64, limit: impl FnOnce(&mut Tuning)) -> Option<String> {
+    let mut plan = draw::plan(seed);
+    limit(&mut plan.tuning);
+    run_plan(plan, &ArenaMemory::default(), false).violation
+}
+
+/// Checkpoints failed, and so did appends: each that failed took a segment of the zone, until none was free. The jobs of the
+/// last one were to be appended again, behind them the fence. The commit among them was held for want of room, though it had
+/// been admitted before; the fence stood behind it, the checkpoint waited for the fence, and the room for the checkpoint.
+#[test]
+fn what_was_appended_once_is_not_held_for_room_when_it_is_appended_again() {
+    assert_eq!(with_limits(4_000_371, |_| {}), None);
+}
+
+/// A batch that was to empty the zone found every chunk held by what was written and not yet recorded; so commits were let
+/// pass, for it would not get on otherwise. Then its reads failed for a while. Streams, of which one chunk at a time may be
+/// unrecorded, committed on and on meanwhile: what had let the first one pass was still said. When the batch got its data at
+/// last, the log had no room for its record, and nothing that could have made some: nobody was answered any more.
+#[test]
+fn commits_that_were_let_pass_once_leave_room_for_the_batch_that_frees_the_zone() {
+    let violation = with_limits(700_598, |tuning| {
+        tuning.recent_checksums = 512;
+        tuning.slow_unflushed_bytes = 64 << 10;
+    });
+    assert_eq!(violation, None);
+}
+
+/// The same in other volumes, with other pairs of limits.
+#[test]
+fn pairs_of_tight_limits_do_not_wait_for_each_other() {
+    for seed in 41_000..41_060 {
+        let violation = with_limits(seed, |tuning| {
+            let pairs: [fn(&mut Tuning); 6] = [
+                |t| (t.recent_checksums, t.slow_unflushed_bytes) = (0, 64 << 10),
+                |t| (t.pending_chunks, t.batch_chunks) = (1, 1),
+                |t| (t.recent_checksums, t.pending_chunks) = (0, 4096),
+                |t| (t.slow_unflushed_bytes, t.groups_in_flight) = (64 << 20, 1),
+                |t| (t.batch_chunks, t.recent_checksums) = (64, 0),
+                |t| (t.pending_chunks, t.commit_interval_ns) = (1, 60_000_000_000),
+            ];
+            pairs[seed as usize % pairs.len()](tuning);
+        });
+        assert_eq!(violation, None, "seed {seed}");
+    }
+}
