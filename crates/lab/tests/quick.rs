@@ -20,11 +20,12 @@ fn run(latency_ns: u64) -> (Vec<(String, f64, Unit)>, Run) {
         span_bytes: layout.file_bytes,
         each: Duration::from_millis(100),
         reads_only: false,
+        marks: false,
         seed: 1,
     };
     let mut nobody = Nobody;
     let mut tester = Tester::new(&mut target, "a model", layout, &mut nobody);
-    let figures = quick(&mut tester, &plan).expect("it is run");
+    let figures = quick(&mut tester, &plan).expect("it is run").figures;
     let session = session("a test", "a model");
     let figures = figures.into_iter().map(|figure| (figure.name, figure.value, figure.unit)).collect();
     (figures, tester.finish(session))
@@ -84,7 +85,7 @@ fn few_rounds_promise_no_more_than_they_can() {
     let reads =
         text.lines().find(|line| line.starts_with("random read, 4K, bandwidth: ")).expect("it was measured");
     assert!(reads.contains("B is 0.51 times A on average, but 2 pairs are too few, 6 are needed"), "{reads}");
-    let (a, b) = (run(100_000).1, run(200_000).1);
-    let page = comparison_html(&two.findings, Some(&two.sentence), ["A", "B"], [&a, &b]);
+    let runs = [[run(100_000).1], [run(200_000).1]];
+    let page = comparison_html(&two.findings, Some(&two.sentence), ["A", "B"], [&runs[0], &runs[1]]);
     assert!(page.contains("B by A") && page.contains("are too few"));
 }
