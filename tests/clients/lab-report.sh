@@ -55,6 +55,16 @@ grep -q 'Compared with A' "$work/dom"
 report "$work/A.json" "$work/B.json" >"$work/table"
 grep -q 'By A:' "$work/table"
 
+# On a telephone and on a wide screen, with a finding that has no blank: it is seen whole, nothing makes the page wider than
+# it is, and every map has a scale that ends with a number.
+jq '.notes = ["x" * 2000, "short", "שלום עולם"]' "$work/A.json" >"$work/wordy.json"
+report "$work/wordy.json" "$work/B.json" --html "$work/wordy.html"
+for width in 400 1400; do
+    dom "$work/wordy.html" --window-size=$width,900
+    drawn "a page of $width fits" ".layout | .width <= $width and .over <= 0 and .said > 3 and .cut == 0"
+    drawn "scales at $width" '.layout | .maps == 8 and (.scales | length == 8 and all(.[0] == "1" and length > 1))'
+done
+
 report "$work/depths.json" --html "$work/depths.html"
 dom "$work/depths.html"
 drawn "a line of six depths" "$every and .plots.loads.points == 6"

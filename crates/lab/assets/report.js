@@ -7,7 +7,21 @@
   // What was drawn, for tests: series, points or cells by plot, and every error. It ends up in #drawn. With #check in
   // the address it is also looked whether there is colour on each canvas.
   const drawn = { plots: {}, zoom: null, errors: [] };
-  const tell = () => { document.getElementById("drawn").textContent = JSON.stringify(drawn); };
+  const tell = () => {
+    if (location.hash === "#check") drawn.layout = layout();
+    document.getElementById("drawn").textContent = JSON.stringify(drawn);
+  };
+  // How wide the page is and how wide what it holds; what is said that is not seen whole; maps, and their scales.
+  const layout = () => {
+    const page = document.documentElement, all = selector => [...document.querySelectorAll(selector)];
+    const cut = node => {
+      const box = node.getBoundingClientRect();
+      return node.scrollWidth > node.clientWidth + 1 || box.right > page.clientWidth + 1 || box.height === 0;
+    };
+    return { width: page.clientWidth, over: page.scrollWidth - page.clientWidth, said: all(".said > li").length,
+             cut: all("main > section > .said > li").filter(cut).length, maps: all("[id^=plot-heat-], [id^=plot-places-]").length,
+             scales: all(".scale").map(scale => [...scale.querySelectorAll(".ticks span")].map(tick => tick.textContent)) };
+  };
   window.addEventListener("error", event => { drawn.errors.push(String(event.message)); tell(); });
   window.addEventListener("unhandledrejection", event => { drawn.errors.push(String(event.reason)); tell(); });
   window.addEventListener("securitypolicyviolation", event => { drawn.errors.push("request: " + event.blockedURI); tell(); });

@@ -10,10 +10,10 @@ use crate::stats::mean_interval;
 /// Charts of a page.
 const MAX_CHARTS: usize = 40;
 /// Parts of a run whose spread says how sure its mean is, and the fewest that can.
-const PARTS: (usize, usize) = (5, 20);
+const PARTS: (usize, usize) = (4, 20);
 /// What the ends on a bar are.
 const NOTE: &str = "Each bar is the mean of one run. The ends on it are where that mean lies 95 of 100 times, by the \
-                    spread of 5 to 20 parts of the same run (Student's t): how runs differ from each other is not in \
+                    spread of 4 to 20 parts of the same run (Student's t): how runs differ from each other is not in \
                     them, `lab compare` and `--against` measure that.";
 
 /// A chart for each kind of I/O of each job that at least two runs have.
