@@ -37,7 +37,7 @@ HOME=$work timeout 120 "$browser" --headless --no-sandbox --disable-gpu --user-d
     { tail -3 "$work/log"; echo "chromium does not run here"; exit 77; }
 
 all='["bandwidth", "iops", "longest", "fast", "heat-0", "places-0", "percentiles", "loads", "depths"]'
-every='(.errors == []) and (.plots | all(.inked)) and ([.plots[] | .cells // .points] | all(. > 0))'
+every='(.errors == []) and (.plots | all(.inked and .labels >= 2)) and ([.plots[] | .cells // .points] | all(. > 0))'
 
 report "$work/A.json" --html "$work/one.html"
 dom "$work/one.html"

@@ -85,6 +85,8 @@
     label, font: font(), labelFont: font(), labelSize: 18, stroke: () => css("--text"), gap: 4,
     grid: { stroke: () => css("--line"), width: 0.6 }, ticks: { stroke: () => css("--line"), width: 0.6, size: 5 },
     values: (u, splits) => splits.map(v => (v == null ? "" : values(v))),
+    // What is to be labelled is chosen where the splits are.
+    filter: (u, splits) => splits,
   }, more);
   const left = (label, values, more) => axis(label, values, Object.assign({ size: 62 }, more));
   const bottom = (label, values, more) => axis(label, values, Object.assign({ size: 30, labelSize: 16 }, more));
@@ -94,15 +96,17 @@
                                 clock, { incrs: timeSteps, space: 70 });
   const logScale = () => ({ distr: 3, range: (u, low, high) => (low == null ? [1, 10] : uPlot.rangeLog(low, high, 10, false)) });
   const fromZero = () => ({ range: (u, low, high) => [0, high > 0 ? high * 1.06 : 1] });
-  // Of a logarithmic axis the tens are labelled, and 2 and 5 where there are few tens.
+  // Of a logarithmic axis the tens are labelled, 2 and 5 where there are few tens, all digits where there is not even one,
+  // and the ends where it is shorter than that: an axis with one label has no scale.
   const tens = (u, axis, low, high) => {
-    const out = [], few = Math.log10(high / low) < 2.5;
+    const out = [], reach = Math.log10(high / low);
+    const digits = reach < 0.7 ? [1, 2, 3, 4, 5, 6, 7, 8, 9] : reach < 2.5 ? [1, 2, 5] : [1];
     for (let ten = Math.floor(Math.log10(low)); ten <= Math.ceil(Math.log10(high)); ten++)
-      for (const digit of few ? [1, 2, 5] : [1]) {
+      for (const digit of digits) {
         const v = digit * 10 ** ten;
         if (v >= low * 0.999 && v <= high * 1.001) out.push(v);
       }
-    return out;
+    return out.length > 1 ? out : [low, Math.sqrt(low * high), high];
   };
 
   const zoomTo = range => {
@@ -145,6 +149,8 @@
         told.series = shown.length;
         told.points = u.data.slice(1).reduce((sum, ys) => sum + ys.filter(y => y != null).length, 0);
       }
+      // Whether its axes have scales: how many labels the one with the fewest has.
+      told.labels = Math.min(...u.axes.map(axis => (axis._values || []).filter(text => text != null && text !== "").length));
       if (location.hash === "#check") told.inked = inked(u);
     });
     const u = new uPlot(Object.assign({ width: where.width(), height: 260, padding: [10, 16, 0, 0],
