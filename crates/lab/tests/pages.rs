@@ -10,6 +10,7 @@ mod hostile;
 #[path = "../examples/sample/mod.rs"]
 mod sample;
 
+use bimetal_lab::report::{Named, html};
 use cases::{Case, all};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -245,6 +246,21 @@ fn long_tables_are_folded_behind_a_line_that_says_what_they_hold() {
     for part in ["read: ", "write: ", " IOPS, ", " MB/s, the longest response ", "; errors: 0</summary>"] {
         assert!(line.contains(part), "{part}");
     }
+}
+
+/// What does not fit is said to be left out, and many charts are folded.
+#[test]
+fn many_jobs_are_few_charts_and_that_is_said() {
+    let mut run = sample::depths(1);
+    let job = run.jobs[0].clone();
+    let named = |at: usize| bimetal_lab::record::JobRun { name: format!("job {at}"), ..job.clone() };
+    run.jobs = (0..60).map(named).collect();
+    let runs = ["A", "B"].map(|name| Named { name: name.to_owned(), run: run.clone() });
+    let page = html(&runs);
+    let body = body(&page);
+    assert_eq!(body.matches("<table class=\"bars\">").count(), 40);
+    assert!(body.contains("<summary>40 charts of bars</summary>"));
+    assert!(body.contains("The first 40 of 60 charts of bars."));
 }
 
 #[test]

@@ -16,10 +16,10 @@ const NOTE: &str = "Each bar is the mean of one run. The ends on it are where th
                     spread of 4 to 20 parts of the same run (Student's t): how runs differ from each other is not in \
                     them, `lab compare` and `--against` measure that.";
 
-/// A chart for each kind of I/O of each job that at least two runs have.
-pub(super) fn bars(runs: &[Named], rows: &[Row<'_>]) -> Vec<Bars> {
-    let groups = rows.chunk_by(Row::matches).filter(|group| group.len() > 1);
-    groups.take(MAX_CHARTS).map(|group| chart(runs, group)).collect()
+/// A chart for each kind of I/O of each job that at least two runs have, and how many there would be.
+pub(super) fn bars(runs: &[Named], rows: &[Row<'_>]) -> (Vec<Bars>, usize) {
+    let groups: Vec<&[Row<'_>]> = rows.chunk_by(Row::matches).filter(|group| group.len() > 1).collect();
+    (groups.iter().take(MAX_CHARTS).map(|group| chart(runs, group)).collect(), groups.len())
 }
 
 fn chart(runs: &[Named], group: &[Row<'_>]) -> Bars {

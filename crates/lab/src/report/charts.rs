@@ -37,7 +37,8 @@ impl Page {
 
     /// Charts of bars; what is to be said of several stands behind the last of them, once.
     pub(super) fn all_bars(&mut self, all: &[Bars]) {
-        all.iter().for_each(|bars| self.bars(bars));
+        let line = format!("{} charts of bars", all.len());
+        self.folded(all.len(), &line, |page| all.iter().for_each(|bars| page.bars(bars)));
         let notes: BTreeSet<&str> =
             all.iter().map(|bars| bars.note).filter(|note| !note.is_empty()).collect();
         notes.into_iter().for_each(|note| self.element("p class=\"note\"", note));
@@ -119,7 +120,13 @@ impl Page {
         self.raw("<section>\n");
         self.element("h2", &prose(title));
         let _ = writeln!(self.0, "<table class=\"{class}\">{head}");
-        for row in rows.take(MAX_DETAILS) {
+        let (mut shown, mut all) = (0, 0);
+        for row in rows {
+            all += 1;
+            if all > MAX_DETAILS {
+                continue;
+            }
+            shown = all;
             self.raw("<tr><th dir=\"auto\">");
             self.text(&prose(row.label));
             if let Some(origin) = row.origin {
@@ -133,7 +140,9 @@ impl Page {
             self.element("td", &prose(row.text));
             self.raw("</tr>\n");
         }
-        self.raw("</table>\n</section>\n");
+        self.raw("</table>\n");
+        self.more_than(shown, all, "rows");
+        self.raw("</section>\n");
     }
 }
 

@@ -57,7 +57,9 @@ pub fn html_with(runs: &[Named], extra: &Extra) -> String {
     page.environment(shown);
     page.own(extra);
     if extra.bars.is_empty() {
-        page.all_bars(&beside::bars(shown, &rows));
+        let (bars, all) = beside::bars(shown, &rows);
+        page.all_bars(&bars);
+        page.more_than(bars.len(), all, "charts of bars");
     }
     if !rows.is_empty() {
         page.summary(shown, &rows);
@@ -153,6 +155,13 @@ impl Page {
         let in_table = MAX_TABLE_ROWS / 4 / shown.len().max(1);
         if shown.iter().any(|named| named.run.jobs.len() > in_table) {
             self.element("p class=\"note\"", &format!("Tables show the first {in_table} jobs of a run."));
+        }
+    }
+
+    /// That there are more than are shown, if there are.
+    pub(super) fn more_than(&mut self, shown: usize, all: usize, what: &str) {
+        if all > shown {
+            self.element("p class=\"note\"", &format!("The first {shown} of {all} {what}."));
         }
     }
 
