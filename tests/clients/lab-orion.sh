@@ -59,6 +59,7 @@ done
 awk -F', *' 'NR == 1 { exit !($1 == "Large/Small" && $2 == 1 && $11 == 10 && NF == 11) }' first.csv || fail "head of iops.csv"
 awk -F', *' 'NR > 1 && (NF != 11 || $1 + 0 != NR - 2) { exit 1 } END { exit NR != 6 }' first.csv || fail "rows of iops.csv"
 awk -F', *' 'NR > 1 && (NF != 12 || $1 + 0 != NR - 1) { exit 1 } END { exit NR != 5 }' two_*_mbps.csv || fail "rows of mbps.csv"
+grep -q '^This maps to this test:$' two_*_summary.txt && grep -q ' FILEs found.$' two_*_summary.txt || fail "the words of one version"
 grep -q '^Total Data Points: 55$' two_*_summary.txt || fail "the points are counted"
 grep -q '^Maximum Large MBPS=[0-9.]* @ Small=0 and Large=' two.txt || fail "the highest throughput"
 

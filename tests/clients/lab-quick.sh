@@ -19,9 +19,14 @@ for model in disk-1tb-2012 ssd-128gb-2012 nvme-present; do
     holds '.figures | length == 14 and all(.value > 0)' "$model.json"
     holds ".verdict.sentences[0] | contains(\"about as fast as $model\")" "$model.json"
 done
+# CrystalDiskMark's rows, in its MB/s.
+holds '.crystal_disk_mark | map(.name) == ["SEQ1M Q8T1", "SEQ1M Q1T1", "RND4K Q32T1", "RND4K Q1T1"]' nvme-present.json
+holds '.crystal_disk_mark | all(.read, .write | .iops > 0 and .mb_per_s > 0)' nvme-present.json
+holds '.crystal_disk_mark | all((.read.mb_per_s * 1e6 / .bytes / .read.iops - 1) | fabs < 1e-6)' nvme-present.json
 holds '.figures[] | select(.name == "random write, 4K") | .value > 0.5 and .value < 1' disk-1tb-2012.json
 quick model:ssd-128gb-2012 --each 1s --html page.html | grep -q '^random read, 4K .* MB/s'
 grep -q 'Quick test' page.html
+grep -q 'RND4K Q32T1' page.html || fail "the rows are on the page"
 
 # A directory: a file of its own, which is gone afterwards, also when it is ended.
 mkdir folder
@@ -41,6 +46,7 @@ sum=$(sha256sum data.img)
 refused --destroy-data quick data.img
 quick data.img --reads-only --each 100ms --json >reads.json
 holds '.figures | length == 8 and all(.name | contains("write") | not)' reads.json
+holds '.crystal_disk_mark | length == 4 and all(.read.iops > 0 and .write == null)' reads.json
 [[ $(sha256sum data.img) == "$sum" ]] || fail "a file that is only read stays as it was"
 refused "there is no" quick nothing-there
 refused "256 KiB" quick model:ssd-128gb-2012 --span 64K

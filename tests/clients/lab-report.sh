@@ -37,7 +37,7 @@ HOME=$work timeout 120 "$browser" --headless --no-sandbox --disable-gpu --user-d
     { tail -3 "$work/log"; echo "chromium does not run here"; exit 77; }
 
 all='["bandwidth", "iops", "longest", "fast", "heat-0", "places-0", "percentiles", "loads", "depths"]'
-every='(.errors == []) and (.plots | all(.inked)) and ([.plots[] | .cells // .points] | all(. > 0))'
+every='(.errors == []) and (.plots | all(.inked and .labels >= 2)) and ([.plots[] | .cells // .points] | all(. > 0))'
 
 report "$work/A.json" --html "$work/one.html"
 dom "$work/one.html"
@@ -54,6 +54,27 @@ drawn "lines of both runs" '.plots | .iops.series == 6 and .loads.points == 6 an
 grep -q 'Compared with A' "$work/dom"
 report "$work/A.json" "$work/B.json" >"$work/table"
 grep -q 'By A:' "$work/table"
+
+# On a telephone and on a wide screen, with a finding that has no blank: it is seen whole, nothing makes the page wider than
+# it is, and every map has a scale that ends with a number.
+jq '.notes = ["x" * 2000, "short", "שלום עולם"]' "$work/A.json" >"$work/wordy.json"
+report "$work/wordy.json" "$work/B.json" --html "$work/wordy.html"
+# No window of the browser's is as narrow as a telephone, but a frame may be.
+for width in 400 1400; do
+    {
+        echo "<iframe style=\"width: ${width}px; height: 900px; border: 0\" srcdoc=\""
+        sed 's/location.hash === "#check"/true/' "$work/wordy.html" | jq -Rsr @html
+        cat <<'END'
+"></iframe><pre id="drawn" hidden></pre><script>
+setTimeout(() => { document.getElementById("drawn").textContent =
+    document.querySelector("iframe").contentDocument.getElementById("drawn").textContent; }, 5000);
+</script>
+END
+    } >"$work/framed.html"
+    dom "$work/framed.html"
+    drawn "a page of $width fits" ".errors == [] and (.layout | .width <= $width and .width > $width - 20 and .over <= 0 and .said > 3 and .cut == 0)"
+    drawn "scales at $width" '.layout | .maps == 8 and (.scales | length == 8 and all(.[0] == "1" and length > 1))'
+done
 
 report "$work/depths.json" --html "$work/depths.html"
 dom "$work/depths.html"

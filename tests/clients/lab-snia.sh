@@ -10,7 +10,13 @@ snia iops 'model:ssd-128gb-2012?size=1G' --scale 0.01 --json --html iops.html >i
 holds '.tests[0].steady[0].loads | length == 56' iops.json
 holds '.tests[0].steady[0].steadiness.reached.rounds == 5 and .tests[0].scale == 0.01 and .tests[0].purged' iops.json
 grep -q 'Steady state measurement window' iops.html
-snia iops 'model:ssd-128gb-2012?size=1G' --scale 0.01 | grep -q 'no result of it' || fail "a part of the time is said to be one"
+snia iops 'model:ssd-128gb-2012?size=1G' --scale 0.01 >iops.txt
+grep -q 'no result of it' iops.txt || fail "a part of the time is said to be one"
+for field in 'test run date: 20' 'firmware revision: not known' 'thread count: 1' 'outstanding I/O (OIO) by thread: 32'; do
+    grep -q "^$field" iops.txt || fail "the report's head has: $field"
+done
+grep -q '^data excursion .*allowed: 20.0 %.*: within$' iops.txt || fail "the excursion is determined"
+grep -q '^slope excursion .*allowed: 10.0 %.*: within$' iops.txt || fail "the slope is determined"
 snia write-saturation 'model:ssd-128gb-2012?size=1G' --scale 0.05 --json >wsat.json
 holds '.tests[0].stages[0].points | .[0].iops > 1.5 * .[-1].iops and .[-1].written_capacities >= 4' wsat.json
 

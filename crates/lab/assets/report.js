@@ -7,7 +7,21 @@
   // What was drawn, for tests: series, points or cells by plot, and every error. It ends up in #drawn. With #check in
   // the address it is also looked whether there is colour on each canvas.
   const drawn = { plots: {}, zoom: null, errors: [] };
-  const tell = () => { document.getElementById("drawn").textContent = JSON.stringify(drawn); };
+  const tell = () => {
+    if (location.hash === "#check") drawn.layout = layout();
+    document.getElementById("drawn").textContent = JSON.stringify(drawn);
+  };
+  // How wide the page is and how wide what it holds; what is said that is not seen whole; maps, and their scales.
+  const layout = () => {
+    const page = document.documentElement, all = selector => [...document.querySelectorAll(selector)];
+    const cut = node => {
+      const box = node.getBoundingClientRect();
+      return node.scrollWidth > node.clientWidth + 1 || box.right > page.clientWidth + 1 || box.height === 0;
+    };
+    return { width: page.clientWidth, over: page.scrollWidth - page.clientWidth, said: all(".said > li").length,
+             cut: all("main > section > .said > li").filter(cut).length, maps: all("[id^=plot-heat-], [id^=plot-places-]").length,
+             scales: all(".scale").map(scale => [...scale.querySelectorAll(".ticks span")].map(tick => tick.textContent)) };
+  };
   window.addEventListener("error", event => { drawn.errors.push(String(event.message)); tell(); });
   window.addEventListener("unhandledrejection", event => { drawn.errors.push(String(event.reason)); tell(); });
   window.addEventListener("securitypolicyviolation", event => { drawn.errors.push("request: " + event.blockedURI); tell(); });
@@ -15,12 +29,15 @@
   const data = JSON.parse(document.getElementById("data").textContent);
   if (!data) return;
 
-  // Okabe and Ito's colours (Color Universal Design, 2008), which the colour-blind tell apart too; of each theme those
-  // that stand out from its ground.
+  // Okabe and Ito's colours (Color Universal Design, 2008) and a violet, which the colour-blind tell apart too; of each
+  // theme those that stand out from its ground. What was measured and what is a model's share none, on any page; within
+  // an origin dashes tell more lines apart.
   const colours = {
-    light: ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000"],
-    dark: ["#56b4e9", "#e69f00", "#009e73", "#cc79a7", "#f0e442", "#d55e00", "#ffffff"],
+    light: { measured: ["#0072b2", "#d55e00", "#009e73", "#000000"], modelled: ["#cc79a7", "#e69f00", "#56b4e9", "#7b4fa3"] },
+    dark: { measured: ["#56b4e9", "#d55e00", "#009e73", "#ffffff"], modelled: ["#cc79a7", "#e69f00", "#f0e442", "#b39ddb"] },
   };
+  const colour = (origin, hue) => { const own = colours[theme()][origin]; return own[hue % own.length]; };
+  const hues = 4;
   const dashes = [[], [8, 4], [2, 3], [10, 3, 2, 3], [14, 5], [5, 2], [1, 2], [8, 3, 2, 3, 2, 3]];
   // From the ground to what stands out most: viridis's lightness, turned around for a light ground.
   const ramps = {
@@ -68,6 +85,8 @@
     label, font: font(), labelFont: font(), labelSize: 18, stroke: () => css("--text"), gap: 4,
     grid: { stroke: () => css("--line"), width: 0.6 }, ticks: { stroke: () => css("--line"), width: 0.6, size: 5 },
     values: (u, splits) => splits.map(v => (v == null ? "" : values(v))),
+    // What is to be labelled is chosen where the splits are.
+    filter: (u, splits) => splits,
   }, more);
   const left = (label, values, more) => axis(label, values, Object.assign({ size: 62 }, more));
   const bottom = (label, values, more) => axis(label, values, Object.assign({ size: 30, labelSize: 16 }, more));
@@ -77,15 +96,17 @@
                                 clock, { incrs: timeSteps, space: 70 });
   const logScale = () => ({ distr: 3, range: (u, low, high) => (low == null ? [1, 10] : uPlot.rangeLog(low, high, 10, false)) });
   const fromZero = () => ({ range: (u, low, high) => [0, high > 0 ? high * 1.06 : 1] });
-  // Of a logarithmic axis the tens are labelled, and 2 and 5 where there are few tens.
+  // Of a logarithmic axis the tens are labelled, 2 and 5 where there are few tens, all digits where there is not even one,
+  // and the ends where it is shorter than that: an axis with one label has no scale.
   const tens = (u, axis, low, high) => {
-    const out = [], few = Math.log10(high / low) < 2.5;
+    const out = [], reach = Math.log10(high / low);
+    const digits = reach < 0.7 ? [1, 2, 3, 4, 5, 6, 7, 8, 9] : reach < 2.5 ? [1, 2, 5] : [1];
     for (let ten = Math.floor(Math.log10(low)); ten <= Math.ceil(Math.log10(high)); ten++)
-      for (const digit of few ? [1, 2, 5] : [1]) {
+      for (const digit of digits) {
         const v = digit * 10 ** ten;
         if (v >= low * 0.999 && v <= high * 1.001) out.push(v);
       }
-    return out;
+    return out.length > 1 ? out : [low, Math.sqrt(low * high), high];
   };
 
   const zoomTo = range => {
@@ -128,6 +149,8 @@
         told.series = shown.length;
         told.points = u.data.slice(1).reduce((sum, ys) => sum + ys.filter(y => y != null).length, 0);
       }
+      // Whether its axes have scales: how many labels the one with the fewest has.
+      told.labels = Math.min(...u.axes.map(axis => (axis._values || []).filter(text => text != null && text !== "").length));
       if (location.hash === "#check") told.inked = inked(u);
     });
     const u = new uPlot(Object.assign({ width: where.width(), height: 260, padding: [10, 16, 0, 0],
@@ -151,15 +174,15 @@
   };
 
   // Series of lines: each its own colour while there are enough of them, runs told apart by dashes.
-  const look = (of, index) => {
+  const look = of => {
     const several = data.runs.length > 1;
-    return { stroke: () => colours[theme()][index % 7],
-             dash: dashes[(several ? of.run : Math.floor(index / 7)) % dashes.length], width: 1.6 };
+    return { stroke: () => colour(of.origin, of.hue),
+             dash: dashes[(several ? of.run + Math.floor(of.hue / hues) : Math.floor(of.hue / hues)) % dashes.length], width: 1.6 };
   };
   const lineSeries = (lines, names, value) => lines.map(line => Object.assign({
     label: names[line.series].label, points: { show: line.x.length < 2, size: 5 }, spanGaps: true,
     show: !view.hidden.has(names[line.series].label), value: (u, v) => (v == null ? "–" : value(v)),
-  }, look(names[line.series], line.series)));
+  }, look(names[line.series])));
   const joined = lines => uPlot.join(lines.map(line => [line.x, line.y]));
   const remember = (u, index) => {
     const s = index != null && u.series[index];
@@ -185,14 +208,30 @@
       cells.set(key, (cells.get(key) || 0) + side.cells[at + 2]);
     }
     const { from, column } = sides.find(side => side.cells.length) || sides[0];
-    return { cells, from, column, most: Math.max(1, ...cells.values()) };
+    return { cells, from, column, scale: map.scales[view.side] };
   };
   const ramp = share => {
     const stops = ramps[theme()], at = Math.min(share, 0.9999) * (stops.length - 1), low = Math.floor(at);
     return "rgb(" + stops[low].map((v, i) => Math.round(v + (stops[low + 1][i] - v) * (at - low))).join(" ") + ")";
   };
+  // From one I/O in a cell to the most: where a count is on the scale, by its logarithm, and its colour.
+  const shade = (count, most) => ramp(0.12 + 0.88 * Math.log1p(count) / Math.log1p(most));
+  const along = (count, most) => (most > 1 ? (Math.log1p(count) - Math.LN2) / (Math.log1p(most) - Math.LN2) : 0);
+  const scaleBar = (where, { most, ticks }, unit) => {
+    const stops = Array.from({ length: 17 }, (_, i) => Math.expm1(Math.LN2 + i / 16 * (Math.log1p(most) - Math.LN2)));
+    const colours = element("div", { className: "colours" });
+    colours.style.background = "linear-gradient(to right, " + stops.map(count => shade(count, most)).join(", ") + ")";
+    const numbers = element("div", { className: "ticks" });
+    for (const count of ticks) {
+      const tick = element("span", { textContent: count.toLocaleString("en-US").replaceAll(",", "\u202f") });
+      tick.style.left = (along(count, most) * 100).toFixed(2) + "%";
+      numbers.append(tick);
+    }
+    where.body.append(element("div", { className: "scale" }, element("div", { className: "strip" }, colours, numbers),
+                              element("span", { className: "unit", textContent: unit })));
+  };
   const heatMap = (parent, id, title, map, edges, scale, y, unit) => {
-    const { cells, from, column, most } = chosen(map);
+    const { cells, from, column, scale: { most, ticks } } = chosen(map);
     if (!cells.size) return;
     const classes = [...cells.keys()].map(key => key % 128);
     const low = Math.min(...classes), high = Math.max(...classes);
@@ -212,7 +251,7 @@
         const x0 = Math.floor(u.valToPos(begin, "x", true)), x1 = Math.ceil(u.valToPos(begin + column, "x", true));
         if (x1 < u.bbox.left || x0 > u.bbox.left + u.bbox.width) continue;
         const y0 = Math.floor(u.valToPos(top, "y", true)), y1 = Math.ceil(u.valToPos(bottom, "y", true));
-        u.ctx.fillStyle = ramp(0.12 + 0.88 * Math.log1p(count) / Math.log1p(most));
+        u.ctx.fillStyle = shade(count, most);
         u.ctx.fillRect(x0, y0, Math.max(1, x1 - x0), Math.max(1, y1 - y0));
         told.cells++;
       }
@@ -238,6 +277,7 @@
       cursor: Object.assign(timeCursor(), { points: { show: false } }),
       hooks: { draw: [paint], setCursor: [hover], setSelect: [timeZoom] },
     }, [[0, data.end], range], where, home);
+    scaleBar(where, { most, ticks }, map.scales.unit);
   };
   const heat = (parent, map, index) => heatMap(parent, "heat-" + index, map.label, map, k => [2 ** (k / 2), 2 ** ((k + 1) / 2)],
     { distr: 3 }, left("response", latency, { splits: tens, grid: { show: false } }), latency);
@@ -266,10 +306,11 @@
   // Jobs as points, joined in the order of their depths where a run has several.
   const loads = parent => {
     const points = data.loads.filter(load => load.response[view.load] > 0 && load.iops > 0);
+    const mixed = new Set(points.map(load => load.origin)).size > 1;
     if (points.length < 2) return;
     const groups = new Map();
     for (const load of points) {
-      const key = (data.runs.length > 1 ? data.runs[load.run] + ": " : "") + load.kind;
+      const key = (data.runs.length > 1 ? data.runs[load.run] + ": " : "") + load.kind + (mixed ? " [" + load.origin + "]" : "");
       if (!groups.has(key)) groups.set(key, []);
       groups.get(key).push(load);
     }
@@ -280,15 +321,17 @@
       sorted.forEach((load, i) => { load.x = i && load.iops <= sorted[i - 1].x ? sorted[i - 1].x * (1 + 1e-9) : load.iops; });
       return [sorted.map(load => load.x), sorted.map(load => load.response[view.load])];
     }));
+    const origins = [...groups.values()].map(group => group[0].origin);
+    const groupColour = index => colour(origins[index], origins.slice(0, index).filter(origin => origin === origins[index]).length);
     let taken = [];
     const paint = u => names.forEach((key, index) => {
       if (!index) taken = [];
       if (!u.series[index + 1].show) return;
       const group = [...groups.get(key)].sort((a, b) => a.depth - b.depth);
       const at = load => [u.valToPos(load.x, "x", true), u.valToPos(load.response[view.load], "y", true)];
-      const colour = colours[theme()][index % 7], ratio = uPlot.pxRatio;
+      const ratio = uPlot.pxRatio;
       u.ctx.save();
-      u.ctx.strokeStyle = u.ctx.fillStyle = colour;
+      u.ctx.strokeStyle = u.ctx.fillStyle = groupColour(index);
       u.ctx.lineWidth = ratio;
       u.ctx.setLineDash((dashes[index % dashes.length] || []).map(d => d * ratio));
       if (new Set(group.map(load => load.depth)).size > 2) {
@@ -316,8 +359,8 @@
       height: 320, scales: { x: { time: false, range: (u, low, high) => [0, high * 1.08] }, y: { distr: 3, range: grow } },
       axes: [bottom("IOPS", rate), left("response", latency, { splits: tens })],
       series: [{ label: "IOPS", value: (u, v) => rate(v) }].concat(names.map((label, index) => ({
-        label, stroke: () => colours[theme()][index % 7], paths: () => null, value: (u, v) => (v == null ? "–" : latency(v)),
-        points: { show: true, size: 9, fill: () => colours[theme()][index % 7] },
+        label, stroke: () => groupColour(index), paths: () => null, value: (u, v) => (v == null ? "–" : latency(v)),
+        points: { show: true, size: 9, fill: () => groupColour(index) },
       }))),
       hooks: { draw: [paint] },
     }, columns, where);
@@ -333,7 +376,7 @@
       const count = data.depths.length, wide = 0.8 / count;
       data.depths.forEach((job, index) => {
         if (!u.series[index + 1].show) return;
-        u.ctx.fillStyle = colours[theme()][index % 7];
+        u.ctx.fillStyle = colour(job.origin, job.hue);
         columns[index + 1].forEach((share, i) => {
           if (share == null) return;
           const x0 = u.valToPos(i - 0.4 + index * wide, "x", true), x1 = u.valToPos(i - 0.4 + (index + 1) * wide, "x", true);
@@ -346,8 +389,8 @@
     add("depths", {
       scales: { x: { time: false, range: () => [-0.6, all.length - 0.4] }, y: fromZero() },
       axes: [bottom("I/Os in flight", label, { splits: () => x }), left("share of the time", percent)],
-      series: [{ label: "in flight", value: (u, v) => (v == null ? "–" : label(v)) }].concat(data.depths.map((job, index) => ({
-        label: job.label, stroke: () => colours[theme()][index % 7], paths: () => null, points: { show: false }, value: (u, v) => percent(v) }))),
+      series: [{ label: "in flight", value: (u, v) => (v == null ? "–" : label(v)) }].concat(data.depths.map(job => ({
+        label: job.label, stroke: () => colour(job.origin, job.hue), paths: () => null, points: { show: false }, value: (u, v) => percent(v) }))),
       cursor: { drag: { x: false, y: false }, points: { show: false } }, hooks: { draw: [paint] },
     }, columns, frame(parent, "depths", "Depth: share of the time with so many I/Os in flight"));
   };
@@ -367,7 +410,7 @@
       const at = v => u.valToPos(v, "x", true), { top, height } = u.bbox, ratio = uPlot.pxRatio;
       const [low, high] = [at(mark.low), at(mark.high)];
       u.ctx.save();
-      u.ctx.fillStyle = u.ctx.strokeStyle = colours[theme()][1];
+      u.ctx.fillStyle = u.ctx.strokeStyle = colour(data.own_origin, 1);
       u.ctx.globalAlpha = 0.25;
       u.ctx.fillRect(low, top, Math.max(ratio, high - low), height);
       u.ctx.globalAlpha = 1;
@@ -385,7 +428,7 @@
       height: 300, scales: { x: across, y: y.log ? logScale() : fromZero() },
       axes: [bottom(x.label, units[x.unit], x.log ? { splits: tens } : {}), left(y.label, units[y.unit], y.log ? { splits: tens } : {})],
       series: [{ label: x.label, value: (u, v) => (v == null ? "–" : units[x.unit](v)) }].concat(own.lines.map((line, i) => ({
-        label: line.label, stroke: () => colours[theme()][i % 7], dash: dashes[Math.floor(i / 7) % dashes.length], width: 1.6, spanGaps: true, points: { show: true, size: 6 },
+        label: line.label, stroke: () => colour(data.own_origin, i), dash: dashes[Math.floor(i / hues) % dashes.length], width: 1.6, spanGaps: true, points: { show: true, size: 6 },
         value: (u, v) => (v == null ? "–" : units[y.unit](v)) }))),
       hooks: { draw: [paint] },
     }, columns, frame(parent, "own-" + own.id, own.title));
@@ -429,8 +472,7 @@
     [[data.heat, heat, "Responses over time"], [data.places, places, "Addresses over time"]]
       .forEach(([maps, draw, title]) => {
         if (!maps.length) return;
-        const shade = view.dark ? "the brighter" : "the darker";
-        node.append(element("h2", { textContent: title }), element("p", { className: "note", textContent: shade + ", the more I/Os, by their logarithm" }));
+        node.append(element("h2", { textContent: title }));
         const grid = element("div", { className: maps.length > 1 ? "pair" : "" });
         node.append(grid);
         maps.forEach((map, index) => draw(grid, map, index));

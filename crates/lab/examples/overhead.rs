@@ -1,12 +1,13 @@
 //! What the lab itself costs: I/Os a second on a target that does nothing, and on a server that does nothing.
 
+#[path = "../tests/common/server.rs"]
+mod server;
+
 use bimetal_lab::job::{Job, Ops};
 use bimetal_lab::load::{self, Going, LoadTarget};
 use bimetal_lab::target::{Nbd, NbdAddress, Null};
-use bimetal_nbd::{Command, Export, Exports, Handshake, HandshakeStep, Parse, Transmission, simple_reply};
-use std::io::{Read as _, Write as _};
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::sync::Arc;
+use server::serve;
+use std::os::unix::net::UnixListener;
 
 const SIZE_BYTES: u64 = 1 << 40;
 const SECONDS: u64 = 3;
@@ -20,7 +21,7 @@ fn main() {
     let listener = UnixListener::bind(&path).expect("a socket");
     std::thread::spawn(move || {
         for socket in listener.incoming().flatten() {
-            std::thread::spawn(move || serve(socket));
+            std::thread::spawn(move || serve(socket, SIZE_BYTES, |_| None));
         }
     });
     for (name, read_percent) in [("reads", 100), ("writes", 0)] {
@@ -54,54 +55,4 @@ fn ticks() -> u64 {
     let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap_or_default();
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
     [11, 12].iter().filter_map(|&n| fields.get(n)?.parse::<u64>().ok()).sum()
-}
-
-/// Answers whatever is asked, as fast as it can be said.
-fn serve(mut socket: UnixStream) {
-    let export = Export {
-        name: "null".to_owned(),
-        description: String::new(),
-        size_bytes: SIZE_BYTES,
-        read_only: false,
-    };
-    let exports = Arc::new(Exports::new(vec![export]).expect("one export"));
-    let (mut input, mut out) = (Vec::new(), Vec::new());
-    let mut handshake = Handshake::new(exports, &mut out);
-    let mut more = vec![0; 256 << 10];
-    loop {
-        if socket.write_all(&out).is_err() {
-            return;
-        }
-        out.clear();
-        let Ok(read @ 1..) = socket.read(&mut more) else { return };
-        input.extend_from_slice(&more[..read]);
-        let Ok((used, step)) = handshake.on_bytes(&input, &mut out) else { return };
-        input.drain(..used);
-        if let HandshakeStep::Transmission { .. } = step {
-            break;
-        }
-    }
-    let mut requests = Transmission::new();
-    let (mut at, zeros) = (0, [0; 4096]);
-    loop {
-        while let Ok(Parse::Request { consumed, request }) = requests.next(&input[at..]) {
-            let payload = request.payload_bytes() as usize;
-            if input.len() - at < consumed + payload {
-                break;
-            }
-            at += consumed + payload;
-            out.extend_from_slice(&simple_reply(request.cookie, None));
-            if request.command == Command::Read {
-                (0..request.length / 4096).for_each(|_| out.extend_from_slice(&zeros));
-            }
-        }
-        input.drain(..at);
-        at = 0;
-        if socket.write_all(&out).is_err() {
-            return;
-        }
-        out.clear();
-        let Ok(read @ 1..) = socket.read(&mut more) else { return };
-        input.extend_from_slice(&more[..read]);
-    }
 }

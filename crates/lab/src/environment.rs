@@ -56,7 +56,9 @@ fn queue(folder: &str, details: &mut BTreeMap<String, String>) {
     let names =
         ["queue/scheduler", "queue/rotational", "queue/logical_block_size", "queue/physical_block_size"];
     let more = ["queue/write_cache", "queue/nr_requests", "device/model", "device/vendor"];
-    for name in names.into_iter().chain(more) {
+    // NVMe's name for it, and SCSI's; NVMe says how it is connected as well.
+    let firmware = ["device/firmware_rev", "device/rev", "device/transport"];
+    for name in names.into_iter().chain(more).chain(firmware) {
         if let Ok(value) = fs::read_to_string(format!("{folder}/{name}")) {
             let key = name.rsplit('/').next().unwrap_or(name).replace('_', " ");
             details.insert(key, value.trim().to_owned());

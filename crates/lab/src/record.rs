@@ -89,6 +89,21 @@ pub struct DiskUse {
     pub util: f64,
 }
 
+impl DiskUse {
+    /// The seven counters, reads before writes, in the order in which fio prints them.
+    pub fn counters(&self) -> [u64; 7] {
+        [
+            self.read_ios,
+            self.write_ios,
+            self.read_merges,
+            self.write_merges,
+            self.read_ticks,
+            self.write_ticks,
+            self.in_queue,
+        ]
+    }
+}
+
 /// The machine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Environment {

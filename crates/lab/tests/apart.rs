@@ -1,71 +1,29 @@
 //! Jobs side by side: each a submitter of its own, in a thread of its own; and what is said of them is as if one loop had
 //! done it.
 
+#[path = "common/noted.rs"]
+mod noted;
+#[path = "common/server.rs"]
+mod server;
+
 use bimetal_lab::job::{Content, Job, Ops, Order, Sizes, side};
-use bimetal_lab::load::{self, Going, LoadTarget, Own, RunError, SlotSpec};
+use bimetal_lab::load::{self, Going, LoadTarget};
 use bimetal_lab::record::JobRun;
 use bimetal_lab::target::{Files, Nbd, NbdAddress, Null, OpenFile, OpenHow};
 use bimetal_load::{Ended, Target};
 use bimetal_models::Command;
-use bimetal_nbd::{Export, Exports, Handshake, HandshakeStep, NbdErrno, Parse, Transmission, simple_reply};
 use bimetal_units::rng::{Rng, mix};
+use bimetal_nbd::NbdErrno;
+use noted::Noted;
+use server::serve;
 use std::collections::BTreeSet;
-use std::io::{Read as _, Write as _};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixListener;
 use std::sync::{Arc, Mutex};
-use std::thread::ThreadId;
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 const SECOND: u64 = 1_000_000_000;
-
-/// What was asked for, by which thread.
-type Asked = Arc<Mutex<Vec<(ThreadId, Command)>>>;
-
-/// Does nothing, and writes down who asked. Of its jobs' targets, so many cannot be made; or there are none.
-#[derive(Default)]
-struct Noted {
-    null: Null,
-    asked: Asked,
-    broken: usize,
-    is_one: bool,
-}
-
-impl Target for Noted {
-    fn now_ns(&mut self) -> u64 {
-        self.null.now_ns()
-    }
-
-    fn submit(&mut self, slot: u32, place: u32, command: Command) {
-        self.asked.lock().expect("nobody panics").push((std::thread::current().id(), command));
-        self.null.submit(slot, place, command);
-    }
-
-    fn wait(&mut self, until: Option<u64>, ended: &mut Vec<Ended>) -> u64 {
-        self.null.wait(until, ended)
-    }
-}
-
-impl LoadTarget for Noted {
-    fn prepare(&mut self, _: &[SlotSpec]) -> Result<(), RunError> {
-        Ok(())
-    }
-
-    fn apart(&mut self, jobs: usize) -> Option<Vec<Own>> {
-        if self.is_one {
-            return None;
-        }
-        let own = |n: usize| -> Own {
-            let (asked, broken) = (self.asked.clone(), n < self.broken);
-            Box::new(move || match broken {
-                true => Err(RunError::Target(format!("there is no {n}"))),
-                false => Ok(Box::new(Noted { asked, ..Noted::default() }) as Box<dyn LoadTarget>),
-            })
-        };
-        Some((0..jobs).map(own).collect())
-    }
-}
 
 fn reads(many: usize, ios: u64) -> Vec<Job> {
     let job = |n: usize| {
@@ -268,53 +226,17 @@ fn server(size_bytes: u64, most_discarded: u32) -> Server {
     std::thread::spawn(move || {
         for (n, socket) in listener.incoming().flatten().enumerate() {
             let noted = noted.clone();
-            std::thread::spawn(move || serve(socket, n, size_bytes, most_discarded, &noted));
+            std::thread::spawn(move || {
+                serve(socket, size_bytes, |request| {
+                    let (command, length) = (request.command, request.length);
+                    noted.lock().expect("nobody panics").push((n, command, request.offset, length));
+                    let too_long = command == bimetal_nbd::Command::Trim && length > most_discarded;
+                    too_long.then_some(NbdErrno::Invalid)
+                })
+            });
         }
     });
     Server { _dir: dir, address: NbdAddress::Unix(path), came }
-}
-
-fn serve(mut socket: UnixStream, n: usize, size_bytes: u64, most_discarded: u32, came: &Came) {
-    let export = Export { name: "x".to_owned(), description: String::new(), size_bytes, read_only: false };
-    let exports = Arc::new(Exports::new(vec![export]).expect("one export"));
-    let (mut input, mut out, mut more) = (Vec::new(), Vec::new(), vec![0; 64 << 10]);
-    let mut handshake = Handshake::new(exports, &mut out);
-    loop {
-        if socket.write_all(&out).is_err() {
-            return;
-        }
-        out.clear();
-        let Ok(read @ 1..) = socket.read(&mut more) else { return };
-        input.extend_from_slice(&more[..read]);
-        let Ok((used, step)) = handshake.on_bytes(&input, &mut out) else { return };
-        input.drain(..used);
-        if let HandshakeStep::Transmission { .. } = step {
-            break;
-        }
-    }
-    let mut requests = Transmission::new();
-    loop {
-        while let Ok(Parse::Request { consumed, request }) = requests.next(&input) {
-            let whole = consumed + request.payload_bytes() as usize;
-            if input.len() < whole {
-                break;
-            }
-            input.drain(..whole);
-            let (command, length) = (request.command, request.length);
-            came.lock().expect("nobody panics").push((n, command, request.offset, length));
-            let too_long = command == bimetal_nbd::Command::Trim && length > most_discarded;
-            out.extend_from_slice(&simple_reply(request.cookie, too_long.then_some(NbdErrno::Invalid)));
-            if command == bimetal_nbd::Command::Read {
-                out.resize(out.len() + length as usize, 0);
-            }
-        }
-        if socket.write_all(&out).is_err() {
-            return;
-        }
-        out.clear();
-        let Ok(read @ 1..) = socket.read(&mut more) else { return };
-        input.extend_from_slice(&more[..read]);
-    }
 }
 
 /// What came of discards, one behind the other, and whether one range is covered by it from end to end, once.

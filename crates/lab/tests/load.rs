@@ -1,5 +1,8 @@
 //! Jobs on targets: what is asked for, what is counted, and what is seen when a target lies.
 
+#[path = "common/noted.rs"]
+mod noted;
+
 use bimetal_lab::job::{
     Content, DepthSearch, Distribution, Job, Ops, Order, Rate, Sizes, Think, UntilSteady, side,
 };
@@ -12,40 +15,13 @@ use bimetal_lab::target::{Files, Null, OpenFile, OpenHow, Simulated};
 use bimetal_load::{Ended, Target};
 use bimetal_models::constant::{Constant, ConstantParams};
 use bimetal_models::{Command, Kind};
+use noted::Noted;
 use std::collections::BTreeMap;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 
 const MIB: u64 = 1 << 20;
 const MS: u64 = 1_000_000;
 const SECOND: u64 = 1_000 * MS;
-
-/// Writes down what is asked for.
-#[derive(Default)]
-struct Noted {
-    null: Null,
-    asked: Vec<Command>,
-}
-
-impl Target for Noted {
-    fn now_ns(&mut self) -> u64 {
-        self.null.now_ns()
-    }
-
-    fn submit(&mut self, slot: u32, place: u32, command: Command) {
-        self.asked.push(command);
-        self.null.submit(slot, place, command);
-    }
-
-    fn wait(&mut self, until: Option<u64>, ended: &mut Vec<Ended>) -> u64 {
-        self.null.wait(until, ended)
-    }
-}
-
-impl LoadTarget for Noted {
-    fn prepare(&mut self, _: &[SlotSpec]) -> Result<(), RunError> {
-        Ok(())
-    }
-}
 
 fn run<T: LoadTarget>(target: &mut T, job: Job) -> JobRun {
     let names = ["target".to_owned()];
@@ -58,7 +34,8 @@ fn run<T: LoadTarget>(target: &mut T, job: Job) -> JobRun {
 fn asked(job: Job) -> Vec<Command> {
     let mut target = Noted::default();
     run(&mut target, job);
-    target.asked
+    let asked = target.asked.lock().expect("nobody panics");
+    asked.iter().map(|(_, command)| *command).collect()
 }
 
 /// A device that takes 10 ms, in virtual time.

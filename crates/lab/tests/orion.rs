@@ -128,13 +128,12 @@ fn the_summary_is_laid_out_as_orions() {
     let simple = spec(RunType::Simple);
     let files = files(&simple, &run(&simple));
     let summary = file(&files, "summary.txt");
-    let head = "ORION VERSION p 1\n\nCommandline:\n-run simple\n\nThese options enable these settings:\nTest: t\n\
-                Small IO size: 8 KB\nLarge IO size: 1024 KB\nIO types: small random IOs, large random IOs\n\
-                Simulated array type: CONCAT\nWrite: 0%\nCache size: not entered\n\
-                Duration for each data point: 2 seconds\n\
-                Small Columns:,      0,      1,      2,      3,      4,      5\n\
+    let head = "ORION VERSION p 1\n\nCommandline:\n-run simple\n\nThis maps to this test:\nTest: t\n\
+                Small IO size: 8 KB\nLarge IO size: 1024 KB\nIO Types: Small Random IOs, Large Random IOs\n\
+                Simulated Array Type: CONCAT\nWrite: 0%\nCache Size: Not Entered\n\
+                Duration for each Data Point: 2 seconds\nSmall Columns:,      0\n\
                 Large Columns:,      0,      1,      2\nTotal Data Points: 8\n\n\
-                Name: device  Size: 1073741824\n1 files found.\n\nMaximum Large MBPS=";
+                Name: device  Size: 1073741824\n1 FILEs found.\n\nMaximum Large MBPS=";
     assert!(summary.starts_with(head), "{summary}");
     for line in [
         "Maximum Small IOPS=4960 @ Small=5 and Large=0",
@@ -145,9 +144,46 @@ fn the_summary_is_laid_out_as_orions() {
     ] {
         assert!(summary.lines().any(|found| found == line), "{line}\n{summary}");
     }
-    let minimum =
-        summary.lines().find(|line| line.starts_with("Minimum Small Latency=1008.000 usecs @ Small="));
-    assert!(minimum.is_some(), "{summary}");
+    // Milliseconds, as that version has them, right behind the other two.
+    let results: Vec<&str> =
+        summary.lines().skip_while(|line| !line.starts_with("Maximum Large")).take(4).collect();
+    assert!(results[1].starts_with("Maximum Small IOPS=4960 @ "), "{summary}");
+    assert!(results[2].starts_with("Minimum Small Latency=1.01 @ Small="), "{summary}");
+    assert_eq!(results[3], "");
+}
+
+/// A whole summary as version 11.1.0.7.0 wrote it, of one disk under `-run simple`: every line of it is a line of ours, in
+/// its order; of results, the words and the number of decimals.
+#[test]
+fn a_published_summary_has_the_same_lines() {
+    let published = "ORION VERSION 11.1.0.7.0\n\nCommandline:\n-run simple\n\nThis maps to this test:\nTest: orion\n\
+                     Small IO size: 8 KB\nLarge IO size: 1024 KB\nIO Types: Small Random IOs, Large Random IOs\n\
+                     Simulated Array Type: CONCAT\nWrite: 0%\nCache Size: Not Entered\n\
+                     Duration for each Data Point: 60 seconds\nSmall Columns:,      0\n\
+                     Large Columns:,      0,      1,      2\nTotal Data Points: 8\n\n\
+                     Name: /dev/vdb  Size: 21474836480\n1 FILEs found.\n\n\
+                     Maximum Large MBPS=1554.54 @ Small=0 and Large=2\n\
+                     Maximum Small IOPS=19019 @ Small=5 and Large=0\nMinimum Small Latency=0.26 @ Small=5 and Large=0";
+    let simple = Spec { testname: "orion".to_owned(), seconds: 60, ..spec(RunType::Simple) };
+    let outcome = run(&Spec { seconds: 2, ..simple.clone() });
+    let head = Head {
+        program: "11.1.0.7.0".to_owned(),
+        command_line: "-run simple".to_owned(),
+        luns: vec![("/dev/vdb".to_owned(), 21_474_836_480)],
+    };
+    let points = simple.points().expect("a good matrix");
+    let summary = orion::files(&head, &simple, &points, &outcome).swap_remove(0).text;
+    let shape = |line: &str| match line.split_once(" @ Small=") {
+        Some((result, _)) => {
+            let (what, value) = result.split_once('=').expect("a value");
+            let decimals = value.split_once('.').map_or(0, |(_, behind)| behind.len());
+            format!("{what} with {decimals} decimals @ Small= and Large=")
+        }
+        None => line.to_owned(),
+    };
+    let theirs: Vec<String> = published.lines().map(shape).collect();
+    let ours: Vec<String> = summary.lines().take(theirs.len()).map(shape).collect();
+    assert_eq!(ours, theirs);
 }
 
 #[test]

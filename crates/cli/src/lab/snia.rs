@@ -125,12 +125,12 @@ pub(crate) fn run(args: &SniaArgs) -> anyhow::Result<Outcome> {
         true => say_record(&Document { target, tests: &found, run: &run })?,
         false => {
             say(&run.title);
-            say(snia::text(&found).trim_end());
+            say(snia::text(&found, &run).trim_end());
             run.notes.iter().chain(&steady).for_each(|line| say(line));
         }
     }
     // Behind what is printed: a file that cannot be written loses no run.
-    keep_with(&args.output, &run, &snia::page(&found))?;
+    keep_with(&args.output, &run, &snia::page(&found, &run))?;
     let unsteady = |found: &&Found| found.steady.iter().any(|steady| steady.steadiness.reached.is_none());
     let unsteady: Vec<&str> = found.iter().filter(unsteady).map(|found| found.test.name()).collect();
     Ok(match outcome(&[run]) {

@@ -108,13 +108,15 @@ impl Found<'_> {
 
     /// Writes the page, where one was asked for.
     pub(super) fn keep(&self, output: &OutputArgs, turns: &Turns) -> anyhow::Result<()> {
-        let (Some(path), [Some(a), Some(b)]) = (&output.html, turns.ran.each_ref().map(|ran| ran.last()))
-        else {
-            return Ok(());
-        };
+        let Some(path) = &output.html else { return Ok(()) };
         let said: Vec<&str> = turns.cut.as_deref().into_iter().chain(self.sentence).collect();
         let said = (!said.is_empty()).then(|| said.join(". "));
-        let html = report::comparison_html(self.findings, said.as_deref(), self.names, [a, b]);
+        let html = report::comparison_html(
+            self.findings,
+            said.as_deref(),
+            self.names,
+            turns.ran.each_ref().map(Vec::as_slice),
+        );
         write(path, output.force, html.as_bytes())
     }
 }

@@ -40,16 +40,7 @@ fn line(view: &View<'_>, run: &Run) -> String {
     fields.extend(all.map(|percent| format!("{percent:.2}%")));
     for disk in &run.disks {
         fields.push(disk.name.clone());
-        let counts = [
-            disk.read_ios,
-            disk.write_ios,
-            disk.read_merges,
-            disk.write_merges,
-            disk.read_ticks,
-            disk.write_ticks,
-            disk.in_queue,
-        ];
-        fields.extend(counts.map(|count| count.to_string()));
+        fields.extend(disk.counters().map(|count| count.to_string()));
         fields.push(format!("{:.2}%", disk.util));
     }
     fields.extend(view.options.description.clone());

@@ -43,19 +43,13 @@ fn disks(out: &mut String, run: &Run) {
     }
     line(out, format_args!("\nDisk stats (read/write):"));
     for disk in &run.disks {
+        let [reads, writes, read_merges, write_merges, read_ticks, write_ticks, in_queue] = disk.counters();
         line(
             out,
             format_args!(
-                "  {}: ios={}/{}, merge={}/{}, ticks={}/{}, in_queue={}, util={:.2}%",
-                disk.name,
-                disk.read_ios,
-                disk.write_ios,
-                disk.read_merges,
-                disk.write_merges,
-                disk.read_ticks,
-                disk.write_ticks,
-                disk.in_queue,
-                disk.util
+                "  {}: ios={reads}/{writes}, merge={read_merges}/{write_merges}, ticks={read_ticks}/{write_ticks}, \
+                 in_queue={in_queue}, util={:.2}%",
+                disk.name, disk.util
             ),
         );
     }

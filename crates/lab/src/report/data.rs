@@ -1,14 +1,15 @@
 //! What the page's script draws, bounded in size however large the runs are.
 
 use super::Named;
-use super::extra::{Extra, Figure};
+use super::extra::{Extra, Figure, Origin};
 use super::page::{MAX_HEAT_MAPS, MAX_PLOTTED_JOBS};
-use super::series::{Cells, Line, Slots, cells, digits, each, moving};
+use super::series::{CLASSES, Cells, Line, Slots, cells, digits, each, moving};
 use super::summary::{QUANTILES, kinds};
-use super::units::name;
+use super::units::{bytes, name, time};
 use crate::record::{Interval, IntervalSide, JobRun, Latency, Side};
 use crate::stats::{quantile, quantiles};
 use serde::Serialize;
+use std::collections::BTreeMap;
 
 /// Parts of the time for all lines of a plot together, each of two points.
 const PARTS: usize = 8_000;
@@ -36,6 +37,10 @@ struct Window {
 struct Series {
     label: String,
     run: usize,
+    /// Lines of one origin share no colour with those of another.
+    origin: Origin,
+    /// Which of its origin's lines it is.
+    hue: usize,
 }
 
 #[derive(Serialize)]
@@ -43,10 +48,29 @@ struct Load {
     label: String,
     run: usize,
     kind: &'static str,
+    origin: Origin,
     depth: u32,
     iops: f64,
     /// Mean, and the quantiles of the table.
     response: [Option<f64>; 4],
+}
+
+/// What a map's colours say: from one I/O in a cell to the most.
+#[derive(Serialize)]
+struct Scale {
+    most: u64,
+    /// The numbers that are written beside the colours, from 1 to the most.
+    ticks: Vec<u64>,
+}
+
+/// Of reads and writes together, of reads, of writes.
+#[derive(Serialize)]
+struct Scales {
+    both: Scale,
+    read: Scale,
+    write: Scale,
+    /// What is counted.
+    unit: String,
 }
 
 #[derive(Serialize)]
@@ -54,6 +78,7 @@ struct HeatMap {
     label: String,
     read: Cells,
     write: Cells,
+    scales: Scales,
 }
 
 #[derive(Serialize)]
@@ -62,12 +87,15 @@ struct Places {
     span: (u64, u64),
     read: Cells,
     write: Cells,
+    scales: Scales,
 }
 
 #[derive(Serialize)]
 struct Depths {
     label: String,
     run: usize,
+    origin: Origin,
+    hue: usize,
     /// A depth, and the share of the time.
     shares: Vec<(u32, f64)>,
 }
@@ -101,8 +129,9 @@ pub(super) struct Data<'d> {
     tiers: Vec<Series>,
     loads: Vec<Load>,
     depths: Vec<Depths>,
-    /// The heading of a test's own plots, and these.
+    /// The heading of a test's own plots, where what they show comes from, and these.
     own: &'d str,
+    own_origin: Origin,
     figures: &'d [Figure],
 }
 
@@ -110,7 +139,20 @@ pub(super) struct Data<'d> {
 struct Drawn<'a> {
     run: usize,
     label: String,
+    origin: Origin,
     job: &'a JobRun,
+}
+
+/// Numbers the lines of each origin.
+#[derive(Default)]
+struct Hues([usize; Origin::ALL.len()]);
+
+impl Hues {
+    fn next(&mut self, origin: Origin) -> usize {
+        let hue = &mut self.0[origin as usize];
+        *hue += 1;
+        *hue - 1
+    }
 }
 
 /// The jobs that are drawn: of each run the first, then of each the second.
@@ -125,7 +167,7 @@ fn drawn(runs: &[Named]) -> Vec<Drawn<'_>> {
             } else {
                 name(&job.name)
             };
-            Some(Drawn { run, label, job })
+            Some(Drawn { run, label, origin: Origin::of(&named.run, job), job })
         })
         .take(MAX_PLOTTED_JOBS)
         .collect();
@@ -137,6 +179,11 @@ fn drawn(runs: &[Named]) -> Vec<Drawn<'_>> {
         if twins > 0 {
             after[0].label = format!("{} ({})", after[0].label, twins + 1);
         }
+    }
+    // Where both are on a page, a model's figures are called that wherever they stand.
+    if out.windows(2).any(|two| two[0].origin != two[1].origin) {
+        let modelled = out.iter_mut().filter(|drawn| drawn.origin == Origin::Modelled);
+        modelled.for_each(|drawn| drawn.label += " [modelled]");
     }
     out
 }
@@ -165,9 +212,11 @@ pub(super) fn data<'d>(runs: &[Named], extra: &'d Extra) -> Data<'d> {
     let drawn = drawn(runs);
     let mut series = Vec::new();
     let mut sources = Vec::new();
-    for Drawn { run, label, job } in &drawn {
+    let mut hues = Hues::default();
+    for Drawn { run, label, origin, job } in &drawn {
         for (kind, side) in kinds(job) {
-            series.push(Series { label: format!("{label} {kind}"), run: *run });
+            let label = format!("{label} {kind}");
+            series.push(Series { label, run: *run, origin: *origin, hue: hues.next(*origin) });
             let of = match kind {
                 "read" => Some(READ),
                 "write" => Some(WRITE),
@@ -209,11 +258,31 @@ pub(super) fn data<'d>(runs: &[Named], extra: &'d Extra) -> Data<'d> {
         loads: loads(runs),
         depths: depths(&drawn),
         own: &extra.title,
+        own_origin: own_origin(runs),
         figures: &extra.figures,
-        jobs: drawn.iter().map(|d| Series { label: d.label.clone(), run: d.run }).collect(),
+        jobs: job_series(&drawn),
         windows: windows.into_iter().map(|(_, window)| window).collect(),
         series,
     }
+}
+
+/// A test's own plots are of its run, or of its first job where targets differ.
+fn own_origin(runs: &[Named]) -> Origin {
+    let first = runs.first().map(|named| &named.run);
+    match first.map(|run| (run, run.jobs.first())) {
+        Some((run, Some(job))) => Origin::of(run, job),
+        Some((run, None)) if run.virtual_time => Origin::Modelled,
+        _ => Origin::Measured,
+    }
+}
+
+fn job_series(drawn: &[Drawn<'_>]) -> Vec<Series> {
+    let mut hues = Hues::default();
+    let series = drawn.iter().map(|d| {
+        let hue = hues.next(d.origin);
+        Series { label: d.label.clone(), run: d.run, origin: d.origin, hue }
+    });
+    series.collect()
 }
 
 fn window(job: &JobRun, ns: u64) -> u64 {
@@ -272,24 +341,55 @@ fn files(job: &JobRun) -> Line {
 }
 
 fn heat(drawn: &[Drawn<'_>]) -> Vec<HeatMap> {
-    let side = |job, of| cells(job, COLUMNS, of, |side| &side.heat);
+    let side = |job: &JobRun, of: SideOf| cells(job, COLUMNS, of, |side| &side.heat);
+    let map = |d: &Drawn<'_>| {
+        let (read, write) = (side(d.job, READ), side(d.job, WRITE));
+        let scales = scales(&read, &write, "half a power of two of the response");
+        HeatMap { label: d.label.clone(), read, write, scales }
+    };
     drawn
         .iter()
-        .map(|d| HeatMap { label: d.label.clone(), read: side(d.job, READ), write: side(d.job, WRITE) })
+        .map(map)
         .filter(|map| !(map.read.cells.is_empty() && map.write.cells.is_empty()))
         .take(MAX_HEAT_MAPS)
         .collect()
 }
 
+/// The scales of a map whose cells are so high.
+fn scales(read: &Cells, write: &Cells, high: &str) -> Scales {
+    let scale = |sides: &[&Cells]| {
+        let mut cells: BTreeMap<[u64; 2], u64> = BTreeMap::new();
+        for cell in sides.iter().flat_map(|side| side.cells.chunks_exact(3)) {
+            let sum = cells.entry([cell[0], cell[1]]).or_default();
+            *sum = sum.saturating_add(cell[2]);
+        }
+        let most = cells.into_values().max().unwrap_or(0).max(1);
+        let tens = (0..20).map(|power| 10u64.saturating_pow(power)).take_while(|ten| *ten <= most / 2);
+        let mut ticks: Vec<u64> = tens.chain([most]).collect();
+        ticks.dedup();
+        if ticks[0] != 1 {
+            ticks.insert(0, 1);
+        }
+        Scale { most, ticks }
+    };
+    let column = if read.cells.is_empty() { write.column } else { read.column };
+    Scales {
+        both: scale(&[read, write]),
+        read: scale(&[read]),
+        write: scale(&[write]),
+        unit: format!("I/Os in a cell of {} by {high}", time(column * 1e9)),
+    }
+}
+
 fn places(drawn: &[Drawn<'_>]) -> Vec<Places> {
-    let side = |job, of| cells(job, COLUMNS, of, |side| &side.places);
+    let side = |job: &JobRun, of: SideOf| cells(job, COLUMNS, of, |side| &side.places);
     drawn
         .iter()
-        .map(|d| Places {
-            label: d.label.clone(),
-            span: d.job.span,
-            read: side(d.job, READ),
-            write: side(d.job, WRITE),
+        .map(|d| {
+            let (read, write) = (side(d.job, READ), side(d.job, WRITE));
+            let part = d.job.span.1.saturating_sub(d.job.span.0).div_ceil(CLASSES as u64);
+            let scales = scales(&read, &write, &format!("{} of the target", bytes(part)));
+            Places { label: d.label.clone(), span: d.job.span, read, write, scales }
         })
         .filter(|map| !(map.read.cells.is_empty() && map.write.cells.is_empty()))
         .take(MAX_HEAT_MAPS)
@@ -298,13 +398,17 @@ fn places(drawn: &[Drawn<'_>]) -> Vec<Places> {
 
 /// Reads and writes of the jobs by the tiers that had a part in them, where their targets tell.
 fn tiers<'a>(drawn: &[Drawn<'a>]) -> Vec<(Series, &'a Latency)> {
+    let mut hues = Hues::default();
     let of = |d: &Drawn<'a>| {
-        let (label, run) = (d.label.clone(), d.run);
+        let (label, run, origin) = (d.label.clone(), d.run, d.origin);
         let each = kinds(d.job).flat_map(|(kind, side)| {
             side.tiers.iter().flat_map(|tiers| tiers.each()).map(move |tier| (kind, tier))
         });
         each.filter(|(_, (_, tier))| tier.ios > 0)
-            .map(|(kind, (by, tier))| (Series { label: format!("{label} {kind}, {by}"), run }, &tier.service))
+            .map(|(kind, (by, tier))| {
+                let label = format!("{label} {kind}, {by}");
+                (Series { label, run, origin, hue: hues.next(origin) }, &tier.service)
+            })
             .collect::<Vec<_>>()
     };
     drawn.iter().flat_map(of).collect()
@@ -347,6 +451,7 @@ fn loads(runs: &[Named]) -> Vec<Load> {
                 label: name(&job.name),
                 run,
                 kind,
+                origin: Origin::of(&runs[run].run, job),
                 depth: job.depth,
                 iops: digits(side.ios as f64 * 1e9 / job.elapsed_ns as f64, 6),
                 response: [Some(digits(side.response.mean_ns, 6)), half, p99, p999],
@@ -364,7 +469,14 @@ fn depths(drawn: &[Drawn<'_>]) -> Vec<Depths> {
     };
     drawn
         .iter()
-        .map(|d| Depths { label: d.label.clone(), run: d.run, shares: shares(d.job) })
+        .zip(job_series(drawn))
+        .map(|(d, Series { label, run, origin, hue })| Depths {
+            label,
+            run,
+            origin,
+            hue,
+            shares: shares(d.job),
+        })
         .filter(|depths| !depths.shares.is_empty())
         .collect()
 }

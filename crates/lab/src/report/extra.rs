@@ -1,5 +1,6 @@
 //! What a test adds to the page of its record: tables, bars and plots of its own.
 
+use crate::record::{JobRun, Run};
 use serde::Serialize;
 
 /// A section of its own.
@@ -19,6 +20,50 @@ pub struct Extra {
     pub figures: Vec<Figure>,
 }
 
+/// Where a figure comes from: what was measured is never drawn as what was not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Origin {
+    /// A target that did the I/O, in real time.
+    Measured,
+    /// A model or a scenario, in virtual time.
+    Modelled,
+    /// What others have published.
+    Published,
+}
+
+impl Origin {
+    /// All of them.
+    pub(super) const ALL: [Origin; 3] = [Origin::Measured, Origin::Modelled, Origin::Published];
+
+    /// That of a job: of a run in virtual time, or on a target that is simulated, it is a model's.
+    pub fn of(run: &Run, job: &JobRun) -> Origin {
+        let simulated = run.environment.targets.get(&job.target).is_some_and(|facts| facts.kind == SIMULATED);
+        if run.virtual_time || simulated { Origin::Modelled } else { Origin::Measured }
+    }
+
+    /// In a style sheet.
+    pub(super) fn class(self) -> &'static str {
+        match self {
+            Origin::Measured => "measured",
+            Origin::Modelled => "modelled",
+            Origin::Published => "published",
+        }
+    }
+
+    /// As a legend says it.
+    pub(super) fn words(self) -> &'static str {
+        match self {
+            Origin::Measured => "measured on a target that did the I/O, in real time",
+            Origin::Modelled => "modelled: simulated, in virtual time",
+            Origin::Published => "published by others",
+        }
+    }
+}
+
+/// The kind of a target without a device.
+const SIMULATED: &str = "simulated";
+
 /// A chart of bars, which needs no script.
 #[derive(Clone, Debug)]
 pub struct Bars {
@@ -26,6 +71,8 @@ pub struct Bars {
     pub title: String,
     /// From top to bottom.
     pub bars: Vec<Bar>,
+    /// What is to be said of such charts, once for all of them; nothing where it is empty.
+    pub note: &'static str,
 }
 
 /// A bar.
@@ -37,6 +84,10 @@ pub struct Bar {
     pub value: f64,
     /// The value as it is written beside it.
     pub text: String,
+    /// Where it comes from.
+    pub origin: Origin,
+    /// Where the value lies, lowest and highest, of as many values as were measured.
+    pub interval: Option<(f64, f64)>,
 }
 
 /// A chart of ratios on a logarithmic axis, which needs no script.
@@ -44,6 +95,8 @@ pub struct Bar {
 pub struct Intervals {
     /// What it shows.
     pub title: String,
+    /// What the ratios are: `B by A`.
+    pub unit: String,
     /// From top to bottom.
     pub rows: Vec<Interval>,
 }

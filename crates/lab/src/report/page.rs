@@ -4,12 +4,15 @@
 //! `<`, `>` and `&` are escaped, too, so that no text can end the element that holds it, and the script puts them into
 //! the page as text only. A content security policy forbids the page every request.
 
-use super::Named;
 use super::data::data;
-use super::extra::{Bars, Extra, Intervals, Table};
-use super::summary::{Ratios, Row, ratios, rows, tier_rows};
-use super::units::{bytes, count, moment, name, percent, rate, three, time, times};
-use crate::record::{Cpu, Environment, JobRun, Run};
+use super::extra::{Extra, Origin, Table};
+use super::facts::FACTS;
+use super::fold::{MAX_OPEN, of_rows};
+use super::summary::{Ratios, Row, TierRow, ratios, rows, tier_rows};
+use super::units::{bytes, count, name, percent, prose, rate, three, time, times};
+use super::{Named, beside};
+use crate::record::JobRun;
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 /// Runs beside each other on a page.
@@ -21,7 +24,9 @@ pub const MAX_TABLE_ROWS: usize = 1000;
 /// Jobs with a heat map and a map of addresses.
 pub(super) const MAX_HEAT_MAPS: usize = 8;
 /// Lines of details, of a target or a job.
-const MAX_DETAILS: usize = 100;
+pub(super) const MAX_DETAILS: usize = 100;
+/// Notes of records: those of anybody's files must not make a page of any size.
+const MAX_NOTES: usize = 2000;
 
 const UPLOT: &str = include_str!("../../assets/uplot/uPlot.iife.min.js");
 const UPLOT_STYLE: &str = include_str!("../../assets/uplot/uPlot.min.css");
@@ -40,21 +45,27 @@ pub fn html_with(runs: &[Named], extra: &Extra) -> String {
     let rows = rows(shown, MAX_TABLE_ROWS);
     let title = match shown {
         [] => "No run".to_string(),
-        [one] => name(&one.run.title),
-        several => several.iter().map(|named| name(&named.name)).collect::<Vec<_>>().join(" · "),
+        [one] => prose(&one.run.title),
+        several => several.iter().map(|named| prose(&named.name)).collect::<Vec<_>>().join(" · "),
     };
     let mut page = Page(String::with_capacity(1 << 20));
     page.head(&title);
     page.raw("<main>\n");
+    page.findings(shown, extra);
+    page.legend(&origins(shown, extra));
     page.limits(runs, shown);
     page.environment(shown);
     page.own(extra);
+    if extra.bars.is_empty() {
+        let (bars, all) = beside::bars(shown, &rows);
+        page.all_bars(&bars);
+        page.more_than(bars.len(), all, "charts of bars");
+    }
     if !rows.is_empty() {
         page.summary(shown, &rows);
     }
     page.by_tier(shown, &rows);
     page.ratios(shown, &ratios(&rows));
-    page.findings(shown);
     page.raw(
         "<noscript><p class=\"note\">The plots need JavaScript.</p></noscript>\n<div id=\"plots\"></div>\n",
     );
@@ -68,6 +79,13 @@ pub fn html_with(runs: &[Named], extra: &Extra) -> String {
     let _ = write!(page.0, "</script>\n<script>\n/*\n{UPLOT_LICENCE}\n*/\n{UPLOT}</script>\n");
     let _ = write!(page.0, "<script>\n{SCRIPT}</script>\n</body>\n</html>\n");
     page.0
+}
+
+/// Where all that is shown comes from.
+fn origins(runs: &[Named], extra: &Extra) -> BTreeSet<Origin> {
+    let jobs = runs.iter().flat_map(|named| named.run.jobs.iter().map(|job| Origin::of(&named.run, job)));
+    let bars = extra.bars.iter().flat_map(|bars| bars.bars.iter().map(|bar| bar.origin));
+    jobs.chain(bars).collect()
 }
 
 /// JSON as it may stand in a script element: nothing in it ends the element, or begins a comment there.
@@ -85,14 +103,14 @@ fn in_script(json: &str) -> String {
 }
 
 /// HTML under way. Writing to a string cannot fail, so what `write!` returns is dropped.
-struct Page(String);
+pub(super) struct Page(pub(super) String);
 
 impl Page {
-    fn raw(&mut self, html: &str) {
+    pub(super) fn raw(&mut self, html: &str) {
         self.0.push_str(html);
     }
 
-    fn text(&mut self, text: &str) {
+    pub(super) fn text(&mut self, text: &str) {
         for c in text.chars() {
             match c {
                 '&' => self.raw("&amp;"),
@@ -106,7 +124,7 @@ impl Page {
     }
 
     /// `<tag>text</tag>`; the tag may have attributes.
-    fn element(&mut self, tag: &str, text: &str) {
+    pub(super) fn element(&mut self, tag: &str, text: &str) {
         let _ = write!(self.0, "<{tag}>");
         self.text(text);
         let _ = write!(self.0, "</{}>", tag.split(' ').next().unwrap_or(tag));
@@ -117,9 +135,9 @@ impl Page {
         self.raw("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n");
         self.raw("<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; ");
         self.raw("style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:\">\n");
-        self.element("title", title);
+        self.element("title", &name(title));
         let _ = write!(self.0, "\n<style>\n{UPLOT_STYLE}\n{STYLE}</style>\n</head>\n<body>\n<header>\n");
-        self.element("h1", title);
+        self.element("h1 dir=\"auto\"", title);
         self.raw("\n<button type=\"button\" id=\"theme\">Dark</button>\n</header>\n");
     }
 
@@ -140,12 +158,19 @@ impl Page {
         }
     }
 
+    /// That there are more than are shown, if there are.
+    pub(super) fn more_than(&mut self, shown: usize, all: usize, what: &str) {
+        if all > shown {
+            self.element("p class=\"note\"", &format!("The first {shown} of {all} {what}."));
+        }
+    }
+
     /// A row for each fact, a column for each run.
     fn environment(&mut self, runs: &[Named]) {
         self.raw("<section>\n<h2>Environment</h2>\n<div class=\"wide\"><table class=\"facts\">\n");
         if runs.len() > 1 {
             self.raw("<tr><th></th>");
-            runs.iter().for_each(|named| self.element("th", &name(&named.name)));
+            runs.iter().for_each(|named| self.element("th", &prose(&named.name)));
             self.raw("</tr>\n");
         }
         for (label, of) in FACTS {
@@ -161,95 +186,48 @@ impl Page {
         self.raw("</table></div>\n</section>\n");
     }
 
-    /// What a test adds: what it found, its tables, and where its plots will be.
+    /// What a test adds: its tables and charts, and where its plots will be.
     fn own(&mut self, extra: &Extra) {
-        if !extra.findings.is_empty() {
-            self.raw("<section>\n<h2>Findings</h2>\n<ul>\n");
-            extra.findings.iter().take(MAX_DETAILS).for_each(|line| self.element("li", line));
-            self.raw("</ul>\n</section>\n");
-        }
         self.raw("<div id=\"own\"></div>\n");
         extra.tables.iter().for_each(|table| self.table(table));
-        extra.bars.iter().for_each(|bars| self.bars(bars));
+        self.all_bars(&extra.bars);
         extra.intervals.iter().for_each(|intervals| self.intervals(intervals));
     }
 
-    /// Each ratio is a dot on the line of its interval; the line across all of them is equality.
-    fn intervals(&mut self, intervals: &Intervals) {
-        let ends = intervals.rows.iter().flat_map(|row| [row.low, row.high]).map(f64::ln);
-        let reach = ends.filter(|end| end.is_finite()).map(f64::abs).fold(1.25f64.ln(), f64::max);
-        let at = |ratio: f64| (50.0 + 48.0 * ratio.ln() / reach).clamp(0.0, 100.0);
-        let rows = intervals.rows.iter().map(|row| {
-            let drawn = format!(
-                "<line x1=\"50%\" x2=\"50%\" y1=\"0\" y2=\"14\" class=\"same\"/><line x1=\"{:.2}%\" x2=\"{:.2}%\" \
-                 y1=\"7\" y2=\"7\"/><circle cx=\"{:.2}%\" cy=\"7\" r=\"3.5\"/>",
-                at(row.low),
-                at(row.high),
-                at(row.at)
-            );
-            (row.label.as_str(), drawn, row.text.as_str())
-        });
-        let note = "<p class=\"note\">On a logarithmic axis; the line in the middle is equality.</p>\n";
-        self.drawn("bars intervals", &intervals.title, rows, note);
-    }
-
-    /// Rectangles as long as their values are large; the longest takes all of the width.
-    fn bars(&mut self, bars: &Bars) {
-        let most = bars.bars.iter().map(|bar| bar.value).fold(0.0, f64::max);
-        let rows = bars.bars.iter().map(|bar| {
-            let part = if most > 0.0 { (bar.value / most * 100.0).clamp(0.0, 100.0) } else { 0.0 };
-            let drawn = format!("<rect width=\"{part:.2}%\" height=\"14\"/>");
-            (bar.label.as_str(), drawn, bar.text.as_str())
-        });
-        self.drawn("bars", &bars.title, rows, "");
-    }
-
-    /// A row for each label, with a drawing beside it and what that says.
-    fn drawn<'a>(
-        &mut self,
-        class: &str,
-        title: &str,
-        rows: impl Iterator<Item = (&'a str, String, &'a str)>,
-        note: &str,
-    ) {
-        self.raw("<section>\n");
-        self.element("h2", &name(title));
-        let _ = writeln!(self.0, "<table class=\"{class}\">");
-        for (label, drawn, text) in rows.take(MAX_DETAILS) {
-            self.raw("<tr>");
-            self.element("th", &name(label));
-            let _ = write!(
-                self.0,
-                "<td class=\"rail\"><svg width=\"100%\" height=\"14\" aria-hidden=\"true\">{drawn}</svg></td>"
-            );
-            self.element("td", &name(text));
-            self.raw("</tr>\n");
-        }
-        let _ = writeln!(self.0, "</table>\n{note}</section>");
-    }
-
     fn table(&mut self, table: &Table) {
-        // Words begin at the left, numbers end at the right: what is longer than a number is, is words.
+        // Words begin at the left and go on in the next line, numbers end at the right: what is longer than a number is,
+        // is words.
         let words = |at: usize| at == 0 || table.rows.iter().any(|row| row[at].chars().count() > 20);
         let tag = |kind: &str, at: usize| match words(at) {
-            true => format!("{kind} class=\"name\""),
+            true => format!("{kind} class=\"name\" dir=\"auto\""),
             false => kind.to_owned(),
         };
         self.raw("<section>\n");
-        self.element("h2", &name(&table.caption));
-        self.raw("<div class=\"wide\"><table class=\"figures\">\n<thead><tr>");
-        table.head.iter().enumerate().for_each(|(at, cell)| self.element(&tag("th", at), &name(cell)));
-        self.raw("</tr></thead>\n<tbody>\n");
-        for row in &table.rows {
-            self.raw("<tr>");
-            row.iter().enumerate().for_each(|(at, cell)| self.element(&tag("td", at), &name(cell)));
-            self.raw("</tr>\n");
-        }
-        self.raw("</tbody></table></div>\n</section>\n");
+        self.element("h2", &prose(&table.caption));
+        self.folded(table.rows.len(), &format!("{} rows", table.rows.len()), |page| {
+            page.raw("<div class=\"wide\"><table class=\"figures\">\n<thead><tr>");
+            table.head.iter().enumerate().for_each(|(at, cell)| page.element(&tag("th", at), &prose(cell)));
+            page.raw("</tr></thead>\n<tbody>\n");
+            for row in &table.rows {
+                page.raw("<tr>");
+                row.iter().enumerate().for_each(|(at, cell)| page.element(&tag("td", at), &prose(cell)));
+                page.raw("</tr>\n");
+            }
+            page.raw("</tbody></table></div>\n");
+        });
+        self.raw("</section>\n");
     }
 
     fn summary(&mut self, runs: &[Named], rows: &[Row<'_>]) {
-        self.raw("<section>\n<h2>Summary</h2>\n<div class=\"wide\"><table class=\"figures\">\n<thead><tr>");
+        self.raw("<section>\n<h2>Summary</h2>\n");
+        self.folded(rows.len(), &of_rows(rows), |page| page.summary_table(runs, rows));
+        self.raw("<p class=\"note\">MB/s are 10⁶ bytes. Service time runs from the hand-over ");
+        self.raw("of an I/O to the target until it is done; response from when it was meant to begin. Late is what ");
+        self.raw("was begun after its time, where it had one.</p>\n</section>\n");
+    }
+
+    fn summary_table(&mut self, runs: &[Named], rows: &[Row<'_>]) {
+        self.raw("<div class=\"wide\"><table class=\"figures\">\n<thead><tr>");
         if runs.len() > 1 {
             self.raw("<th rowspan=\"2\" class=\"name\">Run</th>");
         }
@@ -264,9 +242,7 @@ impl Page {
         }
         self.raw("<th class=\"group\">share</th><th>worst</th></tr></thead>\n<tbody>\n");
         rows.iter().for_each(|row| self.row(runs, row));
-        self.raw("</tbody></table></div>\n<p class=\"note\">MB/s are 10⁶ bytes. Service time runs from the hand-over ");
-        self.raw("of an I/O to the target until it is done; response from when it was meant to begin. Late is what ");
-        self.raw("was begun after its time, where it had one.</p>\n</section>\n");
+        self.raw("</tbody></table></div>\n");
     }
 
     fn names(&mut self, runs: &[Named], row: &Row<'_>) {
@@ -306,11 +282,21 @@ impl Page {
 
     /// Of targets that tell which tiers had a part.
     fn by_tier(&mut self, runs: &[Named], rows: &[Row<'_>]) {
-        let mut tiers = tier_rows(rows).peekable();
-        if tiers.peek().is_none() {
+        let tiers: Vec<TierRow<'_>> = tier_rows(rows).collect();
+        if tiers.is_empty() {
             return;
         }
-        self.raw("<section>\n<h2>By tier</h2>\n<div class=\"wide\"><table class=\"figures\">\n<thead><tr>");
+        self.raw("<section>\n<h2>By tier</h2>\n");
+        let line = format!("{} rows: which tiers served how much of each job", tiers.len());
+        self.folded(tiers.len(), &line, |page| page.tier_table(runs, &tiers));
+        self.raw("<p class=\"note\">Each I/O counts once: the fast tier alone had a part in ");
+        self.raw(
+            "it, slower ones alone, both, or none, as when what was never written is read.</p>\n</section>\n",
+        );
+    }
+
+    fn tier_table(&mut self, runs: &[Named], tiers: &[TierRow<'_>]) {
+        self.raw("<div class=\"wide\"><table class=\"figures\">\n<thead><tr>");
         if runs.len() > 1 {
             self.raw("<th rowspan=\"2\" class=\"name\">Run</th>");
         }
@@ -328,16 +314,20 @@ impl Page {
             }
             self.raw("</tr>\n");
         }
-        self.raw("</tbody></table></div>\n<p class=\"note\">Each I/O counts once: the fast tier alone had a part in ");
-        self.raw(
-            "it, slower ones alone, both, or none, as when what was never written is read.</p>\n</section>\n",
-        );
+        self.raw("</tbody></table></div>\n");
     }
 
     fn ratios(&mut self, runs: &[Named], all: &[Ratios<'_>]) {
         let Some(first) = runs.first().filter(|_| !all.is_empty()) else { return };
         self.raw("<section>\n");
-        self.element("h2", &format!("Compared with {}", name(&first.name)));
+        self.element("h2", &format!("Compared with {}", prose(&first.name)));
+        let line = format!("{} rows: ratios of rates and responses", all.len());
+        self.folded(all.len(), &line, |page| page.ratio_table(runs, all));
+        self.raw("<p class=\"note\">▲ better and ▼ worse by more than 5 %. One run of each says ");
+        self.raw("nothing of chance; runs in alternation would.</p>\n</section>\n");
+    }
+
+    fn ratio_table(&mut self, runs: &[Named], all: &[Ratios<'_>]) {
         self.raw("<div class=\"wide\"><table class=\"figures\">\n<thead><tr><th rowspan=\"2\" class=\"name\">Run</th>");
         self.raw(
             "<th rowspan=\"2\" class=\"name\">Job</th><th rowspan=\"2\"></th><th rowspan=\"2\">IOPS</th>",
@@ -360,45 +350,53 @@ impl Page {
             }
             self.raw("</tr>\n");
         }
-        self.raw("</tbody></table></div>\n<p class=\"note\">▲ better and ▼ worse by more than 5 %. One run of each says ");
-        self.raw("nothing of chance; runs in alternation would.</p>\n</section>\n");
+        self.raw("</tbody></table></div>\n");
     }
 
-    /// Notes, errors, and whether jobs were steady.
-    fn findings(&mut self, runs: &[Named]) {
-        let mut lines = Vec::new();
-        for named in runs {
-            let prefix = if runs.len() > 1 { format!("{}: ", name(&named.name)) } else { String::new() };
-            lines.extend(named.run.notes.iter().map(|note| format!("{prefix}{}", name(note))));
-            for job in &named.run.jobs {
-                let job_name = name(&job.name);
-                let errors = job.errors.iter();
-                lines.extend(
-                    errors.map(|(why, n)| format!("{prefix}{job_name}: {} × {}", count(*n), name(why))),
-                );
-                lines.extend(job.steady.iter().map(|steady| format!("{prefix}{job_name}: {steady}")));
-            }
-        }
+    /// What a test found, whole; then what the records have to say, where that is more than the test has said.
+    fn findings(&mut self, runs: &[Named], extra: &Extra) {
+        let found: Vec<String> =
+            extra.findings.iter().map(|line| prose(line)).filter(|line| !line.trim().is_empty()).collect();
+        self.lines("Findings", &found, found.len());
+        let mut notes = notes(runs);
+        notes.retain(|line| !line.trim().is_empty() && !found.contains(line));
+        self.lines("Notes", &notes, MAX_OPEN);
+    }
+
+    /// A list, of which so many lines stand open.
+    fn lines(&mut self, title: &str, lines: &[String], open: usize) {
         if lines.is_empty() {
             return;
         }
-        self.raw("<section>\n<h2>Notes</h2>\n<ul>\n");
-        for line in lines.iter().take(MAX_DETAILS) {
-            self.element("li", line);
+        let list = |page: &mut Page, lines: &[String]| {
+            page.raw("<ul class=\"said\">\n");
+            lines.iter().for_each(|line| page.element("li dir=\"auto\"", line));
+            page.raw("</ul>\n");
+        };
+        self.raw("<section>\n");
+        self.element("h2", title);
+        let (open, rest) = lines.split_at(lines.len().min(open));
+        list(self, open);
+        if !rest.is_empty() {
+            self.raw("<details class=\"fold\"><summary>");
+            self.text(&format!("and {} more", rest.len()));
+            self.raw("</summary>\n");
+            list(self, rest);
+            self.raw("</details>\n");
         }
-        if lines.len() > MAX_DETAILS {
-            self.element("li", &format!("and {} more", lines.len() - MAX_DETAILS));
-        }
-        self.raw("</ul>\n</section>\n");
+        self.raw("</section>\n");
     }
 
     /// The jobs' options, folded.
     fn details(&mut self, runs: &[Named]) {
+        let jobs: usize = runs.iter().map(|named| named.run.jobs.len()).sum();
         self.raw("<section>\n<h2>Jobs</h2>\n");
-        for named in runs {
-            let jobs = MAX_DETAILS / runs.len().max(1);
-            named.run.jobs.iter().take(jobs).for_each(|job| self.job(named, job, runs.len() > 1));
-        }
+        self.folded(jobs, &format!("{jobs} jobs: targets, spans and options"), |page| {
+            for named in runs {
+                let jobs = MAX_DETAILS / runs.len().max(1);
+                named.run.jobs.iter().take(jobs).for_each(|job| page.job(named, job, runs.len() > 1));
+            }
+        });
         self.raw("</section>\n");
     }
 
@@ -434,52 +432,26 @@ impl Page {
     }
 }
 
-type Fact = fn(&Run) -> String;
-
-/// What the environment's table says of a run; nothing where it is not known.
-const FACTS: [(&str, Fact); 11] = [
-    ("Title", |run| name(&run.title)),
-    ("Began", |run| moment(run.began_unix_ms)),
-    ("State", |run| if run.interrupted { "interrupted before its time".into() } else { String::new() }),
-    ("Clock", |run| if run.virtual_time { "simulated".into() } else { "real".into() }),
-    ("Seed", |run| run.seed.to_string()),
-    ("Program", |run| name(&run.environment.program)),
-    ("Kernel", |run| name(&run.environment.kernel)),
-    ("Processor", |run| processor(&run.environment)),
-    ("Memory", |run| {
-        if run.environment.memory_bytes > 0 { bytes(run.environment.memory_bytes) } else { String::new() }
-    }),
-    ("Processor time", |run| run.cpu.map_or(String::new(), used)),
-    ("Targets", |run| targets(&run.environment)),
-];
-
-/// What a run used of a processor.
-fn used(cpu: Cpu) -> String {
-    format!("{} % user, {} % system", three(cpu.user_percent), three(cpu.system_percent))
-}
-
-fn processor(environment: &Environment) -> String {
-    match (name(&environment.processor), environment.processors) {
-        (model, 0) => model,
-        (model, count) => format!("{count} × {model}"),
+/// Notes, errors, and whether jobs were steady.
+fn notes(runs: &[Named]) -> Vec<String> {
+    let mut lines = Vec::new();
+    for named in runs {
+        let prefix = if runs.len() > 1 { format!("{}: ", name(&named.name)) } else { String::new() };
+        lines.extend(named.run.notes.iter().map(|note| format!("{prefix}{}", prose(note))));
+        for job in &named.run.jobs {
+            let job_name = name(&job.name);
+            let errors = job.errors.iter();
+            lines
+                .extend(errors.map(|(why, n)| format!("{prefix}{job_name}: {} × {}", count(*n), prose(why))));
+            lines.extend(job.steady.iter().map(|steady| format!("{prefix}{job_name}: {steady}")));
+        }
     }
-}
-
-fn targets(environment: &Environment) -> String {
-    let target = |(called, facts): (&String, &crate::record::TargetFacts)| {
-        let details = facts
-            .details
-            .iter()
-            .take(MAX_DETAILS)
-            .map(|(key, value)| format!(", {} {}", name(key), name(value)));
-        // Of a directory that is only watched it is not known.
-        let size = match facts.size_bytes {
-            0 => String::new(),
-            known => format!(", {}", bytes(known)),
-        };
-        format!("{}: {}{size}{}", name(called), name(&facts.kind), details.collect::<String>())
-    };
-    environment.targets.iter().take(MAX_DETAILS).map(target).collect::<Vec<_>>().join("; ")
+    if lines.len() > MAX_NOTES {
+        let more = lines.len() - MAX_NOTES;
+        lines.truncate(MAX_NOTES);
+        lines.push(format!("and {more} more in the records"));
+    }
+    lines
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use serde::Serialize;
 use std::ops::Range;
 
 /// Classes of a heat map or a map of places.
-const CLASSES: usize = 128;
+pub(super) const CLASSES: usize = 128;
 
 /// Points of a line; as many of either.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]

@@ -56,7 +56,8 @@ impl Row<'_> {
         [Some(self.iops), Some(self.bytes_per_s), mean, half, p99, p999, max]
     }
 
-    fn matches(&self, other: &Row<'_>) -> bool {
+    /// Whether both are of the same kind of I/O of jobs of one name.
+    pub(super) fn matches(&self, other: &Row<'_>) -> bool {
         self.kind == other.kind && self.nth == other.nth && self.job.name == other.job.name
     }
 }

@@ -3,7 +3,7 @@
 use super::Named;
 use super::page::MAX_TABLE_ROWS;
 use super::summary::{Row, TierRow, ratios, rows, tier_rows};
-use super::units::{count, name, percent, rate, three, time, times};
+use super::units::{count, name, percent, prose, rate, three, time, times};
 use crate::stats::Finding;
 use std::fmt::Write;
 
@@ -50,7 +50,7 @@ pub fn text(runs: &[Named]) -> String {
     }
     for named in runs {
         for note in &named.run.notes {
-            let _ = writeln!(out, "\n{}: {}", name(&named.name), name(note));
+            let _ = writeln!(out, "\n{}: {}", name(&named.name), prose(note));
         }
     }
     out

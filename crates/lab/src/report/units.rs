@@ -98,19 +98,27 @@ pub(crate) fn moment(unix_ms: u64) -> String {
 /// A name from a record, fit for a line: cut, and without what could steer a terminal or turn text around (control
 /// characters, and Unicode's embeddings, overrides and isolates).
 pub(crate) fn name(text: &str) -> String {
-    let harmless = |c: char| match c {
+    let mut out: String = text.chars().take(MAX_NAME_CHARS).map(harmless).collect();
+    if text.chars().nth(MAX_NAME_CHARS).is_some() {
+        out.push('…');
+    }
+    out
+}
+
+/// A sentence, a note or a value: as harmless as a name, and whole however long it is.
+pub(crate) fn prose(text: &str) -> String {
+    text.chars().map(harmless).collect()
+}
+
+fn harmless(c: char) -> char {
+    match c {
         '\t' | '\n' | '\r' => ' ',
         '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' => {
             '\u{fffd}'
         }
         c if c.is_control() => '\u{fffd}',
         c => c,
-    };
-    let mut out: String = text.chars().take(MAX_NAME_CHARS).map(harmless).collect();
-    if text.chars().nth(MAX_NAME_CHARS).is_some() {
-        out.push('…');
     }
-    out
 }
 
 #[cfg(test)]
@@ -153,5 +161,7 @@ mod tests {
     fn names_stay_in_their_line() {
         assert_eq!(name("a\nb\u{1b}[31m\u{202e}c"), "a b\u{fffd}[31m\u{fffd}c");
         assert_eq!(name(&"x".repeat(500)).chars().count(), MAX_NAME_CHARS + 1);
+        assert_eq!(prose("a\nb\u{1b}[31m\u{202e}c"), "a b\u{fffd}[31m\u{fffd}c");
+        assert_eq!(prose(&"x".repeat(5000)).chars().count(), 5000);
     }
 }

@@ -170,15 +170,15 @@ fn notes(args: &OrionArgs) -> Vec<String> {
     storax.into_iter().chain(args.hugenotneeded.then(|| note("hugenotneeded"))).collect()
 }
 
-/// What Orion says before it begins.
+/// What Orion says before it begins, in the words of 11.1.0.7.0.
 fn announcement(spec: &Spec, points: usize, prefix: &str, virtual_time: bool) -> String {
     // Orion counts the idle point, and rounds up.
     let minutes = ((points as u64 + 1) * u64::from(spec.seconds)).div_ceil(60) + 1;
     let clock = if virtual_time { " of the model's time" } else { "" };
-    let knee = if spec.knee { "\nThe search for knees comes after that." } else { "" };
+    let knee = if spec.knee { "\nThe search for knees comes after that" } else { "" };
     format!(
-        "ORION: ORacle IO Numbers -- Version {PROGRAM}\n{prefix}\nCalibration will take approximately {minutes} \
-         minutes{clock}.\nUsing a large value for -cache_size may take longer.{knee}\n"
+        "ORION: ORacle IO Numbers -- Version {PROGRAM}\n{prefix}\nTest will take approximately {minutes} \
+         minutes{clock}\nLarger caches may take longer{knee}\n"
     )
 }
 

@@ -18,7 +18,8 @@ Examples:
 A directory is measured on a file of its own in it, which is removed in the end. Of anything else, the first part is
 written over, unless --reads-only says otherwise. Measured are the eight speeds of Xbench's uncached disk test (4 KiB and
 256 KiB, in order and at random, one in flight), latencies, a write with its flush, and random reads 32 at a time; the
-same is run on the modelled drives that come with the lab, and it is said which of them the target is like.")]
+same is run on the modelled drives that come with the lab, and it is said which of them the target is like. The four rows
+that CrystalDiskMark prints (SEQ1M and RND4K, by what is in flight) stand below, in its MB/s and in IOPS.")]
 pub(crate) struct QuickArgs {
     /// A directory, a file, a block device, or whatever else the lab can measure
     #[arg(value_name = "TARGET", value_parser = TargetName::parse)]
@@ -65,7 +66,7 @@ pub(crate) struct HowArgs {
     /// How much of the target is used, from its start
     #[arg(long, value_name = "SIZE", value_parser = size::parse, default_value = "1G")]
     pub(crate) span: u64,
-    /// How long each of the ten parts takes; writing the span in order takes 30 s at most
+    /// How long each part takes, 14 of `quick` and 9 of `compare`; writing the span in order takes 30 s at most
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "5s")]
     pub(crate) each: Duration,
     /// Where random choices begin

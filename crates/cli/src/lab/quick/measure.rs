@@ -7,7 +7,7 @@ use crate::lab::target::{Opening, Wanted};
 use crate::lab::tested::{Named, tested};
 use crate::lab::watcher::Watcher;
 use anyhow::{Context as _, ensure};
-use bimetal_lab::classic::quick::{Figure, QuickPlan, layout, quick};
+use bimetal_lab::classic::quick::{Quick, QuickPlan, layout, quick};
 use bimetal_lab::record::Run;
 use bimetal_lab::target::{OpenHow, TargetName};
 use bimetal_models::size;
@@ -39,16 +39,17 @@ impl Scratch {
 
 /// What came of it.
 pub(super) struct Measured {
-    pub(super) figures: Vec<Figure>,
+    pub(super) found: Quick,
     pub(super) run: Run,
     pub(super) plan: QuickPlan,
 }
 
-/// Runs the test once.
+/// Runs the test once, with what CrystalDiskMark's rows need or without.
 pub(super) fn measure(
     how: &HowArgs,
     scratch: &Scratch,
     seed: u64,
+    marks: bool,
     quiet: bool,
     stop: &Stop,
     what: &str,
@@ -73,13 +74,13 @@ pub(super) fn measure(
         })
     };
     let named = Named { title: format!("quick test of {name}"), target: name.clone() };
-    let ((figures, plan), mut run) = tested(named, wanted, opening, &mut watcher, layout, |tester| {
+    let ((found, plan), mut run) = tested(named, wanted, opening, &mut watcher, layout, |tester| {
         let span_bytes = tester.layout().file_bytes;
-        let plan = QuickPlan { span_bytes, each: how.each, reads_only, seed };
+        let plan = QuickPlan { span_bytes, each: how.each, reads_only, marks, seed };
         Ok((quick(tester, &plan)?, plan))
     })?;
     run.notes.splice(0..0, notes(&plan));
-    Ok(Measured { figures, run, plan })
+    Ok(Measured { found, run, plan })
 }
 
 fn notes(plan: &QuickPlan) -> Vec<String> {

@@ -10,9 +10,11 @@ use super::stop::Stop;
 use super::turns::{Found, in_turns, refuse_of_one};
 use crate::progress::Progress;
 use crate::{Outcome, say, say_record};
-use bimetal_lab::classic::quick::{self, Figure, MEASURED_ONCE, Peer, QuickPlan, Verdict, page, text};
+use bimetal_lab::classic::quick::{
+    self, Figure, MEASURED_ONCE, Mark, Peer, QuickPlan, Verdict, marks_text, page, text,
+};
 use bimetal_lab::record::Run;
-use bimetal_lab::report::findings_text;
+use bimetal_lab::report::{Origin, findings_text};
 use measure::{Measured, Scratch, measure};
 use serde::Serialize;
 
@@ -22,6 +24,8 @@ struct QuickDoc<'d> {
     target: String,
     span_bytes: u64,
     figures: &'d [Figure],
+    /// MB/s of 10^6 bytes, as CrystalDiskMark has them.
+    crystal_disk_mark: &'d [Mark],
     verdict: &'d Verdict,
     models: &'d [Peer],
     measured_once: Vec<OnceDoc>,
@@ -40,9 +44,10 @@ pub(crate) fn run(args: &QuickArgs) -> anyhow::Result<Outcome> {
     let stop = Stop::new();
     let scratch = Scratch::new(&args.target)?;
     let quiet = args.output.json;
-    let Measured { figures, mut run, plan } = measure(&args.how, &scratch, args.how.seed, quiet, &stop, "")?;
+    let measured = measure(&args.how, &scratch, args.how.seed, true, quiet, &stop, "")?;
+    let Measured { found, mut run, plan } = measured;
     let peers = if run.interrupted { Vec::new() } else { models(&plan, quiet, &stop)? };
-    let verdict = Verdict::new(&figures, &peers);
+    let verdict = Verdict::new(&found.figures, &peers);
     run.notes.splice(0..0, verdict.sentences.iter().cloned());
     let steady = judge(&args.output, &mut run);
     let target = args.target.to_string();
@@ -50,7 +55,8 @@ pub(crate) fn run(args: &QuickArgs) -> anyhow::Result<Outcome> {
         true => say_record(&QuickDoc {
             target: target.clone(),
             span_bytes: plan.span_bytes,
-            figures: &figures,
+            figures: &found.figures,
+            crystal_disk_mark: &found.marks,
             verdict: &verdict,
             models: &peers,
             measured_once: MEASURED_ONCE.map(|(name, mb_per_s)| OnceDoc { name, mb_per_s }).into(),
@@ -58,12 +64,16 @@ pub(crate) fn run(args: &QuickArgs) -> anyhow::Result<Outcome> {
         })?,
         false => {
             say(&run.title);
-            say(&text(&figures, &peers));
+            say(&text(&found.figures, &peers));
+            if !found.marks.is_empty() {
+                say(&marks_text(&found.marks));
+            }
             run.notes.iter().chain(&steady).for_each(|line| say(line));
         }
     }
     // Behind what is printed: a file that cannot be written loses no run.
-    keep_with(&args.output, &run, &page(&target, &figures, &peers, &verdict))?;
+    let origin = if run.virtual_time { Origin::Modelled } else { Origin::Measured };
+    keep_with(&args.output, &run, &page(&target, origin, &found, &peers, &verdict))?;
     Ok(outcome(&[run]))
 }
 
@@ -88,7 +98,7 @@ pub(crate) fn compare(args: &CompareArgs) -> anyhow::Result<Outcome> {
         let seed = args.how.seed.wrapping_add(u64::from(round));
         // In a directory a new file each time: where a file happens to lie is chance, and would look like a difference.
         let scratch = Scratch::new(targets[which])?;
-        Ok(measure(&args.how, &scratch, seed, quiet, &stop, &what)?.run)
+        Ok(measure(&args.how, &scratch, seed, false, quiet, &stop, &what)?.run)
     })?;
     let names = match args.a == args.b {
         true => ["A", "B"].map(str::to_owned),

@@ -1,8 +1,9 @@
 //! Orion's output files, in its layout: programs that read these read ours.
 //!
 //! Rows of the matrices are loads of large I/Os, columns those of small ones; cells that were not run are empty, and a
-//! line ends with its last cell that was. Latencies are microseconds, as since version 11.2; megabytes are 2^20 bytes,
-//! as Orion's sizes are. Of the trace, Orion's documents say only that it has the extended, unprocessed data; its layout
+//! line ends with its last cell that was. The summary is that of version 11.1.0.7.0, of which whole ones are published.
+//! Latencies in the other files are microseconds, as since version 11.2, which has the histograms, too; megabytes are
+//! 2^20 bytes, as Orion's sizes are. Of the trace, Orion's documents say only that it has the extended, unprocessed data; its layout
 //! is ours.
 
 use super::measure::{Class, Measured};
@@ -77,35 +78,43 @@ pub fn files(head: &Head, spec: &Spec, points: &[Point], outcome: &Outcome) -> V
     files
 }
 
+/// The words and the order of version 11.1.0.7.0; behind its three results, in milliseconds, stand ours.
 fn summary(head: &Head, spec: &Spec, points: &[Point], outcome: &Outcome) -> String {
     let mut text = format!("ORION VERSION {}\n\nCommandline:\n{}\n\n", head.program, head.command_line);
-    let _ = writeln!(text, "These options enable these settings:\nTest: {}", spec.testname);
+    let _ = writeln!(text, "This maps to this test:\nTest: {}", spec.testname);
     let _ = writeln!(text, "Small IO size: {} KB", spec.small_bytes >> 10);
     let _ = writeln!(text, "Large IO size: {} KB", spec.large_bytes >> 10);
-    let large = match spec.large_order {
-        LargeOrder::Random => "large random IOs".to_owned(),
-        LargeOrder::Sequential => format!("large sequential streams of {} IOs", spec.stream_ios),
+    let _ = match spec.large_order {
+        LargeOrder::Random => writeln!(text, "IO Types: Small Random IOs, Large Random IOs"),
+        LargeOrder::Sequential => writeln!(
+            text,
+            "IO Types: Small Random IOs, Large Sequential Streams\nNumber of Concurrent IOs Per Stream: {}",
+            spec.stream_ios
+        ),
     };
-    let _ = writeln!(text, "IO types: small random IOs, {large}");
     let array = match spec.simulate {
         Simulate::Concat => "CONCAT".to_owned(),
         Simulate::Raid0 => format!("RAID 0\nStripe Depth: {} KB", spec.stripe_bytes >> 10),
     };
-    let _ = writeln!(text, "Simulated array type: {array}\nWrite: {}%", spec.write_percent);
-    let cache = spec.cache_bytes.map_or("not entered".to_owned(), |bytes| format!("{} MB", bytes >> 20));
-    let _ = writeln!(text, "Cache size: {cache}\nDuration for each data point: {} seconds", spec.seconds);
-    let levels = |of: fn(&Point) -> u32| -> String {
-        let levels: BTreeSet<u32> = points.iter().map(of).chain(edge(spec)).collect();
+    let _ = writeln!(text, "Simulated Array Type: {array}\nWrite: {}%", spec.write_percent);
+    let cache = spec.cache_bytes.map_or("Not Entered".to_owned(), |bytes| format!("{} MB", bytes >> 20));
+    let _ = writeln!(text, "Cache Size: {cache}\nDuration for each Data Point: {} seconds", spec.seconds);
+    let levels = |of: &dyn Fn(&Point) -> Option<u32>| -> String {
+        let levels: BTreeSet<u32> = points.iter().filter_map(of).chain(edge(spec)).collect();
         levels.iter().map(|level| format!(", {level:>6}")).collect()
     };
-    let _ = writeln!(text, "Small Columns:{}", levels(|point| point.small));
-    let _ = writeln!(text, "Large Columns:{}", levels(|point| point.large));
+    // Of the two edges of a basic matrix, Orion names that of large I/Os.
+    let basic =
+        spec.run == RunType::Simple || (spec.run == RunType::Advanced && spec.matrix == Matrix::Basic);
+    let small = levels(&|point| (!basic || point.large > 0).then_some(point.small));
+    let _ = writeln!(text, "Small Columns:{small}");
+    let _ = writeln!(text, "Large Columns:{}", levels(&|point| Some(point.large)));
     // Orion counts the idle point, too.
     let _ = writeln!(text, "Total Data Points: {}\n", points.len() + 1);
     for (name, bytes) in &head.luns {
         let _ = writeln!(text, "Name: {name}  Size: {bytes}");
     }
-    let _ = writeln!(text, "{} files found.\n", head.luns.len());
+    let _ = writeln!(text, "{} FILEs found.\n", head.luns.len());
     text + &results(spec, outcome)
 }
 
@@ -119,7 +128,8 @@ fn edge(spec: &Spec) -> Option<u32> {
     edges.then_some(0)
 }
 
-/// The end of the summary, and what is printed: the highest figures as Orion has them, then what it does not have.
+/// The end of the summary, and what is printed: Orion's three lines, the latency in milliseconds; then, with their units,
+/// what it does not have.
 pub fn results(spec: &Spec, outcome: &Outcome) -> String {
     let mut text = String::new();
     let highest = |of: fn(&Measured) -> Option<f64>| {
@@ -127,21 +137,26 @@ pub fn results(spec: &Spec, outcome: &Outcome) -> String {
         all.max_by(|a, b| a.0.total_cmp(&b.0))
     };
     if let Some((bytes, at)) = highest(|measured| Some(measured.large.as_ref()?.bytes_per_s)) {
-        let _ = writeln!(text, "Maximum Large MBPS={:.2} @ {}\n", bytes / MB, place(at));
+        let _ = writeln!(text, "Maximum Large MBPS={:.2} @ {}", bytes / MB, place(at));
     }
-    if let Some((iops, at)) = highest(|measured| Some(measured.small.as_ref()?.iops)) {
+    let busiest = highest(|measured| Some(measured.small.as_ref()?.iops));
+    if let Some((iops, at)) = busiest {
         let _ = writeln!(text, "Maximum Small IOPS={iops:.0} @ {}", place(at));
-        text += &latencies(at);
-        text.push('\n');
     }
-    if let Some((ns, at)) = highest(|measured| Some(-measured.small.as_ref()?.latency_ns)) {
-        let _ = writeln!(text, "Minimum Small Latency={:.3} usecs @ {}", -ns / 1e3, place(at));
-        text += &latencies(at);
+    let soonest = highest(|measured| Some(-measured.small.as_ref()?.latency_ns));
+    if let Some((ns, at)) = soonest {
+        let _ = writeln!(text, "Minimum Small Latency={:.2} @ {}", -ns / 1e6, place(at));
+    }
+    if let Some((_, at)) = busiest {
+        text = text + "\n" + &latencies(at);
+    }
+    if let Some((_, at)) = soonest {
+        text = text + "\n" + &latencies(at);
         if let Some(small) = &at.small {
             text += &histogram("Small", small, at);
         }
-        text.push('\n');
     }
+    text.push('\n');
     verdicts(spec, outcome).iter().for_each(|line| text.extend([line.as_str(), "\n"]));
     text
 }

@@ -1,6 +1,7 @@
 //! The parts of the test, in order.
 
 use super::figures::{Figure, figures};
+use super::marks::{Mark, RANDOM_DEEP_WRITE, SEQ_DEEP_READ, SEQ_DEEP_WRITE, SEQ_READ, SEQ_WRITE, marks};
 use crate::classic::cell::Cell;
 use crate::classic::disktester::{Layout, Tester, TesterError};
 use crate::job::Job;
@@ -22,6 +23,8 @@ pub struct QuickPlan {
     pub each: Duration,
     /// Nothing is written.
     pub reads_only: bool,
+    /// What CrystalDiskMark's rows need besides is run, too.
+    pub marks: bool,
     /// Where places are drawn from.
     pub seed: u64,
 }
@@ -46,6 +49,7 @@ const fn part(name: &'static str, writes: bool, random: bool, kib: u64, depth: u
 
 pub(super) const FILL: &str = "sequential write, 256K";
 pub(super) const SMALL_READ: &str = "random read, 4K";
+pub(super) const SMALL_WRITE: &str = "random write, 4K";
 pub(super) const FLUSHED: &str = "write and flush, 4K";
 pub(super) const DEEP: &str = "random read, 4K, 32 in flight";
 
@@ -58,9 +62,27 @@ pub(super) const PARTS: [Part; 9] = [
     part(DEEP, false, true, 4, 32),
     part("sequential write, 4K", true, false, 4, 1),
     part("random write, 256K", true, true, 256, 1),
-    part("random write, 4K", true, true, 4, 1),
+    part(SMALL_WRITE, true, true, 4, 1),
     Part { flushed: true, ..part(FLUSHED, true, true, 4, 1) },
 ];
+
+/// What CrystalDiskMark's rows need besides.
+const MARKS: [Part; 5] = [
+    part(SEQ_DEEP_READ, false, false, 1024, 8),
+    part(SEQ_READ, false, false, 1024, 1),
+    part(SEQ_DEEP_WRITE, true, false, 1024, 8),
+    part(SEQ_WRITE, true, false, 1024, 1),
+    part(RANDOM_DEEP_WRITE, true, true, 4, 32),
+];
+
+/// What came of the test.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Quick {
+    /// The figures, in the order in which they are printed.
+    pub figures: Vec<Figure>,
+    /// CrystalDiskMark's rows, where they were run.
+    pub marks: Vec<Mark>,
+}
 
 /// What a target of so many bytes is measured on: the first `wanted` bytes, or as many whole pieces as it has. None if it
 /// has none.
@@ -80,22 +102,24 @@ pub fn layout(target_bytes: u64, wanted: u64) -> Option<Layout> {
 ///
 /// # Errors
 /// When the target cannot be loaded.
-pub fn quick<T: LoadTarget>(
-    tester: &mut Tester<'_, T>,
-    plan: &QuickPlan,
-) -> Result<Vec<Figure>, TesterError> {
+pub fn quick<T: LoadTarget>(tester: &mut Tester<'_, T>, plan: &QuickPlan) -> Result<Quick, TesterError> {
     let mut span = plan.span_bytes;
     if !plan.reads_only {
         span = tester.job(&fill(plan))?.write.bytes / FILL_BYTES * FILL_BYTES;
     }
-    let parts = PARTS.iter().filter(|part| !(plan.reads_only && part.writes()));
-    for part in parts {
+    // A piece of 1 MiB does not fit into the smallest spans.
+    let has_marks = plan.marks && span >= 1 << 20;
+    let own = PARTS.iter().chain(MARKS.iter().filter(|_| has_marks));
+    let (reads, writes): (Vec<&Part>, Vec<&Part>) = own.partition(|part| !part.writes());
+    let writes = writes.into_iter().filter(|_| !plan.reads_only);
+    for part in reads.into_iter().chain(writes) {
         if tester.is_over() || span == 0 {
             break;
         }
         tester.job(&job(part, plan, span))?;
     }
-    Ok(figures(tester.ran()))
+    let marks = if has_marks { marks(tester.ran()) } else { Vec::new() };
+    Ok(Quick { figures: figures(tester.ran()), marks })
 }
 
 fn fill(plan: &QuickPlan) -> Job {

@@ -43,9 +43,9 @@ pub fn peers(plan: &QuickPlan, watch: &mut dyn FnMut(&str) -> bool) -> Result<Ve
         let device = device.expect("a model that comes with the lab is sound");
         let mut target = Simulated::device(device);
         let Some(layout) = layout(target.size_bytes(), plan.span_bytes) else { continue };
-        let plan = QuickPlan { span_bytes: layout.file_bytes, ..*plan };
+        let plan = QuickPlan { span_bytes: layout.file_bytes, marks: false, ..*plan };
         let mut nobody = Nobody;
-        let figures = quick(&mut Tester::new(&mut target, name, layout, &mut nobody), &plan)?;
+        let figures = quick(&mut Tester::new(&mut target, name, layout, &mut nobody), &plan)?.figures;
         peers.push(Peer { name: name.to_owned(), figures });
     }
     Ok(peers)

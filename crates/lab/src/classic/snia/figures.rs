@@ -1,9 +1,11 @@
 //! How the tests print: tables as the specification's report has them, and its plots.
 
+use super::determination::determination;
 use super::header::header;
 use super::histogram::Histogram;
 use super::loads::{MIXES, SIZES, Test, size};
 use super::run::{Found, Load, Stage, StagePoint, Steady};
+use crate::record::Run;
 use crate::report::units::three;
 use crate::report::{Axis, Extra, Figure, FigureLine, Table, Unit};
 
@@ -75,7 +77,7 @@ fn tables(found: &Found) -> Vec<Table> {
         Test::Iops => iops_table,
         _ => load_table,
     };
-    let rounds = found.steady.iter().map(of_rounds);
+    let rounds = found.steady.iter().flat_map(|steady| [determination(steady), of_rounds(steady)]);
     let histograms = (!found.histograms.is_empty()).then(|| histogram_table(&found.histograms));
     rounds.chain(histograms).collect()
 }
@@ -137,14 +139,14 @@ fn load_table(steady: &Steady) -> Table {
     }
 }
 
-/// Tests in lines.
-pub fn text(found: &[Found]) -> String {
-    found.iter().map(|found| format!("{}\n\n{}\n", found.test.name(), test_text(found))).collect()
+/// Tests of a run, in lines.
+pub fn text(found: &[Found], run: &Run) -> String {
+    found.iter().map(|found| format!("{}\n\n{}\n", found.test.name(), test_text(found, run))).collect()
 }
 
-fn test_text(found: &Found) -> String {
+fn test_text(found: &Found, run: &Run) -> String {
     let mut out = String::new();
-    for row in &header(found).rows {
+    for row in &header(found, run).rows {
         out += &format!("{}\n", row.join(": "));
     }
     out.push('\n');
@@ -153,9 +155,12 @@ fn test_text(found: &Found) -> String {
         let lines: Vec<&Vec<String>> = std::iter::once(&table.head).chain(&table.rows).collect();
         let width = |at: usize| lines.iter().map(|line| line[at].len()).max().unwrap_or(0);
         let widths: Vec<usize> = (0..table.head.len()).map(width).collect();
+        // Of a field and its value, the value are words.
+        let words = table.head.len() == 2;
         for line in lines {
             let cells = line.iter().zip(&widths).enumerate().map(|(at, (cell, width))| match at {
                 0 => format!("{cell:width$}"),
+                _ if words => format!("  {cell}"),
                 _ => format!("  {cell:>width$}"),
             });
             out += &format!("{}\n", cells.collect::<String>().trim_end());
@@ -166,14 +171,14 @@ fn test_text(found: &Found) -> String {
     out
 }
 
-/// Plots and tables of tests, for their page.
-pub fn page(found: &[Found]) -> Extra {
+/// Plots and tables of the tests of a run, for its page.
+pub fn page(found: &[Found], run: &Run) -> Extra {
     let mut all = Extra { title: "SNIA's kind of test".to_owned(), ..Extra::default() };
     for found in found {
         let name = found.test.name();
         all.findings.extend(sentences(found).into_iter().map(|sentence| format!("{name}: {sentence}")));
         all.tables.extend(
-            std::iter::once(header(found))
+            std::iter::once(header(found, run))
                 .chain(tables(found))
                 .map(|table| Table { caption: format!("{name}: {}", table.caption), ..table }),
         );

@@ -5,6 +5,7 @@
 //! five keep to the rule of `stats::SniaRule`, in 25 rounds at most. What is scaled down is no result of that
 //! specification, and says so.
 
+mod determination;
 mod figures;
 mod header;
 mod histogram;

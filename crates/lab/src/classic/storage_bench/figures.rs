@@ -60,6 +60,8 @@ fn share_above(service: &Latency, ns: u64) -> f64 {
 pub struct Figures {
     /// The target, and the state that it was in.
     pub name: String,
+    /// Whether it was in virtual time.
+    pub simulated: bool,
     /// How long it took, with the idle time that was kept.
     pub seconds: f64,
     /// Reads and writes together.
@@ -73,8 +75,8 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// Of what was recorded.
-    pub fn new(ran: &JobRun) -> Figures {
+    /// Of what was recorded, in virtual time or not.
+    pub fn new(ran: &JobRun, simulated: bool) -> Figures {
         let side = |side: &Side| SideFigures::new(side.ios, side.bytes, side.busy_ns, &side.service);
         // Whatever was in flight: a flush keeps a target busy, too.
         let busy_ns = ran.depths_ns.iter().filter(|depth| depth.0 > 0).map(|depth| depth.1).sum();
@@ -83,6 +85,7 @@ impl Figures {
         let (read, write) = (&ran.read, &ran.write);
         Figures {
             name: ran.name.clone(),
+            simulated,
             seconds: ran.elapsed_ns as f64 / 1e9,
             all: SideFigures::new(
                 read.ios + write.ios,

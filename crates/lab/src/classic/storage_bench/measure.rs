@@ -132,7 +132,7 @@ pub fn measure<T: LoadTarget>(
     };
     let (run, fidelity) =
         replay::run(target, session, survey, &spec, target_bytes, &mut |share| watch("replaying", share))?;
-    let figures = run.jobs.first().map(Figures::new).unwrap_or_default();
+    let figures = run.jobs.first().map(|ran| Figures::new(ran, run.virtual_time)).unwrap_or_default();
     Ok(Measured { run, fidelity, figures })
 }
 

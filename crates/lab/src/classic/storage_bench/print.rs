@@ -2,7 +2,7 @@
 
 use super::figures::{Figures, SideFigures};
 use crate::report::units::three;
-use crate::report::{Bar, Bars, Extra, Table};
+use crate::report::{Bar, Bars, Extra, Origin, Table};
 
 const PARTS: [&str; 3] = ["reads and writes", "reads", "writes"];
 const HEAD: [&str; 8] =
@@ -87,7 +87,8 @@ fn charts(all: &[Figures]) -> Vec<Bars> {
     let chart = |&(title, more_is_better, of): &Chart| {
         let bar = |figures: &Figures| {
             let value = of(figures)?;
-            Some(Bar { label: figures.name.clone(), value, text: three(value) })
+            let origin = if figures.simulated { Origin::Modelled } else { Origin::Measured };
+            Some(Bar { label: figures.name.clone(), value, text: three(value), origin, interval: None })
         };
         let mut bars: Vec<Bar> = all.iter().filter_map(bar).collect();
         bars.sort_by(|a, b| a.value.total_cmp(&b.value));
@@ -95,7 +96,7 @@ fn charts(all: &[Figures]) -> Vec<Bars> {
             bars.reverse();
         }
         let better = if more_is_better { "more is better" } else { "less is better" };
-        Bars { title: format!("{title} ({better})"), bars }
+        Bars { title: format!("{title} ({better})"), bars, note: "" }
     };
     CHARTS.iter().map(chart).filter(|chart| !chart.bars.is_empty()).collect()
 }
