@@ -1,6 +1,6 @@
 //! The one description of a workload: fio's job files, the classic tests and the lab's own commands all become this.
 
-use crate::load::{Ending, Flow, Log};
+use crate::load::{Ending, Flow, Log, Script};
 use crate::stats::FioRule;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -49,6 +49,8 @@ pub struct Job {
     /// Where the target ends: the last I/O of a span that is no multiple of its size reaches over the span's end, but not
     /// over this. Nothing before the span's end counts.
     pub target_bytes: u64,
+    /// It works in zones, one after the other.
+    pub zones: Option<Zones>,
     /// In random order each block is asked for once in a pass, whichever side asks; what would reach into one that was is
     /// cut. Without effect where the distribution is not uniform.
     pub each_once: bool,
@@ -105,6 +107,8 @@ pub struct Job {
     pub ending: Ending,
     /// The jobs that it keeps in step with.
     pub flow: Option<Flow>,
+    /// What it does one by one, whatever else would be drawn.
+    pub script: Option<Script>,
     /// What it logs.
     pub logs: Vec<Log>,
     /// Its randomness.
@@ -139,6 +143,18 @@ impl Order {
     pub const SEQUENTIAL: Order = Order { random_percent: 0, step_bytes: 0 };
     /// Anywhere.
     pub const RANDOM: Order = Order { random_percent: 100, step_bytes: 0 };
+}
+
+/// Zones of a target: in each of them so much is done, then comes the next one. Behind the target's end the first one
+/// follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Zones {
+    /// Bytes that are asked for in a zone.
+    pub bytes: u64,
+    /// Bytes that it has: what is in order begins again at its beginning when it has come to its end.
+    pub range_bytes: u64,
+    /// Bytes between two of them.
+    pub skip_bytes: u64,
 }
 
 /// How often which part of the span is asked for.
@@ -300,6 +316,7 @@ impl Job {
             align_bytes: [4096; 3],
             target_bytes: span.end,
             span,
+            zones: None,
             each_once: true,
             pass_bytes: None,
             bytes: None,
@@ -326,6 +343,7 @@ impl Job {
             goes_on: false,
             ending: Ending::default(),
             flow: None,
+            script: None,
             logs: Vec::new(),
             seed: 1,
         }
@@ -389,6 +407,9 @@ impl Job {
     /// The sides that it uses.
     pub fn sides(&self) -> impl Iterator<Item = usize> + '_ {
         let uses = |side: usize| match self.ops {
+            _ if self.script.is_some() => {
+                self.script.as_ref().is_some_and(|script| script.longest_bytes()[side] > 0)
+            }
             Ops::ReadWrite { read_percent } => match side {
                 side::READ => read_percent > 0,
                 side::WRITE => read_percent < 100,

@@ -203,6 +203,11 @@ const WRONG: &[(&str, &str)] = &[
     ("random_distribution=zoned:50/60:50/60", "add up to 120 %"),
     ("percentile_list=1:2:3:4:5:6:7:8:9:10:11:12:13:14:15:16:17:18:19:20:21", "more than 20"),
     ("verify_pattern='/etc/passwd'", "from a file is not supported"),
+    ("zonemode=strided", "zones have no size"),
+    ("zonemode=none\nzonesize=1m", "zones are turned off"),
+    ("zonemode=zbd\nzonesize=1m", "not offered"),
+    ("zonemode=strided\nzonesize=1m\nzonerange=2k", "less than a block"),
+    ("read_iolog=x\nreplay_skip=reads", "no kind of I/O of a log"),
     ("kb_base=1", "neither 1000 nor 1024"),
     ("description=", "a value is missing"),
 ];
@@ -394,7 +399,7 @@ const SAME: &[(&str, Number)] = &[
     ("number_ios=1k", |job| job.number_ios.unwrap_or(0)),
     ("loops=7", |job| job.loops.into()),
     ("fsync=3", |job| job.fsync_writes.into()),
-    ("replay_time_scale=50", |job| job.replay_time_percent.into()),
+    ("replay_time_scale=50", |job| job.replay.speed_percent.into()),
     ("steadystate_duration=30", |job| micros(Some(job.steady_duration_ns))),
     ("max_latency=1ms", |job| micros(job.max_latency_ns.read)),
 ];

@@ -31,13 +31,15 @@ pub(crate) fn run(args: &FioArgs) -> anyhow::Result<Outcome> {
     let line =
         CommandLine::parse(&args.words).map_err(|error| anyhow!("{error}; see `bimetal lab fio --help`"))?;
     look_ahead_at(&line.output, true, args.target.as_ref())?;
-    let file = fio::open_all(&line)?;
+    let mut file = fio::open_all(&line)?;
     if line.read_only {
         refuse_writers(&file)?;
     }
     if line.parse_only {
         return parsed(&file);
     }
+    // With --against, too, all is done on one target.
+    fio::read_logs(&mut file, args.target.as_ref())?;
     let formats = formats(&line, args.output.json);
     let quiet = line.output.is_none() && formats != [Format::Normal];
     let asked = &Asked { args, title: line.title(), quiet };

@@ -5,6 +5,7 @@ use super::file::JobSection;
 use super::number::Extent;
 use super::options::{
     BlockSizes, Direction, Distribution, EngineKind, JobOptions, Limit, Metric, PerSide, SteadyState, Verify,
+    ZoneMode,
 };
 
 /// What direct I/O needs at least.
@@ -20,6 +21,11 @@ pub(crate) fn complete(job: &mut JobSection) {
     if options.engine == EngineKind::Null || options.direction == Direction::Trim {
         // Nothing stays that could be verified.
         options.verify = None;
+        options.verify_pattern.clear();
+    }
+    if options.read_iolog.is_some() {
+        options.logs.iolog = None;
+        // What a log says goes before it.
         options.verify_pattern.clear();
     }
     // fio leaves it out, too.
@@ -207,8 +213,26 @@ fn target(options: &JobOptions) -> Vec<Option<Contradiction>> {
         when(
             options.read_iolog.is_some() && (options.time_based || options.verify.is_some()),
             "read_iolog",
-            "a trace is replayed once, and not verified",
+            "a log is replayed once, and not verified",
             "leave out time_based and verify",
+        ),
+        when(
+            options.zone_mode == ZoneMode::Strided && options.zone_bytes == 0,
+            "zonemode",
+            "zones have no size",
+            "add zonesize",
+        ),
+        when(
+            options.zone_mode == ZoneMode::None && options.zone_bytes > 0,
+            "zonesize",
+            "zones are turned off, and have a size",
+            "leave out zonemode=none, or zonesize",
+        ),
+        when(
+            options.zones().is_some_and(|zones| zones.range_bytes < options.smallest_block_bytes()),
+            "zonerange",
+            "a zone has less than a block",
+            "make zonesize and zonerange larger, or bs smaller",
         ),
     ]
 }
@@ -271,6 +295,14 @@ pub(crate) fn notes(job: &JobSection) -> Vec<String> {
         options.read_iolog.is_none()
             && ["replay_no_stall", "replay_time_scale", "replay_redirect"].into_iter().any(said),
         "replay: there is no read_iolog".into(),
+    );
+    note(
+        options.read_iolog.is_some() && said_anywhere("write_iolog"),
+        "write_iolog: read_iolog goes before it, as in fio".into(),
+    );
+    note(
+        options.zone_bytes > 0 && options.zones().is_none(),
+        "zonesize: of several files there are no zones, as in fio".into(),
     );
     note(
         options.distribution != Distribution::Uniform && options.random && !options.no_random_map,

@@ -4,6 +4,7 @@ use super::check;
 use super::command_line::CommandLine;
 use super::error::{At, Error, Errors, MOST_TOLD, Problem};
 use super::ini::{self, Section, Surroundings, Written};
+use super::iolog::IoLog;
 use super::number::KbBase;
 use super::options::{EngineKind, JobOptions};
 use super::table::{Known, Treat, unknown};
@@ -39,9 +40,16 @@ pub struct JobSection {
     pub own: WrittenOptions,
     /// What the global sections above it say.
     pub globals: Arc<WrittenOptions>,
+    /// The logs that it replays, as soon as they are read: one for each copy, then the first again.
+    pub logs: Vec<Arc<IoLog>>,
 }
 
 impl JobSection {
+    /// The log that a copy replays.
+    pub(super) fn log(&self, number: u32) -> Option<&Arc<IoLog>> {
+        self.logs.get(number as usize % self.logs.len().max(1))
+    }
+
     /// What was said last about an option, by the name that fio's manual lists first.
     pub fn written(&self, name: &str) -> Option<&str> {
         self.own.get(name).or_else(|| self.globals.get(name)).map(AsRef::as_ref)
@@ -116,7 +124,8 @@ impl Maker {
             self.apply(&section, &mut options, &mut base.clone());
             let own = written(&section);
             let name = options.name.clone().unwrap_or(section.name);
-            let mut job = JobSection { name, at: section.at, options, own, globals: globals.clone() };
+            let mut job =
+                JobSection { name, at: section.at, options, own, globals: globals.clone(), logs: Vec::new() };
             self.finish(&mut job);
             jobs.push(job);
         }

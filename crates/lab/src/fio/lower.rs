@@ -2,18 +2,19 @@
 
 use super::error::Problem;
 use super::file::{JobFile, JobSection};
+use super::iolog::IoLog;
 use super::logs::LogFiles;
 use super::number::Extent;
 use super::options::{
     Arrivals, BlockSizes, Data, Direction, Distribution as Spread, Durability, Ends, JobOptions,
     Limit as Far, Metric, PatternPart, PerSide as Sides, Sequencer, Zone,
 };
-use super::places::{Places, all_file_bytes};
+use super::places::{Place, Places, all_file_bytes};
 use super::view::options_for_record;
 use crate::job::{
     Content, DepthSearch, Distribution, Job, Ops, Order, PerSide, Rate, Reducible, Sizes, Think, UntilSteady,
 };
-use crate::load::{Ended, Flow, MOST_PARTS};
+use crate::load::{Ended, Flow, MOST_PARTS, Script};
 use crate::stats::{FioRule, Limit, Measure, Quantity};
 use crate::target::{Spread as OnFiles, TargetName};
 use bimetal_models::rng::mix;
@@ -117,10 +118,6 @@ pub fn plan<'f>(file: &'f JobFile, redirect: Option<&TargetName>) -> Result<Plan
 fn refused(section: &JobSection) -> Vec<String> {
     let options = &section.options;
     let refused = [
-        (
-            options.read_iolog.is_some(),
-            "read_iolog is not done by a job; `bimetal trace replay` replays a log",
-        ),
         (options.unaligned, "bs_unaligned is not done; leave it out"),
         (
             options.max_latency_ns.sides().iter().any(|most| most.is_some()),
@@ -179,6 +176,10 @@ impl Plan<'_> {
             let place = &self.places.all[copy.place];
             let spread = place.spread(sizes);
             let mut job = lower(copy, spread.layout.bytes(), place.is_spread(), seed, n as u64)?;
+            if let Some(log) = copy.section.log(copy.number) {
+                job.script = Some(script(copy.section, log, place, sizes)?);
+                replays(&mut job);
+            }
             job.logs = logs.of(copy.section, n + 1, &names[copy.place]);
             if self.copies.iter().any(|copy| copy.section.options.ends_others) {
                 let of = [(Ends::Group, group as usize), (Ends::Phase, phases.len()), (Ends::All, 0)];
@@ -209,19 +210,57 @@ impl Plan<'_> {
     }
 }
 
+/// What a log does on targets of these sizes.
+fn script(section: &JobSection, log: &IoLog, place: &Place, sizes: &[u64]) -> Result<Script> {
+    let mut begins = Vec::with_capacity(log.files.len());
+    let mut sum = 0;
+    for (file, target) in log.files.iter().zip(&place.targets) {
+        let size = sizes.get(*target as usize).copied().unwrap_or(0);
+        if file.end_bytes > size {
+            let what = format!(
+                "read_iolog: the log goes on to byte {} of {}, which has {size}; make it larger, or name another \
+                 one with replay_redirect",
+                file.end_bytes, file.name
+            );
+            return wrong(section, what);
+        }
+        begins.push(sum);
+        sum += size;
+    }
+    Ok(Script::new(log.steps.clone(), begins))
+}
+
+/// Has a job do its script, and nothing that would be drawn.
+fn replays(job: &mut Job) {
+    let Some(script) = &job.script else { return };
+    let longest = script.longest_bytes();
+    job.sizes = longest.map(Sizes::one);
+    job.align_bytes = [1; 3];
+    job.ops = match longest {
+        [_, 0, 0] => Ops::ReadWrite { read_percent: 100 },
+        [0, _, 0] => Ops::ReadWrite { read_percent: 0 },
+        [0, 0, _] => Ops::Discard,
+        _ => Ops::ReadWrite { read_percent: 50 },
+    };
+    (job.bytes, job.pass_bytes, job.loops) = (Some(script.bytes()), None, 1);
+    (job.zones, job.each_once, job.is_paced) = (None, false, script.is_timed());
+}
+
 /// One job.
 fn lower(copy: &Copy<'_>, target_bytes: u64, is_spread: bool, seed: u64, n: u64) -> Result<Job> {
     let (section, options) = (copy.section, &copy.section.options);
-    // What is used of several files is one span already.
-    let span = if is_spread { 0..target_bytes } else { span(copy, target_bytes)? };
+    // What is used of several files is one span already, and a log has all of them.
+    let span =
+        if is_spread || !section.logs.is_empty() { 0..target_bytes } else { span(copy, target_bytes)? };
     let span_bytes = span.end - span.start;
     let mut job = Job::new(&section.name, span);
     job.options = options_for_record(options, &section.own, &section.globals);
     (job.ops, job.sizes) = (ops(options), sides(&options.block_sizes()).map(sizes));
-    if job.sides().any(|side| job.sizes[side].least() > span_bytes) {
+    if section.logs.is_empty() && job.sides().any(|side| job.sizes[side].least() > span_bytes) {
         return wrong(section, format!("a block is larger than the {span_bytes} bytes that it is to be in"));
     }
     job.target_bytes = target_bytes;
+    job.zones = options.zones();
     let least: PerSide<u64> = std::array::from_fn(|side| job.sizes[side].least());
     let align = sides(&options.align_bytes);
     job.align_bytes = std::array::from_fn(|side| align[side].unwrap_or(least[side]).max(1));
@@ -237,7 +276,8 @@ fn lower(copy: &Copy<'_>, target_bytes: u64, is_spread: bool, seed: u64, n: u64)
     let aligned = (0..3).all(|side| job.align_bytes[side] == least[side]);
     job.each_once = !options.no_random_map && aligned && job.distribution.iter().all(is_uniform);
     let (part, is_one_size) = job.part_bytes();
-    if job.each_once && options.random && !is_one_size && span_bytes / part > MOST_PARTS {
+    let mapped_bytes = job.zones.map_or(span_bytes, |zones| zones.range_bytes);
+    if job.each_once && options.random && !is_one_size && mapped_bytes / part > MOST_PARTS {
         let what = "which of its blocks were met would take more than 512 MiB of memory; add norandommap";
         return wrong(section, what);
     }

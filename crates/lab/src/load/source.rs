@@ -49,6 +49,8 @@ pub struct JobSource {
     /// What is to be read back, of a job that verifies its writes.
     written: Option<Written>,
     asked: u64,
+    /// I/Os of the script that were asked for.
+    scripted: usize,
     /// Something was not done: nothing more is asked for.
     failed: bool,
     search: Option<Search>,
@@ -111,6 +113,7 @@ impl JobSource {
             thought: false,
             written: (job.verify && job.destroys()).then(|| Written::new(job)),
             asked: 0,
+            scripted: 0,
             failed: false,
             search: job.depth_search.map(|search| Search::new(search, job.depth)),
             flow: job.flow.as_ref().map(Flowing::new),
@@ -139,6 +142,9 @@ impl JobSource {
     /// Whether the pass has asked for all that it is to.
     fn pass_is_done(&self) -> bool {
         let job = &self.job;
+        if job.script.is_some() {
+            return false;
+        }
         let pass = self.pass.bytes >= self.pass_bytes && (!job.time_based || self.written.is_some());
         let all = !job.time_based && self.limited.bytes >= self.bytes_in_all;
         pass || all || self.has_all_ios()
@@ -197,6 +203,17 @@ impl JobSource {
 
     /// The next of the load, and when it is meant to begin; `None` at the end of the pass.
     fn command(&mut self, now: u64) -> Option<Ask> {
+        if let Some(script) = &self.job.script {
+            let ask = script.ask(self.scripted, self.job.start_delay_ns, self.job.fua)?;
+            self.scripted += 1;
+            let side = match ask.command.kind {
+                Kind::Read => side::READ,
+                Kind::Write { .. } => side::WRITE,
+                Kind::Discard => side::DISCARD,
+                _ => return Some(ask),
+            };
+            return Some(Ask { at: ask.at.max(self.due(side, ask.command.len)), ..ask });
+        }
         let side = self.side(now);
         let piece = self.walk.next(side, &mut self.rng)?;
         let (offset, len) = (self.job.span.start + piece.offset, piece.len);
@@ -287,7 +304,7 @@ impl JobSource {
             at = Some(now + think.ns);
         }
         let Some(mut ask) = self.command(now) else {
-            self.stage = Stage::Ending { another: true };
+            self.stage = Stage::Ending { another: self.job.script.is_none() };
             return None;
         };
         ask.at = ask.at.max(at);
