@@ -218,7 +218,13 @@ def draw(seed):
     size = max(size // most * most if distribution else size, most)
     offset = pick([0, 0, 0, 32768, 1 << 20]) if not (step and not rand) and rw != "randtrimwrite" else 0
     filesize = one_in(8)
-    if filesize:
+    beyond = least >= 65536 and not rand and "trim" not in rw and one_in(3)
+    if beyond:
+        # Over the end of the device, or behind it altogether.
+        offset = pick([0, SERVER_SIZE - (4 << 20), SERVER_SIZE - least])
+        filesize, size = False, pick([SERVER_SIZE, SERVER_SIZE + (1 << 20), SERVER_SIZE * 2])
+        lines.append(f"size={size}")
+    elif filesize:
         lines.append(f"filesize={size + offset}")
         if one_in(2):
             lines.append(f"size={max(most, size // 2)}")
@@ -247,6 +253,12 @@ def draw(seed):
         lines.append(f"percentage_random={pick([10, 50, 90])}")
     if verify:
         lines.append("verify=crc32c")
+    elif not (mixed or step or distribution or beyond or "trim" in rw) and (norandommap or not rand) and one_in(5):
+        # In mixes fio's other direction stays in the zone before, and its pass is over there.
+        zone = most * rng.randint(1, 20)
+        lines += ["zonemode=strided", f"zonesize={zone}"]
+        lines += [f"zonerange={most * rng.randint(1, 20)}"] if one_in(2) else []
+        lines += [f"zoneskip={most * rng.randint(1, 20)}"] if one_in(2) else []
     if writes and one_in(5):
         lines.append(f"fsync={pick([1, 3, 16])}")
     if writes and one_in(8):
@@ -260,7 +272,7 @@ def draw(seed):
         lines += [rate, "runtime=1"] + (["time_based"] if one_in(2) else [])
     elif one_in(12) and not any(line.startswith("fsync") for line in lines):
         # With both, fio syncs again and again.
-        lines += ["thinktime=200", f"thinktime_blocks={pick([1, 16])}"]
+        lines += ["thinktime=200", pick(["thinktime_blocks=1", "thinktime_blocks=16", "thinktime_iotime=1000"])]
     return "\n".join(lines) + "\n"
 
 

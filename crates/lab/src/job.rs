@@ -240,8 +240,12 @@ pub enum Rate {
 pub struct Think {
     /// How long, counted from when all before it have ended.
     pub ns: u64,
-    /// After so many I/Os each.
+    /// After so many I/Os each; 0 for never.
     pub every_ios: u64,
+    /// After so long since the one before; 0 for never.
+    pub every_ns: u64,
+    /// A rate does not make up for it.
+    pub delays_rate: bool,
 }
 
 /// What is written.

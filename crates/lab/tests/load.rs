@@ -220,7 +220,7 @@ fn poisson_arrivals_keep_their_rate_but_not_their_distances() {
 #[test]
 fn pauses_delays_and_ramps() {
     let mut job = ios(10, Job::new("thinks", 0..MIB));
-    job.think = Some(Think { ns: 90 * MS, every_ios: 1 });
+    job.think = Some(Think { ns: 90 * MS, every_ios: 1, every_ns: 0, delays_rate: false });
     let ran = run(&mut slow(1), job);
     assert_eq!((ran.read.ios, ran.elapsed_ns, ran.read.response.max_ns), (10, 910 * MS, 10 * MS));
     let mut job = Job::new("ramps", 0..MIB);

@@ -259,7 +259,8 @@ fn on(
     let sizes: Vec<u64> = open.facts.iter().map(|facts| facts.size_bytes).collect();
     let phases = plan.phases(&sizes, seed)?;
     let targets: Vec<String> = plan.targets.iter().map(|needed| needed.name.to_string()).collect();
-    let shared = fio::shared_writes(&phases, &plan.place_names());
+    let mut shared = fio::shared_writes(&phases, &plan.place_names());
+    shared.extend(fio::idle_copies(&phases));
     if !quiet && what == title {
         shared.iter().for_each(|warning| complain(&format!("bimetal: warning: {warning}")));
     }

@@ -67,7 +67,7 @@ fn sizes(options: &JobOptions) -> Vec<Option<Contradiction>> {
     let (does, blocks) = (options.direction.does(), options.block_sizes());
     let used = does.sides().into_iter().zip(blocks.sides()).filter(|(does, _)| **does);
     let used = used.map(|(_, sizes)| sizes).collect::<Vec<_>>();
-    let largest = used.iter().map(|sizes| sizes.largest_bytes()).max().unwrap_or(0);
+    let smallest = used.iter().map(|sizes| sizes.smallest_bytes()).min().unwrap_or(0);
     let files = options.filenames.len().max(1) as u64;
     let files = if options.filenames.is_empty() { u64::from(options.files) } else { files };
     let room = match (options.file_bytes, options.size) {
@@ -84,9 +84,12 @@ fn sizes(options: &JobOptions) -> Vec<Option<Contradiction>> {
     });
     vec![
         when(
-            room.is_some_and(|room| largest > room),
+            room.is_some_and(|room| smallest > room),
             "size",
-            format!("a block of {largest} bytes does not fit into the {} bytes of a file", room.unwrap_or(0)),
+            format!(
+                "a block of {smallest} bytes does not fit into the {} bytes of a file",
+                room.unwrap_or(0)
+            ),
             "make size larger or bs smaller",
         ),
         when(
@@ -299,6 +302,16 @@ pub(crate) fn notes(job: &JobSection) -> Vec<String> {
     note(
         options.read_iolog.is_some() && said_anywhere("write_iolog"),
         "write_iolog: read_iolog goes before it, as in fio".into(),
+    );
+    let center = match options.distribution {
+        Distribution::Zipf { center, .. }
+        | Distribution::Pareto { center, .. }
+        | Distribution::Normal { center, .. } => center,
+        _ => None,
+    };
+    note(
+        center.is_some(),
+        "random_distribution: blocks lie scattered, so that where the centre is changes nothing".into(),
     );
     note(
         options.zone_bytes > 0 && options.zones().is_none(),

@@ -32,6 +32,8 @@ pub struct JobFile {
 pub struct JobSection {
     /// The job's name.
     pub name: String,
+    /// What stands in its brackets: its files are called so.
+    pub section: String,
     /// Where it begins.
     pub at: At,
     /// What it is to do.
@@ -117,15 +119,17 @@ impl Maker {
             }
             if section.global {
                 self.apply(&section, &mut defaults, &mut base);
+                // As in fio, it names no job.
+                defaults.name = None;
                 Arc::make_mut(&mut globals).extend(written(&section));
                 continue;
             }
             let mut options = defaults.clone();
             self.apply(&section, &mut options, &mut base.clone());
             let own = written(&section);
-            let name = options.name.clone().unwrap_or(section.name);
-            let mut job =
-                JobSection { name, at: section.at, options, own, globals: globals.clone(), logs: Vec::new() };
+            let name = options.name.clone().unwrap_or_else(|| section.name.clone());
+            let (section, at, globals) = (section.name, section.at, globals.clone());
+            let mut job = JobSection { name, section, at, options, own, globals, logs: Vec::new() };
             self.finish(&mut job);
             jobs.push(job);
         }
@@ -210,6 +214,15 @@ impl Maker {
         if value.starts_with([' ', '\t']) || value.contains(": ") {
             self.notes.add(format!(
                 "{}: fio drops the unit of a number behind a blank; here it counts",
+                option.name
+            ));
+        }
+        if ["bs", "blocksize"].contains(&&*option.name)
+            && !value.starts_with('(')
+            && let Some((first, rest)) = value.split_once(['-', ':', '/'])
+        {
+            self.notes.add(format!(
+                "{}: as in fio, {first} is for reads and {rest} for writes; bsrange takes a range, bssplit shares",
                 option.name
             ));
         }

@@ -1,6 +1,6 @@
 //! From a job file to jobs: which targets it needs, and, as soon as their sizes are known, what is asked of them.
 
-use super::error::Problem;
+use super::error::{MOST_TOLD, Problem};
 use super::file::{JobFile, JobSection};
 use super::iolog::IoLog;
 use super::logs::LogFiles;
@@ -13,10 +13,12 @@ use super::places::{Place, Places, all_file_bytes};
 use super::view::options_for_record;
 use crate::job::{
     Content, DepthSearch, Distribution, Job, Ops, Order, PerSide, Rate, Reducible, Sizes, Think, UntilSteady,
+    side,
 };
 use crate::load::{Ended, Flow, MOST_PARTS, Script};
 use crate::stats::{FioRule, Limit, Measure, Quantity};
 use crate::target::{Spread as OnFiles, TargetName};
+use bimetal_engine::action::MAX_PAYLOAD_BYTES;
 use bimetal_models::rng::mix;
 use std::collections::BTreeMap;
 
@@ -96,15 +98,23 @@ pub fn plan<'f>(file: &'f JobFile, redirect: Option<&TargetName>) -> Result<Plan
     if !refused.is_empty() {
         return Err(LowerError(refused.join("\n")));
     }
+    let mut problems = Problems::default();
     for section in &file.jobs {
         for number in 0..section.options.jobs {
             if plan.copies.len() >= MAX_JOBS {
                 return wrong(section, format!("with its copies there are more than {MAX_JOBS} jobs"));
             }
-            let place = plan.places.of(&mut plan.targets, section, number, redirect)?;
-            plan.copies.push(Copy { section, number, place });
+            match plan.places.of(&mut plan.targets, section, number, redirect) {
+                Ok(place) => plan.copies.push(Copy { section, number, place }),
+                // Its other copies have it as well.
+                Err(error) => {
+                    problems.add(error);
+                    break;
+                }
+            }
         }
     }
+    problems.none()?;
     if file.jobs.iter().any(|section| section.options.verify.is_some()) {
         plan.notes.push(
             "verify: blocks carry the lab's own stamps, and all of their bytes are compared, whichever checksum is named"
@@ -112,6 +122,22 @@ pub fn plan<'f>(file: &'f JobFile, redirect: Option<&TargetName>) -> Result<Plan
         );
     }
     Ok(plan)
+}
+
+/// What is wrong with several jobs, each thing once.
+#[derive(Default)]
+struct Problems(Vec<String>);
+
+impl Problems {
+    fn add(&mut self, LowerError(problem): LowerError) {
+        if self.0.len() < MOST_TOLD && !self.0.contains(&problem) {
+            self.0.push(problem);
+        }
+    }
+
+    fn none(self) -> Result<()> {
+        if self.0.is_empty() { Ok(()) } else { Err(LowerError(self.0.join("\n"))) }
+    }
 }
 
 /// What can be read, but is not done.
@@ -123,7 +149,6 @@ fn refused(section: &JobSection) -> Vec<String> {
             options.max_latency_ns.sides().iter().any(|most| most.is_some()),
             "max_latency is not done; leave it out",
         ),
-        (options.rate_ignores_think, "rate_ignore_thinktime is not done; leave it out"),
     ];
     refused.into_iter().filter(|(is, _)| *is).map(|(_, what)| said_of(section, what)).collect()
 }
@@ -164,6 +189,7 @@ impl Plan<'_> {
         let names = self.place_names();
         let mut endings: BTreeMap<(u8, usize), Ended> = BTreeMap::new();
         let mut flows: BTreeMap<(usize, u32), Flow> = BTreeMap::new();
+        let mut problems = Problems::default();
         for (n, copy) in self.copies.iter().enumerate() {
             let options = &copy.section.options;
             if copy.number == 0 && begun {
@@ -175,11 +201,15 @@ impl Plan<'_> {
             begun = true;
             let place = &self.places.all[copy.place];
             let spread = place.spread(sizes);
-            let mut job = lower(copy, spread.layout.bytes(), place.is_spread(), seed, n as u64)?;
-            if let Some(log) = copy.section.log(copy.number) {
-                job.script = Some(script(copy.section, log, place, sizes)?);
-                replays(&mut job);
-            }
+            let job = lower(copy, spread.layout.bytes(), place.is_spread(), seed, n as u64);
+            let job = job.and_then(|job| self.on_its_place(copy, job, sizes));
+            let mut job = match job {
+                Ok(job) => job,
+                Err(error) => {
+                    problems.add(error);
+                    continue;
+                }
+            };
             job.logs = logs.of(copy.section, n + 1, &names[copy.place]);
             if self.copies.iter().any(|copy| copy.section.options.ends_others) {
                 let of = [(Ends::Group, group as usize), (Ends::Phase, phases.len()), (Ends::All, 0)];
@@ -197,16 +227,34 @@ impl Plan<'_> {
                 job.flow = Some(flow);
             }
             (job.group, job.place) = (group, copy.place as u32);
-            if place.is_spread() && spread.layout.most_parts(job.most_bytes()) > 1 && job.has_payload() {
-                return wrong(
-                    copy.section,
-                    "several files with mixed sizes are written with any data; leave out verify, patterns and \
-                     refill_buffers, or give one size",
-                );
-            }
             phases.last_mut().expect("there is one").push(job);
         }
+        problems.none()?;
         Ok(phases)
+    }
+
+    /// Gives a job the log that it replays; refuses what its place cannot do.
+    fn on_its_place(&self, copy: &Copy<'_>, mut job: Job, sizes: &[u64]) -> Result<Job> {
+        let (section, place) = (copy.section, &self.places.all[copy.place]);
+        if let Some(log) = section.log(copy.number) {
+            job.script = Some(script(section, log, place, sizes)?);
+            replays(&mut job);
+        }
+        let is_volume = |target: &u32| matches!(self.targets[*target as usize].name, TargetName::Volume(_));
+        let most = job.sides().filter(|side| *side != side::DISCARD).map(|side| job.sizes[side].most());
+        if most.max().is_some_and(|bytes| bytes > MAX_PAYLOAD_BYTES) && place.targets.iter().any(is_volume) {
+            let what = format!("a volume takes {MAX_PAYLOAD_BYTES} bytes at once; make bs no larger");
+            return wrong(section, what);
+        }
+        let parts = || place.spread(sizes).layout.most_parts(job.most_bytes());
+        if place.is_spread() && job.has_payload() && parts() > 1 {
+            return wrong(
+                section,
+                "several files with mixed sizes are written with any data; leave out verify, patterns and \
+                 refill_buffers, or give one size",
+            );
+        }
+        Ok(job)
     }
 }
 
@@ -250,8 +298,12 @@ fn replays(job: &mut Job) {
 fn lower(copy: &Copy<'_>, target_bytes: u64, is_spread: bool, seed: u64, n: u64) -> Result<Job> {
     let (section, options) = (copy.section, &copy.section.options);
     // What is used of several files is one span already, and a log has all of them.
-    let span =
-        if is_spread || !section.logs.is_empty() { 0..target_bytes } else { span(copy, target_bytes)? };
+    let whole = is_spread || !section.logs.is_empty();
+    let span = if whole { Ok(0..target_bytes) } else { span(copy, target_bytes) };
+    let least = options.smallest_block_bytes();
+    // As with fio, a copy that would begin behind the end of its target has nothing to do.
+    let is_idle = copy.number > 0 && span.as_ref().map_or(true, |span| span.end - span.start < least);
+    let span = if is_idle { 0..target_bytes } else { span? };
     let span_bytes = span.end - span.start;
     let mut job = Job::new(&section.name, span);
     job.options = options_for_record(options, &section.own, &section.globals);
@@ -289,8 +341,15 @@ fn lower(copy: &Copy<'_>, target_bytes: u64, is_spread: bool, seed: u64, n: u64)
     (job.runtime_ns, job.time_based, job.ramp_ns) = (options.runtime_ns, options.time_based, options.ramp_ns);
     (job.depth, job.poisson) = (options.effective_depth(), options.arrivals == Arrivals::Poisson);
     job.rate = rates(options);
-    job.think = (options.think_ns > 0)
-        .then(|| Think { ns: options.think_ns, every_ios: u64::from(options.think_ios.max(1)) });
+    job.think = (options.think_ns > 0).then(|| Think {
+        ns: options.think_ns,
+        every_ios: match (options.think_ios, options.think_after_ns) {
+            (0, 0) => 1,
+            (ios, _) => u64::from(ios),
+        },
+        every_ns: options.think_after_ns,
+        delays_rate: options.rate_ignores_think,
+    });
     let every = |writes: u32| (writes > 0).then_some(u64::from(writes));
     job.sync_every_writes = every(options.fsync_writes);
     job.flush_every_writes = every(options.fdatasync_writes);
@@ -315,6 +374,9 @@ fn lower(copy: &Copy<'_>, target_bytes: u64, is_spread: bool, seed: u64, n: u64)
         goes_on: options.latency_run,
     });
     job.until_steady = steady(options);
+    if is_idle {
+        (job.ios, job.time_based) = (Some(0), false);
+    }
     job.goes_on = options.goes_on;
     Ok(job)
 }
@@ -345,9 +407,10 @@ fn span(copy: &Copy<'_>, target_bytes: u64) -> Result<std::ops::Range<u64>> {
             if bytes >= block { bytes - bytes % block } else { bytes }
         }
     };
-    if bytes == 0 || bytes > room {
-        let what =
-            format!("{bytes} bytes from byte {start} on do not fit on its target, which has {target_bytes}");
+    // What reaches over the target's end is left out, as with fio.
+    let bytes = bytes.min(room);
+    if bytes == 0 {
+        let what = format!("it begins at byte {start} of a target that has {end}; make offset smaller");
         return wrong(section, what);
     }
     Ok(start..start + bytes)
@@ -357,13 +420,11 @@ fn span(copy: &Copy<'_>, target_bytes: u64) -> Result<std::ops::Range<u64>> {
 fn bytes(options: &JobOptions, span_bytes: u64) -> (Option<u64>, Option<u64>) {
     let of_size = options.size.filter(|_| options.file_bytes.is_some());
     let of_size = of_size.map(|size| part(size, span_bytes).min(span_bytes));
-    // More than all of it begins again.
-    let more = options.size.filter(|size| matches!(size, Extent::Percent(percent) if *percent > 100));
     match options.io_size {
         Some(Extent::Bytes(bytes)) => (of_size, Some(bytes)),
         // As with fio, a share is one of each pass.
         Some(percent) => (Some(part(percent, span_bytes).min(of_size.unwrap_or(u64::MAX))), None),
-        None => (of_size, more.map(|size| part(size, span_bytes))),
+        None => (of_size, None),
     }
 }
 
@@ -403,13 +464,9 @@ fn sizes(sizes: BlockSizes) -> Sizes {
 }
 
 fn distribution(section: &JobSection, span_bytes: u64) -> Result<PerSide<Distribution>> {
-    let no_center = "a centre of random_distribution is not done; leave out what is behind the second colon";
     let same = |distribution: Distribution| std::array::from_fn(|_| distribution.clone());
     Ok(match &section.options.distribution {
         Spread::Uniform => same(Distribution::Uniform),
-        Spread::Zipf { center: Some(_), .. }
-        | Spread::Pareto { center: Some(_), .. }
-        | Spread::Normal { center: Some(_), .. } => return wrong(section, no_center),
         Spread::Zipf { theta, .. } => same(Distribution::Zipf { theta: *theta }),
         Spread::Pareto { power, .. } => same(Distribution::Pareto { h: *power }),
         Spread::Normal { deviation_percent, .. } => {

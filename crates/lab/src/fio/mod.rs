@@ -31,6 +31,6 @@ pub use json::json;
 pub use lower::{LowerError, Needed, Plan, plan};
 pub use open::{open, open_all};
 pub use options::JobOptions;
-pub use sharing::shared_writes;
+pub use sharing::{idle_copies, shared_writes};
 pub use terse::terse;
 pub use text::text;

@@ -120,6 +120,11 @@ pub(super) const NIL: &[Known] = &[
     nil("status-interval", &[], "it is an option of the command line, so it changes nothing"),
     nil("create_serialize", &["1"], FILES),
     nil("create_fsync", &["1"], FILES),
+    nil(
+        "sync_file_range",
+        &[],
+        "it is left out: the kernel writes back when it likes; fdatasync waits for the data",
+    ),
     nil("fallocate", &["native"], FILES),
     nil("fadvise_hint", &["1"], "the kernel is given no hints"),
     nil("mem", &["malloc"], BUFFERS),
@@ -160,7 +165,6 @@ pub(super) const REFUSED: &[Known] = &[
         "a mounted device is never written to",
         "unmount it",
     ),
-    refuse("sync_file_range", "sync_file_range", &[], "sync_file_range is not offered", "use fdatasync"),
     refuse(
         "trim_percentage",
         "trim_percentage",
@@ -206,13 +210,6 @@ pub(super) const REFUSED: &[Known] = &[
     refuse("ignore_zone_limits", "ignore_zone_limits", &["0"], "zones are not offered", LATER),
     refuse("zone_reset_threshold", "zone_reset_threshold", &[], "zones are not offered", LATER),
     refuse("zone_reset_frequency", "zone_reset_frequency", &[], "zones are not offered", LATER),
-    refuse(
-        "thinktime_iotime",
-        "thinktime_iotime",
-        &["0"],
-        "thinking by time is not offered",
-        "use thinktime_blocks",
-    ),
     refuse("profile", "profile", &[], "fio's profiles are not offered", "write the jobs"),
     refuse("uid", "uid", &[], RAISE, "start it as that user"),
     refuse("gid", "gid", &[], RAISE, "start it as that group"),

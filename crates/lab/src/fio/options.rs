@@ -434,8 +434,10 @@ pub struct JobOptions {
     pub rate_ignores_think: bool,
     /// Rests after I/Os.
     pub think_ns: u64,
-    /// After so many.
+    /// After so many; 0 for one each, or where they come after so long, for none.
     pub think_ios: u32,
+    /// After so long; 0 for never.
+    pub think_after_ns: u64,
 
     /// I/Os in flight at most.
     pub depth: u32,
@@ -577,7 +579,8 @@ impl Default for JobOptions {
             arrivals: Arrivals::Linear,
             rate_ignores_think: false,
             think_ns: 0,
-            think_ios: 1,
+            think_ios: 0,
+            think_after_ns: 0,
             depth: 1,
             jobs: 1,
             new_group: false,

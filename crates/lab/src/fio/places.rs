@@ -305,7 +305,7 @@ fn extent_end(options: &JobOptions, number: u32, size: Option<Extent>) -> Option
 /// Where a file of a job is; fio's name for one that has none.
 fn path(section: &JobSection, number: u32, nth: u64) -> TargetName {
     let options = &section.options;
-    let job_name = section.name.replace('/', "_");
+    let job_name = section.section.replace('/', "_");
     let name = match (options.filenames.get(nth as usize), &options.filename_format) {
         (Some(name), _) => name.clone(),
         (None, Some(format)) => format

@@ -85,6 +85,10 @@ fn at_least_1(value: u64) -> Result<u64> {
 }
 
 pub(crate) fn block(options: &mut JobOptions, given: &mut Given<'_>) -> Result<()> {
+    // fio tells the sides apart by these as well: `4k-8k` is 4k for reads and 8k for the others.
+    let sides =
+        given.value.filter(|text| !text.starts_with('(')).map(|text| text.replace(['-', ':', '/'], ","));
+    let given = &Given { value: sides.as_deref().or(given.value), ..*given };
     given.per_side(&mut options.block_bytes, |text| at_least_1(number::bytes(text, given.base)?))
 }
 

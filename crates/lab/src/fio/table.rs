@@ -178,6 +178,7 @@ const LIMITS: &[Known] = &[
     }),
     field!("rate_ignore_thinktime", "rate_ignore_thinktime", rate_ignores_think = bool),
     field!("thinktime", "thinktime", think_ns = micros),
+    field!("thinktime_iotime", "thinktime_iotime", think_after_ns = micros),
     field!("thinktime_blocks", "thinktime_blocks", think_ios = at_least_1),
     field!("latency_target", "latency_target", latency_target_ns = micros_unless_0),
     field!("latency_window", "latency_window", latency_window_ns = micros),

@@ -6,7 +6,7 @@ use super::search::Search;
 use super::stamp;
 use super::verify::Written;
 use super::walk::Walk;
-use crate::job::{Content, Job, Ops, Rate, side};
+use crate::job::{Content, Job, Ops, Rate, Think, side};
 use bimetal_models::load::{Ask, Next, Source};
 use bimetal_models::rng::Rng;
 use bimetal_models::{Command, Kind};
@@ -46,6 +46,8 @@ pub struct JobSource {
     held: Option<Ask>,
     /// The pause before this I/O was made.
     thought: bool,
+    /// When the last pause ended.
+    rested_ns: u64,
     /// What is to be read back, of a job that verifies its writes.
     written: Option<Written>,
     asked: u64,
@@ -111,6 +113,7 @@ impl JobSource {
             flushed: false,
             held: None,
             thought: false,
+            rested_ns: job.start_delay_ns,
             written: (job.verify && job.destroys()).then(|| Written::new(job)),
             asked: 0,
             scripted: 0,
@@ -267,6 +270,12 @@ impl JobSource {
         self.ask(now, Ask { at: None, command: Command { kind, offset, len } })
     }
 
+    /// Whether it is time for a pause.
+    fn is_tired(&self, think: Think, now: u64) -> bool {
+        let by_ios = think.every_ios > 0 && self.pass.ios.is_multiple_of(think.every_ios);
+        by_ios || think.every_ns > 0 && now >= self.rested_ns.saturating_add(think.every_ns)
+    }
+
     /// The next of the load.
     fn load(&mut self, now: u64) -> Option<Next> {
         if let Some(ask) = self.held.take() {
@@ -294,14 +303,18 @@ impl JobSource {
             (self.limited.ios == 0 && self.job.start_delay_ns > 0).then_some(self.job.start_delay_ns);
         if let Some(think) = self.job.think
             && self.pass.ios > 0
-            && self.pass.ios.is_multiple_of(think.every_ios)
             && !self.thought
+            && self.is_tired(think, now)
         {
             if self.in_flight > 0 {
                 return Some(Next::Hold);
             }
             self.thought = true;
             at = Some(now + think.ns);
+            self.rested_ns = now + think.ns;
+            if think.delays_rate {
+                self.due_ns.iter_mut().for_each(|due| *due += think.ns as f64);
+            }
         }
         let Some(mut ask) = self.command(now) else {
             self.stage = Stage::Ending { another: self.job.script.is_none() };
