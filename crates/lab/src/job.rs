@@ -101,6 +101,8 @@ pub struct Job {
     pub depth_search: Option<DepthSearch>,
     /// Ends when it has become steady.
     pub until_steady: Option<UntilSteady>,
+    /// An I/O that takes longer ends it, and is an error.
+    pub max_latency_ns: PerSide<Option<u64>>,
     /// It goes on after an I/O that was not done.
     pub goes_on: bool,
     /// What ends it before its time, and what its end ends.
@@ -193,6 +195,13 @@ pub enum Sizes {
         /// The most.
         to: u64,
     },
+    /// Any number of bytes from the least to the most; the least stands for what lies below it, from a byte on.
+    Any {
+        /// The least.
+        from: u64,
+        /// The most.
+        to: u64,
+    },
 }
 
 impl Sizes {
@@ -205,7 +214,7 @@ impl Sizes {
     pub fn most(&self) -> u64 {
         match self {
             Sizes::Split(sizes) => sizes.iter().map(|size| size.0).max().unwrap_or(0),
-            Sizes::Range { to, .. } => *to,
+            Sizes::Range { to, .. } | Sizes::Any { to, .. } => *to,
         }
     }
 
@@ -213,7 +222,7 @@ impl Sizes {
     pub fn each(&self) -> Vec<u64> {
         match self {
             Sizes::Split(sizes) => sizes.iter().map(|size| size.0).collect(),
-            Sizes::Range { from, to } => vec![*from, *to],
+            Sizes::Range { from, to } | Sizes::Any { from, to } => vec![*from, *to],
         }
     }
 
@@ -221,7 +230,7 @@ impl Sizes {
     pub fn least(&self) -> u64 {
         match self {
             Sizes::Split(sizes) => sizes.iter().map(|size| size.0).min().unwrap_or(0),
-            Sizes::Range { from, .. } => *from,
+            Sizes::Range { from, .. } | Sizes::Any { from, .. } => *from,
         }
     }
 }
@@ -344,6 +353,7 @@ impl Job {
             verify: false,
             depth_search: None,
             until_steady: None,
+            max_latency_ns: [None; 3],
             goes_on: false,
             ending: Ending::default(),
             flow: None,

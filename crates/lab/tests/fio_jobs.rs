@@ -238,7 +238,7 @@ fn all_that_targets_cannot_do_is_said_at_once() {
 #[test]
 fn what_is_not_done_is_refused_by_name() {
     for (options, word) in [
-        ("max_latency=5ms", "max_latency"),
+        ("bs_unaligned\nbsrange=1k-2k\nverify=crc32c\nrw=write", "bs_unaligned with verify"),
         ("offset=64m\nsize=2m", "it begins at byte"),
         ("bs=1m\nsize=64k", "larger than"),
     ] {

@@ -232,6 +232,36 @@ fn pauses_delays_and_ramps() {
 }
 
 #[test]
+fn pauses_come_after_a_time_and_may_delay_a_rate() {
+    let mut job = ios(30, Job::new("tires", 0..MIB));
+    job.think = Some(Think { ns: 100 * MS, every_ios: 0, every_ns: 100 * MS, delays_rate: false });
+    // Ten of 10 ms, then a pause.
+    assert_eq!(run(&mut slow(1), job).elapsed_ns, 500 * MS);
+    let lasts = |delays_rate| {
+        let mut job = ios(5, Job { depth: 8, ..Job::new("paced", 0..MIB) });
+        job.rate[side::READ] = Some(Rate::Ios(20.0));
+        job.think = Some(Think { ns: 200 * MS, every_ios: 2, every_ns: 0, delays_rate });
+        run(&mut slow(8), job).elapsed_ns
+    };
+    assert!(lasts(true) > lasts(false) + 100 * MS, "{} {}", lasts(true), lasts(false));
+}
+
+#[test]
+fn an_io_that_takes_too_long_ends_its_job() {
+    let job = |most_ns| Job {
+        depth: 4,
+        max_latency_ns: [Some(most_ns), None, None],
+        ..ios(100, Job::new("waits", 0..64 * MIB))
+    };
+    let ran = run(&mut slow(4), job(10 * MS));
+    assert!(ran.read.ios == 100 && ran.errors.is_empty(), "{} {:?}", ran.read.ios, ran.errors);
+    // Four at once on a device that does one at a time: the second takes 20 ms.
+    let ran = run(&mut slow(1), job(15 * MS));
+    assert!((4..8).contains(&ran.read.ios), "{}", ran.read.ios);
+    assert_eq!(ran.errors.keys().collect::<Vec<_>>(), ["it took longer than max_latency"]);
+}
+
+#[test]
 fn the_same_seed_asks_for_the_same() {
     let job = |seed| {
         let mut job = ios(1000, Job { depth: 8, seed, ..Job::new("seeded", 0..64 * MIB) });

@@ -143,13 +143,10 @@ impl Problems {
 /// What can be read, but is not done.
 fn refused(section: &JobSection) -> Vec<String> {
     let options = &section.options;
-    let refused = [
-        (options.unaligned, "bs_unaligned is not done; leave it out"),
-        (
-            options.max_latency_ns.sides().iter().any(|most| most.is_some()),
-            "max_latency is not done; leave it out",
-        ),
-    ];
+    let refused = [(
+        options.unaligned && options.verify.is_some(),
+        "bs_unaligned with verify is not done; leave out one of them",
+    )];
     refused.into_iter().filter(|(is, _)| *is).map(|(_, what)| said_of(section, what)).collect()
 }
 
@@ -307,7 +304,8 @@ fn lower(copy: &Copy<'_>, target_bytes: u64, is_spread: bool, seed: u64, n: u64)
     let span_bytes = span.end - span.start;
     let mut job = Job::new(&section.name, span);
     job.options = options_for_record(options, &section.own, &section.globals);
-    (job.ops, job.sizes) = (ops(options), sides(&options.block_sizes()).map(sizes));
+    (job.ops, job.sizes) =
+        (ops(options), sides(&options.block_sizes()).map(|given| sizes(given, options.unaligned)));
     if section.logs.is_empty() && job.sides().any(|side| job.sizes[side].least() > span_bytes) {
         return wrong(section, format!("a block is larger than the {span_bytes} bytes that it is to be in"));
     }
@@ -335,6 +333,12 @@ fn lower(copy: &Copy<'_>, target_bytes: u64, is_spread: bool, seed: u64, n: u64)
     }
     job.loops = u64::from(options.loops);
     (job.pass_bytes, job.bytes) = bytes(options, span_bytes);
+    if job.pass_bytes.is_some_and(|bytes| bytes < options.smallest_block_bytes()) {
+        return wrong(
+            section,
+            "a pass has less than a block, so nothing would be done; make io_size or size larger",
+        );
+    }
     // fio counts them anew in each loop, and not where time alone ends a job.
     job.ios = options.number_ios.map(|ios| ios.saturating_mul(job.loops));
     job.ios = job.ios.filter(|_| !options.time_based);
@@ -377,7 +381,7 @@ fn lower(copy: &Copy<'_>, target_bytes: u64, is_spread: bool, seed: u64, n: u64)
     if is_idle {
         (job.ios, job.time_based) = (Some(0), false);
     }
-    job.goes_on = options.goes_on;
+    (job.goes_on, job.max_latency_ns) = (options.goes_on, sides(&options.max_latency_ns));
     Ok(job)
 }
 
@@ -450,9 +454,10 @@ fn ops(options: &JobOptions) -> Ops {
     Ops::ReadWrite { read_percent }
 }
 
-fn sizes(sizes: BlockSizes) -> Sizes {
+fn sizes(sizes: BlockSizes, unaligned: bool) -> Sizes {
     match sizes {
         BlockSizes::Fixed(bytes) => Sizes::one(bytes),
+        BlockSizes::Range(from, to) if unaligned => Sizes::Any { from, to },
         BlockSizes::Range(from, to) => Sizes::Range { from, to },
         BlockSizes::Split(shares) => {
             let least = shares.iter().map(|share| share.0).min().unwrap_or(1).max(1);

@@ -125,6 +125,7 @@ pub(super) const NIL: &[Known] = &[
         &[],
         "it is left out: the kernel writes back when it likes; fdatasync waits for the data",
     ),
+    nil("softrandommap", &["0"], "a map that would take too much memory is refused, with the reason"),
     nil("fallocate", &["native"], FILES),
     nil("fadvise_hint", &["1"], "the kernel is given no hints"),
     nil("mem", &["malloc"], BUFFERS),

@@ -22,6 +22,7 @@ pub use flow::Flow;
 pub use logs::{Log, LogFile, Logged};
 pub(crate) use map::MOST_PARTS;
 pub use meter::Meter;
+pub(crate) use meter::TOO_LONG;
 pub use run::{
     Going, Granule, Inside, LoadTarget, MAX_BUFFER_BYTES, MAX_IN_FLIGHT, MAX_TRANSFER_BYTES, PATIENCE_NS,
     RunError, SlotSpec, Watch, run, run_sources,

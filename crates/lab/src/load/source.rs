@@ -53,6 +53,8 @@ pub struct JobSource {
     asked: u64,
     /// I/Os of the script that were asked for.
     scripted: usize,
+    /// Those in flight of which none may take too long: their numbers, and when they end at the latest.
+    latest: Vec<(u64, u64)>,
     /// Something was not done: nothing more is asked for.
     failed: bool,
     search: Option<Search>,
@@ -117,6 +119,7 @@ impl JobSource {
             written: (job.verify && job.destroys()).then(|| Written::new(job)),
             asked: 0,
             scripted: 0,
+            latest: Vec::new(),
             failed: false,
             search: job.depth_search.map(|search| Search::new(search, job.depth)),
             flow: job.flow.as_ref().map(Flowing::new),
@@ -261,6 +264,9 @@ impl JobSource {
         if let Some(search) = &mut self.search {
             search.begun(self.asked, at.unwrap_or(now));
         }
+        if let Some(most_ns) = longest_ns(&self.job, command.kind) {
+            self.latest.push((self.asked, at.unwrap_or(now).saturating_add(most_ns)));
+        }
         self.asked += 1;
         Next::Ask(ask)
     }
@@ -393,6 +399,16 @@ impl JobSource {
     }
 }
 
+/// How long an I/O may take, where that is limited.
+fn longest_ns(job: &Job, kind: Kind) -> Option<u64> {
+    match kind {
+        Kind::Read => job.max_latency_ns[side::READ],
+        Kind::Write { .. } => job.max_latency_ns[side::WRITE],
+        Kind::Discard => job.max_latency_ns[side::DISCARD],
+        Kind::Flush | Kind::Sync => None,
+    }
+}
+
 /// What a command changes.
 fn changed(command: &Command) -> Option<Range<u64>> {
     let changes = matches!(command.kind, Kind::Write { .. } | Kind::Discard);
@@ -448,6 +464,9 @@ impl Source for JobSource {
             written.ended(number);
         }
         self.in_flight -= 1;
+        if let Some(nth) = self.latest.iter().position(|(asked, _)| *asked == number) {
+            self.failed |= self.latest.swap_remove(nth).1 < now;
+        }
         self.failed |= !done && !self.job.goes_on;
     }
 

@@ -321,6 +321,9 @@ fn draw(sizes: &Sizes, room: u64, rng: &mut Rng) -> Option<u64> {
             Some((bytes - bytes % from).min(to))
         }
         &Sizes::Range { from, .. } => Some(from * rng.range(1, room / from)),
+        // As with fio, the least is added to what may be as much as the most.
+        &Sizes::Any { from, to } if room >= to => Some((from + rng.below(to)).min(to)),
+        &Sizes::Any { from, .. } => Some(rng.range(from, room)),
     }
 }
 
@@ -378,8 +381,11 @@ mod tests {
     #[test]
     fn mixed_sizes_in_order_reach_the_end_once() {
         for seed in 0..50 {
-            let mut job =
-                random(std::array::from_fn(|_| Sizes::Range { from: 1024, to: 16384 }), 524_288, seed);
+            let sizes = match seed % 2 {
+                0 => Sizes::Range { from: 1024, to: 16384 },
+                _ => Sizes::Any { from: 1, to: 16384 },
+            };
+            let mut job = random(std::array::from_fn(|_| sizes.clone()), 524_288, seed);
             (job.ops, job.order) = (Ops::ReadWrite { read_percent: 0 }, [Order::SEQUENTIAL; 3]);
             let mut end = 0;
             for (_, piece) in pass(&job) {
