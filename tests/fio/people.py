@@ -35,7 +35,7 @@ def small(option, value):
     beside = lambda path: re.sub(r"\W", "_", path)
     if option == "filename" and value.startswith("/dev/") and value != "/dev/zero":
         return ":".join("device" + beside(path) for path in value.split(":"))
-    if option == "filename" and re.match(r"/|d\\", value):
+    if option == "filename" and value != "/dev/zero" and re.match(r"/|d\\", value):
         return "file" + beside(value)
     if option == "directory":
         return ":".join("folder" + beside(path) for path in value.split(":"))

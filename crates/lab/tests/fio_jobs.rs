@@ -220,6 +220,18 @@ fn what_reaches_over_the_end_of_a_target_is_left_out() {
 }
 
 #[test]
+fn a_pass_has_as_much_as_was_said_where_less_is_left_of_the_target() {
+    let passes = |options: &str| {
+        let file = read(&format!("[j]\nrw=randread\nnorandommap\n{options}\n"));
+        let plan = fio::plan(&file, Some(&TargetName::Null)).expect("it can be run");
+        plan.phases(&[64 << 20], 7).expect("it can be run")[0][0].pass_bytes
+    };
+    assert_eq!(passes("size=32m"), None);
+    assert_eq!(passes("size=100m"), Some(100 << 20));
+    assert_eq!(passes("size=10m\noffset=60m\nio_size=50%"), Some(5 << 20));
+}
+
+#[test]
 fn all_that_targets_cannot_do_is_said_at_once() {
     let error = spans("offset=64m\n[k]\noffset=70m\n[l]\nbs=4k").expect_err("two are behind the end");
     let lines: Vec<&str> = error.lines().collect();

@@ -332,7 +332,14 @@ fn lower(copy: &Copy<'_>, target_bytes: u64, is_spread: bool, seed: u64, n: u64)
         return wrong(section, what);
     }
     job.loops = u64::from(options.loops);
-    (job.pass_bytes, job.bytes) = bytes(options, span_bytes);
+    // Where less is left of the target, it is as much as was said all the same.
+    let said = match options.size {
+        Some(Extent::Bytes(bytes)) if options.file_bytes.is_none() && !whole && bytes > span_bytes => {
+            Some(bytes)
+        }
+        _ => None,
+    };
+    (job.pass_bytes, job.bytes) = bytes(options, span_bytes, said);
     if job.pass_bytes.is_some_and(|bytes| bytes < options.smallest_block_bytes()) {
         return wrong(
             section,
@@ -421,14 +428,17 @@ fn span(copy: &Copy<'_>, target_bytes: u64) -> Result<std::ops::Range<u64>> {
 }
 
 /// How many bytes a pass has, and how many there are in all, where it is not as many as the span has.
-fn bytes(options: &JobOptions, span_bytes: u64) -> (Option<u64>, Option<u64>) {
+fn bytes(options: &JobOptions, span_bytes: u64, said: Option<u64>) -> (Option<u64>, Option<u64>) {
     let of_size = options.size.filter(|_| options.file_bytes.is_some());
     let of_size = of_size.map(|size| part(size, span_bytes).min(span_bytes));
     match options.io_size {
-        Some(Extent::Bytes(bytes)) => (of_size, Some(bytes)),
+        Some(Extent::Bytes(bytes)) => (of_size.or(said), Some(bytes)),
         // As with fio, a share is one of each pass.
-        Some(percent) => (Some(part(percent, span_bytes).min(of_size.unwrap_or(u64::MAX))), None),
-        None => (of_size, None),
+        Some(percent) => {
+            let share = part(percent, said.unwrap_or(span_bytes));
+            (Some(share.min(of_size.unwrap_or(u64::MAX))), None)
+        }
+        None => (of_size.or(said), None),
     }
 }
 
