@@ -4,7 +4,8 @@
 //! A regular file is the file (device and inode), under whichever name, link or mount. A partition is a range of its
 //! disk, a loop device a range of the file or device below it, and either may stand on another such. What stands on
 //! several devices, or on one in a way that the kernel does not tell (device-mapper, RAID), is taken for the whole of
-//! each: two such may still lie beside each other, and then the kernel keeps them apart.
+//! each: two such may still lie beside each other, as LVM's volumes do, and then the kernel keeps them apart. Two mappings of
+//! device-mapper that together are larger than the one device below them meet there: nothing else keeps them apart.
 
 use crate::blockdev;
 use rustix::fs::{FileType, Mode, OFlags, fstat, major, makedev, minor, open, stat};
@@ -34,12 +35,40 @@ struct Span {
     end: u64,
     /// Which part of the range it is, is not known.
     vague: bool,
+    /// How large that part is, where that is known.
+    mapped: Option<Mapped>,
+}
+
+/// A part of a device, somewhere on it, in the kernel's sectors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Mapped {
+    sectors: u64,
+    of_sectors: u64,
+}
+
+impl Mapped {
+    /// What a mapping uses of the one device below it. `None` where that may be less than it has: LVM's volumes, which LVM keeps
+    /// apart, and mappings of mappings, such as thin ones.
+    fn of(sys: &Path, slave: &Path) -> Option<Mapped> {
+        let uuid = std::fs::read_to_string(sys.join("dm/uuid")).ok()?;
+        if uuid.starts_with("LVM-") || slave.join("dm").exists() {
+            return None;
+        }
+        let (sectors, of_sectors) = (number(sys, "size")?, number(slave, "size")?);
+        (sectors <= of_sectors).then_some(Mapped { sectors, of_sectors })
+    }
+
+    /// Whether there is no room for both beside each other.
+    fn meets(self, other: Mapped) -> bool {
+        self.sectors.saturating_add(other.sectors) > self.of_sectors.min(other.of_sectors)
+    }
 }
 
 impl Span {
     fn overlaps(&self, other: &Span) -> bool {
-        let both_vague = self.vague && other.vague;
-        self.place == other.place && self.start < other.end && other.start < self.end && !both_vague
+        let meet = self.mapped.zip(other.mapped).is_some_and(|(one, two)| one.meets(two));
+        let apart = self.vague && other.vague && !meet;
+        self.place == other.place && self.start < other.end && other.start < self.end && !apart
     }
 }
 
@@ -89,7 +118,7 @@ impl Storage {
 
     pub(crate) fn of_place(place: Place) -> Storage {
         let mut storage = Storage { spans: Vec::new(), below: Vec::new() };
-        storage.follow(Span { place, start: 0, end: u64::MAX, vague: false }, MAX_LAYERS);
+        storage.follow(Span { place, start: 0, end: u64::MAX, vague: false, mapped: None }, MAX_LAYERS);
         storage
     }
 
@@ -123,7 +152,7 @@ impl Storage {
         let mut under = |place, start: u64, bytes: u64, vague: bool| {
             let from = start.saturating_add(span.start);
             let to = start.saturating_add(span.end).min(start.saturating_add(bytes));
-            let under = Span { place, start: from, end: to, vague: vague || span.vague };
+            let under = Span { place, start: from, end: to, vague: vague || span.vague, mapped: None };
             self.follow(under, layers_left - 1);
             under
         };
@@ -136,9 +165,14 @@ impl Storage {
             let Span { start, end, vague, .. } = under(place, start, limit, false);
             self.below.push(Below { path, place, start, end, vague });
         } else {
-            for slave in std::fs::read_dir(sys.join("slaves")).into_iter().flatten().flatten() {
-                if let Some(device) = device_number(&slave.path()) {
-                    let whole = Span { place: Place::Device(device), start: 0, end: u64::MAX, vague: true };
+            let slaves = std::fs::read_dir(sys.join("slaves")).into_iter().flatten().flatten();
+            let slaves: Vec<PathBuf> = slaves.map(|slave| slave.path()).collect();
+            for slave in &slaves {
+                if let Some(device) = device_number(slave) {
+                    let mapped = Some(slave).filter(|_| slaves.len() == 1);
+                    let mapped = mapped.and_then(|slave| Mapped::of(&sys, slave));
+                    let (place, end) = (Place::Device(device), u64::MAX);
+                    let whole = Span { place, start: 0, end, vague: true, mapped };
                     self.follow(whole, layers_left - 1);
                 }
             }
@@ -232,7 +266,7 @@ mod tests {
     use super::*;
 
     fn span(place: Place, start: u64, end: u64, vague: bool) -> Storage {
-        Storage { spans: vec![Span { place, start, end, vague }], below: Vec::new() }
+        Storage { spans: vec![Span { place, start, end, vague, mapped: None }], below: Vec::new() }
     }
 
     #[test]
@@ -245,6 +279,40 @@ mod tests {
         assert!(first.overlaps(&span(disk, 0, u64::MAX, true)), "a part of it stands on the disk");
         let logical = span(disk, 0, u64::MAX, true);
         assert!(!logical.overlaps(&logical.clone()), "two logical volumes of one group");
+    }
+
+    #[test]
+    fn two_mappings_that_have_no_room_beside_each_other_meet() {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let device = |name: &str, sectors: u64, uuid: Option<&str>| {
+            let sys = dir.path().join(name);
+            std::fs::create_dir_all(&sys).expect("a folder");
+            std::fs::write(sys.join("size"), format!("{sectors}\n")).expect("write");
+            if let Some(uuid) = uuid {
+                std::fs::create_dir_all(sys.join("dm")).expect("a folder");
+                std::fs::write(sys.join("dm/uuid"), format!("{uuid}\n")).expect("write");
+            }
+            sys
+        };
+        let disk = device("sda", 1000, None);
+        let on_disk = |sys: &Path| {
+            let mapped = Mapped::of(sys, &disk);
+            let span = Span { place: Place::Device(7), start: 0, end: u64::MAX, vague: true, mapped };
+            Storage { spans: vec![span], below: Vec::new() }
+        };
+        let (whole, half) = (device("dm-0", 1000, Some("")), device("dm-1", 500, Some("")));
+        let crypt = device("dm-2", 968, Some("CRYPT-LUKS2-x"));
+        let logical = device("dm-3", 900, Some("LVM-x"));
+        assert!(on_disk(&whole).overlaps(&on_disk(&half)) && on_disk(&crypt).overlaps(&on_disk(&half)));
+        assert!(!on_disk(&half).overlaps(&on_disk(&half)), "they may lie beside each other");
+        assert!(!on_disk(&logical).overlaps(&on_disk(&whole)), "LVM keeps its volumes apart");
+        assert_eq!(Mapped::of(&disk, &disk), None);
+        assert_eq!(Mapped::of(&half, &whole), None, "a thin mapping");
+        assert_eq!(
+            Mapped::of(&device("dm-4", 2000, Some("VDO-x")), &disk),
+            None,
+            "larger than what is below"
+        );
     }
 
     #[test]

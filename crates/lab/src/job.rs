@@ -1,6 +1,6 @@
 //! The one description of a workload: fio's job files, the classic tests and the lab's own commands all become this.
 
-use crate::load::{Ending, Flow, Log};
+use crate::load::{Ending, Flow, Log, Script};
 use crate::stats::FioRule;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -49,6 +49,8 @@ pub struct Job {
     /// Where the target ends: the last I/O of a span that is no multiple of its size reaches over the span's end, but not
     /// over this. Nothing before the span's end counts.
     pub target_bytes: u64,
+    /// It works in zones, one after the other.
+    pub zones: Option<Zones>,
     /// In random order each block is asked for once in a pass, whichever side asks; what would reach into one that was is
     /// cut. Without effect where the distribution is not uniform.
     pub each_once: bool,
@@ -99,12 +101,16 @@ pub struct Job {
     pub depth_search: Option<DepthSearch>,
     /// Ends when it has become steady.
     pub until_steady: Option<UntilSteady>,
+    /// An I/O that takes longer ends it, and is an error.
+    pub max_latency_ns: PerSide<Option<u64>>,
     /// It goes on after an I/O that was not done.
     pub goes_on: bool,
     /// What ends it before its time, and what its end ends.
     pub ending: Ending,
     /// The jobs that it keeps in step with.
     pub flow: Option<Flow>,
+    /// What it does one by one, whatever else would be drawn.
+    pub script: Option<Script>,
     /// What it logs.
     pub logs: Vec<Log>,
     /// Its randomness.
@@ -139,6 +145,18 @@ impl Order {
     pub const SEQUENTIAL: Order = Order { random_percent: 0, step_bytes: 0 };
     /// Anywhere.
     pub const RANDOM: Order = Order { random_percent: 100, step_bytes: 0 };
+}
+
+/// Zones of a target: in each of them so much is done, then comes the next one. Behind the target's end the first one
+/// follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Zones {
+    /// Bytes that are asked for in a zone.
+    pub bytes: u64,
+    /// Bytes that it has: what is in order begins again at its beginning when it has come to its end.
+    pub range_bytes: u64,
+    /// Bytes between two of them.
+    pub skip_bytes: u64,
 }
 
 /// How often which part of the span is asked for.
@@ -177,6 +195,13 @@ pub enum Sizes {
         /// The most.
         to: u64,
     },
+    /// Any number of bytes from the least to the most; the least stands for what lies below it, from a byte on.
+    Any {
+        /// The least.
+        from: u64,
+        /// The most.
+        to: u64,
+    },
 }
 
 impl Sizes {
@@ -189,7 +214,7 @@ impl Sizes {
     pub fn most(&self) -> u64 {
         match self {
             Sizes::Split(sizes) => sizes.iter().map(|size| size.0).max().unwrap_or(0),
-            Sizes::Range { to, .. } => *to,
+            Sizes::Range { to, .. } | Sizes::Any { to, .. } => *to,
         }
     }
 
@@ -197,7 +222,7 @@ impl Sizes {
     pub fn each(&self) -> Vec<u64> {
         match self {
             Sizes::Split(sizes) => sizes.iter().map(|size| size.0).collect(),
-            Sizes::Range { from, to } => vec![*from, *to],
+            Sizes::Range { from, to } | Sizes::Any { from, to } => vec![*from, *to],
         }
     }
 
@@ -205,7 +230,7 @@ impl Sizes {
     pub fn least(&self) -> u64 {
         match self {
             Sizes::Split(sizes) => sizes.iter().map(|size| size.0).min().unwrap_or(0),
-            Sizes::Range { from, .. } => *from,
+            Sizes::Range { from, .. } | Sizes::Any { from, .. } => *from,
         }
     }
 }
@@ -224,8 +249,12 @@ pub enum Rate {
 pub struct Think {
     /// How long, counted from when all before it have ended.
     pub ns: u64,
-    /// After so many I/Os each.
+    /// After so many I/Os each; 0 for never.
     pub every_ios: u64,
+    /// After so long since the one before; 0 for never.
+    pub every_ns: u64,
+    /// A rate does not make up for it.
+    pub delays_rate: bool,
 }
 
 /// What is written.
@@ -300,6 +329,7 @@ impl Job {
             align_bytes: [4096; 3],
             target_bytes: span.end,
             span,
+            zones: None,
             each_once: true,
             pass_bytes: None,
             bytes: None,
@@ -323,9 +353,11 @@ impl Job {
             verify: false,
             depth_search: None,
             until_steady: None,
+            max_latency_ns: [None; 3],
             goes_on: false,
             ending: Ending::default(),
             flow: None,
+            script: None,
             logs: Vec::new(),
             seed: 1,
         }
@@ -389,6 +421,9 @@ impl Job {
     /// The sides that it uses.
     pub fn sides(&self) -> impl Iterator<Item = usize> + '_ {
         let uses = |side: usize| match self.ops {
+            _ if self.script.is_some() => {
+                self.script.as_ref().is_some_and(|script| script.longest_bytes()[side] > 0)
+            }
             Ops::ReadWrite { read_percent } => match side {
                 side::READ => read_percent > 0,
                 side::WRITE => read_percent < 100,

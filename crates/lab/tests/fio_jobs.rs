@@ -191,12 +191,67 @@ fn a_map_that_is_too_large_is_refused_with_a_cure() {
     }
 }
 
+/// The spans of jobs on a target of 64 MiB, in MiB; `None` of a copy that has nothing to do.
+fn spans(options: &str) -> Result<Vec<Option<(u64, u64)>>, String> {
+    const MIB: u64 = 1 << 20;
+    let file = read(&format!("[j]\nbs=64k\n{options}\n"));
+    let plan = fio::plan(&file, Some(&TargetName::Null)).map_err(|error| error.to_string())?;
+    let phases = plan.phases(&[64 * MIB], 7).map_err(|error| error.to_string())?;
+    let span = |job: &Job| (job.ios != Some(0)).then_some((job.span.start / MIB, job.span.end / MIB));
+    Ok(phases.iter().flatten().map(span).collect())
+}
+
+#[test]
+fn what_reaches_over_the_end_of_a_target_is_left_out() {
+    for (options, expected) in [
+        ("size=100m", vec![Some((0, 64))]),
+        ("size=150%", vec![Some((0, 64))]),
+        ("size=10m\noffset=60m", vec![Some((60, 64))]),
+        ("numjobs=3\noffset_increment=40m\nsize=10m", vec![Some((0, 10)), Some((40, 50)), None]),
+        (
+            "numjobs=4\noffset_increment=25%",
+            vec![Some((0, 64)), Some((16, 64)), Some((32, 64)), Some((48, 64))],
+        ),
+        ("numjobs=3\noffset_increment=50%", vec![Some((0, 64)), Some((32, 64)), None]),
+        ("bsrange=4k-1m\nsize=1m", vec![Some((0, 1))]),
+    ] {
+        assert_eq!(spans(options), Ok(expected), "{options}");
+    }
+}
+
+#[test]
+fn a_pass_has_as_much_as_was_said_where_less_is_left_of_the_target() {
+    let passes = |options: &str| {
+        let file = read(&format!("[j]\nrw=randread\nnorandommap\n{options}\n"));
+        let plan = fio::plan(&file, Some(&TargetName::Null)).expect("it can be run");
+        plan.phases(&[64 << 20], 7).expect("it can be run")[0][0].pass_bytes
+    };
+    assert_eq!(passes("size=32m"), None);
+    assert_eq!(passes("size=100m"), Some(100 << 20));
+    assert_eq!(passes("size=10m\noffset=60m\nio_size=50%"), Some(5 << 20));
+}
+
+#[test]
+fn all_that_targets_cannot_do_is_said_at_once() {
+    let error = spans("offset=64m\n[k]\noffset=70m\n[l]\nbs=4k").expect_err("two are behind the end");
+    let lines: Vec<&str> = error.lines().collect();
+    assert_eq!(lines.len(), 2, "{error}");
+    assert!(
+        lines[0].contains("[j] it begins at byte") && lines[1].contains("[k] it begins at byte"),
+        "{error}"
+    );
+    let file = read("[j]\nbs=48m\nsize=1g\nrw=write\n");
+    let name = TargetName::Volume("v".into());
+    let error = fio::plan(&file, Some(&name)).and_then(|plan| plan.phases(&[1 << 30], 7)).map(|_| ());
+    let error = error.expect_err("a volume takes less at once").to_string();
+    assert!(error.contains("a volume takes 33554432 bytes at once"), "{error}");
+}
+
 #[test]
 fn what_is_not_done_is_refused_by_name() {
     for (options, word) in [
-        ("max_latency=5ms", "max_latency"),
-        ("random_distribution=zipf:1.1:0.5\nrw=randread", "centre"),
-        ("offset=63m\nsize=2m", "do not fit"),
+        ("bs_unaligned\nbsrange=1k-2k\nverify=crc32c\nrw=write", "bs_unaligned with verify"),
+        ("offset=64m\nsize=2m", "it begins at byte"),
         ("bs=1m\nsize=64k", "larger than"),
     ] {
         let size = if options.contains("size=") { "" } else { "size=1m\n" };

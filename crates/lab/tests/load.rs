@@ -197,7 +197,7 @@ fn poisson_arrivals_keep_their_rate_but_not_their_distances() {
 #[test]
 fn pauses_delays_and_ramps() {
     let mut job = ios(10, Job::new("thinks", 0..MIB));
-    job.think = Some(Think { ns: 90 * MS, every_ios: 1 });
+    job.think = Some(Think { ns: 90 * MS, every_ios: 1, every_ns: 0, delays_rate: false });
     let ran = run(&mut slow(1), job);
     assert_eq!((ran.read.ios, ran.elapsed_ns, ran.read.response.max_ns), (10, 910 * MS, 10 * MS));
     let mut job = Job::new("ramps", 0..MIB);
@@ -206,6 +206,36 @@ fn pauses_delays_and_ramps() {
     let ran = run(&mut slow(1), job);
     assert_eq!((ran.began_ns, ran.elapsed_ns), (300 * MS, 300 * MS));
     assert!((30..=31).contains(&ran.read.ios), "{}", ran.read.ios);
+}
+
+#[test]
+fn pauses_come_after_a_time_and_may_delay_a_rate() {
+    let mut job = ios(30, Job::new("tires", 0..MIB));
+    job.think = Some(Think { ns: 100 * MS, every_ios: 0, every_ns: 100 * MS, delays_rate: false });
+    // Ten of 10 ms, then a pause.
+    assert_eq!(run(&mut slow(1), job).elapsed_ns, 500 * MS);
+    let lasts = |delays_rate| {
+        let mut job = ios(5, Job { depth: 8, ..Job::new("paced", 0..MIB) });
+        job.rate[side::READ] = Some(Rate::Ios(20.0));
+        job.think = Some(Think { ns: 200 * MS, every_ios: 2, every_ns: 0, delays_rate });
+        run(&mut slow(8), job).elapsed_ns
+    };
+    assert!(lasts(true) > lasts(false) + 100 * MS, "{} {}", lasts(true), lasts(false));
+}
+
+#[test]
+fn an_io_that_takes_too_long_ends_its_job() {
+    let job = |most_ns| Job {
+        depth: 4,
+        max_latency_ns: [Some(most_ns), None, None],
+        ..ios(100, Job::new("waits", 0..64 * MIB))
+    };
+    let ran = run(&mut slow(4), job(10 * MS));
+    assert!(ran.read.ios == 100 && ran.errors.is_empty(), "{} {:?}", ran.read.ios, ran.errors);
+    // Four at once on a device that does one at a time: the second takes 20 ms.
+    let ran = run(&mut slow(1), job(15 * MS));
+    assert!((4..8).contains(&ran.read.ios), "{}", ran.read.ios);
+    assert_eq!(ran.errors.keys().collect::<Vec<_>>(), ["it took longer than max_latency"]);
 }
 
 #[test]

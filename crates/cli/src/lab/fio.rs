@@ -31,13 +31,15 @@ pub(crate) fn run(args: &FioArgs) -> anyhow::Result<Outcome> {
     let line =
         CommandLine::parse(&args.words).map_err(|error| anyhow!("{error}; see `bimetal lab fio --help`"))?;
     look_ahead_at(&line.output, true, args.target.as_ref())?;
-    let file = fio::open_all(&line)?;
+    let mut file = fio::open_all(&line)?;
     if line.read_only {
         refuse_writers(&file)?;
     }
     if line.parse_only {
         return parsed(&file);
     }
+    // With --against, too, all is done on one target.
+    fio::read_logs(&mut file, args.target.as_ref())?;
     let formats = formats(&line, args.output.json);
     let quiet = line.output.is_none() && formats != [Format::Normal];
     let asked = &Asked { args, title: line.title(), quiet };
@@ -257,7 +259,8 @@ fn on(
     let sizes: Vec<u64> = open.facts.iter().map(|facts| facts.size_bytes).collect();
     let phases = plan.phases(&sizes, seed)?;
     let targets: Vec<String> = plan.targets.iter().map(|needed| needed.name.to_string()).collect();
-    let shared = fio::shared_writes(&phases, &plan.place_names());
+    let mut shared = fio::shared_writes(&phases, &plan.place_names());
+    shared.extend(fio::idle_copies(&phases));
     if !quiet && what == title {
         shared.iter().for_each(|warning| complain(&format!("bimetal: warning: {warning}")));
     }

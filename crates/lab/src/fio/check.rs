@@ -5,6 +5,7 @@ use super::file::JobSection;
 use super::number::Extent;
 use super::options::{
     BlockSizes, Direction, Distribution, EngineKind, JobOptions, Limit, Metric, PerSide, SteadyState, Verify,
+    ZoneMode,
 };
 
 /// What direct I/O needs at least.
@@ -20,6 +21,11 @@ pub(crate) fn complete(job: &mut JobSection) {
     if options.engine == EngineKind::Null || options.direction == Direction::Trim {
         // Nothing stays that could be verified.
         options.verify = None;
+        options.verify_pattern.clear();
+    }
+    if options.read_iolog.is_some() {
+        options.logs.iolog = None;
+        // What a log says goes before it.
         options.verify_pattern.clear();
     }
     // fio leaves it out, too.
@@ -61,7 +67,7 @@ fn sizes(options: &JobOptions) -> Vec<Option<Contradiction>> {
     let (does, blocks) = (options.direction.does(), options.block_sizes());
     let used = does.sides().into_iter().zip(blocks.sides()).filter(|(does, _)| **does);
     let used = used.map(|(_, sizes)| sizes).collect::<Vec<_>>();
-    let largest = used.iter().map(|sizes| sizes.largest_bytes()).max().unwrap_or(0);
+    let smallest = used.iter().map(|sizes| sizes.smallest_bytes()).min().unwrap_or(0);
     let files = options.filenames.len().max(1) as u64;
     let files = if options.filenames.is_empty() { u64::from(options.files) } else { files };
     let room = match (options.file_bytes, options.size) {
@@ -78,9 +84,12 @@ fn sizes(options: &JobOptions) -> Vec<Option<Contradiction>> {
     });
     vec![
         when(
-            room.is_some_and(|room| largest > room),
+            room.is_some_and(|room| smallest > room),
             "size",
-            format!("a block of {largest} bytes does not fit into the {} bytes of a file", room.unwrap_or(0)),
+            format!(
+                "a block of {smallest} bytes does not fit into the {} bytes of a file",
+                room.unwrap_or(0)
+            ),
             "make size larger or bs smaller",
         ),
         when(
@@ -207,8 +216,26 @@ fn target(options: &JobOptions) -> Vec<Option<Contradiction>> {
         when(
             options.read_iolog.is_some() && (options.time_based || options.verify.is_some()),
             "read_iolog",
-            "a trace is replayed once, and not verified",
+            "a log is replayed once, and not verified",
             "leave out time_based and verify",
+        ),
+        when(
+            options.zone_mode == ZoneMode::Strided && options.zone_bytes == 0,
+            "zonemode",
+            "zones have no size",
+            "add zonesize",
+        ),
+        when(
+            options.zone_mode == ZoneMode::None && options.zone_bytes > 0,
+            "zonesize",
+            "zones are turned off, and have a size",
+            "leave out zonemode=none, or zonesize",
+        ),
+        when(
+            options.zones().is_some_and(|zones| zones.range_bytes < options.smallest_block_bytes()),
+            "zonerange",
+            "a zone has less than a block",
+            "make zonesize and zonerange larger, or bs smaller",
         ),
     ]
 }
@@ -271,6 +298,24 @@ pub(crate) fn notes(job: &JobSection) -> Vec<String> {
         options.read_iolog.is_none()
             && ["replay_no_stall", "replay_time_scale", "replay_redirect"].into_iter().any(said),
         "replay: there is no read_iolog".into(),
+    );
+    note(
+        options.read_iolog.is_some() && said_anywhere("write_iolog"),
+        "write_iolog: read_iolog goes before it, as in fio".into(),
+    );
+    let center = match options.distribution {
+        Distribution::Zipf { center, .. }
+        | Distribution::Pareto { center, .. }
+        | Distribution::Normal { center, .. } => center,
+        _ => None,
+    };
+    note(
+        center.is_some(),
+        "random_distribution: blocks lie scattered, so that where the centre is changes nothing".into(),
+    );
+    note(
+        options.zone_bytes > 0 && options.zones().is_none(),
+        "zonesize: of several files there are no zones, as in fio".into(),
     );
     note(
         options.distribution != Distribution::Uniform && options.random && !options.no_random_map,

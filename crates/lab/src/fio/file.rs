@@ -4,6 +4,7 @@ use super::check;
 use super::command_line::CommandLine;
 use super::error::{At, Error, Errors, MOST_TOLD, Problem};
 use super::ini::{self, Section, Surroundings, Written};
+use super::iolog::IoLog;
 use super::number::KbBase;
 use super::options::{EngineKind, JobOptions};
 use super::table::{Known, Treat, unknown};
@@ -31,6 +32,8 @@ pub struct JobFile {
 pub struct JobSection {
     /// The job's name.
     pub name: String,
+    /// What stands in its brackets: its files are called so.
+    pub section: String,
     /// Where it begins.
     pub at: At,
     /// What it is to do.
@@ -39,9 +42,16 @@ pub struct JobSection {
     pub own: WrittenOptions,
     /// What the global sections above it say.
     pub globals: Arc<WrittenOptions>,
+    /// The logs that it replays, as soon as they are read: one for each copy, then the first again.
+    pub logs: Vec<Arc<IoLog>>,
 }
 
 impl JobSection {
+    /// The log that a copy replays.
+    pub(super) fn log(&self, number: u32) -> Option<&Arc<IoLog>> {
+        self.logs.get(number as usize % self.logs.len().max(1))
+    }
+
     /// What was said last about an option, by the name that fio's manual lists first.
     pub fn written(&self, name: &str) -> Option<&str> {
         self.own.get(name).or_else(|| self.globals.get(name)).map(AsRef::as_ref)
@@ -109,14 +119,17 @@ impl Maker {
             }
             if section.global {
                 self.apply(&section, &mut defaults, &mut base);
+                // As in fio, it names no job.
+                defaults.name = None;
                 Arc::make_mut(&mut globals).extend(written(&section));
                 continue;
             }
             let mut options = defaults.clone();
             self.apply(&section, &mut options, &mut base.clone());
             let own = written(&section);
-            let name = options.name.clone().unwrap_or(section.name);
-            let mut job = JobSection { name, at: section.at, options, own, globals: globals.clone() };
+            let name = options.name.clone().unwrap_or_else(|| section.name.clone());
+            let (section, at, globals) = (section.name, section.at, globals.clone());
+            let mut job = JobSection { name, section, at, options, own, globals, logs: Vec::new() };
             self.finish(&mut job);
             jobs.push(job);
         }
@@ -201,6 +214,15 @@ impl Maker {
         if value.starts_with([' ', '\t']) || value.contains(": ") {
             self.notes.add(format!(
                 "{}: fio drops the unit of a number behind a blank; here it counts",
+                option.name
+            ));
+        }
+        if ["bs", "blocksize"].contains(&&*option.name)
+            && !value.starts_with('(')
+            && let Some((first, rest)) = value.split_once(['-', ':', '/'])
+        {
+            self.notes.add(format!(
+                "{}: as in fio, {first} is for reads and {rest} for writes; bsrange takes a range, bssplit shares",
                 option.name
             ));
         }

@@ -55,8 +55,10 @@ struct Job {
     desc: Option<String>,
     groupid: u32,
     error: u32,
-    #[serde(skip_serializing_if = "is_0")]
-    total_err: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    total_err: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    first_error: Option<u32>,
     eta: u64,
     elapsed: u64,
     #[serde(rename = "job options")]
@@ -88,10 +90,6 @@ struct Job {
     latency_window: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     steadystate: Option<Steady>,
-}
-
-fn is_0(value: &u64) -> bool {
-    *value == 0
 }
 
 #[derive(Serialize)]
@@ -184,6 +182,7 @@ impl Job {
         let at_once = ["0", "4", "8", "16", "32", "64", ">=64"].map(String::from);
         let cpu: Option<Cpu> = run.cpu;
         let globals = &run.global_options;
+        let errors = view.failed().saturating_add(view.mismatched());
         // What is for all jobs stands above them.
         let mut options = view.written.clone();
         options.retain(|name, value| globals.get(name) != Some(value));
@@ -198,7 +197,8 @@ impl Job {
             desc: view.options.description.clone(),
             groupid: view.group,
             error: view.error(),
-            total_err: view.failed().saturating_add(view.mismatched()),
+            total_err: Some(errors).filter(|errors| *errors > 0 || view.options.goes_on),
+            first_error: view.options.goes_on.then(|| view.error()),
             eta: 0,
             elapsed: view.began_ns.saturating_add(view.elapsed_ns).div_ceil(1_000_000_000),
             options,

@@ -1,21 +1,24 @@
 //! From a job file to jobs: which targets it needs, and, as soon as their sizes are known, what is asked of them.
 
-use super::error::Problem;
+use super::error::{MOST_TOLD, Problem};
 use super::file::{JobFile, JobSection};
+use super::iolog::IoLog;
 use super::logs::LogFiles;
 use super::number::Extent;
 use super::options::{
     Arrivals, BlockSizes, Data, Direction, Distribution as Spread, Durability, Ends, JobOptions,
     Limit as Far, Metric, PatternPart, PerSide as Sides, Sequencer, Zone,
 };
-use super::places::{Places, all_file_bytes};
+use super::places::{Place, Places, all_file_bytes};
 use super::view::options_for_record;
 use crate::job::{
     Content, DepthSearch, Distribution, Job, Ops, Order, PerSide, Rate, Reducible, Sizes, Think, UntilSteady,
+    side,
 };
-use crate::load::{Ended, Flow, MOST_PARTS};
+use crate::load::{Ended, Flow, MOST_PARTS, Script};
 use crate::stats::{FioRule, Limit, Measure, Quantity};
 use crate::target::{Spread as OnFiles, TargetName};
+use bimetal_engine::action::MAX_PAYLOAD_BYTES;
 use bimetal_units::rng::mix;
 use std::collections::BTreeMap;
 
@@ -95,15 +98,23 @@ pub fn plan<'f>(file: &'f JobFile, redirect: Option<&TargetName>) -> Result<Plan
     if !refused.is_empty() {
         return Err(LowerError(refused.join("\n")));
     }
+    let mut problems = Problems::default();
     for section in &file.jobs {
         for number in 0..section.options.jobs {
             if plan.copies.len() >= MAX_JOBS {
                 return wrong(section, format!("with its copies there are more than {MAX_JOBS} jobs"));
             }
-            let place = plan.places.of(&mut plan.targets, section, number, redirect)?;
-            plan.copies.push(Copy { section, number, place });
+            match plan.places.of(&mut plan.targets, section, number, redirect) {
+                Ok(place) => plan.copies.push(Copy { section, number, place }),
+                // Its other copies have it as well.
+                Err(error) => {
+                    problems.add(error);
+                    break;
+                }
+            }
         }
     }
+    problems.none()?;
     if file.jobs.iter().any(|section| section.options.verify.is_some()) {
         plan.notes.push(
             "verify: blocks carry the lab's own stamps, and all of their bytes are compared, whichever checksum is named"
@@ -113,21 +124,29 @@ pub fn plan<'f>(file: &'f JobFile, redirect: Option<&TargetName>) -> Result<Plan
     Ok(plan)
 }
 
+/// What is wrong with several jobs, each thing once.
+#[derive(Default)]
+struct Problems(Vec<String>);
+
+impl Problems {
+    fn add(&mut self, LowerError(problem): LowerError) {
+        if self.0.len() < MOST_TOLD && !self.0.contains(&problem) {
+            self.0.push(problem);
+        }
+    }
+
+    fn none(self) -> Result<()> {
+        if self.0.is_empty() { Ok(()) } else { Err(LowerError(self.0.join("\n"))) }
+    }
+}
+
 /// What can be read, but is not done.
 fn refused(section: &JobSection) -> Vec<String> {
     let options = &section.options;
-    let refused = [
-        (
-            options.read_iolog.is_some(),
-            "read_iolog is not done by a job; `bimetal trace replay` replays a log",
-        ),
-        (options.unaligned, "bs_unaligned is not done; leave it out"),
-        (
-            options.max_latency_ns.sides().iter().any(|most| most.is_some()),
-            "max_latency is not done; leave it out",
-        ),
-        (options.rate_ignores_think, "rate_ignore_thinktime is not done; leave it out"),
-    ];
+    let refused = [(
+        options.unaligned && options.verify.is_some(),
+        "bs_unaligned with verify is not done; leave out one of them",
+    )];
     refused.into_iter().filter(|(is, _)| *is).map(|(_, what)| said_of(section, what)).collect()
 }
 
@@ -167,6 +186,7 @@ impl Plan<'_> {
         let names = self.place_names();
         let mut endings: BTreeMap<(u8, usize), Ended> = BTreeMap::new();
         let mut flows: BTreeMap<(usize, u32), Flow> = BTreeMap::new();
+        let mut problems = Problems::default();
         for (n, copy) in self.copies.iter().enumerate() {
             let options = &copy.section.options;
             if copy.number == 0 && begun {
@@ -178,7 +198,15 @@ impl Plan<'_> {
             begun = true;
             let place = &self.places.all[copy.place];
             let spread = place.spread(sizes);
-            let mut job = lower(copy, spread.layout.bytes(), place.is_spread(), seed, n as u64)?;
+            let job = lower(copy, spread.layout.bytes(), place.is_spread(), seed, n as u64);
+            let job = job.and_then(|job| self.on_its_place(copy, job, sizes));
+            let mut job = match job {
+                Ok(job) => job,
+                Err(error) => {
+                    problems.add(error);
+                    continue;
+                }
+            };
             job.logs = logs.of(copy.section, n + 1, &names[copy.place]);
             if self.copies.iter().any(|copy| copy.section.options.ends_others) {
                 let of = [(Ends::Group, group as usize), (Ends::Phase, phases.len()), (Ends::All, 0)];
@@ -196,32 +224,93 @@ impl Plan<'_> {
                 job.flow = Some(flow);
             }
             (job.group, job.place) = (group, copy.place as u32);
-            if place.is_spread() && spread.layout.most_parts(job.most_bytes()) > 1 && job.has_payload() {
-                return wrong(
-                    copy.section,
-                    "several files with mixed sizes are written with any data; leave out verify, patterns and \
-                     refill_buffers, or give one size",
-                );
-            }
             phases.last_mut().expect("there is one").push(job);
         }
+        problems.none()?;
         Ok(phases)
     }
+
+    /// Gives a job the log that it replays; refuses what its place cannot do.
+    fn on_its_place(&self, copy: &Copy<'_>, mut job: Job, sizes: &[u64]) -> Result<Job> {
+        let (section, place) = (copy.section, &self.places.all[copy.place]);
+        if let Some(log) = section.log(copy.number) {
+            job.script = Some(script(section, log, place, sizes)?);
+            replays(&mut job);
+        }
+        let is_volume = |target: &u32| matches!(self.targets[*target as usize].name, TargetName::Volume(_));
+        let most = job.sides().filter(|side| *side != side::DISCARD).map(|side| job.sizes[side].most());
+        if most.max().is_some_and(|bytes| bytes > MAX_PAYLOAD_BYTES) && place.targets.iter().any(is_volume) {
+            let what = format!("a volume takes {MAX_PAYLOAD_BYTES} bytes at once; make bs no larger");
+            return wrong(section, what);
+        }
+        let parts = || place.spread(sizes).layout.most_parts(job.most_bytes());
+        if place.is_spread() && job.has_payload() && parts() > 1 {
+            return wrong(
+                section,
+                "several files with mixed sizes are written with any data; leave out verify, patterns and \
+                 refill_buffers, or give one size",
+            );
+        }
+        Ok(job)
+    }
+}
+
+/// What a log does on targets of these sizes.
+fn script(section: &JobSection, log: &IoLog, place: &Place, sizes: &[u64]) -> Result<Script> {
+    let mut begins = Vec::with_capacity(log.files.len());
+    let mut sum = 0;
+    for (file, target) in log.files.iter().zip(&place.targets) {
+        let size = sizes.get(*target as usize).copied().unwrap_or(0);
+        if file.end_bytes > size {
+            let what = format!(
+                "read_iolog: the log goes on to byte {} of {}, which has {size}; make it larger, or name another \
+                 one with replay_redirect",
+                file.end_bytes, file.name
+            );
+            return wrong(section, what);
+        }
+        begins.push(sum);
+        sum += size;
+    }
+    Ok(Script::new(log.steps.clone(), begins))
+}
+
+/// Has a job do its script, and nothing that would be drawn.
+fn replays(job: &mut Job) {
+    let Some(script) = &job.script else { return };
+    let longest = script.longest_bytes();
+    job.sizes = longest.map(Sizes::one);
+    job.align_bytes = [1; 3];
+    job.ops = match longest {
+        [_, 0, 0] => Ops::ReadWrite { read_percent: 100 },
+        [0, _, 0] => Ops::ReadWrite { read_percent: 0 },
+        [0, 0, _] => Ops::Discard,
+        _ => Ops::ReadWrite { read_percent: 50 },
+    };
+    (job.bytes, job.pass_bytes, job.loops) = (Some(script.bytes()), None, 1);
+    (job.zones, job.each_once, job.is_paced) = (None, false, script.is_timed());
 }
 
 /// One job.
 fn lower(copy: &Copy<'_>, target_bytes: u64, is_spread: bool, seed: u64, n: u64) -> Result<Job> {
     let (section, options) = (copy.section, &copy.section.options);
-    // What is used of several files is one span already.
-    let span = if is_spread { 0..target_bytes } else { span(copy, target_bytes)? };
+    // What is used of several files is one span already, and a log has all of them.
+    let whole = is_spread || !section.logs.is_empty();
+    let span = if whole { Ok(0..target_bytes) } else { span(copy, target_bytes) };
+    let least = options.smallest_block_bytes();
+    // As with fio, a copy that would begin behind the end of its target has nothing to do.
+    let is_idle = copy.number > 0 && span.as_ref().map_or(true, |span| span.end - span.start < least);
+    let span = if is_idle { 0..target_bytes } else { span? };
     let span_bytes = span.end - span.start;
     let mut job = Job::new(&section.name, span);
     job.options = options_for_record(options, &section.own, &section.globals);
-    (job.ops, job.sizes) = (ops(options), sides(&options.block_sizes()).map(sizes));
-    if job.sides().any(|side| job.sizes[side].least() > span_bytes) {
+    (job.ops, job.sizes) =
+        (ops(options), sides(&options.block_sizes()).map(|given| sizes(given, options.unaligned)));
+    if section.logs.is_empty() && job.sides().any(|side| job.sizes[side].least() > span_bytes) {
         return wrong(section, format!("a block is larger than the {span_bytes} bytes that it is to be in"));
     }
     job.target_bytes = target_bytes;
+    job.zones = options.zones();
     let least: PerSide<u64> = std::array::from_fn(|side| job.sizes[side].least());
     let align = sides(&options.align_bytes);
     job.align_bytes = std::array::from_fn(|side| align[side].unwrap_or(least[side]).max(1));
@@ -237,20 +326,41 @@ fn lower(copy: &Copy<'_>, target_bytes: u64, is_spread: bool, seed: u64, n: u64)
     let aligned = (0..3).all(|side| job.align_bytes[side] == least[side]);
     job.each_once = !options.no_random_map && aligned && job.distribution.iter().all(is_uniform);
     let (part, is_one_size) = job.part_bytes();
-    if job.each_once && options.random && !is_one_size && span_bytes / part > MOST_PARTS {
+    let mapped_bytes = job.zones.map_or(span_bytes, |zones| zones.range_bytes);
+    if job.each_once && options.random && !is_one_size && mapped_bytes / part > MOST_PARTS {
         let what = "which of its blocks were met would take more than 512 MiB of memory; add norandommap";
         return wrong(section, what);
     }
     job.loops = u64::from(options.loops);
-    (job.pass_bytes, job.bytes) = bytes(options, span_bytes);
+    // Where less is left of the target, it is as much as was said all the same.
+    let said = match options.size {
+        Some(Extent::Bytes(bytes)) if options.file_bytes.is_none() && !whole && bytes > span_bytes => {
+            Some(bytes)
+        }
+        _ => None,
+    };
+    (job.pass_bytes, job.bytes) = bytes(options, span_bytes, said);
+    if job.pass_bytes.is_some_and(|bytes| bytes < options.smallest_block_bytes()) {
+        return wrong(
+            section,
+            "a pass has less than a block, so nothing would be done; make io_size or size larger",
+        );
+    }
     // fio counts them anew in each loop, and not where time alone ends a job.
     job.ios = options.number_ios.map(|ios| ios.saturating_mul(job.loops));
     job.ios = job.ios.filter(|_| !options.time_based);
     (job.runtime_ns, job.time_based, job.ramp_ns) = (options.runtime_ns, options.time_based, options.ramp_ns);
     (job.depth, job.poisson) = (options.effective_depth(), options.arrivals == Arrivals::Poisson);
     job.rate = rates(options);
-    job.think = (options.think_ns > 0)
-        .then(|| Think { ns: options.think_ns, every_ios: u64::from(options.think_ios.max(1)) });
+    job.think = (options.think_ns > 0).then(|| Think {
+        ns: options.think_ns,
+        every_ios: match (options.think_ios, options.think_after_ns) {
+            (0, 0) => 1,
+            (ios, _) => u64::from(ios),
+        },
+        every_ns: options.think_after_ns,
+        delays_rate: options.rate_ignores_think,
+    });
     let every = |writes: u32| (writes > 0).then_some(u64::from(writes));
     job.sync_every_writes = every(options.fsync_writes);
     job.flush_every_writes = every(options.fdatasync_writes);
@@ -275,7 +385,10 @@ fn lower(copy: &Copy<'_>, target_bytes: u64, is_spread: bool, seed: u64, n: u64)
         goes_on: options.latency_run,
     });
     job.until_steady = steady(options);
-    job.goes_on = options.goes_on;
+    if is_idle {
+        (job.ios, job.time_based) = (Some(0), false);
+    }
+    (job.goes_on, job.max_latency_ns) = (options.goes_on, sides(&options.max_latency_ns));
     Ok(job)
 }
 
@@ -305,25 +418,27 @@ fn span(copy: &Copy<'_>, target_bytes: u64) -> Result<std::ops::Range<u64>> {
             if bytes >= block { bytes - bytes % block } else { bytes }
         }
     };
-    if bytes == 0 || bytes > room {
-        let what =
-            format!("{bytes} bytes from byte {start} on do not fit on its target, which has {target_bytes}");
+    // What reaches over the target's end is left out, as with fio.
+    let bytes = bytes.min(room);
+    if bytes == 0 {
+        let what = format!("it begins at byte {start} of a target that has {end}; make offset smaller");
         return wrong(section, what);
     }
     Ok(start..start + bytes)
 }
 
 /// How many bytes a pass has, and how many there are in all, where it is not as many as the span has.
-fn bytes(options: &JobOptions, span_bytes: u64) -> (Option<u64>, Option<u64>) {
+fn bytes(options: &JobOptions, span_bytes: u64, said: Option<u64>) -> (Option<u64>, Option<u64>) {
     let of_size = options.size.filter(|_| options.file_bytes.is_some());
     let of_size = of_size.map(|size| part(size, span_bytes).min(span_bytes));
-    // More than all of it begins again.
-    let more = options.size.filter(|size| matches!(size, Extent::Percent(percent) if *percent > 100));
     match options.io_size {
-        Some(Extent::Bytes(bytes)) => (of_size, Some(bytes)),
+        Some(Extent::Bytes(bytes)) => (of_size.or(said), Some(bytes)),
         // As with fio, a share is one of each pass.
-        Some(percent) => (Some(part(percent, span_bytes).min(of_size.unwrap_or(u64::MAX))), None),
-        None => (of_size, more.map(|size| part(size, span_bytes))),
+        Some(percent) => {
+            let share = part(percent, said.unwrap_or(span_bytes));
+            (Some(share.min(of_size.unwrap_or(u64::MAX))), None)
+        }
+        None => (of_size.or(said), None),
     }
 }
 
@@ -349,9 +464,10 @@ fn ops(options: &JobOptions) -> Ops {
     Ops::ReadWrite { read_percent }
 }
 
-fn sizes(sizes: BlockSizes) -> Sizes {
+fn sizes(sizes: BlockSizes, unaligned: bool) -> Sizes {
     match sizes {
         BlockSizes::Fixed(bytes) => Sizes::one(bytes),
+        BlockSizes::Range(from, to) if unaligned => Sizes::Any { from, to },
         BlockSizes::Range(from, to) => Sizes::Range { from, to },
         BlockSizes::Split(shares) => {
             let least = shares.iter().map(|share| share.0).min().unwrap_or(1).max(1);
@@ -363,13 +479,9 @@ fn sizes(sizes: BlockSizes) -> Sizes {
 }
 
 fn distribution(section: &JobSection, span_bytes: u64) -> Result<PerSide<Distribution>> {
-    let no_center = "a centre of random_distribution is not done; leave out what is behind the second colon";
     let same = |distribution: Distribution| std::array::from_fn(|_| distribution.clone());
     Ok(match &section.options.distribution {
         Spread::Uniform => same(Distribution::Uniform),
-        Spread::Zipf { center: Some(_), .. }
-        | Spread::Pareto { center: Some(_), .. }
-        | Spread::Normal { center: Some(_), .. } => return wrong(section, no_center),
         Spread::Zipf { theta, .. } => same(Distribution::Zipf { theta: *theta }),
         Spread::Pareto { power, .. } => same(Distribution::Pareto { h: *power }),
         Spread::Normal { deviation_percent, .. } => {

@@ -1,6 +1,8 @@
 //! What a job's options say, with fio's defaults for those that say nothing.
 
+use super::iolog::ReplayOptions;
 use super::number::Extent;
+use crate::job::Zones;
 
 /// One value for reads, one for writes, one for discards.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -196,6 +198,17 @@ pub enum Data {
     Pattern(Vec<PatternPart>),
 }
 
+/// Whether a job works in zones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ZoneMode {
+    /// If they have a size.
+    Unsaid,
+    /// Not at all.
+    None,
+    /// One after the other.
+    Strided,
+}
+
 /// What is written so that it can be told from anything else when it is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verify {
@@ -388,6 +401,14 @@ pub struct JobOptions {
     pub offset_increment: Extent,
     /// What an offset in percent is rounded up to a multiple of; the smallest block if none.
     pub offset_align_bytes: Option<u64>,
+    /// Zones that are worked in, if `zonemode` says so.
+    pub zone_mode: ZoneMode,
+    /// What is done in each; 0 for no zones.
+    pub zone_bytes: u64,
+    /// What each has; 0 for as much as is done in it.
+    pub zone_range_bytes: u64,
+    /// What lies between two.
+    pub zone_skip_bytes: u64,
     /// The size of each file, from, to.
     pub file_bytes: Option<(u64, u64)>,
     /// I/Os at most.
@@ -413,8 +434,10 @@ pub struct JobOptions {
     pub rate_ignores_think: bool,
     /// Rests after I/Os.
     pub think_ns: u64,
-    /// After so many.
+    /// After so many; 0 for one each, or where they come after so long, for none.
     pub think_ios: u32,
+    /// After so long; 0 for never.
+    pub think_after_ns: u64,
 
     /// I/Os in flight at most.
     pub depth: u32,
@@ -481,14 +504,10 @@ pub struct JobOptions {
     /// How long a sample is.
     pub steady_interval_ns: u64,
 
-    /// A trace that is replayed.
+    /// Logs that are replayed, colons between them.
     pub read_iolog: Option<String>,
-    /// As fast as it can.
-    pub replay_no_stall: bool,
-    /// How fast: 50 for twice as fast, 200 for half as fast.
-    pub replay_time_percent: u32,
-    /// All of it to this target.
-    pub replay_redirect: Option<String>,
+    /// How.
+    pub replay: ReplayOptions,
 
     /// Its end ends others.
     pub ends_others: bool,
@@ -544,6 +563,10 @@ impl Default for JobOptions {
             offset: Extent::Bytes(0),
             offset_increment: Extent::Bytes(0),
             offset_align_bytes: None,
+            zone_mode: ZoneMode::Unsaid,
+            zone_bytes: 0,
+            zone_range_bytes: 0,
+            zone_skip_bytes: 0,
             file_bytes: None,
             number_ios: None,
             loops: 1,
@@ -556,7 +579,8 @@ impl Default for JobOptions {
             arrivals: Arrivals::Linear,
             rate_ignores_think: false,
             think_ns: 0,
-            think_ios: 1,
+            think_ios: 0,
+            think_after_ns: 0,
             depth: 1,
             jobs: 1,
             new_group: false,
@@ -589,9 +613,7 @@ impl Default for JobOptions {
             steady_ramp_ns: 0,
             steady_interval_ns: 1_000_000_000,
             read_iolog: None,
-            replay_no_stall: false,
-            replay_time_percent: 100,
-            replay_redirect: None,
+            replay: ReplayOptions::default(),
             ends_others: false,
             ends: Ends::Group,
             flow: 0,
@@ -618,6 +640,17 @@ impl JobOptions {
             write: sizes(&split.write, range.write, bytes.write),
             trim: sizes(&split.trim, range.trim, bytes.trim),
         }
+    }
+
+    /// The zones that it works in; of several files there are none, as with fio.
+    pub fn zones(&self) -> Option<Zones> {
+        let files = self.filenames.len().max(self.files as usize);
+        let zoned = self.zone_mode != ZoneMode::None && self.zone_bytes > 0 && files == 1;
+        zoned.then_some(Zones {
+            bytes: self.zone_bytes,
+            range_bytes: if self.zone_range_bytes > 0 { self.zone_range_bytes } else { self.zone_bytes },
+            skip_bytes: self.zone_skip_bytes,
+        })
     }
 
     /// How many I/Os are in flight at most, whatever was asked for.

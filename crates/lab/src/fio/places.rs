@@ -1,9 +1,11 @@
 //! The files of jobs: what they are called, how long they are, and how a job's span lies on them.
 
 use super::file::JobSection;
+use super::iolog::IoLog;
 use super::lower::{LowerError, Needed, part, wrong};
 use super::number::Extent;
 use super::options::{BlockSizes, EngineKind, FileService, JobOptions};
+use crate::load::Does;
 use crate::target::{Layout, Spread, TargetName};
 use bimetal_units::rng::mix;
 use std::collections::HashMap;
@@ -34,6 +36,19 @@ struct Part {
     turn_bytes: Option<u64>,
 }
 
+impl Part {
+    /// All of so many files.
+    fn whole(files: usize) -> Part {
+        Part {
+            offset: Extent::Bytes(0),
+            offset_bytes: 0,
+            bytes: vec![None; files],
+            block_bytes: 1,
+            turn_bytes: None,
+        }
+    }
+}
+
 /// All places of a plan, each once, and their targets.
 #[derive(Debug, Default)]
 pub(super) struct Places {
@@ -61,7 +76,10 @@ impl Places {
                 );
             }
         }
-        let part = (place.len() > 1).then(|| part_of(&section.options, number, &section.name));
+        let part = (place.len() > 1).then(|| match section.log(number) {
+            Some(_) => Part::whole(place.len()),
+            None => part_of(&section.options, number, &section.name),
+        });
         let same = |known: &Place| known.targets == place && known.part == part;
         if let Some(found) = self.all.iter().position(same) {
             return Ok(found);
@@ -189,6 +207,9 @@ pub(super) fn all_file_bytes(section: &JobSection, number: u32) -> Option<u64> {
 
 fn needed(section: &JobSection, number: u32, redirect: Option<&TargetName>) -> Result<Vec<Needed>> {
     let options = &section.options;
+    if let Some(log) = section.log(number) {
+        return of_log(section, log, redirect);
+    }
     let does = options.direction.does();
     let one = |name: TargetName, at_least_bytes: Option<u64>| Needed {
         direct: options.direct,
@@ -242,6 +263,35 @@ fn needed(section: &JobSection, number: u32, redirect: Option<&TargetName>) -> R
     of_files.collect()
 }
 
+/// What a job needs that replays a log: its files, each of which is made as large as what is done in it.
+fn of_log(section: &JobSection, log: &IoLog, redirect: Option<&TargetName>) -> Result<Vec<Needed>> {
+    let options = &section.options;
+    let folder = Path::new(options.directory.as_deref().unwrap_or(""));
+    let does = |what: Does| log.steps.iter().any(|step| step.does == what);
+    let (read, write) = (does(Does::Read), does(Does::Write) || does(Does::Trim));
+    let needed = log.files.iter().map(|file| {
+        let name = match (redirect, options.engine) {
+            (Some(name), _) => name.clone(),
+            (None, EngineKind::Null) => TargetName::Null,
+            (None, EngineKind::Nbd) => {
+                let uri = options.nbd_uri.as_deref().unwrap_or_default();
+                TargetName::parse(uri).or_else(|error| wrong(section, error.to_string()))?
+            }
+            (None, _) => TargetName::Path(folder.join(&file.name)),
+        };
+        Ok(Needed {
+            direct: options.direct,
+            write,
+            read,
+            at_least_bytes: Some(file.end_bytes).filter(|_| options.creates_files),
+            unlink: options.unlink && matches!(name, TargetName::Path(_)),
+            pre_read: options.pre_reads,
+            name,
+        })
+    });
+    needed.collect()
+}
+
 /// Where a job's part of a file ends, as far as that is said in bytes.
 fn extent_end(options: &JobOptions, number: u32, size: Option<Extent>) -> Option<u64> {
     match (size, options.offset, options.offset_increment) {
@@ -255,7 +305,7 @@ fn extent_end(options: &JobOptions, number: u32, size: Option<Extent>) -> Option
 /// Where a file of a job is; fio's name for one that has none.
 fn path(section: &JobSection, number: u32, nth: u64) -> TargetName {
     let options = &section.options;
-    let job_name = section.name.replace('/', "_");
+    let job_name = section.section.replace('/', "_");
     let name = match (options.filenames.get(nth as usize), &options.filename_format) {
         (Some(name), _) => name.clone(),
         (None, Some(format)) => format

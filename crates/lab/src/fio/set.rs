@@ -3,7 +3,7 @@
 use super::error::Problem;
 use super::number;
 use super::options::{
-    Data, Direction, Distribution, EngineKind, FileService, JobOptions, PerSide, Verify, Zone,
+    Data, Direction, Distribution, EngineKind, FileService, JobOptions, PerSide, Verify, Zone, ZoneMode,
 };
 use super::value::{Given, MOST_SPLITS, Result, percent};
 
@@ -85,6 +85,10 @@ fn at_least_1(value: u64) -> Result<u64> {
 }
 
 pub(crate) fn block(options: &mut JobOptions, given: &mut Given<'_>) -> Result<()> {
+    // fio tells the sides apart by these as well: `4k-8k` is 4k for reads and 8k for the others.
+    let sides =
+        given.value.filter(|text| !text.starts_with('(')).map(|text| text.replace(['-', ':', '/'], ","));
+    let given = &Given { value: sides.as_deref().or(given.value), ..*given };
     given.per_side(&mut options.block_bytes, |text| at_least_1(number::bytes(text, given.base)?))
 }
 
@@ -276,6 +280,22 @@ pub(crate) fn max_latency(options: &mut JobOptions, given: &mut Given<'_>) -> Re
     given.per_side(&mut options.max_latency_ns, |text| {
         number::micros(text).map(|time| Some(time).filter(|time| *time > 0))
     })
+}
+
+pub(crate) fn zone_mode(options: &mut JobOptions, given: &mut Given<'_>) -> Result<()> {
+    options.zone_mode = match given.text()? {
+        "none" => ZoneMode::None,
+        "strided" => ZoneMode::Strided,
+        "zbd" => {
+            let problem = "the zones of devices that have some, and their write pointers, are not offered";
+            return Err(Problem::new(problem, "write zonemode=strided, or run it with fio"));
+        }
+        other => {
+            let problem = format!("`{other}` is no kind of zones");
+            return Err(Problem::new(problem, "write none or strided"));
+        }
+    };
+    Ok(())
 }
 
 /// Names with colons between them; a colon of a name has a backslash before it.

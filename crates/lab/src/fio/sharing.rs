@@ -1,4 +1,4 @@
-//! Jobs that write where another one verifies.
+//! Jobs that write where another one verifies, and copies that have nothing to do.
 
 use crate::job::Job;
 
@@ -39,6 +39,17 @@ pub fn shared_writes(phases: &[Vec<Job>], names: &[String]) -> Vec<String> {
         }));
     }
     said
+}
+
+/// What is to be said of copies of a job that begin behind the end of their target.
+pub fn idle_copies(phases: &[Vec<Job>]) -> Option<String> {
+    let idle = phases.iter().flatten().filter(|job| job.ios == Some(0));
+    let names: Vec<&str> = idle.map(|job| job.name.as_str()).collect();
+    let first = names.first()?;
+    Some(format!(
+        "{} copies (of `{first}` for one) do nothing: their offset lies at the end of their target, or behind it",
+        names.len()
+    ))
 }
 
 #[cfg(test)]

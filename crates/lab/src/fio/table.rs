@@ -1,6 +1,7 @@
 //! Every option of fio's, and what becomes of it: read, told that it changes nothing here, or refused by name.
 
 use super::error::Problem;
+use super::iolog;
 use super::not_read::{NIL, REFUSED};
 use super::options::{Arrivals, Durability, Ends, JobOptions, Sequencer};
 use super::set;
@@ -120,9 +121,16 @@ const TARGET: &[Known] = &[
         Ok(())
     }),
     field!("read_iolog", "read_iolog", read_iolog = owned),
-    field!("replay_no_stall", "replay_no_stall", replay_no_stall = bool),
-    field!("replay_time_scale", "replay_time_scale", replay_time_percent = at_least_1),
-    field!("replay_redirect", "replay_redirect", replay_redirect = owned),
+    field!("replay_no_stall", "replay_no_stall", replay.no_stall = bool),
+    field!("replay_time_scale", "replay_time_scale", replay.speed_percent = at_least_1),
+    field!("replay_redirect", "replay_redirect", replay.redirect = owned),
+    field!("replay_scale", "replay_scale", replay.scale = at_least_0),
+    field!("replay_align", "replay_align", replay.align_bytes = at_least_0),
+    by("replay_skip", "replay_skip", iolog::skips),
+    by("zonemode", "zonemode", set::zone_mode),
+    field!("zonesize", "zonesize", zone_bytes = bytes),
+    field!("zonerange", "zonerange", zone_range_bytes = bytes),
+    field!("zoneskip", "zoneskip", zone_skip_bytes = bytes),
 ];
 
 const IO: &[Known] = &[
@@ -170,6 +178,7 @@ const LIMITS: &[Known] = &[
     }),
     field!("rate_ignore_thinktime", "rate_ignore_thinktime", rate_ignores_think = bool),
     field!("thinktime", "thinktime", think_ns = micros),
+    field!("thinktime_iotime", "thinktime_iotime", think_after_ns = micros),
     field!("thinktime_blocks", "thinktime_blocks", think_ios = at_least_1),
     field!("latency_target", "latency_target", latency_target_ns = micros_unless_0),
     field!("latency_window", "latency_window", latency_window_ns = micros),

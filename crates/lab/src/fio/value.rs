@@ -267,10 +267,16 @@ fn strange_pattern(text: &str) -> Problem {
     Problem::new(format!("`{text}` is no pattern"), cure)
 }
 
+/// Where digits end that may have the 0 of another number's `0x` behind them.
+fn without_prefix(text: &str, end: usize) -> usize {
+    let (digits, rest) = text.split_at(end);
+    end - usize::from(end > 1 && digits.ends_with('0') && rest.starts_with(['x', 'X']))
+}
+
 /// As they stand, two digits a byte; an odd number of digits has a 0 before it.
 fn hex_pattern(text: &str) -> Option<(Vec<u8>, &str)> {
-    let end = text.bytes().position(|byte| !byte.is_ascii_hexdigit()).unwrap_or(text.len());
-    let (digits, rest) = text.split_at(end);
+    let digits = text.bytes().take_while(u8::is_ascii_hexdigit).count();
+    let (digits, rest) = text.split_at(without_prefix(text, digits));
     let even = format!("{}{digits}", if digits.len() % 2 == 0 { "" } else { "0" });
     let pairs = (0..even.len()).step_by(2).map(|at| u8::from_str_radix(&even[at..at + 2], 16).ok());
     let bytes = pairs.collect::<Option<Vec<_>>>().filter(|bytes| !bytes.is_empty())?;
@@ -281,7 +287,7 @@ fn hex_pattern(text: &str) -> Option<(Vec<u8>, &str)> {
 fn decimal_pattern(text: &str) -> Option<(Vec<u8>, &str)> {
     let sign = usize::from(text.starts_with('-'));
     let digits = text[sign..].bytes().take_while(u8::is_ascii_digit).count();
-    let (number, rest) = text.split_at(sign + digits);
+    let (number, rest) = text.split_at(without_prefix(text, sign + digits));
     let bytes = number.parse::<i32>().ok()?.to_le_bytes();
     let length = bytes.iter().rposition(|byte| *byte != 0).map_or(1, |last| last + 1);
     Some((bytes[..length].to_vec(), rest))
@@ -303,6 +309,8 @@ mod tests {
             ("1000", Some(vec![0xe8, 3])),
             ("305419896", Some(vec![0x78, 0x56, 0x34, 0x12])),
             ("-12", Some(vec![0xf4, 0xff, 0xff, 0xff])),
+            ("0xff0x14", Some(vec![0xff, 0x14])),
+            ("-120xde", Some(vec![0xf4, 0xff, 0xff, 0xff, 0xde])),
             ("2147483648", None),
             ("0x", None),
             ("\"abc", None),
@@ -312,8 +320,14 @@ mod tests {
             ("é", None),
         ] {
             let given = Given { name: "buffer_pattern", value: Some(text), base: KbBase::default() };
-            let expected = expected.map(|bytes| vec![PatternPart::Bytes(bytes)]);
-            assert_eq!(given.pattern().ok(), expected, "{text}");
+            let bytes = given.pattern().ok().map(|parts| {
+                let bytes = parts.into_iter().map(|part| match part {
+                    PatternPart::Bytes(bytes) => bytes,
+                    PatternPart::Offset => panic!("{text} has no offset"),
+                });
+                bytes.collect::<Vec<_>>().concat()
+            });
+            assert_eq!(bytes, expected, "{text}");
         }
         let given = Given { name: "", value: Some("0xff%o\"ab\"-12"), base: KbBase::default() };
         let parts = given.pattern().map(|parts| parts.len());

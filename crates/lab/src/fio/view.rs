@@ -5,6 +5,7 @@ use super::number::KbBase;
 use super::options::{JobOptions, PerSide};
 use super::table::{Known, Treat};
 use super::value::Given;
+use crate::load::TOO_LONG;
 use crate::record::{Interval, IntervalSide, JobRun, Latency, Run, Side};
 use crate::stats::{Steadiness, merged, merged_side};
 use std::collections::BTreeMap;
@@ -156,7 +157,10 @@ impl<'a> View<'a> {
         const INPUT_OUTPUT: u32 = 5;
         /// EILSEQ, which fio has for a block that is not what it should be.
         const VERIFICATION: u32 = 84;
+        /// ETIME, which fio has for an I/O that took too long.
+        const TIME_EXPIRED: u32 = 62;
         match (self.failed(), self.mismatched()) {
+            (0, 0) if self.errors.contains_key(TOO_LONG) => TIME_EXPIRED,
             (0, 0) => 0,
             (0, _) => VERIFICATION,
             _ => INPUT_OUTPUT,

@@ -17,6 +17,8 @@ const PLACES: usize = 128;
 const HEATS: usize = 128;
 /// An I/O that is begun later than this after its time is late: less is what a processor takes to look around.
 const LATE_NS: u64 = 100_000;
+/// The error of an I/O that took longer than its job allows.
+pub(crate) const TOO_LONG: &str = "it took longer than max_latency";
 /// Texts of errors that are told apart: more can only be a target gone mad.
 const MAX_ERRORS: usize = 64;
 
@@ -190,6 +192,8 @@ pub struct Meter {
     tallies: [Tally; 4],
     late: Late,
     errors: BTreeMap<String, u64>,
+    /// How long each kind may take.
+    max_latency_ns: [Option<u64>; 3],
     interval_ns: u64,
     present_n: u64,
     present: Box<[Present; 2]>,
@@ -221,6 +225,7 @@ impl Meter {
             tallies: Default::default(),
             late: Late::default(),
             errors: BTreeMap::new(),
+            max_latency_ns: job.max_latency_ns,
             interval_ns,
             present_n: 0,
             present: Box::new([Present::new(), Present::new()]),
@@ -284,6 +289,9 @@ impl Meter {
         }
         let times = tally.times.get_or_insert_with(|| Box::new(std::array::from_fn(|_| Times::new())));
         let response = io.at_ns.saturating_sub(io.meant_ns.unwrap_or(io.begun_ns));
+        if self.max_latency_ns.get(kind).copied().flatten().is_some_and(|most| response > most) {
+            *self.errors.entry(TOO_LONG.to_owned()).or_default() += 1;
+        }
         times[0].add(io.handed_ns.saturating_sub(io.begun_ns));
         times[1].add(io.at_ns.saturating_sub(io.handed_ns));
         times[2].add(response);

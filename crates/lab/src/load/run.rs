@@ -3,7 +3,7 @@
 use super::apart::{self, Own};
 use super::steady::SteadyWatch;
 use super::{JobSource, Meter};
-use crate::job::{Content, Job, Ops};
+use crate::job::{Content, Job, side};
 use crate::record::JobRun;
 use bimetal_load::{Fault, Io, Sample, Source, Stream, Target, Until, Witness};
 use bimetal_models::Kind;
@@ -445,7 +445,9 @@ fn slots(jobs: &[Job]) -> Result<Vec<SlotSpec>, RunError> {
 
 /// What each of a job's I/Os in flight needs of memory: what is only discarded is not carried.
 fn buffer_bytes(job: &Job) -> u64 {
-    if job.ops == Ops::Discard { 0 } else { job.most_bytes() }
+    let carries = |side: &usize| *side != side::DISCARD;
+    let sizes = job.sides().filter(carries).map(|side| job.sizes[side].most());
+    if job.verify { job.most_bytes() } else { sizes.max().unwrap_or(0) }
 }
 
 /// Memory for what is in flight, at most: three quarters of what the kernel says can be had without swapping.

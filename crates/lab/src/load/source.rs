@@ -6,7 +6,7 @@ use super::search::Search;
 use super::stamp;
 use super::verify::Written;
 use super::walk::Walk;
-use crate::job::{Content, Job, Ops, Rate, side};
+use crate::job::{Content, Job, Ops, Rate, Think, side};
 use bimetal_load::{Ask, Next, Source};
 use bimetal_models::{Command, Kind};
 use bimetal_units::rng::Rng;
@@ -46,9 +46,15 @@ pub struct JobSource {
     held: Option<Ask>,
     /// The pause before this I/O was made.
     thought: bool,
+    /// When the last pause ended.
+    rested_ns: u64,
     /// What is to be read back, of a job that verifies its writes.
     written: Option<Written>,
     asked: u64,
+    /// I/Os of the script that were asked for.
+    scripted: usize,
+    /// Those in flight of which none may take too long: their numbers, and when they end at the latest.
+    latest: Vec<(u64, u64)>,
     /// Something was not done: nothing more is asked for.
     failed: bool,
     search: Option<Search>,
@@ -109,8 +115,11 @@ impl JobSource {
             flushed: false,
             held: None,
             thought: false,
+            rested_ns: job.start_delay_ns,
             written: (job.verify && job.destroys()).then(|| Written::new(job)),
             asked: 0,
+            scripted: 0,
+            latest: Vec::new(),
             failed: false,
             search: job.depth_search.map(|search| Search::new(search, job.depth)),
             flow: job.flow.as_ref().map(Flowing::new),
@@ -139,6 +148,9 @@ impl JobSource {
     /// Whether the pass has asked for all that it is to.
     fn pass_is_done(&self) -> bool {
         let job = &self.job;
+        if job.script.is_some() {
+            return false;
+        }
         let pass = self.pass.bytes >= self.pass_bytes && (!job.time_based || self.written.is_some());
         let all = !job.time_based && self.limited.bytes >= self.bytes_in_all;
         pass || all || self.has_all_ios()
@@ -197,6 +209,17 @@ impl JobSource {
 
     /// The next of the load, and when it is meant to begin; `None` at the end of the pass.
     fn command(&mut self, now: u64) -> Option<Ask> {
+        if let Some(script) = &self.job.script {
+            let ask = script.ask(self.scripted, self.job.start_delay_ns, self.job.fua)?;
+            self.scripted += 1;
+            let side = match ask.command.kind {
+                Kind::Read => side::READ,
+                Kind::Write { .. } => side::WRITE,
+                Kind::Discard => side::DISCARD,
+                _ => return Some(ask),
+            };
+            return Some(Ask { at: ask.at.max(self.due(side, ask.command.len)), ..ask });
+        }
         let side = self.side(now);
         let piece = self.walk.next(side, &mut self.rng)?;
         let (offset, len) = (self.job.span.start + piece.offset, piece.len);
@@ -241,6 +264,9 @@ impl JobSource {
         if let Some(search) = &mut self.search {
             search.begun(self.asked, at.unwrap_or(now));
         }
+        if let Some(most_ns) = longest_ns(&self.job, command.kind) {
+            self.latest.push((self.asked, at.unwrap_or(now).saturating_add(most_ns)));
+        }
         self.asked += 1;
         Next::Ask(ask)
     }
@@ -248,6 +274,12 @@ impl JobSource {
     fn at_once(&mut self, now: u64, kind: Kind, range: Range<u64>) -> Next {
         let (offset, len) = (range.start, range.end - range.start);
         self.ask(now, Ask { at: None, command: Command { kind, offset, len } })
+    }
+
+    /// Whether it is time for a pause.
+    fn is_tired(&self, think: Think, now: u64) -> bool {
+        let by_ios = think.every_ios > 0 && self.pass.ios.is_multiple_of(think.every_ios);
+        by_ios || think.every_ns > 0 && now >= self.rested_ns.saturating_add(think.every_ns)
     }
 
     /// The next of the load.
@@ -277,17 +309,21 @@ impl JobSource {
             (self.limited.ios == 0 && self.job.start_delay_ns > 0).then_some(self.job.start_delay_ns);
         if let Some(think) = self.job.think
             && self.pass.ios > 0
-            && self.pass.ios.is_multiple_of(think.every_ios)
             && !self.thought
+            && self.is_tired(think, now)
         {
             if self.in_flight > 0 {
                 return Some(Next::Hold);
             }
             self.thought = true;
             at = Some(now + think.ns);
+            self.rested_ns = now + think.ns;
+            if think.delays_rate {
+                self.due_ns.iter_mut().for_each(|due| *due += think.ns as f64);
+            }
         }
         let Some(mut ask) = self.command(now) else {
-            self.stage = Stage::Ending { another: true };
+            self.stage = Stage::Ending { another: self.job.script.is_none() };
             return None;
         };
         ask.at = ask.at.max(at);
@@ -363,6 +399,16 @@ impl JobSource {
     }
 }
 
+/// How long an I/O may take, where that is limited.
+fn longest_ns(job: &Job, kind: Kind) -> Option<u64> {
+    match kind {
+        Kind::Read => job.max_latency_ns[side::READ],
+        Kind::Write { .. } => job.max_latency_ns[side::WRITE],
+        Kind::Discard => job.max_latency_ns[side::DISCARD],
+        Kind::Flush | Kind::Sync => None,
+    }
+}
+
 /// What a command changes.
 fn changed(command: &Command) -> Option<Range<u64>> {
     let changes = matches!(command.kind, Kind::Write { .. } | Kind::Discard);
@@ -418,6 +464,9 @@ impl Source for JobSource {
             written.ended(number);
         }
         self.in_flight -= 1;
+        if let Some(nth) = self.latest.iter().position(|(asked, _)| *asked == number) {
+            self.failed |= self.latest.swap_remove(nth).1 < now;
+        }
         self.failed |= !done && !self.job.goes_on;
     }
 

@@ -2,7 +2,7 @@
 
 use super::map::{MOST_PARTS, Map};
 use super::pick::{Pick, Shuffle};
-use crate::job::{Distribution, Job, Order, Sizes};
+use crate::job::{Distribution, Job, Order, Sizes, Zones};
 use bimetal_units::rng::{Rng, mix};
 
 /// A part of the span, from its beginning.
@@ -19,6 +19,7 @@ pub(super) struct Walk {
     reach_bytes: u64,
     target_bytes: u64,
     sides: [Side; 3],
+    zone: Option<Zone>,
     once: Once,
     seed: u64,
     alike: bool,
@@ -28,6 +29,15 @@ pub(super) struct Walk {
     run_left: u32,
     /// Sequential I/O begins anew at the end of the span; else the pass is over there.
     endless: bool,
+}
+
+/// The zone that is being worked in.
+struct Zone {
+    all: Zones,
+    /// Where it begins, from the beginning of the span.
+    begins: u64,
+    /// What was asked for in it, bytes.
+    asked: u64,
 }
 
 /// Reads, writes or discards.
@@ -60,12 +70,13 @@ impl Walk {
         let side = |side: usize| {
             let (sizes, align_bytes) = (job.sizes[side].clone(), job.align_bytes[side].max(1));
             // The last is one where the smallest I/O fits.
-            let room = span_bytes.saturating_sub(sizes.least().saturating_sub(align_bytes));
+            let room = job.zones.map_or(span_bytes, |zones| zones.range_bytes);
+            let room = room.saturating_sub(sizes.least().saturating_sub(align_bytes));
             let mut blocks = room / align_bytes;
             // Of uneven laws, the one that begins before the span's end is one as well, where it fits on the target.
             let (is_uniform, one) = (job.distribution[side] == Distribution::Uniform, sizes.most());
             let reaches = blocks * align_bytes < span_bytes && blocks * align_bytes + one <= reach_bytes;
-            if !is_uniform && sizes.least() == one && reaches {
+            if !is_uniform && sizes.least() == one && reaches && job.zones.is_none() {
                 blocks += 1;
             }
             let pick = Pick::new(&job.distribution[side], blocks.max(1), mix(job.seed));
@@ -76,6 +87,7 @@ impl Walk {
             reach_bytes,
             target_bytes,
             sides: std::array::from_fn(side),
+            zone: job.zones.map(|all| Zone { all, begins: 0, asked: 0 }),
             once: Once::new(job),
             seed: job.seed,
             alike: job.passes_alike,
@@ -92,11 +104,15 @@ impl Walk {
         for side in &mut self.sides {
             (side.began, side.ended) = (None, 0);
         }
+        if let Some(zone) = &mut self.zone {
+            (zone.begins, zone.asked) = (0, 0);
+        }
         self.once.begin_anew(self.seed, self.alike);
     }
 
     /// What a side asks for next; `None` when the pass is over.
     pub(super) fn next(&mut self, side: usize, rng: &mut Rng) -> Option<Piece> {
+        self.enter_zone(side);
         self.run_left -= 1;
         let draws = self.run_left == 0;
         if draws {
@@ -113,30 +129,57 @@ impl Walk {
             // Where order is only a part of a random job, it ends nothing.
             next.or_else(|| (percent > 0).then(|| self.anywhere(side, rng)))?
         };
-        let room = self.span_bytes.checked_sub(offset).filter(|room| *room > 0)?;
+        // Zones go on behind the span, to the end of the target.
+        let end = if self.zone.is_some() { self.reach_bytes } else { self.span_bytes };
+        let room = end.checked_sub(offset).filter(|room| *room > 0)?;
         let mut len = draw(&self.sides[side].sizes, room, rng)?;
         if offset + len > self.reach_bytes {
             return None;
         }
         if random {
-            len = self.once.cut(offset, len);
+            len = self.once.cut(offset - self.first(), len);
+        }
+        if let Some(zone) = &mut self.zone {
+            zone.asked += len;
         }
         let side = &mut self.sides[side];
         (side.began, side.ended) = (Some(offset), offset + len);
         Some(Piece { offset, len })
     }
 
+    /// Goes on to the next zone when enough was done in this one, and to its beginning at its end.
+    fn enter_zone(&mut self, side: usize) {
+        let Some(zone) = &mut self.zone else { return };
+        if zone.asked >= zone.all.bytes {
+            let next = zone.begins.saturating_add(zone.all.range_bytes).saturating_add(zone.all.skip_bytes);
+            (zone.begins, zone.asked) = (if next < self.reach_bytes { next } else { 0 }, 0);
+            self.sides.iter_mut().for_each(|side| (side.began, side.ended) = (None, zone.begins));
+        }
+        let side = &mut self.sides[side];
+        if side.ended >= zone.begins.saturating_add(zone.all.range_bytes) {
+            side.ended = zone.begins;
+        }
+        if zone.asked.is_multiple_of(zone.all.range_bytes) {
+            self.once.begin_anew(self.seed, false);
+        }
+    }
+
+    /// Where the span begins, or the zone.
+    fn first(&self) -> u64 {
+        self.zone.as_ref().map_or(0, |zone| zone.begins)
+    }
+
     /// Behind the one before, or so much further.
     fn in_order(&mut self, side: usize) -> Option<u64> {
-        let span = self.span_bytes;
+        let (span, first) = (self.span_bytes, self.first());
         let side = &mut self.sides[side];
         if self.endless && side.ended >= span {
-            side.ended = 0;
+            side.ended = first;
         }
         if side.ended >= self.reach_bytes {
             return None;
         }
-        if side.ended == 0 || side.order.step_bytes == 0 {
+        if side.ended == first || side.order.step_bytes == 0 {
             return Some(side.ended);
         }
         let step = side.order.step_bytes;
@@ -153,17 +196,23 @@ impl Walk {
         }
         let align = self.sides[side].align_bytes;
         let found = match &self.once {
-            Once::No => Some(self.anywhere(side, rng)),
+            Once::No => Some(self.drawn(side, rng)),
             _ => self.once.next(rng.below(blocks) * align, align),
         };
+        let first = self.first();
         if found.is_none() && self.endless {
             self.once.begin_anew(self.seed, false);
-            return self.once.next(rng.below(blocks) * align, align);
+            return self.once.next(rng.below(blocks) * align, align).map(|place| first + place);
         }
-        found
+        found.map(|place| first + place)
     }
 
     fn anywhere(&self, side: usize, rng: &mut Rng) -> u64 {
+        self.first() + self.drawn(side, rng)
+    }
+
+    /// From the beginning of the span, or of the zone.
+    fn drawn(&self, side: usize, rng: &mut Rng) -> u64 {
         let side = &self.sides[side];
         side.pick.draw(rng) * side.align_bytes
     }
@@ -176,7 +225,7 @@ impl Once {
         if !job.each_once || !uniform || !random {
             return Once::No;
         }
-        let span_bytes = job.span.end - job.span.start;
+        let span_bytes = job.zones.map_or(job.span.end - job.span.start, |zones| zones.range_bytes);
         match job.part_bytes() {
             (part_bytes, true) => {
                 let blocks = span_bytes / part_bytes;
@@ -272,6 +321,9 @@ fn draw(sizes: &Sizes, room: u64, rng: &mut Rng) -> Option<u64> {
             Some((bytes - bytes % from).min(to))
         }
         &Sizes::Range { from, .. } => Some(from * rng.range(1, room / from)),
+        // As with fio, the least is added to what may be as much as the most.
+        &Sizes::Any { from, to } if room >= to => Some((from + rng.below(to)).min(to)),
+        &Sizes::Any { from, .. } => Some(rng.range(from, room)),
     }
 }
 
@@ -329,8 +381,11 @@ mod tests {
     #[test]
     fn mixed_sizes_in_order_reach_the_end_once() {
         for seed in 0..50 {
-            let mut job =
-                random(std::array::from_fn(|_| Sizes::Range { from: 1024, to: 16384 }), 524_288, seed);
+            let sizes = match seed % 2 {
+                0 => Sizes::Range { from: 1024, to: 16384 },
+                _ => Sizes::Any { from: 1, to: 16384 },
+            };
+            let mut job = random(std::array::from_fn(|_| sizes.clone()), 524_288, seed);
             (job.ops, job.order) = (Ops::ReadWrite { read_percent: 0 }, [Order::SEQUENTIAL; 3]);
             let mut end = 0;
             for (_, piece) in pass(&job) {
@@ -364,6 +419,28 @@ mod tests {
         assert_eq!(step(4096, 16_384, 5), [0, 2, 0, 2, 0]);
         assert_eq!(step(-8192, 65_536, 6), [0, 2, 1, 0, 2, 1]);
         assert_eq!(step(-4096, 65_536, 3), [0, 0, 0]);
+    }
+
+    #[test]
+    fn zones_are_worked_in_one_after_the_other() {
+        let zones = |bytes, range_bytes, skip_bytes| Some(Zones { bytes, range_bytes, skip_bytes });
+        let mut job = random(std::array::from_fn(|_| Sizes::one(4096)), 32_768, 1);
+        (job.ops, job.target_bytes) = (Ops::ReadWrite { read_percent: 100 }, 65_536);
+        job.order = [Order::SEQUENTIAL; 3];
+        let blocks = |job: &Job, take| {
+            pass(job).iter().take(take).map(|(_, piece)| piece.offset / 4096).collect::<Vec<_>>()
+        };
+        job.zones = zones(8192, 16_384, 8192);
+        assert_eq!(blocks(&job, 8), [0, 1, 6, 7, 12, 13, 0, 1]);
+        // A zone that is smaller than what is done in it is met again.
+        job.zones = zones(16_384, 8192, 4096);
+        assert_eq!(blocks(&job, 8), [0, 1, 0, 1, 3, 4, 3, 4]);
+        job.zones = zones(8192, 16_384, 16_384);
+        job.order = [Order::RANDOM; 3];
+        for (nth, (_, piece)) in pass(&job).iter().take(40).enumerate() {
+            let zone = nth as u64 / 2 % 2 * 32_768;
+            assert!((zone..zone + 16_384).contains(&piece.offset), "{nth}: {piece:?}");
+        }
     }
 
     #[test]

@@ -2,8 +2,8 @@
 
 use bimetal_lab::load::{LoadTarget, Own, RunError, SlotSpec};
 use bimetal_lab::target::Null;
-use bimetal_models::Command;
 use bimetal_load::{Ended, Target};
+use bimetal_models::Command;
 use std::sync::{Arc, Mutex};
 use std::thread::ThreadId;
 
