@@ -3,41 +3,41 @@
 //! The loop of [`Machine::next_action`]: hand out what is queued; when the queue is empty, let each
 //! kind of operation take its next steps (`pump`), and hand out what that queued.
 
-use crate::action::{
+use crate::api::action::{
     Action, BufList, Class, DeviceError, Machine, Request, RequestError, RequestKind, Token,
 };
-use crate::action::{MAX_PAYLOAD_BYTES, MAX_REQUESTS};
-use crate::admission::Kept;
-use crate::arena::{Arena, Buf};
-use crate::checkpoint::Checkpoint;
-use crate::commit::Commit;
-use crate::copies::Copies;
-use crate::coverage::Stage;
-use crate::flush::{Flusher, Waiter};
+use crate::api::action::{MAX_PAYLOAD_BYTES, MAX_REQUESTS};
+use crate::api::coverage::Stage;
+use crate::api::options::{Event, Level, Tuning};
+use crate::api::stall::Stall;
+use crate::api::stats::Stats;
+use crate::api::why::Decisions;
+use crate::base::arena::{Arena, Buf};
+use crate::base::slab::Slab;
 use crate::format::superblock::Superblock;
-use crate::gate::Gate;
-use crate::locks::Locks;
-use crate::log::Log;
-use crate::moves::Mover;
-use crate::options::{Event, Level, Tuning};
-use crate::pending::Pending;
-use crate::piece::Piece;
-use crate::pins::Pins;
-use crate::policy::{Benefit, Policy};
-use crate::probe::Probe;
-use crate::requests::{InRequest, MAX_PIECES};
-use crate::shadows::Shadows;
-use crate::shutdown::Shutdown;
-use crate::slab::Slab;
-use crate::slots::Slots;
-use crate::stall::Stall;
-use crate::state::State;
-use crate::stats::Stats;
-use crate::streams::{Neighbours, Streams};
-use crate::sumload::SumLoads;
-use crate::tokens::Tokens;
-use crate::wear::Wear;
-use crate::why::Decisions;
+use crate::io::flush::{Flusher, Waiter};
+use crate::io::probe::Probe;
+use crate::io::sumload::SumLoads;
+use crate::io::tokens::Tokens;
+use crate::life::shutdown::Shutdown;
+use crate::mover::copies::Copies;
+use crate::mover::moves::Mover;
+use crate::path::checkpoint::Checkpoint;
+use crate::path::commit::Commit;
+use crate::path::gate::Gate;
+use crate::path::locks::Locks;
+use crate::path::log::Log;
+use crate::path::piece::Piece;
+use crate::path::requests::{InRequest, MAX_PIECES};
+use crate::placement::admission::Kept;
+use crate::placement::pins::Pins;
+use crate::placement::policy::{Benefit, Policy};
+use crate::placement::streams::{Neighbours, Streams};
+use crate::placement::wear::Wear;
+use crate::volume::pending::Pending;
+use crate::volume::shadows::Shadows;
+use crate::volume::slots::Slots;
+use crate::volume::state::State;
 use bimetal_units::*;
 use std::collections::VecDeque;
 
@@ -49,7 +49,7 @@ pub enum Owner {
     /// A log group, by its number.
     Group(Seq),
     /// The index of a segment.
-    Index(crate::zone::Place),
+    Index(crate::volume::zone::Place),
     /// A flush.
     Flush {
         /// Of which device.
@@ -177,8 +177,8 @@ pub struct Engine<A> {
     pub(crate) probes: [Probe; 2],
     pub(crate) leaving_since: Option<Nanos>,
     pub(crate) granted: Vec<u32>,
-    pub(crate) index_bufs: Vec<(crate::zone::Place, crate::arena::Buf)>,
-    pub(crate) home_writers: crate::write::HomeWriters,
+    pub(crate) index_bufs: Vec<(crate::volume::zone::Place, crate::base::arena::Buf)>,
+    pub(crate) home_writers: crate::path::write::HomeWriters,
     pub(crate) stall: Stall,
 }
 

@@ -1,81 +1,30 @@
 //! The tiered volume: a sans-I/O state machine.
 //!
 //! Requests come in, actions go out, completions come back; see [`Machine`] and [`Engine`]. The way
-//! of a request through the files: [`action`] → `requests` (cut into pieces) → `locks` → `piece` →
-//! `read`, or `write` (choose the path) → `pending` or `log` → `commit` (flush, record, show) → `gate`
-//! (free, show, reply). In the background `plan` (with `tail`, `elastic`, `rest`) and `policy` choose, `moves` carries out, and
-//! `checkpoint` lets the log's tail go. Around it: `create`, `open` (`recovery`, `replay`), `check`, `repair`.
+//! of a request through the rooms: `api/action` → `path/requests` (cut into pieces) → `path/locks` → `path/piece` →
+//! `path/read`, or `path/write` (choose the way) → `volume/pending` or `path/log` → `path/commit` (flush, record, show) →
+//! `path/gate` (free, show, reply). In the background `placement` and `mover/plan` choose, `mover/moves` carries out, and
+//! `path/checkpoint` lets the log's tail go. Around it, in `life`: `create`, `open` (`recovery`, `replay`), `check`, `repair`.
 
-pub mod action;
-mod admission;
-pub mod arena;
-pub mod bugs;
-mod check;
-mod checkpoint;
-mod claim;
-mod commit;
-mod copies;
-pub mod coverage;
-mod create;
-mod draft;
-mod elastic;
+mod api;
+mod base;
 mod engine;
-pub mod extents;
-mod fast_sums;
-mod flush;
 pub mod format;
-mod gate;
-mod hash;
-mod landed;
-mod lending;
-mod locks;
-mod log;
-mod map;
-pub mod mask;
-pub mod moments;
-mod moves;
-mod open;
-pub mod options;
-mod pages;
-mod patience;
-mod pending;
-mod piece;
-pub mod pins;
-mod places;
-mod plan;
-pub mod policy;
-mod probe;
-mod read;
-mod recovery;
-mod repair;
-mod replay;
-mod requests;
-mod rest;
-pub mod sectors;
-mod shadows;
-mod shutdown;
-pub mod slab;
-mod slots;
-mod stall;
-mod state;
-mod stats;
-mod streams;
-mod sumload;
-mod sums;
-mod tail;
-mod task;
-mod tokens;
-mod trim;
-mod wear;
-pub mod why;
-mod write;
-mod zone;
+mod io;
+mod life;
+mod mover;
+mod path;
+mod placement;
+mod volume;
 
-pub use action::Machine;
-pub use check::check;
-pub use create::create;
+pub use api::action::Machine;
+pub use api::stats::{landing_ram_bytes_least, ram_bytes_at_most};
+pub use api::{action, coverage, extents, moments, options, why};
+pub use base::{arena, bugs, mask, sectors, slab};
 pub use engine::Engine;
-pub use open::open;
-pub use repair::repair;
-pub use stats::{landing_ram_bytes_least, ram_bytes_at_most};
-pub use task::Task;
+pub use life::check::check;
+pub use life::create::create;
+pub use life::open::open;
+pub use life::repair::repair;
+pub use life::task::Task;
+pub use placement::{pins, policy};

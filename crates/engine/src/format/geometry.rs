@@ -1,8 +1,8 @@
 //! Where things lie on the devices: computed once when a volume is created, then recorded.
 
 use super::page::{self, REFS_PER_PAGE};
-use crate::mask::BlockMask;
-use crate::options::{CreateOptions, DeviceInfo, OpenError};
+use crate::api::options::{CreateOptions, DeviceInfo, OpenError};
+use crate::base::mask::BlockMask;
 use bimetal_units::*;
 use std::ops::Range;
 

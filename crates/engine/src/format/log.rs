@@ -3,8 +3,8 @@
 use super::Id;
 use super::codec::{Get, Put, SEAL_BYTES, claimed_blocks, seal, sealed_blocks, unseal};
 use super::page::{pack_home, unpack_home};
-use crate::mask::BlockMask;
-use crate::sectors::{Remains, Sectors};
+use crate::base::mask::BlockMask;
+use crate::base::sectors::{Remains, Sectors};
 use bimetal_units::*;
 
 const SEGMENT_MAGIC: &[u8; 8] = b"BMTLsegm";

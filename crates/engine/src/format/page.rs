@@ -2,8 +2,8 @@
 
 use super::Id;
 use super::codec::{Get, Put, SEAL_BYTES, seal, seal_sum, unseal};
-use crate::bugs::{Bug, planted};
-use crate::mask::BlockMask;
+use crate::base::bugs::{Bug, planted};
+use crate::base::mask::BlockMask;
 use bimetal_units::*;
 use std::fmt;
 

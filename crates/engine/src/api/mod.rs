@@ -1,0 +1,10 @@
+//! What the engine takes and gives: requests, actions, options, status, stages, and why something is where it is.
+
+pub mod action;
+pub mod coverage;
+pub mod extents;
+pub mod moments;
+pub mod options;
+pub(crate) mod stall;
+pub(crate) mod stats;
+pub mod why;

@@ -1,0 +1,8 @@
+//! What has no opinion of volumes: memory for payload, slabs, masks, hashes, planted bugs.
+
+pub mod arena;
+pub mod bugs;
+pub(crate) mod hash;
+pub mod mask;
+pub mod sectors;
+pub mod slab;

@@ -1,0 +1,10 @@
+//! From creation to shutdown: opening, recovery, replay, check, repair.
+
+pub(crate) mod check;
+pub(crate) mod create;
+pub(crate) mod open;
+pub(crate) mod recovery;
+pub(crate) mod repair;
+pub(crate) mod replay;
+pub(crate) mod shutdown;
+pub(crate) mod task;

@@ -1,0 +1,353 @@
+//! Opens a volume: recover, raise the generation, hand over to the engine.
+
+use crate::api::coverage::Stage;
+use crate::api::options::{DeviceInfo, Event, Level, OpenError, OpenOptions, describe_unconfirmed};
+use crate::api::stats::Stats;
+use crate::api::why::Decisions;
+use crate::base::arena::{Arena, Pool};
+use crate::base::bugs::{Bug, planted};
+use crate::engine::{Engine, Wanted, new_slabs};
+use crate::format::Id;
+use crate::format::geometry::{HEADER_COPIES, HEADERS_AT, header_at};
+use crate::format::header::CheckpointHeader;
+use crate::format::log::{GroupHeader, Index, SegmentHeader};
+use crate::format::superblock::{OpenState, Superblock};
+use crate::io::flush::Flusher;
+use crate::io::sumload::SumLoads;
+use crate::io::tokens::Tokens;
+use crate::life::recovery::{Reader, Recovered};
+use crate::life::replay::LogEnd;
+use crate::life::shutdown::Shutdown;
+use crate::life::task::Task;
+use crate::mover::copies::Copies;
+use crate::mover::moves::Mover;
+use crate::mover::plan::Planner;
+use crate::path::checkpoint::Checkpoint;
+use crate::path::commit::Commit;
+use crate::path::gate::Gate;
+use crate::path::locks::Locks;
+use crate::path::log::Log;
+use crate::path::write::HomeWriters;
+use crate::placement::admission::Kept;
+use crate::placement::pins::{Pins, PinsRead};
+use crate::placement::policy::{Benefit, HeatPolicy};
+use crate::placement::streams::Streams;
+use crate::placement::wear::Wear;
+use crate::volume::pending::Pending;
+use crate::volume::shadows::Shadows;
+use crate::volume::slots::Slots;
+use crate::volume::state::State;
+use bimetal_units::*;
+use std::collections::VecDeque;
+
+/// Opens (and recovers) a volume.
+pub fn open<A: Arena + 'static>(
+    arena: A,
+    devices: Vec<DeviceInfo>,
+    options: OpenOptions,
+) -> Task<A, Result<Engine<A>, OpenError>> {
+    Task::new(arena, |io| async move {
+        if devices.len() != 2 {
+            return Err(OpenError::BadOption {
+                what: format!("a volume has two devices, {} were given", devices.len()),
+            });
+        }
+        let reader = Reader::new(io, devices);
+        let mut recovered = reader.recover(&options).await?;
+        recovered.state.zone.rebuild_free();
+        let slots = used_slots(&recovered.state).map_err(|home| {
+            let at = recovered.state.geo.slot_at(home);
+            reader.corrupt(home.tier, at, "two chunks claim the same slot")
+        })?;
+        let mut pins = reader.pins(&recovered.superblocks[0].volume, recovered.state.geo.chunks).await?;
+        reader.io.stage(Stage::OpenRaise);
+        // Only the fast device says that the volume was closed.
+        let clean = recovered.superblocks[0].state == OpenState::Clean;
+        let leaves = reader.leaves_tail(&recovered);
+        if !leaves {
+            reader.erase_end(&recovered.state, &recovered.log).await?;
+        }
+        reader.settle_lost_headers(&recovered.superblocks[0].volume, &recovered.header).await?;
+        let bad_copies = reader.bad_copies.borrow().clone();
+        reader.heal_copies().await?;
+        reader.catch_up(&recovered.superblocks).await?;
+        reader.settle_pins(&recovered.superblocks[0].volume, &mut pins).await;
+        reader.raise(&mut recovered.superblocks).await?;
+        let log_end = recovered.log.last;
+        if leaves {
+            reader.leave_tail(&mut recovered).await?;
+        }
+        let told = reader.copies_told(&bad_copies);
+        let mut engine = engine(&reader, recovered, log_end, slots, pins, options);
+        engine.stats.recovered = !clean;
+        engine.events.extend(told);
+        Ok(engine)
+    })
+}
+
+pub(crate) fn no_memory() -> OpenError {
+    OpenError::Memory { what: "the buffer pools are too small for this volume: give it more memory".into() }
+}
+
+/// Slots in use, as the map says, and those in areas that the log has; the error is a slot that two claim.
+pub(crate) fn used_slots(state: &State) -> Result<[Slots; 2], Home> {
+    let mut slots = [Slots::new(state.geo.slots(FAST), true), Slots::new(state.geo.slots(SLOW), false)];
+    for slot in state.zone.borrowed().flat_map(|area| state.geo.slots_in(area)) {
+        if !planted(Bug::BorrowedForgotten) {
+            slots[0].mark_used(Slot(slot));
+        }
+    }
+    for chunk in (0..state.map.chunks()).map(Chunk) {
+        if let Some(home) = state.map.home(chunk) {
+            let tier = &mut slots[usize::from(home.tier.0)];
+            if !tier.mark_used(home.slot) {
+                return Err(home);
+            }
+            tier.set_owner(home.slot, Some(chunk));
+        }
+    }
+    Ok(slots)
+}
+
+impl<A: Arena> Reader<A> {
+    /// Erases what stands behind the log's end: a group torn by the crash must not come back to life.
+    async fn erase_end(&self, state: &State, end: &LogEnd) -> Result<(), OpenError> {
+        if end.cursor >= state.geo.area_blocks() {
+            return Ok(());
+        }
+        let offset = state.zone.offset(end.place, end.cursor);
+        self.write_block(FAST, offset, |_| {}).await?;
+        self.flush(FAST).await
+    }
+
+    /// Whether the log goes on in another segment, so that groups behind its end, which may be more than what a crash has
+    /// torn, can be looked at. Not where segments are short: a crash loop would use up those that records are kept for.
+    fn leaves_tail(&self, recovered: &Recovered) -> bool {
+        let (zone, log) = (&recovered.state.zone, &recovered.log);
+        let begin = zone.offset(log.place, 0);
+        let segment = begin..begin + u64::from(recovered.state.geo.area_bytes);
+        let kept = recovered.unconfirmed.iter().any(|group| group.whole && segment.contains(&group.offset));
+        kept && zone.free_segments() * 2 > zone.len()
+    }
+
+    /// Begins the next segment of the log: its header says where this one has ended, so that nothing behind that comes back
+    /// to life.
+    async fn leave_tail(&self, recovered: &mut Recovered) -> Result<(), OpenError> {
+        let Recovered { superblocks, header, state, log, .. } = recovered;
+        let old = state.zone.get(log.place);
+        let (successor, ordinal) = (old.successor, old.ordinal + 1);
+        let (seq, epoch, checkpoint) = (Seq(log.last.0 + 1), superblocks[0].generation, header.number);
+        let next = state.zone.take_free(false).expect("there are free segments");
+        let area = state.zone.area(successor);
+        let segment = SegmentHeader {
+            area,
+            ordinal,
+            epoch,
+            first: seq,
+            durable: log.last,
+            successor: state.zone.area(next),
+            checkpoint,
+        };
+        let group = GroupHeader {
+            ordinal,
+            epoch,
+            attempt: 0,
+            seq,
+            durable: log.last,
+            checkpoint,
+            offset: 1,
+            payload_blocks: 0,
+            successor: Some(segment.successor),
+        };
+        let (volume, at) = (superblocks[0].volume, state.geo.area_at(area));
+        // The group first: without the header nobody looks at it.
+        self.write_block(FAST, at + u64::from(BLOCK_BYTES), |b| group.encode(b, &volume, &[])).await?;
+        self.flush(FAST).await?;
+        self.write_block(FAST, at, |b| segment.encode(b, &volume)).await?;
+        self.flush(FAST).await?;
+        // It is never sealed: its index would be written over what is to be kept.
+        state.zone.get_mut(log.place).index = None;
+        let mut index = Index::default();
+        index.add(seq, epoch, 1, 1, &[]);
+        let own = state.zone.get_mut(successor);
+        (own.ordinal, own.first, own.last) = (ordinal, seq, seq);
+        (own.successor, own.index) = (next, Some(index));
+        state.zone.chain.push_back(successor);
+        *log = LogEnd { place: successor, cursor: 2, last: seq, claimed: log.last };
+        Ok(())
+    }
+
+    /// Writes over copies of checkpoint headers that could not be read. Those of the newest one's place hold it
+    /// again: a device that failed for a moment does not cost the second copy, nor does a crash between the two. Others
+    /// are erased: were they to come back, they would name pages that the next checkpoint overwrites.
+    async fn settle_lost_headers(&self, volume: &Id, newest: &CheckpointHeader) -> Result<(), OpenError> {
+        let own = header_at(newest.number % 2);
+        for at in (HEADERS_AT..header_at(2)).step_by(BLOCK_BYTES as usize) {
+            let lost = self.unreadable.borrow().contains(&(FAST, at)) && !planted(Bug::HeaderCopyNotRestored);
+            if lost || self.stale_headers.borrow().contains(&at) {
+                let again = (own..own + HEADER_COPIES * u64::from(BLOCK_BYTES)).contains(&at);
+                let fill = |block: &mut [u8]| {
+                    if again {
+                        newest.encode(block, volume);
+                    }
+                };
+                self.write_block(FAST, at, fill).await?;
+                self.flush(FAST).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Brings superblocks that are older than the other one of their device up to it: were they to fall behind further, and
+    /// the other one not be readable, the device would look like an old copy of itself.
+    async fn catch_up(&self, superblocks: &[Superblock; 2]) -> Result<(), OpenError> {
+        if planted(Bug::SuperblockNotCaughtUp) {
+            return Ok(());
+        }
+        for (tier, at) in self.older_superblocks.take() {
+            let newer = &superblocks[usize::from(tier.0)];
+            self.write_block(tier, at, |b| newer.encode(b, at)).await?;
+            self.flush(tier).await?;
+        }
+        Ok(())
+    }
+
+    /// Raises the generation on both devices, the fast one first, which says so until both have it.
+    /// Of a device's two superblocks one is always whole.
+    async fn raise(&self, superblocks: &mut [Superblock; 2]) -> Result<(), OpenError> {
+        let generation = Generation(superblocks[1].generation.0 + 1);
+        let [fast, slow] = superblocks;
+        for s in [&mut *fast, &mut *slow] {
+            (s.generation, s.state) = (generation, OpenState::Raising);
+        }
+        self.write_superblock(fast).await?;
+        slow.state = OpenState::Open;
+        self.write_superblock(slow).await?;
+        fast.state = OpenState::Open;
+        self.write_superblock(fast).await
+    }
+
+    async fn write_superblock(&self, superblock: &Superblock) -> Result<(), OpenError> {
+        let tier = superblock.tier;
+        let copies = if planted(Bug::OneSuperblockRaised) { 1 } else { 2 };
+        for at in [0, superblock.geometry.second_superblock_at(tier)].into_iter().take(copies) {
+            self.write_block(tier, at, |b| superblock.encode(b, at)).await?;
+            self.flush(tier).await?;
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn write_block(
+        &self,
+        tier: Tier,
+        offset: u64,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> Result<(), OpenError> {
+        let written = self.io.write_block(tier, offset, fill).await;
+        written.map_err(|e| self.device_error(tier, offset, e.errno))
+    }
+
+    pub(crate) async fn flush(&self, tier: Tier) -> Result<(), OpenError> {
+        self.io.flush(tier).await.map_err(|e| self.device_error(tier, 0, e.errno))
+    }
+}
+
+fn engine<A: Arena>(
+    reader: &Reader<A>,
+    recovered: Recovered,
+    log_end: Seq,
+    slots: [Slots; 2],
+    pins: PinsRead,
+    options: OpenOptions,
+) -> Engine<A> {
+    let Recovered { superblocks, header, pages, state, log, unconfirmed } = recovered;
+    let end = state.zone.pos(log.place, log.cursor);
+    let [superblock, _] = superblocks;
+    let tuning = options.tuning;
+    let rest_after_ns = tuning.rest_after_ns;
+    let policy = HeatPolicy::new(state.geo.chunks, state.geo.slots(FAST), &tuning);
+    let fast_slots = state.geo.slots(FAST);
+    let copies = Copies::new(&state.geo);
+    let (requests, pieces) = new_slabs();
+    let now = reader.io.now();
+    let wear = Wear::new(tuning.wear_bytes_per_day, now);
+    let benefit = Benefit::new(fast_slots);
+    let events = reader.unreadable.take().into_iter().map(|(tier, at)| Event {
+        level: Level::Warning,
+        message: format!(
+            "{}: the metadata at byte {at} cannot be read; it is kept elsewhere too",
+            reader.devices[usize::from(tier.0)].name
+        ),
+        error: None,
+    });
+    let spares = reader.bad_spares.take().into_iter().map(|(tier, at, what)| Event {
+        level: Level::Warning,
+        message: format!("{}: at byte {at}, {what}", reader.devices[usize::from(tier.0)].name),
+        error: None,
+    });
+    let events = events.chain(spares);
+    let pin_faults = pins.faults.iter().map(|(at, what)| Event {
+        level: if pins.known { Level::Warning } else { Level::Error },
+        message: format!("{}: the list of pins at byte {at} {what}", reader.devices[0].name),
+        error: None,
+    });
+    let what = describe_unconfirmed(log_end.0, &unconfirmed);
+    let tail = what.map(|message| Event { level: Level::Warning, message, error: None });
+    let events = events.chain(pin_faults).chain(tail).collect();
+    let mut arena = reader.io.take_arena();
+    let mut engine = Engine {
+        spare: arena.alloc(Pool::Background, 2 * state.geo.chunk_bytes),
+        arena,
+        now,
+        names: [reader.devices[0].name.clone(), reader.devices[1].name.clone()],
+        superblock,
+        tuning,
+        state,
+        slots,
+        gate: Gate::default(),
+        out: VecDeque::new(),
+        tokens: Tokens::new(now, rest_after_ns),
+        flushers: [Flusher::default(), Flusher::default()],
+        flushed_already: VecDeque::new(),
+        log: Log::new(&log, end, now),
+        requests,
+        request_queue: VecDeque::new(),
+        pieces,
+        slot_takers: 0,
+        blocked: VecDeque::new(),
+        locks: Locks::default(),
+        pending: Pending::default(),
+        commit: Commit::default(),
+        mover: Mover::new(Planner::new(now)),
+        policy: Box::new(policy),
+        pins: Pins::new(pins),
+        decisions: Decisions::new(now),
+        streams: [Streams::default(), Streams::default()],
+        neighbours: Default::default(),
+        sum_loads: SumLoads::default(),
+        kept: Kept::default(),
+        copies,
+        shadows: Shadows::new(fast_slots),
+        wear,
+        benefit,
+        checkpoint: Checkpoint::new(header, pages),
+        shutdown: Shutdown::default(),
+        wanted: Wanted::default(),
+        stats: Stats::default(),
+        events,
+        read_only: false,
+        failure: None,
+        unshown_lost: false,
+        last_client: now,
+        last_change: now,
+        good_reads: [0; 2],
+        probes: Default::default(),
+        leaving_since: None,
+        granted: Vec::new(),
+        index_bufs: Vec::new(),
+        home_writers: HomeWriters::default(),
+        stall: Default::default(),
+    };
+    engine.borrow_again();
+    engine
+}

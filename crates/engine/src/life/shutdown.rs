@@ -1,0 +1,138 @@
+//! An orderly end: answer what is in flight, commit, checkpoint, mark the volume as clean.
+
+use crate::api::coverage::Stage;
+use crate::base::arena::{Arena, Buf, Pool};
+use crate::engine::{Engine, Owner};
+use crate::format::superblock::OpenState;
+use crate::io::flush::Waiter;
+use bimetal_units::*;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum ShutdownStage {
+    #[default]
+    No,
+    Drain,
+    Commit,
+    Checkpoint,
+    /// The first superblock, then the second.
+    Superblock(u8),
+    Done,
+}
+
+/// How long the end waits for discarded slots to be given back to their devices, ns: what is left is
+/// free, but keeps its space below until it is used again.
+const TRIM_PATIENCE_NS: u64 = 2 * Nanos::SECOND;
+
+/// How far the end has come.
+#[derive(Default)]
+pub struct Shutdown {
+    stage: ShutdownStage,
+    since: Nanos,
+    buf: Option<Buf>,
+}
+
+impl Shutdown {
+    /// Whether it has begun.
+    pub fn began(&self) -> bool {
+        self.stage != ShutdownStage::No
+    }
+
+    /// Whether nothing more is written but that the volume is clean.
+    pub fn is_marking(&self) -> bool {
+        matches!(self.stage, ShutdownStage::Superblock(_) | ShutdownStage::Done)
+    }
+
+    /// Changes with every step.
+    pub fn step(&self) -> impl PartialEq + use<> {
+        self.stage
+    }
+
+    /// Its stage, for coverage.
+    pub fn coverage(&self) -> Option<Stage> {
+        matches!(self.stage, ShutdownStage::Superblock(_)).then_some(Stage::Shutdown)
+    }
+}
+
+impl<A: Arena> Engine<A> {
+    /// Takes no new requests, finishes what is in flight, commits, checkpoints and marks the volume clean.
+    pub fn begin_shutdown(&mut self, now: Nanos) {
+        self.now = self.now.max(now);
+        if !self.shutdown.began() {
+            self.shutdown.stage = ShutdownStage::Drain;
+            self.shutdown.since = self.now;
+        }
+    }
+
+    /// Whether the shutdown has ended: nothing is in flight any more.
+    pub fn is_stopped(&self) -> bool {
+        self.shutdown.stage == ShutdownStage::Done && self.out.is_empty()
+    }
+
+    fn is_quiet(&self) -> bool {
+        self.requests.is_empty()
+            && self.mover.is_idle()
+            && !self.commit.is_busy()
+            && self.checkpoint.is_idle()
+            && self.pins.is_idle()
+            && self.log.is_idle()
+            && self.log.sealing == 0
+            && self.tokens.is_idle()
+            && self.out.is_empty()
+    }
+
+    pub(crate) fn pump_shutdown(&mut self) {
+        if !self.shutdown.began() || !self.is_quiet() || self.shutdown.buf.is_some() {
+            return;
+        }
+        self.shutdown.stage = match self.shutdown.stage {
+            _ if self.read_only => ShutdownStage::Done,
+            ShutdownStage::Drain => {
+                self.wanted.commit = true;
+                ShutdownStage::Commit
+            }
+            ShutdownStage::Commit => {
+                self.release_slots();
+                if !self.out.is_empty() && self.now.since(self.shutdown.since) < TRIM_PATIENCE_NS {
+                    return;
+                }
+                self.wanted.checkpoint = true;
+                ShutdownStage::Checkpoint
+            }
+            // A checkpoint that failed leaves the log, which holds everything.
+            ShutdownStage::Checkpoint => return self.write_clean(0),
+            stage => stage,
+        };
+        if self.shutdown.stage != ShutdownStage::Done {
+            self.pump_commit();
+            self.pump_checkpoint();
+        }
+    }
+
+    fn write_clean(&mut self, copy: u8) {
+        self.shutdown.stage = ShutdownStage::Superblock(copy);
+        let Some(buf) = self.arena.alloc(Pool::Meta, BLOCK_BYTES) else {
+            self.shutdown.stage = ShutdownStage::Done;
+            return;
+        };
+        self.superblock.state = OpenState::Clean;
+        let offset = if copy == 0 { 0 } else { self.state.geo.second_superblock_at(FAST) };
+        self.superblock.encode(self.arena.bytes_mut(buf), offset);
+        self.shutdown.buf = Some(buf);
+        self.write_metadata(Owner::Shutdown, offset, buf);
+    }
+
+    pub(crate) fn shutdown_io_done(&mut self) {
+        self.flushers[0].dirty = true;
+        if let Some(buf) = self.shutdown.buf.take() {
+            self.arena.free(buf);
+        }
+        self.request_flush(FAST, Waiter::Shutdown);
+    }
+
+    pub(crate) fn shutdown_flushed(&mut self, _ok: bool) {
+        match self.shutdown.stage {
+            ShutdownStage::Superblock(0) if !self.read_only => self.write_clean(1),
+            _ => self.shutdown.stage = ShutdownStage::Done,
+        }
+    }
+}

@@ -1,0 +1,557 @@
+//! Clean copies: what is at home on the slow device and is on the fast one as well, so that the next read of it is fast.
+//!
+//! A read that has to go to the slow device is copied into cells of fast slots that nothing else needs (`volume/cells.rs`);
+//! where that has paid (`placement/worth.rs`), the rest of the chunk comes along in the same seek. A chunk that is pushed down
+//! leaves a copy behind. Nothing on the devices tells of copies: they end with the opening, or as soon as a home changes,
+//! and their slots count as free, for whoever needs one takes it.
+//! Each costs the fast device a write; a budget for that may forbid them (`placement/wear.rs`).
+//! What is read from a copy is held against the checksums of the slow home, so one that is wrong costs a second read.
+
+use crate::api::action::{Action, BufList, Class, DeviceError, MAX_BUFS};
+use crate::api::coverage::Stage;
+use crate::base::arena::{Arena, Buf, Pool};
+use crate::base::bugs::{Bug, planted};
+use crate::base::mask::BlockMask;
+use crate::base::slab::Slab;
+use crate::engine::{Engine, Owner};
+use crate::format::geometry::Geometry;
+use crate::path::piece::{Extent, PieceKind, Source};
+use crate::placement::policy::NextUse;
+use crate::placement::worth::Worth;
+use crate::volume::cells::{Cell, CellBlock, Cells, Ended, Wish};
+use bimetal_units::*;
+use smallvec::SmallVec;
+use std::ops::Range;
+
+/// Copies being made at a time: as many as a disk's queue holds; each has a buffer of a chunk at most.
+const MAX_FILLS: usize = 32;
+/// Trays that give way to a home at most: the slot of one that is being read is free later.
+const EVICTIONS: usize = 64;
+/// What gave way to something else counts for this long, ns.
+const PRESSED_NS: u64 = Nanos::SECOND;
+/// One fast slot in this many is left without a copy for first writes and what rises, which would have to wait for
+/// reads of a copy.
+const SPARE_SHARE: u32 = 256;
+/// Streams longer than this are copied only where they have been before, bytes: a film or a backup is read once.
+const STREAM_BYTES: u64 = 1 << 20;
+
+/// Blocks of a chunk that are read from its slow home, to be copied.
+struct Fill {
+    chunk: Chunk,
+    home: Home,
+    buf: Buf,
+    /// The first block of the chunk that is read; the buffer says how many.
+    first: u32,
+    /// What the first reader asked for.
+    piece: u32,
+    asked: Range<u32>,
+    /// A long one: it pushes nothing out, and nothing is concluded from it.
+    stream: bool,
+    /// Reads that wait for it: pieces, and which of their extents.
+    waiters: SmallVec<[(u32, u16); 4]>,
+    /// Blocks that others read meanwhile.
+    used: BlockMask,
+    /// What is being written; before that, it is being read.
+    writes: Option<Writes>,
+    /// It is not wanted any more.
+    dropped: bool,
+}
+
+struct Writes {
+    cells: Vec<Cell>,
+    left: u32,
+    ok: bool,
+}
+
+impl Fill {
+    fn has(&self, e: &Extent) -> bool {
+        self.first <= e.first && e.first + e.count <= self.first + self.buf.len / BLOCK_BYTES
+    }
+
+    fn part(&self, e: &Extent) -> Buf {
+        self.buf.slice((e.first - self.first) * BLOCK_BYTES, e.count * BLOCK_BYTES)
+    }
+}
+
+/// Whether a copy gives a read what it needs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fetched {
+    /// It has.
+    Now,
+    /// It will.
+    Later,
+    /// The read goes to the device by itself.
+    No,
+}
+
+/// The copies, and those being made.
+pub struct Copies {
+    cells: Cells,
+    fills: Slab<Fill>,
+    worth: Worth,
+    /// When a copy last gave way to another.
+    gave_way: Option<Nanos>,
+    /// Bytes of clients' reads that copies served.
+    pub(crate) read_bytes: u64,
+}
+
+impl Copies {
+    pub(crate) fn new(geo: &Geometry) -> Copies {
+        let homes = geo.slots(FAST);
+        Copies {
+            cells: Cells::new(homes, geo.slots_of_areas(), geo.blocks_per_chunk()),
+            fills: Slab::new(MAX_FILLS),
+            worth: Worth::new(homes),
+            gave_way: None,
+            read_bytes: 0,
+        }
+    }
+
+    /// Where a block's copy is, if it has one that can be read.
+    pub fn find(&self, chunk: Chunk, block: u32) -> Option<CellBlock> {
+        self.cells.find(chunk, block)
+    }
+
+    /// The slot that a block of a copy is in, and which block of the slot it is.
+    pub fn place(&self, at: CellBlock) -> (Slot, u32) {
+        self.cells.place(at)
+    }
+
+    /// A slot in which nothing is holds copies from here on.
+    pub(crate) fn add_tray(&mut self, slot: Slot) {
+        self.cells.add_tray(slot);
+    }
+
+    /// Whether the slot holds copies, or will.
+    pub fn are_in(&self, slot: Slot) -> bool {
+        self.cells.is_tray(slot)
+    }
+
+    /// Whether there are copies in a slot, none of which was ever read.
+    pub fn are_unread_in(&self, slot: Slot) -> bool {
+        self.cells.is_unread(slot)
+    }
+
+    /// Blocks of the chunk with a copy, or of which one is being made.
+    pub fn blocks_of(&self, chunk: Chunk) -> u32 {
+        self.cells.parts_of(chunk) * self.cells.part_blocks()
+    }
+
+    /// Bytes in copies, those being made included.
+    pub fn bytes(&self) -> u64 {
+        u64::from(self.cells.len()) * u64::from(self.cells.part_blocks()) * u64::from(BLOCK_BYTES)
+    }
+
+    /// Fast slots that copies have use for, as far as experience goes, and what streams asked for of late.
+    pub fn wanted(&self, now: Nanos) -> u32 {
+        self.worth.wanted(now)
+    }
+
+    /// Whether a stream comes by again and again where there was no slot for it.
+    pub fn are_asked_for(&self, now: Nanos) -> bool {
+        self.worth.are_asked_for(now)
+    }
+
+    /// Bytes of RAM.
+    pub fn ram_bytes(&self) -> u64 {
+        self.cells.ram_bytes()
+    }
+
+    /// Bytes that were asked for where a copy is made; the rest of the chunk may come along.
+    pub(crate) fn asked_bytes(&self, fill: u32) -> u32 {
+        self.fills[fill].asked.len() as u32 * BLOCK_BYTES
+    }
+
+    fn fill_with(&self, chunk: Chunk, e: &Extent) -> Option<u32> {
+        let mut fills = self.fills.iter();
+        fills.find(|(_, fill)| fill.chunk == chunk && !fill.dropped && fill.has(e)).map(|(i, _)| i)
+    }
+
+    fn learn(worth: &mut Worth, ended: Ended) {
+        if let Some(repaid) = ended {
+            worth.learn(repaid);
+        }
+    }
+}
+
+impl<A: Arena> Engine<A> {
+    /// A fast slot for a home; copies give way for it.
+    pub(crate) fn take_fast_slot(&mut self) -> Option<Slot> {
+        for _ in 0..EVICTIONS {
+            if self.slots[0].unused() > 0 {
+                break;
+            }
+            let slot = self.copies.cells.tray_to_leave()?;
+            self.drop_tray(slot);
+        }
+        self.slots[0].take()
+    }
+
+    /// A slot of a tier for a home.
+    pub(crate) fn take_slot(&mut self, tier: Tier) -> Option<Slot> {
+        if tier == FAST { self.take_fast_slot() } else { self.take_slow_slot() }
+    }
+
+    /// A read needs an extent from the slow home of its chunk, and up to block `until` others from there: it takes it from
+    /// the memory that a copy is being written from, waits for what is being read for a copy, or has one made. What was
+    /// wrong is read again without any of that.
+    pub(crate) fn read_with_copy(
+        &mut self,
+        piece: u32,
+        extent: u16,
+        home: Home,
+        e: &Extent,
+        until: u32,
+    ) -> Fetched {
+        let p = &self.pieces[piece];
+        let (chunk, request, reads) = (p.chunk, p.request, p.kind == PieceKind::Read);
+        if p.again {
+            return Fetched::No;
+        }
+        if let Some(i) = self.copies.fill_with(chunk, e) {
+            return self.join_fill(i, piece, extent, home, e);
+        }
+        if !reads {
+            return Fetched::No;
+        }
+        let stream = self.requests[request].stream_bytes > STREAM_BYTES;
+        if stream && self.policy.heat(chunk, self.now) == 0
+            || self.shutdown.began()
+            || self.read_only
+            || self.state.map.is_busy(chunk)
+            || !self.copies.fills.has_room()
+            || !self.may_copy()
+            || !stream && !self.copy_is_worth_it(chunk)
+        {
+            return Fetched::No;
+        }
+        if stream && self.slots[0].unused() <= self.spare_slots() {
+            // What is read round and round would push out each copy just before it is read again.
+            self.copies.worth.asked(self.now);
+            return Fetched::No;
+        }
+        let part = self.copies.cells.part_blocks();
+        let blocks = match stream || self.copies.worth.whole_pays() {
+            true => 0..self.state.geo.blocks_per_chunk(),
+            false => e.first / part * part..until.next_multiple_of(part),
+        };
+        let bytes = (blocks.end - blocks.start) * BLOCK_BYTES;
+        let Some(buf) = self.arena.alloc(Pool::Background, bytes) else { return Fetched::No };
+        self.begin_fill(Fill {
+            chunk,
+            home,
+            buf,
+            first: blocks.start,
+            piece,
+            asked: e.first..until,
+            stream,
+            waiters: SmallVec::from_elem((piece, extent), 1),
+            used: BlockMask::EMPTY,
+            writes: None,
+            dropped: false,
+        });
+        Fetched::Later
+    }
+
+    /// A read needs what is being read for a copy, or written from memory.
+    fn join_fill(&mut self, i: u32, piece: u32, extent: u16, home: Home, e: &Extent) -> Fetched {
+        let reads = self.pieces[piece].kind == PieceKind::Read;
+        let fill = &mut self.copies.fills[i];
+        if fill.home != home {
+            return Fetched::No;
+        }
+        if fill.writes.is_some() {
+            let src = fill.part(e);
+            self.arena.copy(e.buf, src);
+            if reads {
+                self.count_copy_use(e.first, e.count, piece);
+            }
+            return Fetched::Now;
+        }
+        if !reads {
+            return Fetched::No;
+        }
+        fill.waiters.push((piece, extent));
+        if fill.piece != piece {
+            fill.used = fill.used.or(BlockMask::range(e.first, e.count));
+        }
+        Fetched::Later
+    }
+
+    /// Whether more slots would be filled with copies at once: some give way to others, or streams asked for more in vain
+    /// than there is by now.
+    pub(crate) fn copies_are_pressed(&self) -> bool {
+        let asked = self.copies.worth.asked_lately(self.now);
+        self.copies.gave_way.is_some_and(|at| self.now.since(at) < PRESSED_NS)
+            || asked > 0 && self.slots[0].unused() < self.spare_slots() + asked
+    }
+
+    /// Fast slots that are left without a copy.
+    fn spare_slots(&self) -> u32 {
+        self.slots[0].count() / SPARE_SHARE
+    }
+
+    /// Whether a chunk that is being read is to be copied: where it is known, if it will be touched again after that.
+    fn copy_is_worth_it(&mut self, chunk: Chunk) -> bool {
+        match self.policy.next_use(chunk, true) {
+            NextUse::Unknown => self.copies.worth.copies_pay(),
+            next => next != NextUse::Never,
+        }
+    }
+
+    fn begin_fill(&mut self, fill: Fill) {
+        let (home, buf) = (fill.home, fill.buf);
+        let offset = self.state.geo.block_at(home, fill.first);
+        let fill = self.copies.fills.insert(fill);
+        self.slots[usize::from(home.tier.0)].pin(home.slot);
+        let token = self.tokens.issue(home.tier, Owner::Copy(fill), self.now);
+        self.out.push_back(Action::Read { device: home.tier, offset, buf, token, class: Class::Foreground });
+    }
+
+    pub(crate) fn copy_io_done(&mut self, fill: u32, result: Result<(), DeviceError>) {
+        if let Some(writes) = &mut self.copies.fills[fill].writes {
+            self.flushers[0].dirty = true;
+            writes.ok &= result.is_ok();
+            writes.left -= 1;
+            if writes.left == 0 {
+                self.end_fill(fill);
+            }
+            return;
+        }
+        self.unpin_slot(self.copies.fills[fill].home);
+        let waiters = std::mem::take(&mut self.copies.fills[fill].waiters);
+        for (piece, extent) in waiters {
+            self.serve_from_fill(fill, piece, extent, result.is_ok());
+        }
+        let unwanted = self.copies.fills[fill].dropped || self.shutdown.began() || self.read_only;
+        if result.is_err() || unwanted || !self.write_fill(fill) {
+            self.end_fill(fill);
+        }
+    }
+
+    /// Gives a read its part. Where some sector of the rest cannot be read, it tries its own alone.
+    fn serve_from_fill(&mut self, fill: u32, piece: u32, extent: u16, ok: bool) {
+        let e = self.pieces[piece].extents[usize::from(extent)];
+        let home = self.copies.fills[fill].home;
+        if ok {
+            let src = self.copies.fills[fill].part(&e);
+            self.arena.copy(e.buf, src);
+            return self.piece_io_done(piece, Ok(()));
+        }
+        let offset = self.state.geo.block_at(home, e.first);
+        let token = self.tokens.issue(home.tier, Owner::Piece(piece), self.now);
+        let class = Class::Foreground;
+        self.out.push_back(Action::Read { device: home.tier, offset, buf: e.buf, token, class });
+    }
+
+    /// Parts of what was read that have no copy, what clients read first.
+    fn parts_to_copy(&self, fill: u32) -> Vec<(u32, Wish)> {
+        let (f, cells) = (&self.copies.fills[fill], &self.copies.cells);
+        let size = cells.part_blocks();
+        let of = |blocks: Range<u32>| blocks.start / size..blocks.end.div_ceil(size);
+        let read = of(f.first..f.first + f.buf.len / BLOCK_BYTES);
+        let asked = of(f.asked.clone());
+        let wish = |part: u32| match part {
+            _ if part == asked.start => Wish::First,
+            _ if asked.contains(&part) => Wish::Asked,
+            _ if f.stream || (part * size..(part + 1) * size).any(|b| f.used.has(b)) => Wish::Given,
+            _ => Wish::Extra,
+        };
+        let mut parts: Vec<_> =
+            read.filter(|part| !cells.has(f.chunk, *part)).map(|part| (part, wish(part))).collect();
+        parts.sort_by_key(|(_, wish)| *wish == Wish::Extra);
+        parts
+    }
+
+    /// Cells for so many parts of a chunk: in slots that nobody has, or in the place of others.
+    fn take_cells(&mut self, chunk: Chunk, most: usize, may_push_out: bool) -> Vec<Cell> {
+        let spare = self.spare_slots();
+        while (self.copies.cells.free() as usize) < most && self.slots[0].unused() > spare {
+            let Some(slot) = self.slots[0].take() else { break };
+            self.slots[0].lend(slot, None);
+            self.copies.add_tray(slot);
+        }
+        while may_push_out && (self.copies.cells.free() as usize) < most && self.lend_segment() {}
+        for _ in 0..most {
+            if !may_push_out || self.copies.cells.free() as usize >= most || !self.push_out_for(chunk) {
+                break;
+            }
+            self.copies.gave_way = Some(self.now);
+        }
+        let slots = &self.slots[0];
+        self.copies.cells.take(most, |slot| !slots.has_readers(slot))
+    }
+
+    /// A copy gives way to one of this chunk, which is being read; false when none may.
+    fn push_out_for(&mut self, chunk: Chunk) -> bool {
+        let policy = &self.policy;
+        let ours = policy.next_use(chunk, true);
+        if ours == NextUse::Unknown {
+            let ended = self.copies.cells.evict();
+            ended.is_some_and(|ended| {
+                Copies::learn(&mut self.copies.worth, ended);
+                true
+            })
+        } else {
+            let last = self.copies.cells.last_used(|chunk| policy.next_use(chunk, false));
+            let leaving = last.filter(|last| last.0 > ours).map(|last| last.1);
+            leaving.is_some_and(|leaving| {
+                self.copies.cells.drop_chunk(leaving, |_, _| {});
+                true
+            })
+        }
+    }
+
+    /// Writes what was read into cells; false when there is nothing to write, or nowhere.
+    fn write_fill(&mut self, fill: u32) -> bool {
+        let f = &self.copies.fills[fill];
+        let (chunk, first, buf, stream) = (f.chunk, f.first, f.buf, f.stream);
+        let mut parts = self.parts_to_copy(fill);
+        let size = self.copies.cells.part_blocks();
+        let part_bytes = size * BLOCK_BYTES;
+        if parts.is_empty() || !self.wear_by_copy(u64::from(part_bytes) * parts.len() as u64) {
+            return false;
+        }
+        let taken = self.take_cells(chunk, parts.len(), !stream);
+        if taken.is_empty() {
+            return false;
+        }
+        parts.truncate(taken.len());
+        parts.sort_unstable_by_key(|(part, _)| *part);
+        let mut runs: Vec<(Cell, BufList)> = Vec::new();
+        let mut last: Option<(Cell, u32)> = None;
+        for ((part, wish), cell) in parts.iter().zip(&taken) {
+            if self.copies.cells.fill(chunk, *part, *cell, *wish) && !stream {
+                self.copies.worth.missed();
+            }
+            if *wish == Wish::Given && !stream {
+                self.copies.worth.saved();
+            }
+            let data = buf.slice((part * size - first) * BLOCK_BYTES, part_bytes);
+            let follows = last.is_some_and(|(l, _)| self.copies.cells.are_neighbours(l, *cell));
+            match runs.last_mut() {
+                Some((_, bufs)) if follows && last.is_some_and(|(_, l)| l + 1 == *part) => {
+                    bufs.last_mut().expect("a run has data").len += part_bytes;
+                }
+                Some((_, bufs)) if follows && bufs.len() < MAX_BUFS => bufs.push(data),
+                _ => runs.push((*cell, BufList::from_elem(data, 1))),
+            }
+            last = Some((*cell, *part));
+        }
+        self.stats.device_written[0] += u64::from(part_bytes) * taken.len() as u64;
+        self.copies.fills[fill].writes = Some(Writes { cells: taken, left: runs.len() as u32, ok: true });
+        for (cell, bufs) in runs {
+            let token = self.tokens.issue(FAST, Owner::Copy(fill), self.now);
+            let offset = self.copy_at(self.copies.cells.block_of(cell));
+            let class = Class::Background;
+            self.out.push_back(Action::Write { device: FAST, offset, bufs, fua: false, token, class });
+        }
+        true
+    }
+
+    /// Where on the fast device a block of a copy is.
+    pub(crate) fn copy_at(&self, at: CellBlock) -> u64 {
+        let (slot, block) = self.copies.place(at);
+        self.state.geo.block_at(Home { tier: FAST, slot }, block)
+    }
+
+    /// Nothing of it is in flight any more.
+    fn end_fill(&mut self, fill: u32) {
+        let fill = self.copies.fills.remove(fill);
+        self.arena.free(fill.buf);
+        self.wanted.wake = true;
+        let Some(writes) = fill.writes else { return };
+        for cell in writes.cells {
+            if let Some(slot) = self.copies.cells.filled(cell, writes.ok) {
+                self.return_slot(slot);
+            }
+        }
+    }
+
+    /// The chunk has no copies from here on: another home.
+    pub(crate) fn drop_copies(&mut self, chunk: Chunk) {
+        let mut emptied: SmallVec<[Slot; 4]> = SmallVec::new();
+        let Copies { cells, worth, fills, .. } = &mut self.copies;
+        fills.iter_mut().filter(|fill| fill.chunk == chunk).for_each(|fill| fill.dropped = true);
+        cells.drop_chunk(chunk, |ended, slot| {
+            Copies::learn(worth, ended);
+            emptied.extend(slot);
+        });
+        for slot in emptied {
+            self.return_slot(slot);
+        }
+    }
+
+    /// The copies in a slot end, and it is somebody's else, as soon as nothing is written into it any more.
+    fn drop_tray(&mut self, slot: Slot) {
+        let Copies { cells, worth, .. } = &mut self.copies;
+        if cells.drop_tray(slot, |ended| Copies::learn(worth, ended)) {
+            self.return_slot(slot);
+        }
+    }
+
+    /// A slot in which no copies are any more.
+    fn return_slot(&mut self, slot: Slot) {
+        let of_zone = slot.0 >= self.state.geo.slots(FAST);
+        if of_zone && self.state.zone.is_lent(Area(slot.0 / self.state.geo.slots_per_area())) {
+            return;
+        }
+        self.copies.cells.remove_tray(slot);
+        if of_zone {
+            self.wanted.wake = true;
+        } else if self.slots[0].has_readers(slot) && !planted(Bug::CopyFreedUnderRead) {
+            self.slots[0].reclaim(slot);
+            self.free_slot(Home { tier: FAST, slot }, Seq(0), false);
+        } else {
+            self.slots[0].take_back(slot);
+            self.wanted.wake = true;
+        }
+    }
+
+    /// A chunk was pushed down as it was: its old home, which nothing needs any more, is a copy.
+    pub(crate) fn keep_copy(&mut self, chunk: Chunk, slot: Slot) {
+        self.drop_copies(chunk);
+        self.slots[0].lend(slot, None);
+        self.copies.cells.keep(chunk, slot);
+    }
+
+    /// No copy is left in a range of slots, but those that still have I/O in flight.
+    pub(crate) fn drop_copies_in(&mut self, range: Range<u32>) {
+        for slot in range.map(Slot) {
+            if self.copies.are_in(slot) {
+                self.drop_tray(slot);
+            }
+        }
+    }
+
+    /// A client's read was served by copies.
+    pub(crate) fn count_copy_read(&mut self, piece: u32, e: &Extent) {
+        self.copies.read_bytes += u64::from(e.count) * u64::from(BLOCK_BYTES);
+        self.count_copy_use(e.first, e.count, piece);
+    }
+
+    fn count_copy_use(&mut self, first: u32, count: u32, piece: u32) {
+        if self.copies.cells.read(self.pieces[piece].chunk, first, count) {
+            self.copies.worth.saved();
+        }
+    }
+
+    /// What the piece read of copies could not be read, or is wrong: they are dropped, and it reads again.
+    pub(crate) fn read_without_copy(&mut self, piece: u32) -> bool {
+        let p = &self.pieces[piece];
+        let from_copy = p.extents.iter().any(|e| matches!(e.source, Source::Copy(..)));
+        if from_copy {
+            self.drop_copies(p.chunk);
+        }
+        from_copy
+    }
+
+    pub(crate) fn copy_coverage(&self, fill: u32) -> Option<Stage> {
+        let fill = self.copies.fills.get(fill)?;
+        Some(if fill.writes.is_some() { Stage::CopyWrite } else { Stage::CopyRead })
+    }
+
+    pub(crate) fn copies_coverage(&self, f: &mut dyn FnMut(Stage)) {
+        self.copies.fills.iter().filter_map(|(i, _)| self.copy_coverage(i)).for_each(f);
+    }
+}

@@ -1,0 +1,189 @@
+//! How a batch ends: its records, what they show, and the chunks let go.
+
+use super::*;
+use crate::format::log::{HomeRecord, Record};
+use crate::mover::plan::Ended;
+
+impl<A: Arena> Engine<A> {
+    /// The record for a moved chunk, as of now: discards since the copy are taken out.
+    pub(crate) fn batch_record(&mut self, batch: u32, i: u32) -> Option<Record> {
+        let record = self.batch_home(batch, i)?;
+        let proof = self.data_is_flushed();
+        Some(self.shown_by(record, &proof))
+    }
+
+    fn batch_home(&self, batch: u32, i: u32) -> Option<HomeRecord> {
+        let item = &self.mover.batches[batch].items[i as usize];
+        let merge = item.home == item.from;
+        let held = if merge { self.state.map.valid(item.chunk) } else { BlockMask::EMPTY };
+        let valid = held.or(item.have);
+        if valid.is_empty() {
+            return None;
+        }
+        let slow = item.home.is_some_and(|h| h.tier == SLOW);
+        // Of what was not copied they are known from when this slot was the home before. On the fast tier those stay that the
+        // log had.
+        let summed = item.have.and(if slow { item.copy } else { item.logged });
+        let known = item.copy.iter().zip(&item.sums).filter(|(b, _)| summed.has(*b));
+        let sums = known.map(|(_, s)| s.expect("what was copied has its checksum")).collect();
+        Some(HomeRecord { chunk: item.chunk, home: item.home, ends: item.ends, valid, summed, sums })
+    }
+
+    pub(crate) fn batch_recorded(&mut self, batch: u32, seq: Seq) {
+        let b = &mut self.mover.batches[batch];
+        // After a failed append a record may come in an earlier group than before.
+        b.first = Some(b.first.map_or(seq, |first| first.min(seq)));
+        b.last = seq;
+    }
+
+    pub(crate) fn batch_records_applied(&mut self, batch: u32, records: u32, ok: bool) {
+        let b = &mut self.mover.batches[batch];
+        b.records_left -= records;
+        b.flush_failed |= !ok;
+        if b.records_left > 0 {
+            return;
+        }
+        if b.flush_failed {
+            return self.end_batch(batch, false);
+        }
+        b.stage = BatchStage::FlushLog;
+        b.flushes_left = 1;
+        self.request_flush(FAST, Waiter::Batch(batch));
+    }
+
+    /// Blocks were discarded: the record that ends a move must not name them.
+    pub(crate) fn discard_moving(&mut self, chunk: Chunk, blocks: BlockMask) {
+        if !self.state.map.is_moving(chunk) || planted(Bug::MoveForgetsDiscard) {
+            return;
+        }
+        for i in 0..MAX_BATCHES as u32 {
+            if self.mover.batches.get(i).is_some() {
+                let items = &mut self.mover.batches[i].items;
+                items.iter_mut().filter(|i| i.chunk == chunk).for_each(|i| i.have = i.have.minus(blocks));
+            }
+        }
+    }
+
+    /// Chunks whose I/O failed leave the batch; nothing names their new slot.
+    pub(super) fn drop_failed(&mut self, batch: u32) {
+        let items = std::mem::take(&mut self.mover.batches[batch].items);
+        let (failed, good): (Vec<Item>, Vec<Item>) = items.into_iter().partition(|i| i.failed);
+        self.mover.batches[batch].items = good;
+        let frees_zone = self.mover.frees_zone(batch);
+        for item in failed {
+            if frees_zone && item.to == Destination::Tier(FAST) {
+                // Next time what landed is merged, which needs nothing else of the chunk: it must not hold the zone.
+                self.policy.cool(item.chunk);
+            }
+            self.let_go(item, false);
+        }
+    }
+
+    /// The chunk leaves the batch, moved or not.
+    fn let_go(&mut self, item: Item, moved: bool) {
+        item.landed.iter().for_each(|(_, z)| self.unpin_landed(*z));
+        if item.spare {
+            self.spare = item.buf;
+        } else if let Some(buf) = item.buf {
+            self.arena.free(buf);
+        }
+        self.state.map.set_moving(item.chunk, false);
+        self.decided(item.chunk, item.from, item.home, moved);
+        if let Some(home) = item.home.filter(|h| !moved && item.from != Some(*h)) {
+            let after = self.log.appended();
+            self.free_slot(home, after, false);
+        }
+        self.drop_empty_home(item.chunk);
+        self.wanted.wake = true;
+    }
+
+    pub(super) fn end_batch(&mut self, batch: u32, ok: bool) {
+        let records: Vec<Option<HomeRecord>> =
+            (0..self.mover.batches[batch].items.len() as u32).map(|i| self.batch_home(batch, i)).collect();
+        let b = self.mover.batches.remove(batch);
+        let (mut moved_any, mut placed, mut room_halves) = (false, 0, 0);
+        let (merged, pushed) = (self.stats.destaged, self.stats.demoted);
+        for (item, record) in b.items.into_iter().zip(records) {
+            let moved = match record.filter(|_| ok) {
+                Some(record) => {
+                    let proof = self.durable(b.last);
+                    let old = self.show(&record, b.last, &proof);
+                    self.leave_home(&item, old, b.last);
+                    self.begin_trial(&item);
+                    placed += u64::from(!b.frees_zone && !item.copy.is_empty());
+                    room_halves += u64::from(item.room_halves);
+                    self.count_move(&item);
+                    true
+                }
+                None => false,
+            };
+            moved_any |= moved;
+            self.let_go(item, moved);
+        }
+        if moved_any {
+            self.mover.barren_since = None;
+        } else if b.io_failed.is_some() {
+            self.mover.barren_since.get_or_insert(self.now);
+            self.mover.barren_error = b.io_failed;
+        }
+        let took = self.now.since(b.started);
+        let failed = b.io_failed.is_some();
+        if b.frees_zone {
+            let (merged, pushed) = (self.stats.destaged - merged, self.stats.demoted - pushed);
+            let (idle, blocks) = (self.is_idle(), u64::from(self.state.geo.blocks_per_chunk()));
+            let took = self.mover.planner.freeing_took_ns(b.started, self.now);
+            self.mover.planner.borrowing.learn(took, merged, room_halves / 2, pushed * blocks, idle);
+            self.kept.merging.another(took, 0);
+        }
+        let worked = self.tokens.background_ns(SLOW) - b.worked_ns;
+        if placed > 0 {
+            self.benefit.moved(placed, worked);
+        }
+        let ended = Ended { took_ns: took, worked_ns: worked, moved: moved_any, failed, damaged: b.damaged };
+        self.batch_ended(b.frees_zone, ended);
+        self.release_slots();
+    }
+
+    /// Whether a chunk that was hot enough to rise repays that is seen from here on.
+    fn begin_trial(&mut self, item: &Item) {
+        let rose = item.from.is_some_and(|home| home.tier == SLOW);
+        if let Some(home) = item.home.filter(|home| rose && home.tier == FAST)
+            && self.state.map.home(item.chunk) == Some(home)
+            && self.pins.list().tier_of(item.chunk).is_none()
+            && self.policy.heat(item.chunk, self.now) >= self.tuning.promote_touches
+        {
+            self.benefit.rose(home.slot);
+        }
+    }
+
+    /// What becomes of the home that a move has emptied.
+    fn leave_home(&mut self, item: &Item, old: Option<Home>, after: Seq) {
+        let Some(old) = old else { return };
+        let stays = item.whole && item.home.is_some() && self.state.map.home(item.chunk) == item.home;
+        if stays
+            && old.tier == FAST
+            && !self.slots[0].is_closing(old.slot)
+            && item.home.is_some_and(|home| home.tier == SLOW)
+            && !self.copies.are_asked_for(self.now)
+        {
+            self.keep_copy(item.chunk, old.slot);
+        } else if !(stays && item.home.is_some_and(|home| self.keep_shadow(item.chunk, home, old))) {
+            self.free_slot(old, after, false);
+        }
+    }
+
+    fn count_move(&mut self, item: &Item) {
+        let tier = |h: Option<Home>| h.map(|h| h.tier);
+        match (tier(item.from), tier(item.home)) {
+            (Some(SLOW), Some(FAST)) => {
+                self.stats.promoted += 1;
+                self.stats.last_promotion = Some(self.now);
+            }
+            (Some(FAST), Some(SLOW)) => {
+                self.stats.demoted += 1;
+                self.shadows.used += u64::from(item.copy.is_empty());
+            }
+            _ => self.stats.destaged += u64::from(item.merged),
+        }
+    }
+}

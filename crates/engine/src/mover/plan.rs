@@ -1,0 +1,632 @@
+//! Chooses what the mover does next: free the zone's tail, then place chunks by heat.
+//!
+//! Destage drains the oldest part of the zone (`tail.rs`) in the order of the homes on the slow device.
+
+use crate::api::action::RequestError;
+use crate::api::options::Level;
+use crate::api::why::Reason;
+use crate::base::arena::Arena;
+use crate::base::bugs::{Bug, planted};
+use crate::engine::{Engine, Owner};
+use crate::mover::moves::MAX_BATCHES;
+use crate::mover::tail::Tail;
+use crate::path::piece::PieceKind;
+use crate::placement::elastic::Borrowing;
+use crate::placement::policy::{Foresight, Pace, Policy, Touch, View, Yield};
+use crate::placement::rest::Rest;
+use crate::volume::landed::ZoneBlock;
+use bimetal_units::*;
+
+/// Chunks that one batch merges at most: enough neighbours for the disk to put in order, and few enough that what
+/// waits for them waits a fraction of a second.
+const DESTAGE_BATCH: usize = 64;
+/// Lost blocks are said again when one block for so many of the zone has landed since, or somebody waits for space.
+const SAID_SHARE: u64 = 8;
+/// Pause after a batch that could move nothing, ns.
+const BARREN_PAUSE_NS: u64 = 5 * Nanos::MS;
+/// Pause after the policy had nothing to move, ns.
+const NO_MOVES_PAUSE_NS: u64 = Nanos::SECOND;
+/// The same while the zone runs short, ns: only a few of the regions with something hot were looked at for a dense one.
+const NOTHING_DENSE_PAUSE_NS: u64 = 10 * Nanos::MS;
+/// Pause of a busy volume after a batch at most, ns: one that met devices in a bad moment may have taken minutes,
+/// which says nothing about the next.
+const MAX_BUSY_PAUSE_NS: u64 = 10 * Nanos::SECOND;
+/// Pause after a batch of which the devices failed everything, ns.
+const FAILED_PAUSE_NS: u64 = 250 * Nanos::MS;
+/// Pause after a batch of which everything was read, and is wrong, ns.
+const DAMAGED_PAUSE_NS: u64 = 50 * Nanos::MS;
+/// Clients that wait for space get an error when the devices have failed every batch for this long, ns:
+/// longer than a landed block that cannot be read may hold the zone.
+const BARREN_PATIENCE_NS: u64 = 20 * Nanos::SECOND;
+/// A queue on the slow device, or a stream, of which nothing has been seen for so long is over, ns.
+const LATELY_NS: u64 = Nanos::SECOND;
+/// Chunks that a busy volume merges without hurry, or places beside a stream, in one batch: it ends with a flush, for which
+/// whoever reads meanwhile waits. Of 20 reads a second, the 99th percentile was 196 ms beside batches of 64, 63 beside 4, 42 beside 1; alone 21.
+const BUSY_BATCH: usize = 1;
+/// Chunks that a busy volume places in one batch at most, where clients wait for each other on the slow device anyway: a flush
+/// of so many, in the disk's own order, takes some 100 ms. (8 random reads in flight, 64 KiB each, of a hot set spread thin:
+/// with one chunk in a batch, a tenth of the time went by with a thirtieth as many moves, and 1,230 reads a second instead of
+/// 2,290 were answered after 20 minutes; their 99th percentile was 106 ms, then 91.) Where they do not wait it places two. (One
+/// request at a time, 7 of 10 of them reads: 1.12 ms in the mean after ten minutes; with one chunk in a batch 1.40.)
+const MOST_BUSY_BATCH: usize = 32;
+/// Chunks that an idle volume places in one batch, and one that makes room for what streams read again, as many up as down: runs of 8 MiB at the default chunk size, beside
+/// which the seeks between them cost little.
+const IDLE_BATCH: usize = 128;
+
+/// Chunks of the first batch of an idle volume; each further one has twice as many, up to [`IDLE_BATCH`]. Who asks again
+/// after a short pause waits for a few accesses, not for a whole batch: in the hybrid drive's own measurement, runs with
+/// pauses of 20 s between them, the first run went from 21 to 54 MB/s.
+const FIRST_IDLE_BATCH: usize = 4;
+
+/// Chunks that one client's wish to have a range made fast looks at: 512 MiB of chunks of 128 KiB, in a call that stays
+/// short.
+const CHUNKS_PER_WISH: usize = 4096;
+
+/// The plan for the zone's tail, and when the next batches may begin.
+#[derive(Default)]
+pub struct Planner {
+    pub(crate) tail: Tail,
+    pub(crate) borrowing: Borrowing,
+    pub(crate) rest: Rest,
+    next_destage: Nanos,
+    /// When a batch that was to empty the zone ended last.
+    freed: Nanos,
+    /// There was no memory for all of the batch that began last to empty the zone.
+    lacks_memory: bool,
+    next_place: Nanos,
+    /// When a stream last used the slow device.
+    streamed: Nanos,
+    /// Batches since a client asked for something last, while the volume was idle.
+    idle_batches: u32,
+    /// Not before this, idle or not: the devices failed the last placement.
+    after_failure: Nanos,
+    /// The policy had nothing to move when it was last asked, or nothing that could be moved.
+    nothing_to_place: bool,
+    /// Lost blocks in front of the tail that is being emptied are said again, ...
+    pub(crate) says_losses: bool,
+    /// ... and not before clients have landed so many blocks those of another one.
+    pub(crate) next_said: u64,
+    /// The last batch that was to empty the zone could move nothing.
+    pub(crate) zone_is_held: bool,
+}
+
+impl Planner {
+    pub(crate) fn new(now: Nanos) -> Planner {
+        Planner { rest: Rest::opened(now), ..Planner::default() }
+    }
+
+    /// A client asks for something.
+    pub(crate) fn disturbed(&mut self) {
+        self.idle_batches = 0;
+    }
+
+    /// Chunks of the next batch of an idle volume.
+    fn idle_batch(&self) -> usize {
+        (FIRST_IDLE_BATCH << self.idle_batches.min(16)).min(IDLE_BATCH)
+    }
+
+    /// There is no memory for these chunks of the batch that begins: their turn comes with the next one, or what is sorted is
+    /// not written in its order; and until one fits, no other begins beside it.
+    pub(crate) fn does_not_fit(&mut self, chunks: impl DoubleEndedIterator<Item = Chunk>) {
+        self.lacks_memory = self.tail.put_back(chunks) > 0;
+    }
+
+    /// How long the zone has been freed by a batch that began then and ends now, ns: not while another was at it.
+    pub(crate) fn freeing_took_ns(&self, began: Nanos, now: Nanos) -> u64 {
+        now.since(began.max(self.freed))
+    }
+
+    /// There is something to place now.
+    pub(crate) fn place_anew(&mut self) {
+        self.nothing_to_place = false;
+        self.next_place = Nanos(0);
+    }
+}
+
+/// How a batch ended.
+pub(crate) struct Ended {
+    /// How long it took, nanoseconds.
+    pub(crate) took_ns: u64,
+    /// How long the slow device worked for it, nanoseconds.
+    pub(crate) worked_ns: u64,
+    /// Some chunk was moved.
+    pub(crate) moved: bool,
+    /// A device failed an I/O.
+    pub(crate) failed: bool,
+    /// What was read of some chunk is wrong.
+    pub(crate) damaged: bool,
+}
+
+impl<A: Arena> Engine<A> {
+    /// A client touched the piece's chunk.
+    pub(crate) fn touched(&mut self, piece: u32, write: bool) {
+        let p = &self.pieces[piece];
+        let stream = self.requests[p.request].is_stream();
+        let on_fast = self.state.map.is_on(p.chunk, FAST);
+        if stream && !on_fast {
+            self.mover.planner.streamed = self.now;
+        }
+        let chunk = p.chunk;
+        self.policy.touch(Touch { chunk, write, stream, on_fast }, self.now);
+        if let Some(home) = self.state.map.home(chunk).filter(|home| home.tier == FAST) {
+            let yields = self.yields();
+            self.benefit.touched(home.slot, write, &yields);
+        }
+    }
+
+    /// A client asks for a range to be made fast: its chunks on the slow tier become candidates, as if they had
+    /// been touched often enough, and the mover promotes them when it may; colder chunks make room. A hint: it
+    /// is never waited for, loses to what is hotter, and what goes beyond [`CHUNKS_PER_WISH`] is forgotten. Chunks without a home are left to destage, which gives them one.
+    pub fn prefer_fast(&mut self, now: Nanos, offset: u64, len: u64) {
+        self.now = self.now.max(now);
+        let end = offset.saturating_add(len).min(self.size_bytes());
+        if offset >= end || self.read_only || self.shutdown.began() {
+            return;
+        }
+        let chunk_bytes = u64::from(self.state.geo.chunk_bytes);
+        let (first, last) = (offset / chunk_bytes, (end - 1) / chunk_bytes);
+        for chunk in (first..=last).take(CHUNKS_PER_WISH).map(|chunk| Chunk(chunk as u32)) {
+            if self.state.map.is_on(chunk, SLOW) {
+                self.policy.wish(chunk, self.now);
+                self.rouse_slow();
+            }
+        }
+        self.mover.planner.nothing_to_place = false;
+    }
+
+    /// A device has answered something: what a read that a client waits for takes is remembered.
+    pub(crate) fn learn_latency(&mut self, device: Tier, owner: Owner, took_ns: u64) {
+        let bytes = match owner {
+            Owner::Piece(piece) if self.pieces[piece].kind == PieceKind::Read => {
+                self.pieces[piece].count * BLOCK_BYTES
+            }
+            Owner::Copy(fill) if device == SLOW => self.copies.asked_bytes(fill),
+            _ => return,
+        };
+        self.benefit.read(device, bytes, took_ns);
+    }
+
+    /// From now on placement knows what clients will do: for replays, to see what could be reached at best.
+    pub fn foresee(&mut self, uses: Vec<Chunk>, window: usize) {
+        assert!(window > 0, "nothing is in sight");
+        self.policy.foresee(Foresight::new(self.state.geo.chunks, uses, window));
+        self.mover.planner.place_anew();
+    }
+
+    /// A volume that is being closed frees its zone only as far as clients still wait for space.
+    pub(crate) fn moves_are_over(&self) -> bool {
+        self.read_only || self.shutdown.began() && self.requests.is_empty()
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.requests.is_empty() && self.now.since(self.last_client) >= self.tuning.idle_after_ns
+    }
+
+    /// How much of the slow device is to be had for placing chunks now.
+    pub(crate) fn pace(&self) -> Pace {
+        match self.is_idle() {
+            true => Pace::Idle,
+            false if self.zone_runs_short() && self.zone_is_wanted() => Pace::Short,
+            false => Pace::Busy,
+        }
+    }
+
+    /// Whether somebody waits for the zone, or has written so lately that he may soon.
+    fn zone_is_wanted(&self) -> bool {
+        self.now.since(self.last_change) < self.tuning.idle_after_ns || self.log_is_starved()
+    }
+
+    pub(crate) fn zone_is_half_full(&self) -> bool {
+        self.state.zone.chain.len() * 2 > self.state.zone.len() as usize
+    }
+
+    /// Whether clients keep the slow device busy with several commands at once: what need not be merged yet would only make
+    /// them wait, and the longer it waits, the more of it is one batch. (A made trace of Storage Bench's heaviest kind, four in
+    /// flight, with a tenth of it fast: 11.6 ms in the mean instead of 13.7; a hot set spread thin, 70 % reads: up to 1.09 times
+    /// as many requests; recorded traces: as before.)
+    fn clients_queue_on_disk(&self) -> bool {
+        self.slow_is_in_use() && self.tokens.client_depth(SLOW) > 1
+    }
+
+    fn destage_is_due(&self) -> bool {
+        self.log_is_starved()
+            || self.zone_is_half_full() && (self.zone_runs_short() || !self.clients_queue_on_disk())
+            || self.zone_gives_back()
+            || self.is_idle() && !self.slow_is_left_alone()
+    }
+
+    /// Whether this landed block, which cannot be moved because it is lost, must be said again at the head
+    /// so that the log's tail can go on. Not before the zone needs it, for saying it costs two blocks; and not
+    /// while a block that is not lost holds the tail as well, for then it would be in vain.
+    pub(crate) fn holds_tail(&self, z: ZoneBlock) -> bool {
+        let zone = &self.state.zone;
+        let ordinal = zone.get(zone.place_of(z)).ordinal;
+        let oldest = zone.chain.front().map_or(0, |p| zone.get(*p).ordinal);
+        self.losses_are_said_again()
+            && ordinal < oldest + zone.chain.len() as u64 / 2
+            && zone
+                .chain
+                .iter()
+                .take_while(|p| zone.get(**p).ordinal <= ordinal)
+                .all(|p| zone.get(*p).is_lost())
+    }
+
+    /// Whether the zone needs the space in front of lost blocks.
+    pub(crate) fn losses_are_said_again(&self) -> bool {
+        self.mover.planner.says_losses || self.log_is_starved()
+    }
+
+    /// Decides that for the part of the zone that is emptied next. Where lost blocks alone fill half of it, saying them again
+    /// makes no room, and would go on for ever.
+    pub(crate) fn decide_to_say_losses(&mut self) {
+        let landed = self.log.landed_blocks;
+        let says = self.zone_is_half_full() && landed >= self.mover.planner.next_said;
+        self.mover.planner.says_losses = says;
+        if says {
+            let zone_blocks = u64::from(self.state.zone.len()) * u64::from(self.state.geo.area_blocks());
+            self.mover.planner.next_said = landed + zone_blocks / SAID_SHARE;
+        }
+    }
+
+    pub(crate) fn pump_moves(&mut self) {
+        if self.tail_goes_on() {
+            self.gather_tail();
+        }
+        self.pump_borrowing();
+        self.pump_lending();
+        self.pump_trims();
+        self.mind_rest();
+        // Records of loss must be in place before the next move of their chunks fixes what it ends.
+        if self.moves_are_over() || self.log.losses > 0 {
+            return;
+        }
+        let pace = self.pace();
+        let in_turns = self.works_in_turns(pace);
+        if in_turns {
+            self.pump_placement(pace);
+        }
+        if self.may_free_more(pace)
+            && self.destage_is_due()
+            && self.now >= self.mover.planner.next_destage
+            && !(in_turns && self.mover.is_placing_data())
+        {
+            self.destage();
+        }
+        if !in_turns {
+            self.pump_placement(pace);
+        }
+    }
+
+    /// Whether clients have asked the slow device for something of late.
+    fn slow_is_in_use(&self) -> bool {
+        self.now.since(self.tokens.used_by_clients(SLOW)) < LATELY_NS
+    }
+
+    /// Whether another batch may begin to empty the zone. While clients wait for it, and for nothing else of the slow device,
+    /// the next one is read and written when the last has been: a disk that has many writes to choose from has less way
+    /// between them, and is not to run dry at the end of each batch. (Random writes all over a full volume, for half an hour
+    /// from when the zone is full: 1.58 MB/s instead of 1.38 on a disk that reorders by rotation. Where clients read from the
+    /// disk as well, it made three of them, six in a closed loop, 1.04 times as slow.) Not when the log is so full that what
+    /// one batch has to record may not find room beside another's.
+    fn may_free_more(&self, pace: Pace) -> bool {
+        match self.mover.freeing() {
+            0 => true,
+            1 => {
+                pace == Pace::Short
+                    && self.landing_is_starved()
+                    && !self.slow_is_in_use()
+                    && !self.mover.is_freeing_data()
+                    && !self.zone_is_full()
+                    && self.slots[0].closing().is_none()
+                    && !self.mover.planner.lacks_memory
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether placing and emptying the zone take turns: two kinds of work at once would have the slow device seek between
+    /// them, and who asks for something meanwhile would find both before him. Where large batches make room for what streams
+    /// read, emptying the zone does not wait for them.
+    fn works_in_turns(&self, pace: Pace) -> bool {
+        match pace {
+            Pace::Idle => false,
+            Pace::Busy => !self.copies.are_asked_for(self.now),
+            Pace::Short => true,
+        }
+    }
+
+    fn pump_placement(&mut self, pace: Pace) {
+        let idle = pace == Pace::Idle;
+        let turn = match pace {
+            Pace::Short => !self.mover.is_freeing_data(),
+            _ => !self.works_in_turns(pace) || !self.mover.is_busy(true),
+        };
+        if turn
+            && !self.slow_is_left_alone()
+            && !self.mover.is_busy(false)
+            && !self.shutdown.began()
+            && self.policy_has_work()
+            && (idle || self.now >= self.mover.planner.next_place)
+            && self.now >= self.mover.planner.after_failure
+        {
+            self.place(pace);
+        }
+    }
+
+    /// Chunks of a batch whose checksums the list of recent ones has room for, whatever tier they go to.
+    fn batch_room(&mut self) -> usize {
+        let per_chunk = self.state.geo.blocks_per_chunk() as usize;
+        let limit = self.state.sums.limit;
+        let room = limit.saturating_sub(self.sums_spoken_for()) / per_chunk;
+        // In time: folding takes a read and a write for each page, and nothing can be merged while the list is full.
+        self.want_fold(self.state.sums.recent() > if room == 0 { 0 } else { limit / 2 });
+        room
+    }
+
+    /// Recent checksums, and those that batches and streams in flight may add.
+    pub(crate) fn sums_spoken_for(&self) -> usize {
+        let pending = self.pending.slow_bytes / u64::from(BLOCK_BYTES);
+        let moving = self.mover.chunks() * self.state.geo.blocks_per_chunk() as usize;
+        self.state.sums.recent() + self.state.sums.fast.expected() + moving + pending as usize
+    }
+
+    /// Asks for a checkpoint that empties the list of recent checksums.
+    pub(crate) fn want_fold(&mut self, wanted: bool) {
+        self.wanted.checkpoint |= wanted;
+        self.wanted.fold |= wanted;
+    }
+
+    fn destage(&mut self) {
+        if self.state.landed.len() == 0 {
+            // Only records fill the chain: a checkpoint frees it. One that holds no more than the last may still free what
+            // was emptied since; but while a batch waits for a device, one must not follow the other at once.
+            if self.zone_is_half_full() || self.log_is_starved() {
+                self.wanted.checkpoint = true;
+                if self.recorded() <= self.checkpoint.applied() {
+                    self.mover.planner.next_destage = self.now.after(BARREN_PAUSE_NS);
+                }
+            }
+            return;
+        }
+        let barren = self.mover.barren_since.map_or(0, |since| self.now.since(since));
+        if barren >= BARREN_PATIENCE_NS && self.log_is_starved() {
+            self.mover.barren_since = None;
+            let error = self.mover.barren_error;
+            let flushes_wait = !self.landing_is_starved();
+            if flushes_wait {
+                let what = "the landing zone is full and cannot be emptied: the volume is read-only until it \
+                            is opened again";
+                return self.fail_volume(what.into(), error);
+            }
+            self.event(
+                Level::Error,
+                "the landing zone is full and cannot be emptied: waiting writes fail".into(),
+                error,
+            );
+            return self.fail_client_jobs(error.map_or(RequestError::Io, RequestError::from));
+        }
+        let room = self.batch_room();
+        if room == 0 && self.pending.slow_bytes > 0 && !self.pending.dirty.is_empty() {
+            // What streams have written, and no record shows yet, may take all the room for checksums: it goes first.
+            self.mover.planner.zone_is_held = true;
+            self.wanted.commit = true;
+        }
+        if self.push_down(room) {
+            return;
+        }
+        let tail = &self.mover.planner.tail;
+        if tail.is_empty() || tail.is_outgrown(self.tail_segments()) {
+            self.choose_tail_segments();
+        }
+        if self.mover.planner.tail.is_gathering() {
+            return;
+        }
+        if self.mover.planner.tail.is_void() {
+            // Only lost blocks are left, and they hold nothing up but what lies before them: with a checkpoint it becomes
+            // free. That batches failed before says nothing any more.
+            self.wanted.checkpoint |= self.state.zone.front_is_empty() && self.losses_are_said_again();
+            self.mover.planner.tail = Tail::default();
+            self.mover.barren_since = None;
+            self.mover.planner.next_destage = self.now.after(NO_MOVES_PAUSE_NS);
+            return;
+        }
+        let moves = self.take_tail(self.tuning.batch_chunks.min(self.destage_batch()).min(room));
+        self.wanted.checkpoint |= self.mover.planner.tail.is_empty();
+        if !moves.is_empty() {
+            self.decide(&moves, |_| Reason::Hot);
+            self.start_batch(&moves, true);
+        } else if self.mover.planner.tail.is_empty() {
+            self.mover.planner.next_destage = self.now.after(BARREN_PAUSE_NS);
+        }
+    }
+
+    /// Chunks that a busy volume places in one batch: where clients keep the slow device busy with several commands at once,
+    /// as many up as they have there, and as many down; a pair at least, or nothing rises while no slot is free. Beside a stream
+    /// one: moves break it up, and its many commands are one to the disk.
+    fn busy_batch(&self) -> usize {
+        if self.now.since(self.mover.planner.streamed) < LATELY_NS {
+            return BUSY_BATCH;
+        }
+        let depth = if self.slow_is_in_use() { self.tokens.client_depth(SLOW) as usize } else { 1 };
+        (2 * depth.max(1)).min(MOST_BUSY_BATCH)
+    }
+
+    /// What was at home here has left it.
+    pub(crate) fn end_trial(&mut self, old: Option<Home>) {
+        if let Some(home) = old.filter(|home| home.tier == FAST) {
+            let yields = self.yields();
+            self.benefit.left(home.slot, &yields);
+        }
+    }
+
+    /// What moves save and cost, as far as it is known.
+    pub(crate) fn yields(&self) -> Yield {
+        self.benefit.yields(self.mover.planner.borrowing.merging_takes_ns(1))
+    }
+
+    /// What the policy is shown.
+    pub(crate) fn view(&self) -> View<'_> {
+        View {
+            map: &self.state.map,
+            slots: &self.slots,
+            pins: self.pins.list(),
+            copies_wanted: self.copies.wanted(self.now),
+            copies_pressed: self.copies_are_pressed(),
+            may_rise: self.may_rise(),
+            yields: self.yields(),
+        }
+    }
+
+    /// Asks the policy for something that it notes.
+    pub(crate) fn ask_policy<R>(&mut self, ask: impl FnOnce(&mut dyn Policy, &View<'_>) -> R) -> R {
+        let view = View {
+            map: &self.state.map,
+            slots: &self.slots,
+            pins: self.pins.list(),
+            copies_wanted: self.copies.wanted(self.now),
+            copies_pressed: self.copies_are_pressed(),
+            may_rise: self.may_rise(),
+            yields: self.yields(),
+        };
+        ask(&mut *self.policy, &view)
+    }
+
+    /// Chunks that are merged next at most.
+    fn destage_batch(&self) -> usize {
+        match self.pace() {
+            Pace::Short => DESTAGE_BATCH,
+            Pace::Busy => BUSY_BATCH,
+            Pace::Idle if self.zone_runs_short() => DESTAGE_BATCH,
+            Pace::Idle => DESTAGE_BATCH.min(self.mover.planner.idle_batch()),
+        }
+    }
+
+    /// Whether there was something to place when that was last asked.
+    pub(crate) fn has_chunks_to_place(&self) -> bool {
+        self.policy_has_work() && !self.mover.planner.nothing_to_place
+    }
+
+    fn policy_has_work(&self) -> bool {
+        self.pins.are_astray() || self.policy.has_work(&self.view())
+    }
+
+    fn place(&mut self, pace: Pace) {
+        let most = match pace {
+            Pace::Idle => self.mover.planner.idle_batch(),
+            Pace::Busy if self.copies.are_asked_for(self.now) => IDLE_BATCH,
+            Pace::Busy => self.busy_batch(),
+            Pace::Short => IDLE_BATCH,
+        };
+        let budget = self.tuning.batch_chunks.min(most);
+        let budget = budget.min(self.batch_room());
+        let mut moves = if pace == Pace::Short { Vec::new() } else { self.pin_moves(budget) };
+        if moves.is_empty() {
+            let now = self.now;
+            moves = self.ask_policy(|policy, view| policy.plan(now, view, budget, pace));
+            self.decide_by_heat(&moves);
+        }
+        if budget == 0 || moves.is_empty() {
+            let pause = if pace == Pace::Short { NOTHING_DENSE_PAUSE_NS } else { NO_MOVES_PAUSE_NS };
+            self.mover.planner.next_place = self.now.after(pause);
+            self.mover.planner.nothing_to_place = true;
+        } else {
+            self.mover.planner.nothing_to_place = false;
+            self.start_batch(&moves, false);
+        }
+    }
+
+    /// A batch has ended: when busy, pause in proportion to the work that it was for the slow device.
+    pub(crate) fn batch_ended(&mut self, frees_zone: bool, ended: Ended) {
+        let Ended { took_ns, worked_ns, moved, failed, damaged } = ended;
+        if self.is_idle() {
+            self.mover.planner.idle_batches += 1;
+        }
+        let short = self.zone_runs_short();
+        let planner = &mut self.mover.planner;
+        if frees_zone {
+            planner.freed = self.now;
+            planner.zone_is_held = !moved && !failed && !damaged;
+            if !moved {
+                let pause = match (failed, damaged) {
+                    (true, _) => FAILED_PAUSE_NS,
+                    (_, true) => DAMAGED_PAUSE_NS,
+                    _ => BARREN_PAUSE_NS,
+                };
+                let never = failed && planted(Bug::DestageNeverResumes);
+                planner.next_destage = if never { Nanos(u64::MAX) } else { self.now.after(pause) };
+                self.wanted.commit = self.pending.len() > 0 || self.gate.leaving() > 0;
+            }
+        } else {
+            // What rises while the zone is short takes as much off the slow device as emptying the zone does. Who reads the same
+            // again and again, in order, is not kept waiting by single commands: with room made for it at the disk's full speed,
+            // 18 GB read in a loop came from the SSD in the fifth pass; at a third of the time, four tenths of them.
+            let share = match short {
+                true => 2,
+                false if self.copies.are_asked_for(self.now) => 1,
+                false => self.tuning.busy_share.max(1),
+            };
+            // What clients had the device do meanwhile is not held against it.
+            let pause = worked_ns.saturating_mul(u64::from(share)).saturating_sub(took_ns);
+            let pause = pause.min(MAX_BUSY_PAUSE_NS);
+            planner.next_place = self.now.after(pause.max(if moved { 0 } else { BARREN_PAUSE_NS }));
+            if (failed || damaged) && !moved {
+                // What cannot be read is chosen again and again, and idle volumes wait for nothing else.
+                planner.after_failure = self.now.after(NO_MOVES_PAUSE_NS);
+                planner.nothing_to_place = true;
+            }
+        }
+    }
+
+    /// Whether the tail's plan is to be gone on with at once.
+    pub(crate) fn tail_goes_on(&self) -> bool {
+        self.mover.planner.tail.is_gathering() && !self.moves_are_over()
+    }
+
+    /// When the mover wants to be called again.
+    pub(crate) fn move_deadline(&self) -> Option<Nanos> {
+        if self.moves_are_over() {
+            return None;
+        }
+        let idle_at = self.last_client.after(self.tuning.idle_after_ns);
+        let p = &self.mover.planner;
+        let mut times: [Option<Nanos>; MAX_BATCHES + 2] = [None; MAX_BATCHES + 2];
+        times[MAX_BATCHES] = self.zone_shrinks_at();
+        times[MAX_BATCHES + 1] = self.rises_again();
+        let alone = self.slow_is_left_alone();
+        let waits = self.state.landed.len() > 0 && self.requests.is_empty();
+        times[0] = if self.mover.is_busy(true) {
+            None
+        } else if waits && !alone {
+            Some(idle_at.max(p.next_destage))
+        } else if self.log_is_starved() {
+            Some(p.next_destage)
+        } else {
+            self.merge_is_due_at()
+        };
+        if self.policy_has_work() && !alone && !self.mover.is_busy(false) && !self.shutdown.began() {
+            let at = if p.nothing_to_place { p.next_place } else { p.next_place.min(idle_at.max(self.now)) };
+            // What is pinned and may not be moved while clients are busy waits for quiet.
+            let at = if at <= self.now && self.pins.are_astray() { idle_at } else { at };
+            times[1] = Some(at.max(p.after_failure));
+        }
+        times.into_iter().flatten().filter(|t| *t > self.now).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_idle_volume_begins_gently_and_doubles_until_it_is_disturbed() {
+        let mut planner = Planner::default();
+        let mut batches = Vec::new();
+        for _ in 0..7 {
+            batches.push(planner.idle_batch());
+            planner.idle_batches += 1;
+        }
+        assert_eq!(batches, [4, 8, 16, 32, 64, 128, 128]);
+        planner.disturbed();
+        assert_eq!(planner.idle_batch(), FIRST_IDLE_BATCH);
+    }
+}

@@ -1,0 +1,13 @@
+//! The way of a request: cut, locked, read or written, logged, committed, shown, answered.
+
+pub(crate) mod checkpoint;
+pub(crate) mod claim;
+pub(crate) mod commit;
+pub(crate) mod draft;
+pub(crate) mod gate;
+pub(crate) mod locks;
+pub(crate) mod log;
+pub(crate) mod piece;
+pub(crate) mod read;
+pub(crate) mod requests;
+pub(crate) mod write;

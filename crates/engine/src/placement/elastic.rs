@@ -1,0 +1,541 @@
+//! The landing zone grows while more lands than the slow device can take, and shrinks when it is quiet.
+//!
+//! It borrows areas of the fast device that hold slots: their chunks are pushed down in long runs, at the slow device's
+//! sequential speed, into what is held back there for that, or what nothing is in; landed blocks could be merged only one
+//! by one. So a burst of random writes may be as large as that, and the size of the volume stays what it is.
+//!
+//! What is held back is there whatever the volume holds. Areas borrowed beyond it are *on call*: each chunk that becomes
+//! used takes a slot, and a burst adds an eighth of what is left to such chunks at most. When more than that is used, the zone
+//! gives them back as its segments become free; and where it cannot do so soon enough, whoever lands waits for it, for a
+//! chunk that lands without a home and finds none later would hold the log's tail for ever.
+
+use crate::api::why::Reason;
+use crate::base::arena::Arena;
+use crate::engine::Engine;
+use crate::mover::moves::{Destination, Move};
+use bimetal_units::*;
+use std::ops::Range;
+
+/// How much is pushed down at a time, bytes: a run that the slow device writes in some 120 ms, beside which a seek and
+/// a flush cost little.
+const RUN_BYTES: u32 = 16 << 20;
+/// Runs of slots looked at to find a cold one.
+const SAMPLE: u32 = 16;
+/// Areas looked at in one call for some that nobody misses, so that it stays short: of most, one slot is looked at.
+const LOOKS_PER_CALL: u32 = 64;
+/// Of what nothing is in, one burst puts one part in this many on call at most: a volume that is nearly full keeps room to grow
+/// for the burst after it, which may have as great a part of what is left then. (20 minutes of random writes all over a volume
+/// with 20 GB to spare, ten of rest, then three minutes into 8 GB of it: these had 8 MB/s with a half, 58 with an eighth for all
+/// bursts together, and have 84.) Where pushing down is worth most, and as much as a fast tier is left to chunks, more may be.
+const ON_CALL_SHARE: u32 = 8;
+/// Chunks of the slow device looked at to learn how hot it is.
+const SLOW_SAMPLE: u32 = 64;
+/// Where a block that is pushed down costs so many times less still than [`crate::api::options::Tuning::push_worth`] says, the
+/// zone may have nearly all of the fast tier, even if copies have proved worth their slots there. (Random writes over a whole
+/// disk: 13 to 300 times less than one that is merged; recorded traces with such copies: 10 times at most, and one was answered
+/// at three quarters of the speed where the zone had as much of theirs. Where none have, what it takes is missed by nobody:
+/// 2,600 writes among 4,400 reads of a database, on a fast tier of 10 % of what they touch, on five sizes of the disk: 28.3 ms
+/// in the mean instead of 30.0; an hour of random writes over a volume that is 80 % full: 26.1 MB/s instead of 25.3.)
+const WORTH_MOST: u32 = 3;
+/// Neighbours that are emptied one after the other, as long as they are as cold: 128 MiB, of which the flash below erases
+/// most as a whole. (Random writes into 8 GB of a full volume, 20 minutes of them all over it before: 77 to 83 MB/s where
+/// every sixteenth run was emptied, the SSD moving 2.4 blocks for each that was written; 96 to 98 with these.) Not more: what
+/// is left alone together is touched together, and then too much of it is on the slow device. (With 256 MiB one of three
+/// such loads began at 63 MB/s, with no end to it one at 18.)
+const RUNS_IN_A_ROW: u32 = 8;
+/// Attempts to push down what is left in a run, before it is left alone.
+const MAX_ATTEMPTS: u32 = 3;
+/// Pause after that, ns.
+const PAUSE_NS: u64 = Nanos::SECOND;
+/// Borrowed areas given back in one call, so that it stays short.
+const AREAS_PER_CALL: usize = 64;
+
+/// What was borrowed stays with the zone for so long after it ran short, ns, while clients write: bursts come again, and
+/// growing takes the time in which they would have landed. (A database's writes in bursts of seconds, seconds apart, for
+/// an hour: 2.7 ms in the mean where the zone shrank in between, 1.7 ms where it did not.)
+const KEEP_NS: u64 = 3600 * Nanos::SECOND;
+/// It is given back when clients have not written for so long, ns: reads have better use for it.
+const UNWRITTEN_NS: u64 = 60 * Nanos::SECOND;
+/// It grows only while something has been written within this time, ns, or waits to be: whoever reads meanwhile would wait for
+/// what is pushed down. (20 reads a second after 20 minutes of random writes: their 99th percentile was 128 ms where the zone
+/// grew on beside them, 40 where it did not.)
+const WRITTEN_NS: u64 = 5 * Nanos::SECOND;
+
+/// Experience beyond this counts half as much as what comes after, ns.
+const MEMORY_NS: u64 = 4 * Nanos::SECOND;
+
+/// What batches that free the zone have taken of late.
+#[derive(Default)]
+pub(crate) struct Cost {
+    took_ns: u64,
+    blocks: u64,
+}
+
+impl Cost {
+    pub(crate) fn another(&mut self, took_ns: u64, blocks: u64) {
+        if self.took_ns > MEMORY_NS {
+            (self.took_ns, self.blocks) = (self.took_ns / 2, self.blocks / 2);
+        }
+        (self.took_ns, self.blocks) = (self.took_ns + took_ns, self.blocks + blocks);
+    }
+
+    /// Blocks in so long a time; none where nothing is known.
+    pub(crate) fn blocks_in(&self, ns: u64) -> u64 {
+        if self.took_ns == 0 {
+            return 0;
+        }
+        self.blocks.saturating_mul(ns) / self.took_ns
+    }
+
+    /// Whether a block costs at most one part in so many of what one of the other kind costs. What was never tried may.
+    fn is_part_of(&self, other: &Cost, share: u32) -> bool {
+        let (mine, others) = (u128::from(self.took_ns), u128::from(other.took_ns));
+        mine * u128::from(share) * u128::from(other.blocks) <= others * u128::from(self.blocks)
+    }
+}
+
+/// What a run of slots holds: the coldest first, then what has the fewest chunks.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Run {
+    heat: u32,
+    chunks: u32,
+    number: u32,
+}
+
+impl Run {
+    /// Whether it was touched by no more than chance makes of two that are as cold (twice the root of both together, which one
+    /// of 20 such pairs exceeds), and emptying it takes a quarter more at most.
+    fn is_about_as_cold(&self, other: &Run) -> bool {
+        self.heat.saturating_sub(other.heat) <= 2 * (self.heat + other.heat).isqrt()
+            && self.chunks <= other.chunks + other.chunks / 4
+    }
+}
+
+/// How far apart the runs are that are looked at, of so many: all have their turn, and those that follow each other are far
+/// from each other (by about the golden section).
+fn far_step(runs: u32) -> u32 {
+    let divisor = |step: u32| {
+        let (mut a, mut b) = (runs, step);
+        while b > 0 {
+            (a, b) = (b, a % b);
+        }
+        a
+    };
+    (runs / 8 * 5..runs).find(|step| divisor(*step) == 1).unwrap_or(1)
+}
+
+/// How far borrowing has come.
+#[derive(Default)]
+pub struct Borrowing {
+    merging: Cost,
+    /// Of the merging, what was done while clients were busy.
+    pressed: Cost,
+    pushing: Cost,
+    /// The run that was looked at last.
+    hand: u32,
+    /// The one that was emptied last, and how many of its neighbours were before it.
+    emptied: u32,
+    in_a_row: u32,
+    /// The same, for an area that nobody misses.
+    idle_hand: u32,
+    attempts: u32,
+    /// Not before this is another run looked for.
+    not_before: Nanos,
+    /// When the zone ran short last.
+    short_at: Nanos,
+    /// Slots that were on call when clients had not written for a while: what bursts before this one have taken.
+    taken_before: u32,
+}
+
+impl Borrowing {
+    /// How long merging so many blocks takes, as far as experience goes, ns.
+    pub(crate) fn merging_takes_ns(&self, blocks: u32) -> Option<u64> {
+        let Cost { took_ns, blocks: merged } = self.pressed;
+        (merged > 0).then(|| (u128::from(took_ns) * u128::from(blocks) / u128::from(merged)) as u64)
+    }
+
+    /// A batch that was to free the zone has merged so many blocks, which makes room for so many, or pushed down slots for so
+    /// many.
+    pub(crate) fn learn(&mut self, took_ns: u64, merged: u64, room: u64, pushed: u64, idle: bool) {
+        if merged > 0 && pushed == 0 && !idle {
+            self.pressed.another(took_ns, merged);
+        }
+        if pushed > 0 {
+            self.pushing.another(took_ns, pushed);
+        } else if merged > 0 {
+            self.merging.another(took_ns, room);
+        }
+    }
+}
+
+impl<A: Arena> Engine<A> {
+    fn areas_per_run(&self) -> u32 {
+        (RUN_BYTES / self.state.geo.area_bytes).min(self.state.zone.own_len() / 8).max(1)
+    }
+
+    /// Slots of areas that are on call.
+    fn slots_on_call(&self) -> u32 {
+        let geo = &self.state.geo;
+        self.state.zone.len().saturating_sub(geo.assured_zone_areas()) * geo.slots_per_area()
+    }
+
+    /// Free slots that no landed chunk will need.
+    fn slots_to_spare(&self) -> u32 {
+        (self.slots[0].free() + self.slots[1].free()).saturating_sub(self.state.map.homeless())
+    }
+
+    fn is_assured(&self, run: u32) -> bool {
+        self.state.zone.len() + run <= self.state.geo.assured_zone_areas()
+    }
+
+    fn pushing_is_worth_it(&self) -> bool {
+        let borrowing = &self.mover.planner.borrowing;
+        borrowing.pushing.is_part_of(&borrowing.merging, self.tuning.push_worth)
+    }
+
+    /// Whether it is worth so much that the zone may have nearly all of the fast tier.
+    fn pushing_is_worth_most(&self) -> bool {
+        let borrowing = &self.mover.planner.borrowing;
+        let share = self.tuning.push_worth.max(1);
+        let is_part = |share| borrowing.pushing.is_part_of(&borrowing.merging, share);
+        borrowing.pushing.blocks > 0
+            && (is_part(share * WORTH_MOST) || is_part(share) && !self.view().copies_proved())
+    }
+
+    /// Whether the zone may have a further run without touching what is left to chunks that become used.
+    fn run_is_to_spare(&self, run: u32) -> bool {
+        let geo = &self.state.geo;
+        let on_call = (self.state.zone.len() + run).saturating_sub(geo.assured_zone_areas());
+        let slots = on_call * geo.slots_per_area();
+        let left = match self.pushing_is_worth_most() {
+            true => self.slots_left_at_least(slots),
+            false if self.takes_the_better_half(run) => return false,
+            false => self.slots_left_beside(slots),
+        };
+        on_call == 0 || self.slots_to_spare() > left + run * geo.slots_per_area()
+    }
+
+    /// Slots that may be taken before the zone is asked again whether it owes them: one by each piece in flight whose chunk has no
+    /// home, and one by each block of the two segments that the log must go through before it has left those that it is in. A home
+    /// that goes away under a piece leaves a slot for the next one.
+    fn slots_at_stake(&self) -> u32 {
+        self.slot_takers + 2 * self.state.geo.area_blocks()
+    }
+
+    /// Slots that are left to chunks that become used where so many are on call: as many as those, and most of what there was
+    /// when this burst began.
+    fn slots_left_beside(&self, on_call: u32) -> u32 {
+        let by_this_burst = on_call.saturating_sub(self.mover.planner.borrowing.taken_before);
+        let left = by_this_burst.saturating_mul(ON_CALL_SHARE - 1).max(on_call);
+        left.max(2 * self.slots_at_stake()).min(u32::MAX / 2)
+    }
+
+    /// The same, where the zone may have as much as it can get.
+    fn slots_left_at_least(&self, on_call: u32) -> u32 {
+        self.slots_left_beside(on_call).min(self.state.geo.slots(FAST).max(2 * self.slots_at_stake()))
+    }
+
+    /// Whether more is on call than may be: the zone is to give it back.
+    pub(crate) fn zone_gives_back(&self) -> bool {
+        let on_call = self.slots_on_call();
+        on_call > 0 && self.slots_to_spare() < self.slots_left_at_least(on_call)
+    }
+
+    /// Whether nothing more may land before areas that are on call have been given back. The log leaves the two that it is
+    /// in only when more lands.
+    pub(crate) fn zone_owes_slots(&self) -> bool {
+        let on_call = self.slots_on_call();
+        if on_call == 0 || self.slots_to_spare() > self.slots_at_stake() {
+            return false;
+        }
+        let zone = &self.state.zone;
+        let written = [self.log.place, zone.get(self.log.place).successor];
+        let held = written.into_iter().filter(|place| zone.is_borrowed(*place)).count() as u32;
+        zone.borrowed().count() as u32 > held
+    }
+
+    /// Whether more lands than can be merged, and so many further areas, beside those that are being emptied for it, would be
+    /// within bounds.
+    fn zone_may_grow(&self, areas: u32) -> bool {
+        let closing = self.slots[0].closing().map_or(0, |range| range.len() as u32);
+        let run = areas + closing / self.state.geo.slots_per_area();
+        (self.now.since(self.last_change) < WRITTEN_NS || self.landing_is_starved())
+            && !self.is_idle()
+            && self.zone_runs_short()
+            && self.run_is_to_spare(run)
+            && !self.shutdown.began()
+            && self.mover.barren_since.is_none()
+            && self.state.zone.may_borrow() >= run as usize
+    }
+
+    /// Whether it is to grow at the price of pushing something down.
+    fn zone_is_to_grow(&self) -> bool {
+        let run = self.areas_per_run();
+        let slots = run * self.state.geo.slots_per_area();
+        self.zone_may_grow(run)
+            && (self.is_assured(run) || self.pushing_is_worth_it())
+            && self.now >= self.mover.planner.borrowing.not_before
+            && self.slots[1].free() > 2 * slots
+    }
+
+    /// Borrows areas in which nothing is but copies that nobody has read, while the zone may grow and there are free slots
+    /// beside them. What was pushed down leaves such copies behind. Not before it is short: what is borrowed stays with the
+    /// zone, and bursts that would have ended before are many.
+    fn borrow_what_is_idle(&mut self) {
+        // A small zone runs short before it is half full, and would give back at once what it borrowed. Where copies have
+        // proved worth their slots, those not read yet may be tomorrow's. (A database's writes in bursts, for an hour, with a
+        // fast tier of a tenth: 1.7 ms in the mean where they gave way, 1.4 where they did not.)
+        if !self.zone_is_half_full() || !self.idle_area_is_wanted() || self.view().copies_proved() {
+            return;
+        }
+        let areas = self.state.geo.zone_first.0;
+        for _ in 0..LOOKS_PER_CALL.min(areas) {
+            let hand = (self.mover.planner.borrowing.idle_hand + 1) % areas;
+            self.mover.planner.borrowing.idle_hand = hand;
+            let range = self.state.geo.slots_in(Area(hand));
+            let is_idle = |slot| !self.slots[0].is_used(slot) || self.copies.are_unread_in(slot);
+            if !range.clone().map(Slot).all(is_idle) {
+                continue;
+            }
+            self.drop_copies_in(range.clone());
+            if self.slots[0].take_empty(range) {
+                self.state.zone.borrow(Area(hand));
+                self.wanted.wake = true;
+            }
+            if !self.idle_area_is_wanted() {
+                return;
+            }
+        }
+    }
+
+    /// Whether the zone is short of one more area, may have it, and leaves free slots.
+    fn idle_area_is_wanted(&self) -> bool {
+        let left = self.slots[0].free().saturating_sub(self.state.geo.slots_per_area());
+        self.zone_is_short() && self.zone_may_grow(1) && self.policy.settles_fast(left)
+    }
+
+    /// Begins to push down what is in the way of the zone's growth; false when there is nothing of the kind to do.
+    pub(crate) fn push_down(&mut self, room: usize) -> bool {
+        if !self.pushing_may_append() {
+            return false;
+        }
+        let range = match self.slots[0].closing() {
+            Some(range) => range,
+            None if self.zone_is_to_grow() => {
+                let Some(range) = self.cold_run() else { return false };
+                self.slots[0].close(range.clone());
+                self.drop_copies_in(range.clone());
+                self.mover.planner.borrowing.attempts = 0;
+                range
+            }
+            None => return false,
+        };
+        let slots = &self.slots[0];
+        let owners = range.clone().filter_map(|slot| slots.owner(Slot(slot)));
+        let moves: Vec<Move> =
+            owners.take(room).map(|chunk| Move { chunk, to: Destination::Tier(SLOW) }).collect();
+        if moves.is_empty() {
+            return false;
+        }
+        self.mover.planner.borrowing.attempts += 1;
+        if self.mover.planner.borrowing.attempts > MAX_ATTEMPTS {
+            self.slots[0].stop_closing();
+            self.mover.planner.borrowing.not_before = self.now.after(PAUSE_NS);
+            return false;
+        }
+        self.decide(&moves, |_| Reason::ZoneGrows);
+        self.start_batch(&moves, true);
+        true
+    }
+
+    /// Whether the zone would have more than half of the areas that hold slots, which it takes only from what is no hotter
+    /// than what is on the slow device: what has earned its place there is worth more than a longer burst.
+    fn takes_the_better_half(&self, run: u32) -> bool {
+        self.state.zone.len() + run - self.state.zone.own_len() > self.state.geo.zone_first.0 / 2
+    }
+
+    /// The heat of some chunks on the slow device, and how many they are.
+    fn heat_of_the_slow(&self) -> (u64, u64) {
+        let chunks = self.state.geo.chunks;
+        let step = (chunks / SLOW_SAMPLE).max(1);
+        let first = self.mover.planner.borrowing.hand % step;
+        let of_slow = |chunk: &Chunk| self.state.map.home(*chunk).is_some_and(|home| home.tier == SLOW);
+        let sample = (first..chunks).step_by(step as usize).map(Chunk).filter(of_slow);
+        sample.fold((0, 0), |(heat, count), chunk| {
+            (heat + u64::from(self.policy.heat(chunk, self.now)), count + 1)
+        })
+    }
+
+    /// The run that was emptied last has a neighbour that is as cold as the coldest of some here and there, and holds about as
+    /// little: that one, for so many in a row; or else the coldest, and of those the one with the fewest chunks. Each of their
+    /// slots is free or holds a chunk that can be moved. None where the zone may not have it.
+    ///
+    /// The flash below erases far more than a run at once, of what was written together. Where a run has been emptied here and
+    /// one there, it finds nothing that is free as a whole, and moves the rest whenever something is written.
+    fn cold_run(&mut self) -> Option<Range<u32>> {
+        let (run, borrowing) = (self.areas_per_run(), &self.mover.planner.borrowing);
+        let runs = self.state.geo.zone_first.0 / run;
+        let (step, last) = (far_step(runs), borrowing.emptied);
+        let sample = (1..=SAMPLE.min(runs)).map(|n| (borrowing.hand + n * step) % runs);
+        let hand = (borrowing.hand + SAMPLE.min(runs) * step) % runs;
+        let coldest = sample.filter_map(|number| self.look_at_run(number)).min();
+        let most = self.takes_the_better_half(run).then(|| self.heat_of_the_slow());
+        let may_go = |found: &Run| {
+            let slots = self.slots_of_run(found.number).len() as u64;
+            most.is_none_or(|(slow_heat, count)| u64::from(found.heat) * count <= slow_heat * slots)
+        };
+        let beside = (borrowing.in_a_row < RUNS_IN_A_ROW && last + 1 < runs).then_some(last + 1);
+        let beside = beside.and_then(|number| self.look_at_run(number)).filter(|beside| {
+            may_go(beside) && coldest.as_ref().is_none_or(|least| beside.is_about_as_cold(least))
+        });
+        let in_a_row = if beside.is_some() { borrowing.in_a_row + 1 } else { 1 };
+        let found = beside.or(coldest).filter(may_go);
+        let borrowing = &mut self.mover.planner.borrowing;
+        borrowing.hand = hand;
+        let number = found?.number;
+        (borrowing.emptied, borrowing.in_a_row) = (number, in_a_row);
+        Some(self.slots_of_run(number))
+    }
+
+    fn slots_of_run(&self, number: u32) -> Range<u32> {
+        let (run, geo) = (self.areas_per_run(), &self.state.geo);
+        geo.slots_in(Area(number * run)).start..geo.slots_in(Area((number + 1) * run - 1)).end
+    }
+
+    /// What a run holds; none where a chunk of it cannot be moved.
+    fn look_at_run(&self, number: u32) -> Option<Run> {
+        let slots = || self.slots_of_run(number).map(Slot);
+        let heat = slots().map(|slot| self.heat_of(slot)).sum::<Option<u32>>()?;
+        let chunks = slots().filter(|slot| self.slots[0].owner(*slot).is_some()).count() as u32;
+        Some(Run { heat, chunks, number })
+    }
+
+    /// The heat of what is in a fast slot; none where that cannot be moved.
+    fn heat_of(&self, slot: Slot) -> Option<u32> {
+        if !self.slots[0].is_used(slot) {
+            return Some(0);
+        }
+        if self.copies.are_in(slot) {
+            // They give way without being moved.
+            return Some(0);
+        }
+        let (chunk, map) = (self.slots[0].owner(slot)?, &self.state.map);
+        let there = map.home(chunk) == Some(Home { tier: FAST, slot });
+        let may_leave = !map.is_busy(chunk) && self.pins.list().allows(chunk, SLOW);
+        (there && may_leave).then(|| self.policy.heat(chunk, self.now))
+    }
+
+    /// Borrows areas in which nothing is until the log's reserve is there. Free segments whose areas were borrowed when the volume was
+    /// last open are named by nothing, and slots again; were all others in the chain, not even the record could be appended
+    /// that frees them. There are as many such areas as there were segments then.
+    pub(crate) fn borrow_again(&mut self) {
+        let geo = &self.state.geo;
+        let mut areas = (0..geo.zone_first.0).map(|area| (Area(area), geo.slots_in(Area(area))));
+        while self.zone_is_full() && self.state.zone.may_borrow() > 0 {
+            let slots = &mut self.slots[0];
+            let Some((area, _)) = areas.find(|(_, range)| slots.take_empty(range.clone())) else { return };
+            self.state.zone.borrow(area);
+        }
+    }
+
+    /// Takes over what was emptied; gives back what the zone does not need any more.
+    pub(crate) fn pump_borrowing(&mut self) {
+        if let Some(range) = self.slots[0].take_closed() {
+            let per_area = self.state.geo.slots_per_area();
+            for area in range.start / per_area..range.end / per_area {
+                self.state.zone.borrow(Area(area));
+            }
+            self.wanted.wake = true;
+        }
+        let gives_back = self.zone_gives_back();
+        if !self.is_idle() && self.zone_runs_short() {
+            self.mover.planner.borrowing.short_at = self.now;
+        }
+        if self.now >= self.last_change.after(UNWRITTEN_NS) {
+            self.mover.planner.borrowing.taken_before = self.slots_on_call();
+        }
+        self.borrow_what_is_idle();
+        self.shorten_chain();
+        if !self.is_idle() && !gives_back && !self.zone_may_shrink() {
+            return;
+        }
+        if !self.mover.is_busy(true) {
+            self.slots[0].stop_closing();
+        }
+        for _ in 0..AREAS_PER_CALL {
+            let now = self.zone_may_shrink() || self.zone_gives_back() && !self.zone_is_full();
+            let Some(area) = now.then(|| self.state.zone.give_back()).flatten() else { return };
+            self.slots[0].reopen(self.state.geo.slots_in(area));
+            self.wanted.wake = true;
+        }
+    }
+
+    /// Whether the zone may give back what it has borrowed.
+    fn zone_may_shrink(&self) -> bool {
+        self.shrinking_is_due() && self.chain_is_short()
+    }
+
+    fn shrinking_is_due(&self) -> bool {
+        self.zone_shrinks_at().is_some_and(|at| at <= self.now)
+    }
+
+    fn chain_is_short(&self) -> bool {
+        self.state.zone.chain.len() as u32 * 2 <= self.state.zone.own_len()
+    }
+
+    /// When the zone is to give back what it has borrowed, if nobody asks for anything until then.
+    pub(crate) fn zone_shrinks_at(&self) -> Option<Nanos> {
+        let idle_at = self.last_client.after(self.tuning.idle_after_ns);
+        let kept_until = self.mover.planner.borrowing.short_at.after(KEEP_NS).max(idle_at);
+        let has_borrowed = self.state.zone.len() > self.state.zone.own_len();
+        has_borrowed.then(|| self.last_change.after(UNWRITTEN_NS).min(kept_until))
+    }
+
+    /// Where only records keep the chain so long that nothing can be given back, a checkpoint frees it.
+    fn shorten_chain(&mut self) {
+        self.wanted.checkpoint |= self.shrinking_is_due()
+            && !self.chain_is_short()
+            && self.state.landed.len() == 0
+            && self.recorded() > self.checkpoint.applied();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pushing_down_is_worth_it_where_merging_costs_several_times_as_much() {
+        let mut borrowing = Borrowing::default();
+        let is_worth_it = |b: &Borrowing, share| b.pushing.is_part_of(&b.merging, share);
+        assert!(is_worth_it(&borrowing, 4), "nobody knows");
+        borrowing.learn(Nanos::SECOND, 1000, 1000, 0, true);
+        assert!(is_worth_it(&borrowing, 4), "nobody knows");
+        borrowing.learn(Nanos::SECOND, 0, 0, 4000, true);
+        assert!(is_worth_it(&borrowing, 4) && !is_worth_it(&borrowing, 5));
+        // What was learned long ago counts little beside what was learned since.
+        (0..20).for_each(|_| borrowing.learn(Nanos::SECOND, 20_000, 20_000, 0, true));
+        assert!(!is_worth_it(&borrowing, 1) && is_worth_it(&borrowing, 0));
+    }
+
+    #[test]
+    fn a_neighbour_is_about_as_cold_within_what_chance_does() {
+        let run = |heat, chunks| Run { heat, chunks, number: 7 };
+        assert!(run(0, 120).is_about_as_cold(&run(0, 100)));
+        assert!(run(60, 100).is_about_as_cold(&run(40, 100)), "by the root of 100, twice");
+        assert!(!run(61, 100).is_about_as_cold(&run(40, 100)));
+        assert!(!run(5, 100).is_about_as_cold(&run(0, 100)));
+        assert!(run(10, 100).is_about_as_cold(&run(40, 100)), "or colder");
+        assert!(!run(0, 126).is_about_as_cold(&run(0, 100)), "but it holds too much");
+    }
+
+    #[test]
+    fn all_runs_have_their_turn() {
+        for runs in 1..300 {
+            let step = far_step(runs);
+            let mut seen: Vec<u32> = (1..=runs).map(|n| n * step % runs).collect();
+            seen.sort_unstable();
+            assert!(seen.into_iter().eq(0..runs), "{runs} runs, {step} apart");
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! How the list of pins is kept: one block in two places, written one after the other with a flush after each.
+//!
+//! The place that does not hold the newest version is written first, so a crash at any moment leaves one of them whole:
+//! before the first flush the list from before, or already the new one; from then on the new one. It is answered when both
+//! hold it, so that a bad sector takes no pin away.
+
+use super::{PinError, PinList, Pins};
+use crate::api::action::DeviceError;
+use crate::api::coverage::Stage;
+use crate::api::options::{Level, OpenError};
+use crate::base::arena::{Arena, Buf, Pool};
+use crate::base::bugs::{Bug, planted};
+use crate::engine::{Engine, Owner};
+use crate::format::Id;
+use crate::format::geometry::{PINS_AT, pins_at};
+use crate::format::page::{self, PageKind};
+use crate::format::pins::{get_pins, put_pins};
+use crate::io::flush::Waiter;
+use crate::life::open::no_memory;
+use crate::life::recovery::Reader;
+use bimetal_units::*;
+
+/// No version is ever as high as this.
+const MAX_VERSION: u64 = 1 << 52;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum KeepStage {
+    #[default]
+    Idle,
+    /// A buffer is wanted.
+    Wanted,
+    Write,
+    Flush,
+}
+
+/// A change of the list that is under way, and where the list in force stands.
+#[derive(Default)]
+pub(super) struct Keeping {
+    stage: KeepStage,
+    /// The newest version that may stand on the device.
+    version: u64,
+    /// The place that holds the list in force.
+    newest: Option<u8>,
+    /// It stands in both places.
+    twice: bool,
+    next: PinList,
+    /// The place being written.
+    place: u8,
+    /// The new list is durable in the other place already.
+    second: bool,
+    buf: Option<Buf>,
+    answer: Option<Result<(), PinError>>,
+}
+
+impl Keeping {
+    pub(super) fn new(read: &PinsRead) -> Keeping {
+        Keeping { version: read.version, newest: read.newest, twice: read.twice, ..Keeping::default() }
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.stage == KeepStage::Idle
+    }
+
+    pub(super) fn step(&self) -> impl PartialEq + use<> {
+        (self.stage, self.second)
+    }
+
+    pub(super) fn coverage(&self) -> Option<Stage> {
+        match self.stage {
+            KeepStage::Idle => None,
+            KeepStage::Wanted | KeepStage::Write => Some(Stage::PinWrite),
+            KeepStage::Flush => Some(Stage::PinFlush),
+        }
+    }
+
+    /// Whether the answer to the last change has not been taken yet.
+    pub(super) fn has_answer(&self) -> bool {
+        self.answer.is_some()
+    }
+
+    pub(super) fn take_answer(&mut self) -> Option<Result<(), PinError>> {
+        self.answer.take()
+    }
+}
+
+impl<A: Arena> Engine<A> {
+    /// Begins to make a list durable.
+    pub(super) fn keep_pins(&mut self, list: PinList) {
+        let Pins { keeping, list: in_force, unknown, .. } = &mut self.pins;
+        if list == *in_force && keeping.twice && !*unknown {
+            keeping.answer = Some(Ok(()));
+            return;
+        }
+        // A version that failed may be on the device all the same, so its number is not used again.
+        keeping.version += 1;
+        keeping.next = list;
+        keeping.place = keeping.newest.map_or(0, |newest| 1 - newest);
+        (keeping.stage, keeping.second, keeping.twice) = (KeepStage::Wanted, false, false);
+    }
+
+    pub(crate) fn pump_pins(&mut self) {
+        if self.pins.keeping.stage != KeepStage::Wanted {
+            return;
+        }
+        if self.read_only {
+            return self.end_keeping(false, PinError::ReadOnly);
+        }
+        let Some(buf) = self.arena.alloc(Pool::Meta, BLOCK_BYTES) else { return };
+        let keeping = &mut self.pins.keeping;
+        let mut payload = Vec::new();
+        put_pins(&mut payload, keeping.next.ranges());
+        let (volume, number) = (&self.superblock.volume, u64::from(keeping.place));
+        page::encode(self.arena.bytes_mut(buf), PageKind::Pins, volume, number, keeping.version, &payload);
+        (keeping.buf, keeping.stage) = (Some(buf), KeepStage::Write);
+        let at = pins_at(keeping.place);
+        self.write_metadata(Owner::Pins, at, buf);
+    }
+
+    /// One of the places is written.
+    pub(crate) fn pins_written(&mut self, result: Result<(), DeviceError>) {
+        self.flushers[0].dirty = true;
+        if let Some(buf) = self.pins.keeping.buf.take() {
+            self.arena.free(buf);
+        }
+        match result {
+            Ok(()) => {
+                self.pins.keeping.stage = KeepStage::Flush;
+                if planted(Bug::PinsNotFlushed) {
+                    return self.pins_flushed(true);
+                }
+                self.request_flush(FAST, Waiter::Pins);
+            }
+            Err(error) => {
+                let (name, at) = (&self.names[0], pins_at(self.pins.keeping.place));
+                let what = format!("{name}: the list of pins at byte {at} cannot be written");
+                self.event(Level::Warning, what, Some(error));
+                self.end_keeping(false, PinError::Io);
+            }
+        }
+    }
+
+    /// What was written is durable, or may not be.
+    pub(crate) fn pins_flushed(&mut self, ok: bool) {
+        let keeping = &mut self.pins.keeping;
+        if !ok || keeping.second {
+            return self.end_keeping(ok, PinError::Io);
+        }
+        keeping.newest = Some(keeping.place);
+        keeping.place = 1 - keeping.place;
+        (keeping.stage, keeping.second) = (KeepStage::Wanted, true);
+    }
+
+    /// The change ends. From the first place on it is durable, whatever became of the second one.
+    fn end_keeping(&mut self, ok: bool, error: PinError) {
+        let keeping = &mut self.pins.keeping;
+        keeping.stage = KeepStage::Idle;
+        keeping.twice = ok;
+        if !keeping.second {
+            keeping.answer = Some(Err(error));
+            return;
+        }
+        self.pins.list = std::mem::take(&mut keeping.next);
+        keeping.answer = Some(Ok(()));
+        self.pins.unknown = false;
+        self.obey_pins();
+    }
+}
+
+/// The list of pins as it was read.
+pub struct PinsRead {
+    /// What is pinned.
+    pub list: PinList,
+    /// Whether that is known: a place that may hold the newest list could not be read otherwise.
+    pub known: bool,
+    /// What is wrong, and at which byte of the fast device.
+    pub faults: Vec<(u64, String)>,
+    version: u64,
+    newest: Option<u8>,
+    twice: bool,
+    /// The one place that could not be read.
+    unreadable: Option<u8>,
+}
+
+/// What stands in a place.
+enum Found {
+    Version(u64, PinList),
+    /// Never written.
+    Nothing,
+    /// Begun, and not whole: a crash tears one that is being written.
+    Torn,
+    /// Whole, and makes no sense.
+    Senseless,
+    /// The device cannot read it.
+    Unreadable,
+}
+
+fn find(block: &[u8], volume: &Id, place: u8, chunks: u32) -> Found {
+    match page::decode(block, PageKind::Pins, volume, u64::from(place)) {
+        Some((payload, version)) => match get_pins(payload, chunks) {
+            Some(ranges) if version < MAX_VERSION => Found::Version(version, PinList { ranges }),
+            _ => Found::Senseless,
+        },
+        None if page::is_broken(block) => Found::Torn,
+        None => Found::Nothing,
+    }
+}
+
+impl<A: Arena> Reader<A> {
+    /// Reads the list of pins of a volume of so many chunks. Nothing that is wrong with it keeps a volume closed.
+    pub(crate) async fn pins(&self, volume: &Id, chunks: u32) -> Result<PinsRead, OpenError> {
+        let buf = self.io.alloc(Pool::Meta, 2 * BLOCK_BYTES).ok_or_else(no_memory)?;
+        let unreadable = self.read_around(FAST, PINS_AT, buf).await;
+        let found = [0u8, 1].map(|place| {
+            let n = u32::from(place);
+            match &unreadable {
+                Ok(unreadable) if !unreadable.any(n..n + 1) => self.io.with(|arena| {
+                    let block = arena.bytes(buf.slice(n * BLOCK_BYTES, BLOCK_BYTES));
+                    find(block, volume, place, chunks)
+                }),
+                _ => Found::Unreadable,
+            }
+        });
+        self.io.free(buf);
+        Ok(judge(found))
+    }
+
+    /// Writes over a place that could not be read, where the list is known without it: were it read again later, it might
+    /// say something else, a change that a crash cut short. Where that fails, it is left as it is: data does not wait.
+    pub(crate) async fn settle_pins(&self, volume: &Id, read: &mut PinsRead) {
+        let Some(place) = read.unreadable.filter(|_| read.known) else { return };
+        let (version, mut payload) = (read.version + 2, Vec::new());
+        put_pins(&mut payload, read.list.ranges());
+        let fill = |block: &mut [u8]| {
+            page::encode(block, PageKind::Pins, volume, u64::from(place), version, &payload);
+        };
+        let written = self.io.write_block(FAST, pins_at(place), fill).await;
+        if written.is_ok() && self.io.flush(FAST).await.is_ok() {
+            (read.version, read.newest) = (version, Some(place));
+        }
+    }
+}
+
+/// Which list is in force, and what is wrong. A place that is torn is what a crash leaves while the other one holds the
+/// list, or before there was any.
+fn judge(found: [Found; 2]) -> PinsRead {
+    let mut read = PinsRead {
+        list: PinList::default(),
+        known: true,
+        faults: Vec::new(),
+        version: 0,
+        newest: None,
+        twice: false,
+        unreadable: None,
+    };
+    let mut fault = |place: u8, what: &str| read.faults.push((pins_at(place), what.to_owned()));
+    for (place, found) in [0u8, 1].into_iter().zip(&found) {
+        match found {
+            Found::Unreadable => fault(place, "cannot be read"),
+            Found::Senseless => fault(place, "makes no sense"),
+            _ => {}
+        }
+    }
+    match &found {
+        [Found::Version(a, one), Found::Version(b, other)] if a == b && one != other => {
+            fault(1, "differs from its copy");
+        }
+        [Found::Torn, Found::Torn] => fault(0, "is not valid, and neither is its copy"),
+        _ => {}
+    }
+    let twice = matches!(&found, [Found::Version(a, _), Found::Version(b, _)] if a == b);
+    let unreadable: Vec<u8> =
+        (0..2).filter(|place| matches!(found[usize::from(*place)], Found::Unreadable)).collect();
+    if let [place] = unreadable[..] {
+        read.unreadable = Some(place);
+    }
+    // One that was never written says that no list was ever complete.
+    read.known = found.iter().any(|f| matches!(f, Found::Version(..) | Found::Nothing));
+    for (place, found) in [0u8, 1].into_iter().zip(found) {
+        if let Found::Version(version, list) = found
+            && read.newest.is_none_or(|_| version > read.version)
+        {
+            (read.list, read.version, read.newest) = (list, version, Some(place));
+        }
+    }
+    read.twice = twice && read.faults.is_empty();
+    read
+}

@@ -1,0 +1,247 @@
+//! Wear: what the engine writes to the fast device of its own accord, chunks that it moves up and copies of what was
+//! read, and how much of that it may write in a day.
+//!
+//! What clients write is never held back by the budget, nor what has to follow from it: landing, log and checkpoints,
+//! homes of what landed, whatever goes down. A pin is a user's wish, and is obeyed when the budget is spent; what it
+//! writes is counted, and taken out of what is left.
+
+use crate::api::options::{WearBudgetStatus, WearStatus};
+use crate::base::arena::Arena;
+use crate::engine::Engine;
+use bimetal_units::*;
+
+/// The time in which a budget is earned, ns.
+const DAY_NS: u64 = 86_400 * Nanos::SECOND;
+/// How much of a budget was left when the volume was closed is recorded nowhere. An opening begins with one part in this
+/// many of a day's budget: enough to be quick soon after it, and opened four times a day, the engine cannot write more
+/// than twice the budget. A budget of half of what the drive is rated for is within its rating even then.
+const OPENING_SHARE: u64 = 4;
+/// Copies are kept while more than one part in this many of a day's budget is left, half of what an opening begins with:
+/// a copy is made at the first read of a chunk, a move at the third touch, and what is known to be hot is worth more.
+const COPIES_SHARE: u64 = 8;
+/// Nothing rises while less than one part in this many of a day's budget is left, the earnings of 84 s: at 128 GiB a day,
+/// 128 MiB. Chunks that rise one by one, as they are earned, would cost the disk a seek and the log a record each.
+const RUN_SHARE: u64 = 1024;
+
+/// A token bucket of bytes that holds up to a day's budget.
+struct Bucket {
+    bytes_per_day: u64,
+    /// Bytes that were left at `at`, times the nanoseconds of a day: earning adds budget x time, and nothing is rounded.
+    level: u128,
+    at: Nanos,
+}
+
+impl Bucket {
+    fn new(bytes_per_day: u64, opened: Nanos) -> Bucket {
+        let level = u128::from(bytes_per_day / OPENING_SHARE) * u128::from(DAY_NS);
+        Bucket { bytes_per_day, level, at: opened }
+    }
+
+    /// Below 2^112, whatever the clock says: two days of the largest budget.
+    fn level_at(&self, now: Nanos) -> u128 {
+        let earned = u128::from(self.bytes_per_day) * u128::from(now.since(self.at).min(DAY_NS));
+        (self.level + earned).min(u128::from(self.bytes_per_day) * u128::from(DAY_NS))
+    }
+
+    fn left_bytes(&self, now: Nanos) -> u64 {
+        (self.level_at(now) / u128::from(DAY_NS)) as u64
+    }
+
+    fn spend(&mut self, bytes: u64, now: Nanos) {
+        self.level = self.level_at(now).saturating_sub(u128::from(bytes) * u128::from(DAY_NS));
+        self.at = self.at.max(now);
+    }
+
+    /// What has to be there for something to rise, bytes.
+    fn run_bytes(&self, chunk_bytes: u64) -> u64 {
+        chunk_bytes.max(self.bytes_per_day / RUN_SHARE)
+    }
+}
+
+/// What the engine wrote of its own accord, and its budget for that.
+pub(crate) struct Wear {
+    bucket: Option<Bucket>,
+    moved_bytes: u64,
+    copied_bytes: u64,
+}
+
+impl Wear {
+    /// Of a volume opened now; without a budget, nothing is held back.
+    pub(crate) fn new(budget_bytes_per_day: Option<u64>, opened: Nanos) -> Wear {
+        let bucket = budget_bytes_per_day.map(|bytes_per_day| Bucket::new(bytes_per_day, opened));
+        Wear { bucket, moved_bytes: 0, copied_bytes: 0 }
+    }
+
+    /// Chunks that may be moved up now.
+    fn may_rise(&self, chunk_bytes: u64, now: Nanos) -> usize {
+        let Some(bucket) = &self.bucket else { return usize::MAX };
+        let left = bucket.left_bytes(now);
+        if left < bucket.run_bytes(chunk_bytes) { 0 } else { (left / chunk_bytes) as usize }
+    }
+
+    /// When something may rise again, if nothing may now; none where that is never.
+    fn rises_again(&self, chunk_bytes: u64, now: Nanos) -> Option<Nanos> {
+        let bucket = self.bucket.as_ref()?;
+        let run = bucket.run_bytes(chunk_bytes);
+        let missing = (u128::from(run) * u128::from(DAY_NS)).checked_sub(bucket.level_at(now))?;
+        let possible = missing > 0 && run <= bucket.bytes_per_day;
+        possible.then(|| now.after(missing.div_ceil(u128::from(bucket.bytes_per_day)) as u64))
+    }
+
+    /// Whether a copy of so many bytes may be written.
+    fn may_copy(&self, bytes: u64, now: Nanos) -> bool {
+        let Some(bucket) = &self.bucket else { return true };
+        let left = bucket.left_bytes(now);
+        left >= bytes && left - bytes >= bucket.bytes_per_day / COPIES_SHARE
+    }
+
+    fn spend(&mut self, bytes: u64, now: Nanos) {
+        if let Some(bucket) = &mut self.bucket {
+            bucket.spend(bytes, now);
+        }
+    }
+
+    fn has(&self, bytes: u64, now: Nanos) -> bool {
+        self.bucket.as_ref().is_none_or(|bucket| bucket.left_bytes(now) >= bytes)
+    }
+
+    fn status(&self, now: Nanos) -> WearStatus {
+        let budget = self.bucket.as_ref().map(|bucket| WearBudgetStatus {
+            bytes_per_day: bucket.bytes_per_day,
+            left_bytes: bucket.left_bytes(now),
+        });
+        WearStatus { moved_bytes: self.moved_bytes, copied_bytes: self.copied_bytes, budget }
+    }
+}
+
+impl<A: Arena> Engine<A> {
+    /// Chunks that may be moved up now, as far as wear goes.
+    pub(crate) fn may_rise(&self) -> usize {
+        self.wear.may_rise(u64::from(self.state.geo.chunk_bytes), self.now)
+    }
+
+    /// When the budget lets something rise again, if it does not now; none where that is never.
+    pub(crate) fn rises_again(&self) -> Option<Nanos> {
+        self.wear.rises_again(u64::from(self.state.geo.chunk_bytes), self.now)
+    }
+
+    /// Whether another copy of a chunk may be made, as far as wear goes.
+    pub(crate) fn may_copy(&self) -> bool {
+        self.wear.may_copy(u64::from(self.state.geo.chunk_bytes), self.now)
+    }
+
+    /// A chunk that moves up is about to be written. False: what was left is gone meanwhile, and it may not be; one that
+    /// is pinned there always may.
+    pub(crate) fn wear_by_move(&mut self, chunk: Chunk, bytes: u64) -> bool {
+        if self.pins.list().tier_of(chunk) != Some(FAST) && !self.wear.has(bytes, self.now) {
+            return false;
+        }
+        self.wear.spend(bytes, self.now);
+        self.wear.moved_bytes += bytes;
+        true
+    }
+
+    /// A copy is about to be written. False: what was left is gone meanwhile, and it may not be.
+    pub(crate) fn wear_by_copy(&mut self, bytes: u64) -> bool {
+        if !self.wear.may_copy(bytes, self.now) {
+            return false;
+        }
+        self.wear.spend(bytes, self.now);
+        self.wear.copied_bytes += bytes;
+        true
+    }
+
+    pub(crate) fn wear_status(&self) -> WearStatus {
+        self.wear.status(self.now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CHUNK: u64 = 128 << 10;
+    const NOW: Nanos = Nanos(5 * Nanos::SECOND);
+
+    fn left(wear: &Wear, now: Nanos) -> u64 {
+        wear.status(now).budget.expect("a budget").left_bytes
+    }
+
+    #[test]
+    fn without_a_budget_nothing_is_held_back() {
+        let mut wear = Wear::new(None, NOW);
+        wear.spend(u64::MAX, NOW);
+        assert!(wear.may_copy(CHUNK, NOW) && wear.has(u64::MAX, NOW));
+        assert_eq!((wear.may_rise(CHUNK, NOW), wear.rises_again(CHUNK, NOW)), (usize::MAX, None));
+    }
+
+    #[test]
+    fn with_a_budget_of_nothing_nothing_ever_rises() {
+        let mut wear = Wear::new(Some(0), NOW);
+        wear.spend(CHUNK, NOW);
+        for now in [Nanos(0), NOW, Nanos(u64::MAX)] {
+            assert!(!wear.may_copy(CHUNK, now) && !wear.has(1, now));
+            assert_eq!(
+                (wear.may_rise(CHUNK, now), wear.rises_again(CHUNK, now), left(&wear, now)),
+                (0, None, 0)
+            );
+        }
+        // Nor does a chunk that is larger than a day's budget.
+        let small = Wear::new(Some(CHUNK - 1), NOW);
+        let later = NOW.after(10 * DAY_NS);
+        assert_eq!((small.may_rise(CHUNK, later), small.rises_again(CHUNK, later)), (0, None));
+        assert!(!small.may_copy(CHUNK, later));
+    }
+
+    #[test]
+    fn it_is_earned_evenly_and_no_more_than_a_day_of_it_is_kept() {
+        let budget = 164u64 << 30;
+        let mut wear = Wear::new(Some(budget), NOW);
+        assert_eq!(left(&wear, NOW), budget / OPENING_SHARE);
+        wear.spend(u64::MAX, NOW);
+        assert_eq!(left(&wear, NOW), 0, "a pin that was larger leaves no debt");
+        // Looked at and spent from a million times, at odd moments: nothing is lost to rounding.
+        let mut now = NOW;
+        let mut spent = 0;
+        for step in 0..1_000_000 {
+            now = now.after(1_000_003 + step % 7);
+            let bytes = left(&wear, now).min(step % 5000);
+            wear.spend(bytes, now);
+            spent += bytes;
+        }
+        let earned = u128::from(budget) * u128::from(now.since(NOW)) / u128::from(DAY_NS);
+        assert_eq!(u128::from(spent + left(&wear, now)), earned);
+        assert_eq!(left(&wear, now.after(DAY_NS)), budget);
+        assert_eq!(left(&wear, Nanos(u64::MAX)), budget, "a clock far ahead earns no more than a day");
+        wear.spend(0, Nanos(u64::MAX));
+        assert_eq!(left(&wear, NOW), budget, "nor does one that goes back take anything");
+    }
+
+    #[test]
+    fn copies_stop_first_and_what_rises_comes_in_runs() {
+        let budget = 128u64 << 30;
+        let mut wear = Wear::new(Some(budget), NOW);
+        assert!(wear.may_copy(CHUNK, NOW));
+        wear.spend(budget / OPENING_SHARE - budget / COPIES_SHARE, NOW);
+        assert!(!wear.may_copy(CHUNK, NOW));
+        assert_eq!(wear.may_rise(CHUNK, NOW), (budget / COPIES_SHARE / CHUNK) as usize);
+        wear.spend(budget / COPIES_SHARE - CHUNK, NOW);
+        assert_eq!(wear.may_rise(CHUNK, NOW), 0);
+        let again = wear.rises_again(CHUNK, NOW).expect("it is earned again");
+        assert_eq!(wear.may_rise(CHUNK, Nanos(again.0 - 1)), 0);
+        assert_eq!(wear.may_rise(CHUNK, again), 1024);
+        assert_eq!(wear.rises_again(CHUNK, again), None);
+        assert!(again.since(NOW) < 85 * Nanos::SECOND);
+    }
+
+    #[test]
+    fn the_largest_budget_overflows_nothing() {
+        let mut wear = Wear::new(Some(u64::MAX), Nanos(0));
+        let end = Nanos(u64::MAX);
+        assert_eq!(left(&wear, end), u64::MAX);
+        wear.spend(u64::MAX, end);
+        assert_eq!(left(&wear, end), 0);
+        assert!(wear.rises_again(CHUNK, end).is_some());
+        assert_eq!(wear.may_rise(CHUNK, end), 0);
+    }
+}

@@ -1,0 +1,16 @@
+//! What is where: the map, what has landed, checksums, the zone and the slots, copies and their traces.
+
+pub(crate) mod cells;
+pub(crate) mod fast_sums;
+pub(crate) mod ghosts;
+pub(crate) mod landed;
+pub(crate) mod lending;
+pub(crate) mod map;
+pub(crate) mod pages;
+pub(crate) mod pending;
+pub(crate) mod places;
+pub(crate) mod shadows;
+pub(crate) mod slots;
+pub(crate) mod state;
+pub(crate) mod sums;
+pub(crate) mod zone;

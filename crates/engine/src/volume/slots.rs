@@ -1,0 +1,217 @@
+//! Slots of one tier: which are in use, by whom, and which have reads in flight.
+
+use crate::base::bugs::{Bug, planted};
+use crate::base::hash::IndexMap;
+use crate::path::gate::Durable;
+use bimetal_units::*;
+use std::ops::Range;
+
+/// The slots of a tier.
+pub struct Slots {
+    used: Vec<u64>,
+    count: u32,
+    free: u32,
+    cursor: u32,
+    readers: IndexMap<Slot, u32>,
+    /// Chunk plus one by slot; kept for the fast tier, where victims are sought by slot.
+    owner: Vec<u32>,
+    closing: Option<Closing>,
+    /// Slots with copies or shadows, which whoever needs one may have.
+    lent: u32,
+}
+
+/// Slots that are being taken out of use, so that the log may have their area.
+struct Closing {
+    range: Range<u32>,
+    /// Those of them that hold nothing any more.
+    empty: Vec<Slot>,
+}
+
+impl Slots {
+    /// `count` free slots; owners are kept when asked.
+    pub fn new(count: u32, owners: bool) -> Slots {
+        Slots {
+            used: vec![0; (count as usize).div_ceil(64)],
+            count,
+            free: count,
+            cursor: 0,
+            readers: IndexMap::default(),
+            owner: vec![0; if owners { count as usize } else { 0 }],
+            closing: None,
+            lent: 0,
+        }
+    }
+
+    /// Bytes of RAM.
+    pub fn ram_bytes(&self) -> u64 {
+        (self.used.len() * 8 + self.owner.len() * 4) as u64
+    }
+
+    /// Slots in all.
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// Free slots; those with copies or shadows count as such.
+    pub fn free(&self) -> u32 {
+        self.free + self.lent
+    }
+
+    /// Slots without so much as a copy or a shadow.
+    pub fn unused(&self) -> u32 {
+        self.free
+    }
+
+    /// A slot that was taken, or a home that nothing needs any more, holds copies, or a chunk's shadow, from here on.
+    pub fn lend(&mut self, slot: Slot, chunk: Option<Chunk>) {
+        assert!(self.is_used(slot), "a slot is taken before it is lent");
+        self.set_owner(slot, chunk);
+        self.lent += 1;
+    }
+
+    /// A slot with a copy or a shadow is somebody's again: a home's, or on its way to being free once the reads in flight
+    /// have ended.
+    pub fn reclaim(&mut self, slot: Slot) {
+        self.lent -= 1;
+        self.set_owner(slot, None);
+    }
+
+    /// A slot with a copy or a shadow is free. Nothing durable names it.
+    pub fn take_back(&mut self, slot: Slot) {
+        assert!(
+            !self.has_readers(slot) || planted(Bug::CopyFreedUnderRead),
+            "a slot with reads in flight is not freed"
+        );
+        self.reclaim(slot);
+        self.mark_free_or_closed(slot);
+    }
+
+    /// Marks a slot as used; false when it was already.
+    pub fn mark_used(&mut self, slot: Slot) -> bool {
+        let (word, bit) = (slot.0 as usize / 64, 1 << (slot.0 % 64));
+        let fresh = self.used[word] & bit == 0;
+        self.used[word] |= bit;
+        self.free -= u32::from(fresh);
+        fresh
+    }
+
+    /// A free slot without a copy or a shadow, the next one after the last taken: neighbours in time become neighbours on the device.
+    pub fn take(&mut self) -> Option<Slot> {
+        if self.free == 0 {
+            return None;
+        }
+        let words = self.used.len();
+        let mut word = self.cursor as usize / 64;
+        let mut mask = !0u64 << (self.cursor % 64);
+        for _ in 0..=words {
+            let bits = !self.used[word] & mask;
+            let slot = Slot(word as u32 * 64 + bits.trailing_zeros());
+            if bits != 0 && slot.0 < self.count {
+                self.mark_used(slot);
+                self.cursor = (slot.0 + 1) % self.count;
+                return Some(slot);
+            }
+            (word, mask) = ((word + 1) % words, !0);
+        }
+        None
+    }
+
+    /// Gives a slot back. What replaced it must be durable, and no read in flight.
+    pub fn release(&mut self, slot: Slot, _proof: &Durable) {
+        assert!(!self.has_readers(slot), "a slot with reads in flight is not freed");
+        let (word, bit) = (slot.0 as usize / 64, 1 << (slot.0 % 64));
+        assert!(self.used[word] & bit != 0, "a free slot is not freed again");
+        self.set_owner(slot, None);
+        self.mark_free_or_closed(slot);
+    }
+
+    fn mark_free_or_closed(&mut self, slot: Slot) {
+        match &mut self.closing {
+            Some(closing) if closing.range.contains(&slot.0) => closing.empty.push(slot),
+            _ => self.mark_free(slot),
+        }
+    }
+
+    fn mark_free(&mut self, slot: Slot) {
+        self.used[slot.0 as usize / 64] &= !(1 << (slot.0 % 64));
+        self.free += 1;
+    }
+
+    /// Whether a slot is in use, or out of use.
+    pub fn is_used(&self, slot: Slot) -> bool {
+        self.used[slot.0 as usize / 64] >> (slot.0 % 64) & 1 != 0
+    }
+
+    /// From now on no slot in the range is taken, and those that become free are out of use.
+    pub fn close(&mut self, range: Range<u32>) {
+        let empty: Vec<Slot> = range.clone().map(Slot).filter(|slot| self.mark_used(*slot)).collect();
+        self.closing = Some(Closing { range, empty });
+    }
+
+    /// Takes a range out of use if nothing is in it; whether it did.
+    pub fn take_empty(&mut self, mut range: Range<u32>) -> bool {
+        let is_empty = range.clone().all(|slot| !self.is_used(Slot(slot)));
+        is_empty && range.all(|slot| self.mark_used(Slot(slot)))
+    }
+
+    /// The range that is being taken out of use.
+    pub fn closing(&self) -> Option<Range<u32>> {
+        self.closing.as_ref().map(|closing| closing.range.clone())
+    }
+
+    /// Whether this slot is being taken out of use.
+    pub fn is_closing(&self, slot: Slot) -> bool {
+        self.closing.as_ref().is_some_and(|closing| closing.range.contains(&slot.0))
+    }
+
+    /// The range that is out of use, once it is so as a whole.
+    pub fn take_closed(&mut self) -> Option<Range<u32>> {
+        let closed = |c: &mut Closing| c.empty.len() == c.range.len() || planted(Bug::BorrowedTooEarly);
+        self.closing.take_if(closed).map(|closing| closing.range)
+    }
+
+    /// What has been taken out of use so far is free again.
+    pub fn stop_closing(&mut self) {
+        let empty = self.closing.take().map(|closing| closing.empty);
+        empty.into_iter().flatten().for_each(|slot| self.mark_free(slot));
+    }
+
+    /// A range that was out of use is free again.
+    pub fn reopen(&mut self, range: Range<u32>) {
+        for slot in range.map(Slot) {
+            assert!(self.is_used(slot) && self.owner(slot).is_none(), "a slot out of use holds nothing");
+            self.mark_free(slot);
+        }
+    }
+
+    /// A read of the slot begins.
+    pub fn pin(&mut self, slot: Slot) {
+        *self.readers.entry(slot).or_insert(0) += 1;
+    }
+
+    /// A read of the slot has ended.
+    pub fn unpin(&mut self, slot: Slot) {
+        let readers = self.readers.get_mut(&slot).expect("an unpinned slot was pinned");
+        *readers -= 1;
+        if *readers == 0 {
+            self.readers.remove(&slot);
+        }
+    }
+
+    /// Whether reads of the slot are in flight.
+    pub fn has_readers(&self, slot: Slot) -> bool {
+        self.readers.contains_key(&slot)
+    }
+
+    /// Notes whose home a fast slot is.
+    pub fn set_owner(&mut self, slot: Slot, chunk: Option<Chunk>) {
+        if let Some(owner) = self.owner.get_mut(slot.0 as usize) {
+            *owner = chunk.map_or(0, |c| c.0 + 1);
+        }
+    }
+
+    /// Whose home a fast slot is.
+    pub fn owner(&self, slot: Slot) -> Option<Chunk> {
+        self.owner.get(slot.0 as usize).and_then(|o| o.checked_sub(1)).map(Chunk)
+    }
+}
