@@ -1,0 +1,129 @@
+//! The doors of the engine's house: which room may name which. A room is a folder of the engine; the order is that of the floors
+//! in docs/ARCHITECTURE.md.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+/// From the ground up: a file names its own floor and those below.
+const FLOORS: [&str; 9] = ["base", "format", "api", "volume", "placement", "io", "path", "mover", "life"];
+/// The highest floor that does not know the engine as a whole.
+const TOPMOST_WITHOUT_ENGINE: &str = "placement";
+
+/// What names a floor above its own, or the engine, and should not: file, and what it names. A line whose door has been closed
+/// is taken out; none comes in.
+const OPEN: &[(&str, &str)] = &[
+    ("api/extents.rs", "engine"),
+    ("api/extents.rs", "path::piece"),
+    ("api/moments.rs", "engine"),
+    ("api/moments.rs", "path::log"),
+    ("api/options.rs", "placement::policy"),
+    ("api/stall.rs", "engine"),
+    ("api/stats.rs", "engine"),
+    ("api/stats.rs", "placement::policy"),
+    ("api/stats.rs", "volume::cells"),
+    ("api/stats.rs", "volume::landed"),
+    ("api/stats.rs", "volume::pages"),
+    ("api/stats.rs", "volume::shadows"),
+    ("api/stats.rs", "volume::sums"),
+    ("api/why.rs", "engine"),
+    ("api/why.rs", "mover::moves"),
+    ("format/geometry.rs", "api::options"),
+    ("path/log.rs", "life::replay"),
+    ("path/read.rs", "mover::copies"),
+    ("placement/admission.rs", "engine"),
+    ("placement/admission.rs", "path::draft"),
+    ("placement/admission.rs", "path::log"),
+    ("placement/elastic.rs", "engine"),
+    ("placement/elastic.rs", "mover::moves"),
+    ("placement/pins.rs", "engine"),
+    ("placement/pins/keep.rs", "engine"),
+    ("placement/pins/keep.rs", "io::flush"),
+    ("placement/pins/keep.rs", "life::open"),
+    ("placement/pins/keep.rs", "life::recovery"),
+    ("placement/pins/place.rs", "engine"),
+    ("placement/pins/place.rs", "mover::moves"),
+    ("placement/policy/heat.rs", "mover::moves"),
+    ("placement/policy/mod.rs", "mover::moves"),
+    ("placement/rest.rs", "engine"),
+    ("placement/wear.rs", "engine"),
+    ("volume/cells.rs", "placement::policy"),
+    ("volume/lending.rs", "engine"),
+    ("volume/pending.rs", "engine"),
+    ("volume/shadows.rs", "engine"),
+    ("volume/slots.rs", "path::gate"),
+];
+
+/// Crates that know nothing of the engine.
+const WITHOUT_ENGINE: [&str; 4] = ["units", "models", "load", "trace"];
+
+fn crates() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+}
+
+/// What production code of a file names behind `crate::`: a room and what is in it, or the engine.
+fn names(text: &str) -> BTreeSet<(String, String)> {
+    let tests = text.find("\n#[cfg(test)]\nmod tests").unwrap_or(text.len());
+    let code = text[..tests].lines().map(|line| line.split("//").next().unwrap_or_default());
+    let word = |text: &str| text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect::<String>();
+    let mut found = BTreeSet::new();
+    for line in code {
+        for rest in line.split("crate::").skip(1) {
+            let room = word(rest);
+            let inside = rest[room.len()..].strip_prefix("::").map(word).unwrap_or_default();
+            found.insert((room, inside));
+        }
+    }
+    found
+}
+
+/// Each name of a floor above, or of the engine where it is not to be known, in the files of a room.
+fn upwards(room: &str, folder: &Path, prefix: &str, found: &mut BTreeSet<(String, String)>) {
+    let floor = |name: &str| FLOORS.iter().position(|floor| *floor == name);
+    for entry in std::fs::read_dir(folder).expect("a room of the engine") {
+        let path = entry.expect("an entry").path();
+        let name = format!("{prefix}/{}", path.file_name().expect("a name").to_string_lossy());
+        if path.is_dir() {
+            upwards(room, &path, &name, found);
+            continue;
+        }
+        for (named, inside) in names(&std::fs::read_to_string(&path).expect("a source file")) {
+            if named == "engine" && floor(room) <= floor(TOPMOST_WITHOUT_ENGINE) {
+                found.insert((name.clone(), named));
+            } else if floor(&named).is_some_and(|other| Some(other) > floor(room)) {
+                found.insert((name.clone(), format!("{named}::{inside}")));
+            }
+        }
+    }
+}
+
+#[test]
+fn no_file_names_a_floor_above_its_own() {
+    let mut found = BTreeSet::new();
+    for room in FLOORS {
+        upwards(room, &crates().join("engine/src").join(room), room, &mut found);
+    }
+    let open: BTreeSet<_> =
+        OPEN.iter().map(|(file, named)| ((*file).to_string(), (*named).to_string())).collect();
+    let new: Vec<_> = found.difference(&open).collect();
+    assert!(new.is_empty(), "these name a floor above their own: {new:#?}");
+    let closed: Vec<_> = open.difference(&found).collect();
+    assert!(closed.is_empty(), "these doors are closed; take them out of the list: {closed:#?}");
+}
+
+#[test]
+fn every_file_of_the_engine_is_in_a_room() {
+    for entry in std::fs::read_dir(crates().join("engine/src")).expect("the engine") {
+        let name = entry.expect("an entry").file_name().to_string_lossy().into_owned();
+        let known = FLOORS.contains(&name.as_str()) || ["engine.rs", "lib.rs"].contains(&name.as_str());
+        assert!(known, "crates/engine/src/{name} is no room, and in none");
+    }
+}
+
+#[test]
+fn models_loads_and_traces_know_no_engine() {
+    for name in WITHOUT_ENGINE {
+        let manifest = crates().join(name).join("Cargo.toml");
+        let text = std::fs::read_to_string(manifest).expect("a manifest");
+        assert!(!text.contains("bimetal-engine"), "{name} depends on the engine");
+    }
+}
