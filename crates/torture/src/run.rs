@@ -416,7 +416,7 @@ impl<'a> Run<'a> {
                 return Ok(Flow::Quiet);
             }
             if self.world.now() >= limit {
-                return Err("stuck: the engine does not stop".into());
+                return Err(format!("stuck: the engine does not stop: {}", engine.where_all_stands()));
             }
             if self.step(engine, client, limit)? == Flow::Crash {
                 return Ok(Flow::Crash);

@@ -116,6 +116,11 @@ impl Item {
         self.landed.iter().find(|(b, _)| *b == block).map(|(_, z)| *z)
     }
 
+    /// Whether more comes of it than that what is left of lost blocks is said again.
+    fn copies_or_ends(&self) -> bool {
+        !self.copy.is_empty() || self.merged > 0
+    }
+
     /// Where, in the item's buffer, what landed of the nth block of `parts` is read to.
     fn part_buf(&self, buf: Buf, nth: u32) -> Buf {
         buf.slice((self.copy.count() + nth) * BLOCK_BYTES, BLOCK_BYTES)
@@ -176,6 +181,8 @@ pub struct Mover {
     pub(crate) barren_since: Option<Nanos>,
     /// What a device said when the last of them failed.
     pub(crate) barren_error: Option<DeviceError>,
+    /// How many blocks of clients had landed then.
+    pub(crate) barren_landed: u64,
 }
 
 impl Mover {
@@ -186,6 +193,7 @@ impl Mover {
             unread: Unread::default(),
             barren_since: None,
             barren_error: None,
+            barren_landed: 0,
         }
     }
 

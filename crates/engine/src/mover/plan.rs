@@ -388,6 +388,10 @@ impl<A: Arena> Engine<A> {
             }
             return;
         }
+        if self.mover.barren_error.is_none() && self.mover.barren_landed != self.log.landed_blocks {
+            // No device failed, and clients had room: nothing stands still.
+            self.mover.barren_since = None;
+        }
         let barren = self.mover.barren_since.map_or(0, |since| self.now.since(since));
         if barren >= BARREN_PATIENCE_NS && self.log_is_starved() {
             self.mover.barren_since = None;
@@ -403,7 +407,7 @@ impl<A: Arena> Engine<A> {
                 "the landing zone is full and cannot be emptied: waiting writes fail".into(),
                 error,
             );
-            return self.fail_client_jobs(error.map_or(RequestError::Io, RequestError::from));
+            return self.fail_client_jobs(error.map_or(RequestError::NoSpace, RequestError::from));
         }
         let room = self.batch_room();
         if room == 0 && self.pending.slow_bytes > 0 && !self.pending.dirty.is_empty() {
@@ -423,10 +427,12 @@ impl<A: Arena> Engine<A> {
         }
         if self.mover.planner.tail.is_void() {
             // Only lost blocks are left, and they hold nothing up but what lies before them: with a checkpoint it becomes
-            // free. That batches failed before says nothing any more.
+            // free. That devices failed batches before says nothing any more.
             self.wanted.checkpoint |= self.state.zone.front_is_empty() && self.losses_are_said_again();
             self.mover.planner.tail = Tail::default();
-            self.mover.barren_since = None;
+            if self.mover.barren_error.is_some() {
+                self.mover.barren_since = None;
+            }
             self.mover.planner.next_destage = self.now.after(NO_MOVES_PAUSE_NS);
             return;
         }

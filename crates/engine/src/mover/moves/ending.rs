@@ -101,7 +101,7 @@ impl<A: Arena> Engine<A> {
         let records: Vec<Option<HomeRecord>> =
             (0..self.mover.batches[batch].items.len() as u32).map(|i| self.batch_home(batch, i)).collect();
         let b = self.mover.batches.remove(batch);
-        let (mut moved_any, mut placed, mut room_halves) = (false, 0, 0);
+        let (mut moved_any, mut copied_any, mut placed, mut room_halves) = (false, false, 0, 0);
         let (merged, pushed) = (self.stats.destaged, self.stats.demoted);
         for (item, record) in b.items.into_iter().zip(records) {
             let moved = match record.filter(|_| ok) {
@@ -112,6 +112,7 @@ impl<A: Arena> Engine<A> {
                     self.begin_trial(&item);
                     placed += u64::from(!b.frees_zone && !item.copy.is_empty());
                     room_halves += u64::from(item.room_halves);
+                    copied_any |= item.copies_or_ends();
                     self.count_move(&item);
                     true
                 }
@@ -120,11 +121,13 @@ impl<A: Arena> Engine<A> {
             moved_any |= moved;
             self.let_go(item, moved);
         }
-        if moved_any {
+        if moved_any && (copied_any || !self.log_is_starved()) {
             self.mover.barren_since = None;
+        } else if moved_any {
+            // What is left of lost blocks was said again, and clients wait all the same: that may go on for ever.
+            self.count_as_barren(None);
         } else if b.io_failed.is_some() {
-            self.mover.barren_since.get_or_insert(self.now);
-            self.mover.barren_error = b.io_failed;
+            self.count_as_barren(b.io_failed);
         }
         let took = self.now.since(b.started);
         let failed = b.io_failed.is_some();
@@ -142,6 +145,13 @@ impl<A: Arena> Engine<A> {
         let ended = Ended { took_ns: took, worked_ns: worked, moved: moved_any, failed, damaged: b.damaged };
         self.batch_ended(b.frees_zone, ended);
         self.release_slots();
+    }
+
+    fn count_as_barren(&mut self, error: Option<DeviceError>) {
+        if self.mover.barren_since.is_none() {
+            (self.mover.barren_since, self.mover.barren_landed) = (Some(self.now), self.log.landed_blocks);
+        }
+        self.mover.barren_error = error;
     }
 
     /// Whether a chunk that was hot enough to rise repays that is seen from here on.
