@@ -3,13 +3,42 @@
 use super::*;
 use crate::format::log::{HomeRecord, Record};
 use crate::mover::plan::Ended;
+use crate::path::piece::PieceKind;
 
 impl<A: Arena> Engine<A> {
     /// The record for a moved chunk, as of now: discards since the copy are taken out.
     pub(crate) fn batch_record(&mut self, batch: u32, i: u32) -> Option<Record> {
-        let record = self.batch_home(batch, i)?;
+        let mut record = self.batch_home(batch, i)?;
+        self.leave_out_landed_sums(&mut record);
         let proof = self.data_is_flushed();
         Some(self.shown_by(record, &proof))
+    }
+
+    /// What landed since the copy, or is about to, may stand before this record in the log, and a replay may begin between the
+    /// two: it would take the checksum for that of whatever is written here next. So the record says none of such blocks.
+    fn leave_out_landed_sums(&self, record: &mut HomeRecord) {
+        if record.summed.is_empty() || record.home.is_none_or(|home| home.tier != FAST) {
+            return;
+        }
+        let is_landing = self
+            .pieces
+            .iter()
+            .any(|(_, piece)| piece.chunk == record.chunk && !matches!(piece.kind, PieceKind::Read));
+        let landed = self.state.landed_in(record.chunk);
+        let since = |block: u32| {
+            is_landing
+                || landed.iter().any(|&(other, z)| other == block && self.state.zone.pos_of(z) >= record.ends)
+        };
+        let kept: Vec<_> = record
+            .summed
+            .iter()
+            .zip(&record.sums)
+            .filter(|(block, _)| !since(*block))
+            .map(|(b, s)| (b, *s))
+            .collect();
+        record.summed = BlockMask::EMPTY;
+        kept.iter().for_each(|(block, _)| record.summed.set(*block));
+        record.sums = kept.into_iter().map(|(_, sum)| sum).collect();
     }
 
     fn batch_home(&self, batch: u32, i: u32) -> Option<HomeRecord> {
