@@ -388,7 +388,7 @@ pub enum OpenError {
     },
 }
 
-/// One thing that [`crate::life::check`] found.
+/// One thing that [`crate::check`] found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// The device.

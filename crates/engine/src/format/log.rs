@@ -148,6 +148,16 @@ pub struct HomeRecord {
     pub sums: Vec<u32>,
 }
 
+impl HomeRecord {
+    /// The blocks whose checksums follow and that are to keep them, and these.
+    pub fn sums_where(&self, keeps: impl Fn(u32) -> bool) -> (BlockMask, Vec<u32>) {
+        let mut blocks = BlockMask::EMPTY;
+        let kept = self.summed.iter().zip(&self.sums).filter(|(block, _)| keeps(*block));
+        let sums = kept.inspect(|(block, _)| blocks.set(*block)).map(|(_, sum)| *sum).collect();
+        (blocks, sums)
+    }
+}
+
 /// What the log says happened.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Record {

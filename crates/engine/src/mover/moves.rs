@@ -171,30 +171,30 @@ struct Batch {
     damaged: bool,
 }
 
+/// Batches that bring the zone nothing: the devices fail them, or they only say again what is left of lost blocks.
+#[derive(Clone, Copy)]
+pub(crate) struct Barren {
+    /// When the first of them ended.
+    pub(crate) since: Nanos,
+    /// How many blocks of clients had landed then.
+    pub(crate) landed_blocks: u64,
+    /// What a device said when the last of them failed.
+    pub(crate) error: Option<DeviceError>,
+}
+
 /// Batches in flight and what plans them.
 pub struct Mover {
     batches: Slab<Batch>,
     pub(crate) planner: Planner,
     /// Blocks that landed, by place in the log, for that of a zone block is used again; and what is beneath parts of them.
     unread: Unread<(Block, LogPos, Which)>,
-    /// Since when the devices failed every batch.
-    pub(crate) barren_since: Option<Nanos>,
-    /// What a device said when the last of them failed.
-    pub(crate) barren_error: Option<DeviceError>,
-    /// How many blocks of clients had landed then.
-    pub(crate) barren_landed: u64,
+    /// Since batches bring nothing.
+    pub(crate) barren: Option<Barren>,
 }
 
 impl Mover {
     pub(crate) fn new(planner: Planner) -> Mover {
-        Mover {
-            batches: Slab::new(MAX_BATCHES),
-            planner,
-            unread: Unread::default(),
-            barren_since: None,
-            barren_error: None,
-            barren_landed: 0,
-        }
+        Mover { batches: Slab::new(MAX_BATCHES), planner, unread: Unread::default(), barren: None }
     }
 
     /// Whether no batch is in flight.

@@ -8,7 +8,7 @@ use crate::api::why::Reason;
 use crate::base::arena::Arena;
 use crate::base::bugs::{Bug, planted};
 use crate::engine::{Engine, Owner};
-use crate::mover::moves::MAX_BATCHES;
+use crate::mover::moves::{Barren, MAX_BATCHES};
 use crate::mover::tail::Tail;
 use crate::path::piece::PieceKind;
 use crate::placement::elastic::Borrowing;
@@ -388,14 +388,14 @@ impl<A: Arena> Engine<A> {
             }
             return;
         }
-        if self.mover.barren_error.is_none() && self.mover.barren_landed != self.log.landed_blocks {
-            // No device failed, and clients had room: nothing stands still.
-            self.mover.barren_since = None;
-        }
-        let barren = self.mover.barren_since.map_or(0, |since| self.now.since(since));
-        if barren >= BARREN_PATIENCE_NS && self.log_is_starved() {
-            self.mover.barren_since = None;
-            let error = self.mover.barren_error;
+        // Where no device failed, and clients had room, nothing stands still.
+        let landed = self.log.landed_blocks;
+        self.mover.barren = self.mover.barren.filter(|b| b.error.is_some() || b.landed_blocks == landed);
+        let is_over = |barren: &Barren| self.now.since(barren.since) >= BARREN_PATIENCE_NS;
+        if let Some(Barren { error, .. }) = self.mover.barren.filter(is_over)
+            && self.log_is_starved()
+        {
+            self.mover.barren = None;
             let flushes_wait = !self.landing_is_starved();
             if flushes_wait {
                 let what = "the landing zone is full and cannot be emptied: the volume is read-only until it \
@@ -430,9 +430,7 @@ impl<A: Arena> Engine<A> {
             // free. That devices failed batches before says nothing any more.
             self.wanted.checkpoint |= self.state.zone.front_is_empty() && self.losses_are_said_again();
             self.mover.planner.tail = Tail::default();
-            if self.mover.barren_error.is_some() {
-                self.mover.barren_since = None;
-            }
+            self.mover.barren = self.mover.barren.filter(|barren| barren.error.is_none());
             self.mover.planner.next_destage = self.now.after(NO_MOVES_PAUSE_NS);
             return;
         }

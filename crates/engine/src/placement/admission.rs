@@ -146,7 +146,7 @@ impl<A: Arena> Engine<A> {
             return false;
         }
         // Nothing is being freed: there is nothing to keep pace with.
-        if self.mover.barren_since.is_some() {
+        if self.mover.barren.is_some() {
             return true;
         }
         self.kept.has_room_beside(u64::from(drafted), self.room())

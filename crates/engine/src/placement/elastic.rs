@@ -264,7 +264,7 @@ impl<A: Arena> Engine<A> {
             && self.zone_runs_short()
             && self.run_is_to_spare(run)
             && !self.shutdown.began()
-            && self.mover.barren_since.is_none()
+            && self.mover.barren.is_none()
             && self.state.zone.may_borrow() >= run as usize
     }
 

@@ -348,11 +348,7 @@ impl State {
             // What landed since is newer than what the home holds, and has its own checksum.
             Some(home) if !r.summed.is_empty() => {
                 let landed = self.landed_in(r.chunk);
-                let is_home = |block: &u32| landed.iter().all(|(landed, _)| landed != block);
-                let known = r.summed.iter().zip(&r.sums).filter(|(block, _)| is_home(block));
-                let mut blocks = BlockMask::EMPTY;
-                let sums: Vec<u32> =
-                    known.inspect(|(block, _)| blocks.set(*block)).map(|(_, sum)| *sum).collect();
+                let (blocks, sums) = r.sums_where(|block| landed.iter().all(|(landed, _)| *landed != block));
                 self.sums.fast.note(home.slot, &blocks, sums.into_iter());
             }
             _ => {}

@@ -25,20 +25,11 @@ impl<A: Arena> Engine<A> {
             .iter()
             .any(|(_, piece)| piece.chunk == record.chunk && !matches!(piece.kind, PieceKind::Read));
         let landed = self.state.landed_in(record.chunk);
-        let since = |block: u32| {
-            is_landing
-                || landed.iter().any(|&(other, z)| other == block && self.state.zone.pos_of(z) >= record.ends)
+        let is_newer = |block: u32| {
+            landed.iter().any(|&(other, z)| other == block && self.state.zone.pos_of(z) >= record.ends)
         };
-        let kept: Vec<_> = record
-            .summed
-            .iter()
-            .zip(&record.sums)
-            .filter(|(block, _)| !since(*block))
-            .map(|(b, s)| (b, *s))
-            .collect();
-        record.summed = BlockMask::EMPTY;
-        kept.iter().for_each(|(block, _)| record.summed.set(*block));
-        record.sums = kept.into_iter().map(|(_, sum)| sum).collect();
+        let (summed, sums) = record.sums_where(|block| !is_landing && !is_newer(block));
+        (record.summed, record.sums) = (summed, sums);
     }
 
     fn batch_home(&self, batch: u32, i: u32) -> Option<HomeRecord> {
@@ -151,7 +142,7 @@ impl<A: Arena> Engine<A> {
             self.let_go(item, moved);
         }
         if moved_any && (copied_any || !self.log_is_starved()) {
-            self.mover.barren_since = None;
+            self.mover.barren = None;
         } else if moved_any {
             // What is left of lost blocks was said again, and clients wait all the same: that may go on for ever.
             self.count_as_barren(None);
@@ -177,10 +168,8 @@ impl<A: Arena> Engine<A> {
     }
 
     fn count_as_barren(&mut self, error: Option<DeviceError>) {
-        if self.mover.barren_since.is_none() {
-            (self.mover.barren_since, self.mover.barren_landed) = (Some(self.now), self.log.landed_blocks);
-        }
-        self.mover.barren_error = error;
+        let first = Barren { since: self.now, landed_blocks: self.log.landed_blocks, error };
+        self.mover.barren.get_or_insert(first).error = error;
     }
 
     /// Whether a chunk that was hot enough to rise repays that is seen from here on.
