@@ -132,6 +132,11 @@ pub struct TargetFacts {
     pub details: BTreeMap<String, String>,
 }
 
+impl TargetFacts {
+    /// The kind of a target without a device.
+    pub const SIMULATED: &str = "simulated";
+}
+
 /// One job.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct JobRun {

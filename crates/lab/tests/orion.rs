@@ -1,6 +1,9 @@
 //! Orion's kind of test: on targets in virtual time, so that every run is the same; the layout of its files against that
 //! of real ones; what is touched, and caches that are known by it.
 
+#[path = "common/orion.rs"]
+mod small;
+
 use bimetal_lab::classic::orion::{
     self, Head, LargeOrder, Matrix, Outcome, Point, Ramp, RunType, Simulate, Spec, stamp, tradeoff, verdicts,
 };
@@ -13,33 +16,12 @@ use bimetal_lab::target::{Array, Layout, Simulated};
 use bimetal_load::{Ended, Target};
 use bimetal_models::constant::{Constant, ConstantParams};
 use bimetal_models::{Command, Kind, Model};
+use small::spec;
 use std::collections::HashSet;
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 const MS: u64 = 1_000_000;
-
-fn spec(run: RunType) -> Spec {
-    Spec {
-        testname: "t".to_owned(),
-        run,
-        matrix: Matrix::Basic,
-        disks: 1,
-        small_bytes: 8 * KIB,
-        large_bytes: MIB,
-        large_order: LargeOrder::Random,
-        stream_ios: 4,
-        num_small: None,
-        num_large: None,
-        simulate: Simulate::Concat,
-        stripe_bytes: MIB,
-        write_percent: 0,
-        cache_bytes: None,
-        seconds: 2,
-        knee: false,
-        seed: 7,
-    }
-}
 
 /// Sixteen at a time, 1 ms each and 1 ms more for a MiB.
 fn device(size_bytes: u64) -> Box<dyn Model> {

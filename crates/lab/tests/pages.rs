@@ -9,6 +9,8 @@ mod common;
 mod hostile;
 #[path = "../examples/sample/mod.rs"]
 mod sample;
+#[path = "common/orion.rs"]
+mod small_orion;
 
 use bimetal_lab::report::{Named, html};
 use cases::{Case, all};

@@ -90,12 +90,12 @@ pub(crate) fn with<R>(
         TargetName::Model { .. } => {
             let device = Simulated::device(model(&first.name, opening.seed)?);
             let bytes = device.size_bytes();
-            open(Box::new(device), "simulated", bytes, true)
+            open(Box::new(device), TargetFacts::SIMULATED, bytes, true)
         }
         TargetName::Scenario(file) => {
             let target = simulated(file, None)?;
             let bytes = target.size_bytes();
-            open(Box::new(target), "simulated", bytes, true)
+            open(Box::new(target), TargetFacts::SIMULATED, bytes, true)
         }
     };
     let facts = open.facts[0].clone();
@@ -126,8 +126,11 @@ pub(crate) fn with_luns<R>(
         let device = |(nth, name)| model(name, opening.seed.wrapping_add(nth as u64));
         let devices = names.iter().enumerate().map(device).collect::<anyhow::Result<_>>()?;
         let simulated = Simulated::devices(devices);
-        let fact =
-            |size_bytes| TargetFacts { kind: "simulated".to_owned(), size_bytes, ..TargetFacts::default() };
+        let fact = |size_bytes| TargetFacts {
+            kind: TargetFacts::SIMULATED.to_owned(),
+            size_bytes,
+            ..TargetFacts::default()
+        };
         let facts = simulated.sizes_bytes().into_iter().map(fact).collect();
         let open = Open { target: Box::new(simulated), facts, virtual_time: true };
         return work(guard(open, &wanted, opening)?);

@@ -1,6 +1,6 @@
 //! What a test adds to the page of its record: tables, bars and plots of its own.
 
-use crate::record::{JobRun, Run};
+use crate::record::{JobRun, Run, TargetFacts};
 use serde::Serialize;
 
 /// A section of its own.
@@ -38,7 +38,11 @@ impl Origin {
 
     /// That of a job: of a run in virtual time, or on a target that is simulated, it is a model's.
     pub fn of(run: &Run, job: &JobRun) -> Origin {
-        let simulated = run.environment.targets.get(&job.target).is_some_and(|facts| facts.kind == SIMULATED);
+        let simulated = run
+            .environment
+            .targets
+            .get(&job.target)
+            .is_some_and(|facts| facts.kind == TargetFacts::SIMULATED);
         if run.virtual_time || simulated { Origin::Modelled } else { Origin::Measured }
     }
 
@@ -60,9 +64,6 @@ impl Origin {
         }
     }
 }
-
-/// The kind of a target without a device.
-const SIMULATED: &str = "simulated";
 
 /// A chart of bars, which needs no script.
 #[derive(Clone, Debug)]

@@ -1,9 +1,9 @@
 //! A page of each kind that the lab writes.
 
 use super::common::session;
-use super::sample;
+use super::{sample, small_orion};
 use bimetal_lab::classic::disktester::{IdleRule, Nobody, Tester};
-use bimetal_lab::classic::orion::{self, LargeOrder, Matrix, RunType, Simulate, Spec};
+use bimetal_lab::classic::orion::{self, RunType, Spec};
 use bimetal_lab::classic::quick::{self, Quick, QuickPlan, Verdict};
 use bimetal_lab::classic::snia::{self, SniaPlan, Test};
 use bimetal_lab::classic::storage_bench::{self, Figures};
@@ -126,25 +126,7 @@ fn one_snia() -> Case {
 }
 
 fn one_orion() -> Case {
-    let spec = Spec {
-        testname: "t".to_owned(),
-        run: RunType::Normal,
-        matrix: Matrix::Basic,
-        disks: 1,
-        small_bytes: 8 << 10,
-        large_bytes: MIB,
-        large_order: LargeOrder::Random,
-        stream_ios: 4,
-        num_small: None,
-        num_large: None,
-        simulate: Simulate::Concat,
-        stripe_bytes: MIB,
-        write_percent: 0,
-        cache_bytes: None,
-        seconds: 1,
-        knee: false,
-        seed: 7,
-    };
+    let spec = Spec { seconds: 1, ..small_orion::spec(RunType::Normal) };
     let points = spec.points().expect("a good matrix");
     let session = Session { seed: 7, ..session("orion", "a model") };
     let outcome = orion::run(

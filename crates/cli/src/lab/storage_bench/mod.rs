@@ -184,7 +184,7 @@ impl Bench<'_> {
     fn one(&self, entry: &Entry, state: State, ours: bool) -> anyhow::Result<Measured> {
         if let (TargetName::Scenario(file), Some(policy)) = (&entry.name, entry.policy) {
             let target = target::simulated(file, Some(policy))?;
-            let (kind, size_bytes) = ("simulated".to_owned(), target.size_bytes());
+            let (kind, size_bytes) = (TargetFacts::SIMULATED.to_owned(), target.size_bytes());
             let facts = vec![TargetFacts { kind, size_bytes, ..TargetFacts::default() }];
             self.stop.listen()?;
             return self.on(entry, state, Open { target: Box::new(target), facts, virtual_time: true });

@@ -1,8 +1,8 @@
 //! The doors of the engine's house: which room may name which. A room is a folder of the engine; the order is that of the floors
 //! in docs/ARCHITECTURE.md.
 
+use super::{code_lines, root, sources};
 use std::collections::BTreeSet;
-use std::path::Path;
 
 /// From the ground up: a file names its own floor and those below.
 const FLOORS: [&str; 9] = ["base", "format", "api", "volume", "placement", "io", "path", "mover", "life"];
@@ -53,20 +53,15 @@ const OPEN: &[(&str, &str)] = &[
     ("volume/slots.rs", "path::gate"),
 ];
 
+const ENGINE: &str = "crates/engine/src";
 /// Crates that know nothing of the engine.
 const WITHOUT_ENGINE: [&str; 4] = ["units", "models", "load", "trace"];
 
-fn crates() -> &'static Path {
-    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
-}
-
 /// What production code of a file names behind `crate::`: a room and what is in it, or the engine.
 fn names(text: &str) -> BTreeSet<(String, String)> {
-    let tests = text.find("\n#[cfg(test)]\nmod tests").unwrap_or(text.len());
-    let code = text[..tests].lines().map(|line| line.split("//").next().unwrap_or_default());
     let word = |text: &str| text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect::<String>();
     let mut found = BTreeSet::new();
-    for line in code {
+    for (_, line) in code_lines(text) {
         for rest in line.split("crate::").skip(1) {
             let room = word(rest);
             let inside = rest[room.len()..].strip_prefix("::").map(word).unwrap_or_default();
@@ -77,20 +72,16 @@ fn names(text: &str) -> BTreeSet<(String, String)> {
 }
 
 /// Each name of a floor above, or of the engine where it is not to be known, in the files of a room.
-fn upwards(room: &str, folder: &Path, prefix: &str, found: &mut BTreeSet<(String, String)>) {
+fn upwards(room: &str, found: &mut BTreeSet<(String, String)>) {
     let floor = |name: &str| FLOORS.iter().position(|floor| *floor == name);
-    for entry in std::fs::read_dir(folder).expect("a room of the engine") {
-        let path = entry.expect("an entry").path();
-        let name = format!("{prefix}/{}", path.file_name().expect("a name").to_string_lossy());
-        if path.is_dir() {
-            upwards(room, &path, &name, found);
-            continue;
-        }
-        for (named, inside) in names(&std::fs::read_to_string(&path).expect("a source file")) {
+    let engine = root().join(ENGINE);
+    for (path, text) in sources(&format!("{ENGINE}/{room}")) {
+        let file = path.strip_prefix(&engine).expect("it is in the engine").display().to_string();
+        for (named, inside) in names(&text) {
             if named == "engine" && floor(room) <= floor(TOPMOST_WITHOUT_ENGINE) {
-                found.insert((name.clone(), named));
+                found.insert((file.clone(), named));
             } else if floor(&named).is_some_and(|other| Some(other) > floor(room)) {
-                found.insert((name.clone(), format!("{named}::{inside}")));
+                found.insert((file.clone(), format!("{named}::{inside}")));
             }
         }
     }
@@ -100,7 +91,7 @@ fn upwards(room: &str, folder: &Path, prefix: &str, found: &mut BTreeSet<(String
 fn no_file_names_a_floor_above_its_own() {
     let mut found = BTreeSet::new();
     for room in FLOORS {
-        upwards(room, &crates().join("engine/src").join(room), room, &mut found);
+        upwards(room, &mut found);
     }
     let open: BTreeSet<_> =
         OPEN.iter().map(|(file, named)| ((*file).to_string(), (*named).to_string())).collect();
@@ -112,7 +103,7 @@ fn no_file_names_a_floor_above_its_own() {
 
 #[test]
 fn every_file_of_the_engine_is_in_a_room() {
-    for entry in std::fs::read_dir(crates().join("engine/src")).expect("the engine") {
+    for entry in std::fs::read_dir(root().join(ENGINE)).expect("the engine") {
         let name = entry.expect("an entry").file_name().to_string_lossy().into_owned();
         let known = FLOORS.contains(&name.as_str()) || ["engine.rs", "lib.rs"].contains(&name.as_str());
         assert!(known, "crates/engine/src/{name} is no room, and in none");
@@ -122,7 +113,7 @@ fn every_file_of_the_engine_is_in_a_room() {
 #[test]
 fn models_loads_and_traces_know_no_engine() {
     for name in WITHOUT_ENGINE {
-        let manifest = crates().join(name).join("Cargo.toml");
+        let manifest = root().join("crates").join(name).join("Cargo.toml");
         let text = std::fs::read_to_string(manifest).expect("a manifest");
         assert!(!text.contains("bimetal-engine"), "{name} depends on the engine");
     }

@@ -1,5 +1,7 @@
 //! Rules of the house that no compiler checks. Each failure names the file and the line.
 
+mod doors;
+
 use std::path::{Path, PathBuf};
 
 /// Lines in a source file at most: what does not fit has more than one subject.
@@ -91,7 +93,7 @@ fn files_are_short() {
 fn nothing_is_left_undone() {
     let mut problems = Vec::new();
     for (path, text) in sources("crates") {
-        if path.ends_with("tidy.rs") {
+        if path.ends_with("tidy/main.rs") {
             continue;
         }
         for (number, line) in text.lines().enumerate() {
@@ -143,6 +145,24 @@ fn links_between_documents_lead_somewhere() {
             }
             if !path.parent().is_some_and(|dir| dir.join(target).exists()) {
                 problems.push(format!("{}: {target} does not exist", path.display()));
+            }
+        }
+    }
+    report(problems);
+}
+
+/// Of crates whose tests are one program.
+#[test]
+fn no_file_of_tests_is_left_out() {
+    let mut problems = Vec::new();
+    for name in ["sim", "torture"] {
+        let folder = root().join("crates").join(name).join("tests");
+        let all = std::fs::read_to_string(folder.join("all.rs")).expect("the program of all tests");
+        for entry in std::fs::read_dir(folder).expect("the folder of tests") {
+            let file = entry.expect("a directory entry").file_name().to_string_lossy().into_owned();
+            let Some(module) = file.strip_suffix(".rs").filter(|module| *module != "all") else { continue };
+            if !all.contains(&format!("\nmod {module};\n")) {
+                problems.push(format!("crates/{name}/tests/{file} is not compiled, and so never run"));
             }
         }
     }
