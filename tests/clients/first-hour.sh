@@ -57,7 +57,8 @@ sed -n 's/.*; to leave it in good order: //p' "$work/err" >"$work/leave.sh"
 [[ -s $work/leave.sh ]] || { cat "$work/err"; fail "it says what to unmount"; }
 bash -e "$work/leave.sh" || { cat "$work/leave.sh"; fail "what it says can be done"; }
 ! mounted_now || fail "all of it is unmounted"
-end_up
+wait "$server" || { cat "$work/err"; fail "it closes when they have left"; }
+server=
 
 # Once more, without what erases.
 again=$(sed -n 's/^Ctrl-C closes it; `\(.*\)` opens it again\.$/\1/p' "$work/out")

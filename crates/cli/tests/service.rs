@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Client, Served, bimetal, pattern, start, succeed, terminate, text};
+use common::{Client, Guarded, Served, bimetal, pattern, start, succeed, terminate, text};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::Read as _;
 use std::os::linux::net::SocketAddrExt as _;
@@ -279,6 +279,41 @@ fn a_server_without_descriptors_lives_and_serves_on() {
     assert!(terminate(served.child.as_mut().expect("serving")).success());
     served.child = None;
     served.check();
+}
+
+/// A person presses Ctrl-C on `up` while something is mounted, unmounts what is named, and goes away. FUSE's own
+/// process leaves a moment after umount(8) has returned: the Ctrl-C may come before that or after it.
+#[test]
+fn ctrl_c_on_up_with_clients_closes_it_when_they_have_left() {
+    let served = stopped();
+    let log = served.dir.path().join("log");
+    let mut command = bimetal(served.dir.path());
+    command.arg("up").arg("--slow-model").arg("none").arg("--dir").arg(served.dir.path().join("up"));
+    command.stderr(std::fs::File::create(&log).expect("a log"));
+    let mut up = Guarded(start(command));
+    let socket = served.dir.path().join("up/nbd.sock");
+    let (first, mut second) = (Client::connect(&socket), Client::connect(&socket));
+    signal(&up.0, Signal::INT);
+    await_line(&log, "closes when they have left");
+    drop(first);
+    second.write(0, &pattern(1, 4096));
+    second.flush();
+    drop(second);
+    let status = within(Duration::from_secs(20), || up.0.try_wait().expect("wait"));
+    assert!(status.success(), "{status}: {}", read(&log));
+    assert!(read(&log).contains("closed volume"), "{}", read(&log));
+}
+
+/// Asks until there is an answer.
+fn within<T>(limit: Duration, mut ask: impl FnMut() -> Option<T>) -> T {
+    let start = Instant::now();
+    loop {
+        if let Some(answer) = ask() {
+            return answer;
+        }
+        assert!(start.elapsed() < limit, "no answer within {limit:?}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
 
 /// Processor time of a process, hundredths of a second.

@@ -67,6 +67,8 @@ pub struct Door {
     signals: StopSignals,
     /// The next SIGINT ends nothing while clients are connected.
     asks_back: bool,
+    /// A SIGINT was answered by saying who is connected: the server ends when they have left.
+    asked_back: bool,
     /// One has come that ends the server.
     signalled: bool,
     notifier: Notifier,
@@ -98,6 +100,7 @@ impl Door {
             crowded_said: None,
             signals: StopSignals::new().map_err(ServeError::Setup)?,
             asks_back,
+            asked_back: false,
             signalled: false,
             notifier: Notifier::from_environment().map_err(ServeError::Notify)?,
         })
@@ -129,12 +132,18 @@ impl Door {
         let interrupt = self.signals.acknowledge();
         ring.poll_in(self.signals.raw_fd(), tag(STOP, 0));
         if clients && interrupt && !self.signalled && std::mem::take(&mut self.asks_back) {
+            self.asked_back = true;
             return Signalled::AskBack;
         }
         match std::mem::replace(&mut self.signalled, true) {
             false => Signalled::Stop,
             true => Signalled::StopAtOnce,
         }
+    }
+
+    /// Whether the server is to end as soon as no client is connected.
+    pub(crate) fn ends_when_left(&self) -> bool {
+        self.asked_back && !self.signalled
     }
 
     /// Nobody comes in any more.

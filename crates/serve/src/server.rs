@@ -338,7 +338,10 @@ impl<V: Served> Server<V> {
         for sentence in callers::sentences(&self.volume.0, connected.map(|conn| &conn.fd)) {
             tracing::warn!("{sentence}");
         }
-        tracing::warn!("Ctrl-C again closes {} all the same: clients get errors then", self.volume.0);
+        tracing::warn!(
+            "{} closes when they have left; Ctrl-C again closes it all the same: clients get errors then",
+            self.volume.0
+        );
     }
 
     pub(crate) fn stop(&mut self) {
@@ -489,6 +492,11 @@ impl<V: Served> Server<V> {
         self.blocked.retain(|&other| other != id);
         self.tenant.dismiss();
         self.welcome_more();
+        let ends = self.door.as_ref().is_some_and(Door::ends_when_left);
+        if ends && !self.stopping && self.conns.iter().all(Option::is_none) {
+            tracing::info!("the last client of {} has left", self.volume.0);
+            self.tenant.stop_all();
+        }
     }
 
     /// Lets waiting connections try again, in their order.
