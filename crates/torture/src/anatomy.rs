@@ -113,6 +113,14 @@ pub struct Group {
     pub claimed_near: u64,
 }
 
+/// A segment of the log.
+#[derive(Clone, Debug)]
+pub struct Segment {
+    /// Its pages.
+    pub pages: Range<u64>,
+    ordinal: u64,
+}
+
 /// A volume's parts.
 pub struct Anatomy {
     /// The layout.
@@ -122,8 +130,8 @@ pub struct Anatomy {
     twins: BTreeMap<u64, u64>,
     /// The log's groups, oldest first.
     pub groups: Vec<Group>,
-    /// The pages of its segments, oldest first.
-    pub segments: Vec<Range<u64>>,
+    /// Its segments, oldest first.
+    pub segments: Vec<Segment>,
 }
 
 struct Reader<'a>(&'a Disk, [u8; 16]);
@@ -251,7 +259,7 @@ impl Anatomy {
             let near = self.claims_beside(read, pages.clone(), &head);
             end = Some(self.groups_of(read, pages.clone(), ordinal, &mut seq, &mut epoch, near));
             self.note_index(read, pages.clone(), ordinal);
-            self.segments.push(pages);
+            self.segments.push(Segment { pages, ordinal });
             (area, ordinal) = (head.successor, ordinal + 1);
         }
         if let Some(end) = end {
@@ -317,6 +325,22 @@ impl Anatomy {
         (first..pages.end).for_each(|page| _ = self.parts.entry(page).or_insert(Part::Index));
     }
 
+    /// The pages of the segments that have a whole index on this device: who opens the volume asks that, not their groups.
+    pub fn indexed(&self, disk: &Disk, volume: [u8; 16]) -> Vec<Range<u64>> {
+        let read = Reader(disk, volume);
+        let has_index = |segment: &&Segment| {
+            let trailer = segment.pages.end - 1;
+            let body = Index::decode_trailer(&read.pages(trailer..trailer + 1), &volume, segment.ordinal);
+            let first = body.and_then(|body| trailer.checked_sub(body.into()));
+            let body = first.filter(|first| segment.pages.contains(first)).map(|first| first..trailer);
+            let readable = |body: &Range<u64>| !(body.start..=trailer).any(|page| disk.has_bad(page));
+            body.filter(readable)
+                .and_then(|body| Index::decode(&read.pages(body), &volume, segment.ordinal))
+                .is_some()
+        };
+        self.segments.iter().filter(has_index).map(|segment| segment.pages.clone()).collect()
+    }
+
     /// What a page of the fast device is part of.
     pub fn part(&self, page: u64) -> Part {
         if let Some(part) = self.parts.get(&page) {
@@ -326,7 +350,7 @@ impl Anatomy {
         let zone = self.geo.area_at(self.geo.zone_first);
         if at < self.geo.areas_at || at >= self.geo.area_at(Area(self.geo.areas)) {
             Part::OutOfForce
-        } else if at >= zone || self.segments.iter().any(|pages| pages.contains(&page)) {
+        } else if at >= zone || self.segments.iter().any(|segment| segment.pages.contains(&page)) {
             Part::Leftover
         } else {
             Part::Slot

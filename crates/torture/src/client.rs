@@ -95,6 +95,11 @@ impl<'a> Client<'a> {
         self.flights.iter().map(|f| f.since).min()
     }
 
+    /// Bytes that the requests in flight cover.
+    pub fn bytes_in_flight(&self) -> u64 {
+        self.flights.iter().map(|f| f.op.len).sum()
+    }
+
     /// Names the requests in flight.
     pub fn waiting(&self) -> String {
         let names: Vec<String> = self.flights.iter().take(8).map(|f| f.op.to_string()).collect();

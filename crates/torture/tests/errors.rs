@@ -3,6 +3,7 @@
 
 use crate::story::{BLOCK, CHUNK, Story};
 use bimetal_engine::action::{DeviceError, RequestError, RequestKind};
+use bimetal_engine::bugs::{Bug, plant};
 use bimetal_engine::options::{Event, Level};
 use bimetal_torture::world::FaultRates;
 use bimetal_units::Nanos;
@@ -126,4 +127,33 @@ fn levels_tell_what_fails_from_what_is_lost() {
     s.answer(write).expect("the device is well again");
     let levels: Vec<_> = s.engine().take_events().iter().map(|e| e.level).collect();
     assert_eq!(levels, [Level::Warning, Level::Info], "it fails, it recovers");
+}
+
+/// A fault of the program: emptying the zone is never taken up again once a device has failed it. Writes wait for room in it
+/// that nobody makes. They used to wait for ever; now they get an error, and what was flushed is there afterwards.
+#[test]
+fn who_waits_for_what_will_never_move_gets_an_error() {
+    let mut s = Story::begin_with_zone(64, 64, 16);
+    let at = s.slow_chunk();
+    plant(Some(Bug::DestageNeverResumes));
+    s.world.forgives_stalls = true;
+    s.world.rates.reads = 1;
+    s.write(at, BLOCK, 1);
+    s.flush();
+    s.wait(Nanos::SECOND);
+    s.world.rates.reads = 0;
+    let told = (0..10_000).find_map(|i| {
+        let write = s.ask(WRITE, at + BLOCK * (i % 16), BLOCK, 2);
+        s.answer(write).err()
+    });
+    assert_eq!(told, Some(RequestError::ReadOnly));
+    let events: Vec<_> = s.engine().take_events().into_iter().map(|event| event.message).collect();
+    let said = |what: &str| events.iter().filter(|event| event.starts_with(what)).count();
+    assert_eq!(said("nothing has moved for 5 s although clients wait"), 7, "{events:?}");
+    assert_eq!(said("nothing moves any more: the volume is read-only until it is opened again"), 1);
+    plant(None);
+    s.stop();
+    s.open().expect("the volume opens");
+    assert_eq!(s.read(at, BLOCK), Ok(vec![2; BLOCK as usize]));
+    s.write(at, BLOCK, 3);
 }

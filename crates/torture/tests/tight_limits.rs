@@ -32,6 +32,15 @@ fn commits_that_were_let_pass_once_leave_room_for_the_batch_that_frees_the_zone(
     assert_eq!(violation, None);
 }
 
+/// The zone was as full as it may be, and its oldest segment held a chunk whose home could not be written for a while. Batches
+/// went on to chunks that lay further up, one at a time, and each took a block of the log for its record; none of them freed
+/// anything, for nothing behind the oldest segment becomes free. When the last segment was full of such records, the batch
+/// that had written that home at last found no room for its own.
+#[test]
+fn records_that_free_nothing_leave_room_for_the_one_that_does() {
+    assert_eq!(with_limits(5_032_307, |_| {}), None);
+}
+
 /// The same in other volumes, with other pairs of limits.
 #[test]
 fn pairs_of_tight_limits_do_not_wait_for_each_other() {

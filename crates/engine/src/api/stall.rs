@@ -3,7 +3,8 @@
 //!
 //! Progress is announced by whoever makes it, so an announcement that is missing, or two that wait for each other, would be
 //! a volume that answers nothing any more. Here they show, whatever they are: in simulation they are a violation, in service
-//! a loud event that says where everything stands, and everybody is called once more.
+//! a loud event that says where everything stands, and everybody is called once more. Where that helps nobody, the volume
+//! fails: an error is better than to wait for ever, and what was flushed is there when it is opened again.
 
 use crate::api::options::Level;
 use crate::base::arena::Arena;
@@ -12,14 +13,25 @@ use bimetal_units::*;
 
 /// So long nobody waits while devices have nothing to do, ns: what is tried again after a failure comes sooner.
 const STALL_NS: u64 = 5 * Nanos::SECOND;
+/// Everybody is called so many times before those who wait get an error.
+const CALLS: u32 = 6;
 
 /// What is known of stalls.
 #[derive(Default)]
 pub(crate) struct Stall {
     /// Since when somebody has waited and no device had anything to do.
     since: Option<Nanos>,
+    /// How often everybody was called since anybody was answered.
+    calls: u32,
     /// What waited when the first one was seen.
     first: Option<String>,
+}
+
+impl Stall {
+    /// Somebody was answered.
+    pub(crate) fn answered(&mut self) {
+        self.calls = 0;
+    }
 }
 
 impl<A: Arena> Engine<A> {
@@ -52,6 +64,11 @@ impl<A: Arena> Engine<A> {
         );
         self.event(Level::Error, what, None);
         self.stall.first.get_or_insert(stands);
+        self.stall.calls += 1;
+        if self.stall.calls > CALLS && !self.read_only {
+            let what = "nothing moves any more: the volume is read-only until it is opened again";
+            return self.fail_volume(what.into(), None);
+        }
         let wanted = &mut self.wanted;
         (wanted.commit, wanted.checkpoint, wanted.wake, wanted.release) = (true, true, true, true);
     }

@@ -419,7 +419,7 @@ impl<A: Arena> Engine<A> {
             return;
         }
         let tail = &self.mover.planner.tail;
-        if tail.is_empty() || tail.is_outgrown(self.tail_segments()) {
+        if tail.is_empty() || !tail.is_as_large_as(self.tail_segments()) {
             self.choose_tail_segments();
         }
         if self.mover.planner.tail.is_gathering() {

@@ -60,9 +60,10 @@ impl Tail {
         self.stretches.iter().all(Vec::is_empty) && self.begun() == 0 && self.ready.is_empty()
     }
 
-    /// Whether the zone has grown since, so that a plan made now would have twice as much to sort.
-    pub fn is_outgrown(&self, tail_segments: u32) -> bool {
-        self.segments * 2 <= tail_segments
+    /// Whether it is good enough where so many segments are to be emptied. Where the zone has grown since, a plan made now
+    /// would have twice as much to sort; where only the oldest one counts, what was sorted is of no use.
+    pub fn is_as_large_as(&self, tail_segments: u32) -> bool {
+        self.segments * 2 > tail_segments && (tail_segments > 1 || self.segments == 1)
     }
 
     /// Takes chunks back that were the next ones; how many they are.
@@ -104,7 +105,7 @@ impl<A: Arena> Engine<A> {
     pub(crate) fn choose_tail_segments(&mut self) {
         self.decide_to_say_losses();
         let zone = &self.state.zone;
-        let segments = self.tail_segments().max(1) as usize;
+        let segments = self.tail_segments() as usize;
         // A segment that only lost blocks are left in must not be all that is looked at.
         let again = self.losses_are_said_again();
         let worth = |place: &&Place| zone.get(**place).live > if again { 0 } else { zone.get(**place).lost };

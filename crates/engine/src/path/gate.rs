@@ -194,6 +194,7 @@ impl<A: Arena> Engine<A> {
 
     /// Answers a request.
     pub(crate) fn reply(&mut self, id: RequestId, result: Result<(), RequestError>, served: ServedBy) {
+        self.stall.answered();
         self.out.push_back(Action::Reply { id, result, served });
     }
 

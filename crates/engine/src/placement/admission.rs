@@ -188,9 +188,12 @@ impl<A: Arena> Engine<A> {
     /// Segments that are emptied in one plan, and become free at about the same time: a part, where that is soon; as much more
     /// as is soon empty, where clients wait already; and a larger one where they are paced.
     pub(crate) fn tail_segments(&self) -> u32 {
-        let part = self.state.zone.part(PART_SHARE);
+        if self.only_the_oldest_is_emptied() {
+            return 1;
+        }
+        let part = self.state.zone.part(PART_SHARE).max(1);
         match self.soon_empty_ns() {
-            None => self.state.zone.part(LARGE_PART_SHARE),
+            None => self.state.zone.part(LARGE_PART_SHARE).max(1),
             Some(ns) if self.landing_is_starved() => {
                 let times = (SOON_NS / ns.max(1)).clamp(1, MOST_PARTS);
                 part * times as u32
@@ -236,6 +239,12 @@ impl<A: Arena> Engine<A> {
     /// promises while the log has room for little else but freeing it, may leave none for that.
     pub(crate) fn log_has_room_to_show(&self) -> bool {
         self.state.zone.free_segments() >= FREEING_RESERVE || self.state.landed.len() == 0
+    }
+
+    /// Whether so little is left that only what empties the oldest segment may be recorded: records of other chunks would use
+    /// it up while a device fails what that segment holds, and then there is no room for the one that frees some.
+    pub(crate) fn only_the_oldest_is_emptied(&self) -> bool {
+        self.state.zone.free_segments() < FREEING_RESERVE
     }
 
     /// Whether what is pushed down may be recorded: that brings a segment only once all of a run is done, and must not use up

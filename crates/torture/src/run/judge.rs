@@ -27,6 +27,19 @@ impl Run<'_> {
         Anatomy::of(&self.whole()[0], self.volume_id())
     }
 
+    /// The same where checkpoint headers are what stands there: who opens the volume may have to go on from an older one.
+    fn anatomy_of_headers_found(&self) -> Option<Anatomy> {
+        let mut fast = self.whole().swap_remove(0);
+        for page in header_at(0) / PAGE..header_at(2) / PAGE {
+            let mut found = [0; PAGE_BYTES];
+            if !self.world.disks[0].has_bad(page) {
+                self.world.disks[0].peek(page, &mut found);
+            }
+            fast.put_back(page, &found);
+        }
+        Anatomy::of(&fast, self.volume_id())
+    }
+
     fn wounded(&self, anatomy: &Anatomy) -> Vec<Wounded> {
         let slow = anatomy.superblocks(1);
         let part = |(device, page): (usize, u64)| match device {
@@ -42,7 +55,10 @@ impl Run<'_> {
         self.world.die(Death::Kill);
         let Some(anatomy) = self.anatomy() else { return Ok(None) };
         let wounded = self.wounded(&anatomy);
-        let closing = may_close(&wounded, &anatomy);
+        let mut closing = may_close(&wounded, &anatomy);
+        if let Some(found) = self.anatomy_of_headers_found() {
+            closing.extend(may_close(&self.wounded(&found), &found));
+        }
         let listed = |wounds: &[Wounded]| {
             let names = wounds.iter().take(12).map(|((device, page), part)| match part {
                 Some(part) => format!("{part:?} at byte {} of {}", page * PAGE, NAMES[*device]),
@@ -115,12 +131,11 @@ impl Run<'_> {
         }
         let Some(anatomy) = self.anatomy() else { return Ok(()) };
         self.must_stand_twice(&anatomy)?;
-        let sealed = anatomy.segments.len().saturating_sub(2);
-        let sealed = &anatomy.segments[..sealed];
+        let indexed = anatomy.indexed(&self.world.disks[0], self.volume_id());
         self.world.truth.decided(|device, page| {
             // A superblock that was lost stays behind the other one until it is written again.
             anatomy.superblocks(device).contains(&page)
-                || device == 0 && sealed.iter().any(|s| s.contains(&page))
+                || device == 0 && indexed.iter().any(|s| s.contains(&page))
         });
         Ok(())
     }
