@@ -6,7 +6,9 @@ use crate::story::{BLOCK, CHUNK, Story};
 use bimetal_engine::action::{RequestError, RequestKind};
 use bimetal_engine::coverage::Stage;
 use bimetal_engine::extents::Placement;
+use bimetal_torture::arena::ArenaMemory;
 use bimetal_torture::disk::{CutStyle, Disk};
+use bimetal_torture::run_seed;
 use bimetal_torture::world::Death;
 use bimetal_units::{FAST, Nanos, SLOW, Tier};
 
@@ -187,6 +189,16 @@ fn a_crash_leaves_no_checksum_of_what_was_overwritten() {
         }
     }
     assert!(stages.contains(&Stage::WriteInPlace) && stages.contains(&Stage::MoveAppend), "{stages:?}");
+}
+
+/// A chunk went up to the fast tier while a block of it was written, which landed before the record of the move. That record
+/// named the checksum of what the move had copied. Later the block was merged into the slot, and the machine died where the
+/// log was read from between the two: what the move had said counted for what was merged, and a good block was an error.
+#[test]
+fn a_move_says_no_checksum_of_a_block_of_which_something_newer_has_landed() {
+    for seed in [5_024_882, 5_009_885] {
+        assert_eq!(run_seed(seed, &ArenaMemory::default()).violation, None, "seed {seed}");
+    }
 }
 
 /// Writes the first blocks in turns until the machine dies; gives the last of them that a flush covers in block 0.

@@ -41,6 +41,14 @@ fn records_that_free_nothing_leave_room_for_the_one_that_does() {
     assert_eq!(with_limits(5_032_307, |_| {}), None);
 }
 
+/// All that was left in a part of the zone were remnants of lost blocks: the sectors that had been written of blocks whose rest
+/// had rotted. They hold the zone, were said again at its head to make room, and held that instead, again and again; writes
+/// waited for room for ever. They fail now when that has brought nothing for 20 s.
+#[test]
+fn a_zone_full_of_what_is_left_of_lost_blocks_is_an_error_in_the_end() {
+    assert_eq!(with_limits(5_010_664, |_| {}), None);
+}
+
 /// The same in other volumes, with other pairs of limits.
 #[test]
 fn pairs_of_tight_limits_do_not_wait_for_each_other() {
