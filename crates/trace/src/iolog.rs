@@ -4,10 +4,13 @@ use crate::Op;
 use crate::events::{Item, LineFormat, Request, What};
 use crate::fields::{Bad, Names, number, words};
 
+const MICROSECOND_NS: u64 = 1000;
+const MILLISECOND_NS: u64 = 1_000_000;
+
 /// Version 2: `file action [offset length]`; version 3 has microseconds before it.
 ///
-/// fio counts the waits of version 2 from the start of the job, not from one another: two waits for 4 and 6 ms end 6 ms
-/// after the start.
+/// fio's manual says that waits of version 2 are microseconds, each from the one before. What fio does when it replays them
+/// is to wait milliseconds, counted from the start of the job: two waits of 4 and 6 end 6 ms after the start.
 pub(crate) struct Iolog {
     version: u8,
     files: Names,
@@ -32,7 +35,7 @@ impl LineFormat for Iolog {
         let mut fields = words(text);
         let mut next = || fields.next().ok_or("too few fields");
         if self.version == 3 {
-            self.clock = Some(microseconds(next()?)?);
+            self.clock = Some(times(next()?, MICROSECOND_NS)?);
         }
         let (file, action) = (next()?, next()?);
         let op = match action {
@@ -42,7 +45,7 @@ impl LineFormat for Iolog {
             b"trim" => Op::Discard,
             b"sync" | b"datasync" | b"sync_file_range" => Op::Flush,
             b"wait" if self.version == 2 => {
-                let end = microseconds(next()?)?;
+                let end = times(next()?, MILLISECOND_NS)?;
                 self.clock = self.clock.map(|clock| clock.max(end));
                 return Ok(None);
             }
@@ -66,6 +69,7 @@ pub(crate) fn version(line: &[u8]) -> Option<u8> {
     }
 }
 
-fn microseconds(field: &[u8]) -> Result<u64, Bad> {
-    number(field)?.checked_mul(1000).ok_or("a time of more than 64 bits")
+/// A time in this unit, ns.
+fn times(field: &[u8], unit_ns: u64) -> Result<u64, Bad> {
+    number(field)?.checked_mul(unit_ns).ok_or("a time of more than 64 bits")
 }

@@ -250,9 +250,9 @@ const IOLOG2: &str = "fio version 2 iolog
 /dev/sdb add
 /dev/sdb open
 /dev/sdb read 0 4096
-/dev/sdb wait 4000 0
+/dev/sdb wait 4 0
 /dev/sdb write 4096 512
-/dev/sdb wait 6000 0
+/dev/sdb wait 6 0
 /dev/sdb sync 0 0
 /dev/sdb trim 8192 4096
 /dev/sdb close
