@@ -5,7 +5,9 @@ use crate::damage::image::Layout;
 use crate::story::{BLOCK, CHUNK, Story};
 use bimetal_engine::format::geometry::{HEADERS_AT, header_at};
 use bimetal_engine::options::OpenError;
+use bimetal_torture::arena::ArenaMemory;
 use bimetal_torture::disk::Disk;
+use bimetal_torture::run_seed;
 use bimetal_torture::world::Death;
 use bimetal_units::Nanos;
 
@@ -120,4 +122,11 @@ fn a_bad_sector_closes_the_volume_only_where_metadata_stands_once() {
         assert!(ends <= 2, "{ends} blocks that hold no metadata keep the volume closed");
         assert!(device == 0 || closed.is_empty(), "nothing on the slow device is needed for opening");
     }
+}
+
+/// A hot chunk was to rise, and the page with its checksums could not be read. An idle volume chose it again at once, as often
+/// as the device answered, and told of each time; it waits now as after any other failure.
+#[test]
+fn a_page_of_checksums_that_cannot_be_read_is_not_read_without_end() {
+    assert_eq!(run_seed(9_026_286, &ArenaMemory::default()).violation, None);
 }

@@ -167,7 +167,7 @@ struct Batch {
     frees_zone: bool,
     /// What a device said that failed an I/O.
     io_failed: Option<DeviceError>,
-    /// What was read of some chunk is wrong.
+    /// What was read of some chunk is wrong, or there is nothing to hold it against.
     damaged: bool,
 }
 
@@ -532,7 +532,7 @@ impl<A: Arena> Engine<A> {
             item.landed.iter().for_each(|(_, z)| self.unpin_landed(*z));
             item.landed.clear();
         }
-        self.mover.batches[batch].damaged = items.iter().any(|item| item.failed);
+        self.mover.batches[batch].damaged |= items.iter().any(|item| item.failed);
         self.mover.batches[batch].items = items;
         if self.read_only {
             return self.end_batch(batch, false);

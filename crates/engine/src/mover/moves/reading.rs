@@ -33,6 +33,8 @@ impl<A: Arena> Engine<A> {
         let items = &mut self.mover.batches[batch].items;
         let reads_home = |i: &Item| i.to != Destination::Merge || !i.parts.is_empty();
         items.iter_mut().for_each(|i| i.failed |= i.from.is_some_and(|h| h.tier == SLOW) && reads_home(i));
+        // Or an idle volume would choose the same chunks again at once, and read that page as fast as it can.
+        self.mover.batches[batch].damaged = true;
         self.drop_failed(batch);
         self.gather_sums(batch);
     }
