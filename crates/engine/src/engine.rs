@@ -306,7 +306,8 @@ impl<A: Arena> Engine<A> {
     /// Changes whenever an operation took a step that handed nothing out.
     fn progress(&self) -> impl PartialEq + use<A> {
         (
-            (self.log.appended(), self.log.durable, self.flushed_already.len(), self.requests.len()),
+            (self.log.appended(), self.log.current(), self.log.durable),
+            (self.flushed_already.len(), self.requests.len()),
             (self.state.zone.room_blocks(), self.state.zone.free_segments()),
             (self.commit.coverage(), self.commit.is_busy(), self.checkpoint.coverage(), self.shutdown.step()),
             self.pins.step(),

@@ -49,6 +49,13 @@ fn a_zone_full_of_what_is_left_of_lost_blocks_is_an_error_in_the_end() {
     assert_eq!(with_limits(5_010_664, |_| {}), None);
 }
 
+/// The log went on in its next segment while a checkpoint made another one free: by what was counted nothing had changed, so
+/// nobody was called once more, and the write that was to begin that segment waited for the next event of any kind.
+#[test]
+fn a_segment_that_is_begun_while_another_becomes_free_is_progress() {
+    assert_eq!(with_limits(9_009_620, |_| {}), None);
+}
+
 /// The same in other volumes, with other pairs of limits.
 #[test]
 fn pairs_of_tight_limits_do_not_wait_for_each_other() {
