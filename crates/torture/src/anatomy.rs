@@ -9,7 +9,7 @@ use bimetal_engine::format::log::{GroupHeader, Index, SegmentHeader};
 use bimetal_engine::format::page::{self, PageKind};
 use bimetal_engine::format::superblock::{Found, Superblock};
 use bimetal_units::{Area, FAST, SLOW};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 const PAGE: u64 = PAGE_BYTES as u64;
@@ -119,6 +119,7 @@ pub struct Segment {
     /// Its pages.
     pub pages: Range<u64>,
     ordinal: u64,
+    successor: Area,
 }
 
 /// A volume's parts.
@@ -259,7 +260,7 @@ impl Anatomy {
             let near = self.claims_beside(read, pages.clone(), &head);
             end = Some(self.groups_of(read, pages.clone(), ordinal, &mut seq, &mut epoch, near));
             self.note_index(read, pages.clone(), ordinal);
-            self.segments.push(Segment { pages, ordinal });
+            self.segments.push(Segment { pages, ordinal, successor: head.successor });
             (area, ordinal) = (head.successor, ordinal + 1);
         }
         if let Some(end) = end {
@@ -339,6 +340,35 @@ impl Anatomy {
                 .is_some()
         };
         self.segments.iter().filter(has_index).map(|segment| segment.pages.clone()).collect()
+    }
+
+    /// The first pages of areas whose claims an opening finds: those of the zone, wherever they stand in the log; of those that
+    /// it borrowed among the slots only what the log has, and what headers or whole groups lead to from its end.
+    pub fn claiming(&self, disk: &Disk, volume: [u8; 16]) -> BTreeSet<u64> {
+        let read = Reader(disk, volume);
+        let first = |area: Area| self.geo.area_at(area) / PAGE;
+        let own = (self.geo.zone_first.0..self.geo.areas).map(|area| first(Area(area)));
+        let mut claiming: BTreeSet<u64> = own.chain(self.segments.iter().map(|s| s.pages.start)).collect();
+        let mut next = self.segments.last().map(|last| (last.successor, last.ordinal + 1));
+        while let Some((area, ordinal)) = next.filter(|(area, _)| area.0 < self.geo.areas) {
+            claiming.insert(first(area));
+            let pages = first(area)..first(area) + u64::from(self.geo.area_blocks());
+            let head = SegmentHeader::decode(&read.pages(pages.start..pages.start + 1), &volume, area);
+            let head = head.filter(|head| head.ordinal == ordinal && !disk.has_bad(pages.start));
+            let group = |page: u64| {
+                let header = read.pages(page..(page + GROUP_HEADER_BLOCKS).min(pages.end));
+                GroupHeader::decode(&header, &volume)
+                    .map(|(group, ..)| group)
+                    .filter(|g| g.ordinal == ordinal)
+            };
+            let successor =
+                head.map(|head| head.successor).or_else(|| pages.clone().find_map(group)?.successor);
+            next = successor.map(|area| (area, ordinal + 1));
+            if claiming.len() > self.geo.areas as usize {
+                break;
+            }
+        }
+        claiming
     }
 
     /// What a page of the fast device is part of.

@@ -157,7 +157,7 @@ impl Run<'_> {
         }
     }
 
-    /// The last group that something on the fast device says was durable.
+    /// The last group that something on the fast device says was durable, where an opening finds it (*Claims behind the end*).
     pub(super) fn known_durable(&self, anatomy: &Anatomy) -> u64 {
         let (disk, id) = (&self.world.disks[0], self.volume_id());
         let mut page = vec![0; PAGE_BYTES];
@@ -172,8 +172,10 @@ impl Run<'_> {
         // A group's header may take several pages.
         let mut pages = vec![0; 8 * PAGE_BYTES];
         let (first, last) = (anatomy.geo.areas_at / PAGE, anatomy.geo.second_superblock_at(FAST) / PAGE);
+        let claiming = anatomy.claiming(disk, id);
         for at in first..last {
-            if disk.has_bad(at) || !disk.peek(at, &mut page) {
+            let area = at - (at - first) % u64::from(anatomy.geo.area_blocks());
+            if !claiming.contains(&area) || disk.has_bad(at) || !disk.peek(at, &mut page) {
                 continue;
             }
             if page.starts_with(b"BMTLsegm") {
