@@ -122,7 +122,7 @@ fn no_lost_write_of_an_opening_shows_an_older_volume() {
 }
 
 /// Blocks of the copies of the newest header.
-fn newest_header(s: &Story) -> [u64; 2] {
+pub fn newest_header(s: &Story) -> [u64; 2] {
     let number = |block: u64, place| {
         let mut bytes = [0; PAGE_BYTES];
         s.world.disks[0].peek(block, &mut bytes);

@@ -1,10 +1,12 @@
 //! Rot in the log at rest: one block of what a client wrote costs that block, and never the volume; and what a flush was
 //! answered for is not taken for something that a crash has torn.
 
+use crate::opening::newest_header;
 use crate::story::{BLOCK, CHUNK, Story};
 use bimetal_engine::options::{CheckReport, Tuning};
 use bimetal_torture::disk::CutStyle;
 use bimetal_torture::world::Death;
+use bimetal_torture::world::storm::{Storm, Vanish};
 use bimetal_units::Nanos;
 use bimetal_units::rng::Rng;
 
@@ -136,4 +138,40 @@ fn intact_groups_behind_the_end_are_told_of_and_kept() {
         s.die(Death::Kill);
         assert_eq!(checked(&mut s).unconfirmed, report.unconfirmed, "life {life}: they are still there");
     }
+}
+
+/// The volume was closed in order, which only the newest checkpoint header says of the log's last group, and a block of that
+/// rots. Then the header cannot be read for a while, and the device vanishes at each command of an opening in turn, with
+/// its cache. The log's end used to be erased before that header was: when it could be read again, it claimed a group that
+/// was not there any more, and the volume stayed closed.
+#[test]
+fn what_claims_a_group_goes_before_the_group() {
+    let (mut s, chunk) = begin();
+    s.write(chunk + BLOCK, BLOCK, 0x22);
+    s.stop();
+    rot_payload(&mut s, 0x22);
+    let newest = newest_header(&s);
+    newest.iter().for_each(|page| s.world.disks[0].add_bad_sector(page * 8));
+    let (mut claimed, mut forgotten) = (0, 0);
+    for after in 0.. {
+        let mut again = Story::with(s.world.disks.clone());
+        again.tuning = s.tuning.clone();
+        let cache = Some(CutStyle::LoseAll);
+        let vanish = Vanish { device: 0, after, stage: None, ns: Nanos::MS / 10, cache, errno: 5 };
+        again.world.begin(Storm { vanish: Some(vanish), ..Storm::default() });
+        let opened = again.open();
+        again.world.calm();
+        if again.world.injected.vanished == 0 {
+            opened.expect("nothing has happened to it");
+            break;
+        }
+        again.die(Death::Kill);
+        newest.iter().for_each(|page| again.world.disks[0].mend(*page));
+        again.open().unwrap_or_else(|e| panic!("after {after} commands of one that was {opened:?}: {e}"));
+        match again.read(chunk + BLOCK, BLOCK) {
+            Err(_) => claimed += 1,
+            Ok(bytes) => forgotten += u32::from(bytes == [0; BLOCK as usize]),
+        }
+    }
+    assert!(claimed > 5 && forgotten > 5, "{claimed} {forgotten}");
 }

@@ -64,10 +64,11 @@ pub fn open<A: Arena + 'static>(
         // Only the fast device says that the volume was closed.
         let clean = recovered.superblocks[0].state == OpenState::Clean;
         let leaves = reader.leaves_tail(&recovered);
+        // A lost header may claim the group that the log ends before: it must not come back once that is erased.
+        reader.settle_lost_headers(&recovered.superblocks[0].volume, &recovered.header).await?;
         if !leaves {
             reader.erase_end(&recovered.state, &recovered.log).await?;
         }
-        reader.settle_lost_headers(&recovered.superblocks[0].volume, &recovered.header).await?;
         let bad_copies = reader.bad_copies.borrow().clone();
         reader.heal_copies().await?;
         reader.catch_up(&recovered.superblocks).await?;

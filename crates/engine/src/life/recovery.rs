@@ -67,6 +67,9 @@ pub(crate) enum Basis {
     Before,
 }
 
+/// A copy of a checkpoint header that can be read: its place, its byte, and what it says if it is valid.
+type HeaderFound = (u64, u64, Option<CheckpointHeader>);
+
 /// The checkpoint headers that are valid.
 struct Headers {
     newest: CheckpointHeader,
@@ -352,24 +355,23 @@ impl<A: Arena> Reader<A> {
     /// since then say so, and are refused.
     async fn headers_found(&self, volume: &Id) -> Result<Headers, OpenError> {
         let mut found = Vec::new();
-        for (place, copy) in (0..2).flat_map(|place| (0..HEADER_COPIES).map(move |copy| (place, copy))) {
-            let at = header_at(place) + copy * BLOCK;
-            let read = self.spare_block(FAST, at, |b| {
-                (CheckpointHeader::decode(b, volume, place), b.iter().all(|byte| *byte == 0))
-            });
-            let Some((header, blank)) = read.await? else { continue };
-            // A header is one sector, which no crash tears; a place that was never written is blank.
-            if header.is_none() && !blank {
-                let what =
-                    "this copy of a checkpoint header is not valid; the newest one is known from another";
-                self.bad_spares.borrow_mut().push((FAST, at, what));
+        for place in 0..2 {
+            for left in (0..BLOCK_READS).rev() {
+                let (found_before, lost_before) = (found.len(), self.unreadable.borrow().len());
+                for copy in 0..HEADER_COPIES {
+                    found.extend(self.header_found(volume, place, header_at(place) + copy * BLOCK).await?);
+                }
+                // What no copy says may be the newest: a passing error does not hide it.
+                if found.len() > found_before || left == 0 {
+                    break;
+                }
+                self.unreadable.borrow_mut().truncate(lost_before);
             }
-            found.push((place, at, header));
         }
         let newest =
             found.iter().filter_map(|(.., header)| header.clone()).max_by_key(|header| header.number);
         if let Some(newest) = &newest {
-            let is_stale = |(place, _, header): &&(u64, u64, Option<CheckpointHeader>)| {
+            let is_stale = |(place, _, header): &&HeaderFound| {
                 *place == newest.number % 2 && header.as_ref() != Some(newest)
             };
             self.stale_headers.borrow_mut().extend(found.iter().filter(is_stale).map(|(_, at, _)| *at));
@@ -378,6 +380,20 @@ impl<A: Arena> Reader<A> {
         let is_before = |header: &CheckpointHeader| header.number + 1 == newest.number;
         let before = found.into_iter().filter_map(|(.., header)| header).find(is_before);
         Ok(Headers { newest, before })
+    }
+
+    /// Reads a copy of a checkpoint header; none where it cannot be read.
+    async fn header_found(&self, volume: &Id, place: u64, at: u64) -> Result<Option<HeaderFound>, OpenError> {
+        let read = self.spare_block(FAST, at, |b| {
+            (CheckpointHeader::decode(b, volume, place), b.iter().all(|byte| *byte == 0))
+        });
+        let Some((header, blank)) = read.await? else { return Ok(None) };
+        // A header is one sector, which no crash tears; a place that was never written is blank.
+        if header.is_none() && !blank {
+            let what = "this copy of a checkpoint header is not valid; the newest one is known from another";
+            self.bad_spares.borrow_mut().push((FAST, at, what));
+        }
+        Ok(Some((place, at, header)))
     }
 
     /// Whether all copies of some checkpoint's header could not be read: it may have been the newest.
