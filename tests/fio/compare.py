@@ -314,8 +314,11 @@ def main():
     if args[:1] == ["--show"] and len(args) == 2:
         print(draw(int(args[1])), end="")
         return
-    if not args:
-        sys.exit(__doc__)
+    if not args or args[0] in ("-h", "--help"):
+        print(__doc__)
+        sys.exit(2 if not args else 0)
+    if not os.access(args[0], os.X_OK):
+        sys.exit(f"{args[0]} is not the bimetal program: name the one that was built, such as target/release/bimetal")
     engines = subprocess.run(["fio", "--enghelp"], capture_output=True, text=True).stdout if shutil.which("fio") else ""
     if not shutil.which("nbdkit") or "nbd" not in engines.split():
         print("fio with its nbd engine, or nbdkit, is not installed")
