@@ -27,6 +27,8 @@ struct Flight {
     buf: Option<Buf>,
     tracked: Tracked,
     since: Nanos,
+    /// Bytes that requests in flight covered at most since.
+    most_bytes: u64,
 }
 
 /// How an operation ended.
@@ -90,14 +92,11 @@ impl<'a> Client<'a> {
         self.wake.filter(|&w| w > now && self.flights.len() < self.depth)
     }
 
-    /// When the request that has waited longest was submitted.
-    pub fn oldest(&self) -> Option<Nanos> {
-        self.flights.iter().map(|f| f.since).min()
-    }
-
-    /// Bytes that the requests in flight cover.
-    pub fn bytes_in_flight(&self) -> u64 {
-        self.flights.iter().map(|f| f.op.len).sum()
+    /// When the first of the requests in flight has waited too long, and how long that is, where each may take `patience_ns`
+    /// of the bytes that were in flight while it was: it may have waited for a large one that is answered by now.
+    pub fn stuck(&self, patience_ns: impl Fn(u64) -> u64) -> Option<(Nanos, u64)> {
+        let each = self.flights.iter().map(|f| (f.since, patience_ns(f.most_bytes)));
+        each.map(|(since, patience)| (since.after(patience), patience)).min()
     }
 
     /// Names the requests in flight.
@@ -179,7 +178,9 @@ impl<'a> Client<'a> {
             let write = if let Tracked::Write(h) = tracked { model.write_number(h) } else { 0 };
             eprintln!("{:>12} request {} {op} (write {write})", world.now().0, id.0);
         }
-        self.flights.push(Flight { id, op, buf, tracked, since: world.now() });
+        self.flights.push(Flight { id, op, buf, tracked, since: world.now(), most_bytes: 0 });
+        let bytes = self.flights.iter().map(|f| f.op.len).sum();
+        self.flights.iter_mut().for_each(|f| f.most_bytes = f.most_bytes.max(bytes));
         let (offset, len) = if op.kind == OpKind::Flush { (0, 0) } else { (op.offset, op.len) };
         engine.on_request(world.now(), Request { id, kind, offset, len, buf });
     }

@@ -25,8 +25,8 @@ use bimetal_units::rng::Rng;
 /// A request, task or stop that takes longer than this (virtual) is stuck. Dozens of streams that wait
 /// for one slow flush each, on the slowest of the devices drawn, have taken a minute.
 const STUCK_NS: u64 = 300 * Nanos::SECOND;
-/// More, for each chunk that requests in flight cover: where no more of the slow tier may be unflushed than a chunk, each
-/// waits for a flush of its own, which takes a second and longer.
+/// More, for each chunk that requests in flight meanwhile covered: where no more of the slow tier may be unflushed than a
+/// chunk, each waits for a flush of its own, which takes a second and longer.
 const CHUNK_PATIENCE_NS: u64 = 2 * Nanos::SECOND;
 /// The same where devices stall for half a minute and take seconds for a command.
 const STUCK_IN_STORM_NS: u64 = 1200 * Nanos::SECOND;
@@ -309,9 +309,9 @@ impl<'a> Run<'a> {
         until: Nanos,
     ) -> Result<Flow, String> {
         let now = self.world.now();
-        let chunks = client.bytes_in_flight() / u64::from(self.plan.geometry.chunk_bytes);
-        let patience_ns = self.patience_ns + chunks * CHUNK_PATIENCE_NS;
-        let stuck = client.oldest().map_or(Nanos(u64::MAX), |s| s.after(patience_ns));
+        let chunk = u64::from(self.plan.geometry.chunk_bytes);
+        let stuck = client.stuck(|bytes| self.patience_ns + bytes / chunk * CHUNK_PATIENCE_NS);
+        let (stuck, patience_ns) = stuck.unwrap_or((Nanos(u64::MAX), 0));
         if now >= stuck {
             let (patience, stands) = (patience_ns / Nanos::SECOND, engine.where_all_stands());
             return Err(format!("stuck: unanswered for {patience} s: {} ({stands})", client.waiting()));

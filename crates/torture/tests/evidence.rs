@@ -98,3 +98,16 @@ fn superblocks_that_went_bad_do_not_make_a_device_one_that_reads_nothing() {
     [0, second].into_iter().for_each(|page| s.world.disks[0].add_bad_sector(page * 8 + 3));
     assert_eq!(said_to_be_lost(&mut s, at), 1);
 }
+
+/// The same, and when the engine writes one of them again, that fails: it was never tried a second time.
+#[test]
+fn a_superblock_that_went_bad_is_written_again_until_that_succeeds() {
+    let (mut s, at) = one_unreadable_block();
+    let second = s.geometry().second_superblock_at(bimetal_units::FAST) / BLOCK;
+    [0, second].into_iter().for_each(|page| s.world.disks[0].add_bad_sector(page * 8 + 3));
+    s.world.rates.writes = 1;
+    s.wait(5 * Nanos::SECOND);
+    assert!(s.world.injected.writes > 0, "it was tried");
+    s.world.rates.writes = 0;
+    assert_eq!(said_to_be_lost(&mut s, at), 1);
+}

@@ -2,8 +2,8 @@
 //! be read from a device that reads nothing.
 //!
 //! Superblocks are read: they are known to be good, each device has two of them, far apart, and nobody needs them while the
-//! volume is open. Should a device fail to read both, one is written again, once: sectors that went bad are good then, and who
-//! waits to hear whether the device reads at all does not wait for ever.
+//! volume is open. Should a device fail to read both, one is written again, until that has succeeded once: sectors that went
+//! bad are good then, and who waits to hear whether the device reads at all does not wait for ever.
 
 use crate::api::action::{Action, Class, DeviceError};
 use crate::base::arena::{Arena, Buf, Pool};
@@ -60,8 +60,7 @@ impl<A: Arena> Engine<A> {
     fn mend(&mut self, tier: Tier, offset: u64) {
         let Some(buf) = self.arena.alloc(Pool::Meta, BLOCK_BYTES) else { return };
         Superblock { tier, ..self.superblock.clone() }.encode(self.arena.bytes_mut(buf), offset);
-        let probe = &mut self.probes[usize::from(tier.0)];
-        (probe.asked, probe.mended) = (Some(Asked { buf, offset, is_write: true }), true);
+        self.probes[usize::from(tier.0)].asked = Some(Asked { buf, offset, is_write: true });
         let token = self.tokens.issue(tier, Owner::Probe(tier), self.now);
         let (bufs, class) = (SmallVec::from_elem(buf, 1), Class::Background);
         self.out.push_back(Action::Write { device: tier, offset, bufs, fua: false, token, class });
@@ -71,6 +70,7 @@ impl<A: Arena> Engine<A> {
     pub(crate) fn probe_done(&mut self, tier: Tier, result: Result<(), DeviceError>) {
         let probe = &mut self.probes[usize::from(tier.0)];
         let Asked { buf, offset, is_write } = probe.asked.take().expect("what was read was asked for");
+        probe.mended |= is_write && result.is_ok();
         let may_mend = !probe.mended;
         let found = Superblock::decode(self.arena.bytes(buf), offset);
         let is_ours =
