@@ -43,11 +43,11 @@ const LATELY_NS: u64 = Nanos::SECOND;
 /// Chunks that a busy volume merges without hurry, or places beside a stream, in one batch: it ends with a flush, for which
 /// whoever reads meanwhile waits. Of 20 reads a second, the 99th percentile was 196 ms beside batches of 64, 63 beside 4, 42 beside 1; alone 21.
 const BUSY_BATCH: usize = 1;
-/// Chunks that a busy volume places in one batch at most, where clients wait for each other on the slow device anyway: a flush
-/// of so many, in the disk's own order, takes some 100 ms. (8 random reads in flight, 64 KiB each, of a hot set spread thin:
-/// with one chunk in a batch, a tenth of the time went by with a thirtieth as many moves, and 1,230 reads a second instead of
-/// 2,290 were answered after 20 minutes; their 99th percentile was 106 ms, then 91.) Where they do not wait it places two. (One
-/// request at a time, 7 of 10 of them reads: 1.12 ms in the mean after ten minutes; with one chunk in a batch 1.40.)
+/// Chunks that a busy volume places in one batch at most, where clients wait for each other on the slow device anyway:
+/// a flush of so many, in the disk's own order, takes some 100 ms. (8 random reads in flight, 64 KiB each, of a hot set
+/// spread thin: with one chunk in a batch, a tenth of the time went by with a thirtieth as many moves, and 1,230 reads
+/// a second instead of 2,290 were answered after 20 minutes; their 99th percentile was 106 ms, then 91.) Where they do
+/// not wait it places two.
 const MOST_BUSY_BATCH: usize = 32;
 /// Chunks that an idle volume places in one batch, and one that makes room for what streams read again, as many up as down: runs of 8 MiB at the default chunk size, beside
 /// which the seeks between them cost little.
@@ -220,10 +220,8 @@ impl<A: Arena> Engine<A> {
         self.state.zone.chain.len() * 2 > self.state.zone.len() as usize
     }
 
-    /// Whether clients keep the slow device busy with several commands at once: what need not be merged yet would only make
-    /// them wait, and the longer it waits, the more of it is one batch. (A made trace of Storage Bench's heaviest kind, four in
-    /// flight, with a tenth of it fast: 11.6 ms in the mean instead of 13.7; a hot set spread thin, 70 % reads: up to 1.09 times
-    /// as many requests; recorded traces: as before.)
+    /// Whether clients keep the slow device busy with several commands at once: what need not be merged yet would only
+    /// make them wait, and the longer it waits, the more of it is one batch.
     fn clients_queue_on_disk(&self) -> bool {
         self.slow_is_in_use() && self.tokens.client_depth(SLOW) > 1
     }
@@ -302,12 +300,10 @@ impl<A: Arena> Engine<A> {
         self.now.since(self.tokens.used_by_clients(SLOW)) < LATELY_NS
     }
 
-    /// Whether another batch may begin to empty the zone. While clients wait for it, and for nothing else of the slow device,
-    /// the next one is read and written when the last has been: a disk that has many writes to choose from has less way
-    /// between them, and is not to run dry at the end of each batch. (Random writes all over a full volume, for half an hour
-    /// from when the zone is full: 1.58 MB/s instead of 1.38 on a disk that reorders by rotation. Where clients read from the
-    /// disk as well, it made three of them, six in a closed loop, 1.04 times as slow.) Not when the log is so full that what
-    /// one batch has to record may not find room beside another's.
+    /// Whether another batch may begin to empty the zone. While clients wait for it, and for nothing else of the slow
+    /// device, the next one is read and written when the last has been: a disk that has many writes to choose from has
+    /// less way between them, and is not to run dry at the end of each batch. Not when the log is so full that what one
+    /// batch has to record may not find room beside another's.
     fn may_free_more(&self, pace: Pace) -> bool {
         match self.mover.freeing() {
             0 => true,

@@ -1,9 +1,8 @@
 //! Free segments of the landing zone are discarded before the log comes back to them.
 //!
-//! What the log has left is nothing to the volume, but the flash below keeps it, and moves it about whenever it makes room for
-//! something else. A drive that is full of homes and copies has no other space for that than what its maker put aside. (An
-//! SSD of 2012, full of chunks, random writes into 64 MB, which land: 70 MB/s without, 98.6 MB/s with; alone, and nearly
-//! empty, it does 98.7.)
+//! What the log has left is nothing to the volume, but the flash below keeps it, and moves it about whenever it makes
+//! room for something else. A drive that is full of homes and copies has no other space for that than what its maker
+//! put aside.
 //!
 //! A segment is discarded only when it could also be written over: it has left the chain, which a durable checkpoint needs no
 //! more, and no read is in flight in it. Until the device has answered, nothing lands there.

@@ -240,9 +240,8 @@ impl<A: Arena> Engine<A> {
         self.pump_seals();
     }
 
-    /// Groups in flight at most. Where clients wait for room, one large one makes more of it than several small ones: each has a
-    /// block of its own. (Random writes, 16 in flight: for an hour all over a volume 21.5 MB/s instead of 18.3; over a full one,
-    /// for half an hour from when the zone is full, 1.07 instead of 0.98.)
+    /// Groups in flight at most. Where clients wait for room, one large one makes more of it than several small ones:
+    /// each has a block of its own.
     fn groups_in_flight(&self) -> usize {
         if self.zone_runs_short() { 1 } else { self.tuning.groups_in_flight }
     }

@@ -26,9 +26,7 @@ pub type HomeWriters = IndexMap<Chunk, u32>;
 
 /// With less than one segment of the zone in this many unused, whole chunks that belong to no stream do not land either ...
 const SHORT_SHARE: u32 = 2;
-/// ... in this many, where clients read neighbours. (Made traces of desktops, two thirds of their requests in sequence, were
-/// answered 1.05 to 1.4 times as fast as with a half, for half of the neighbours on the disk had been torn apart. But
-/// with it, random writes of whole chunks go down from 71 to 41 MB/s as soon as the zone is full.)
+/// ... in this many, where clients read neighbours.
 const SHORT_SHARE_OF_NEIGHBOURS: u32 = 16;
 
 /// Where the rest of a block comes from, of which part is written.

@@ -22,17 +22,12 @@ const MARGIN_SEGMENTS: u32 = 8;
 
 /// One part in so many of the zone is emptied in one plan: what soon becomes free is there for the next burst. ...
 const PART_SHARE: u32 = 4;
-/// ... So many of them are while clients wait, for a disk does the more in a second the more it may choose from. (Two
-/// recorded traces of more writes than the disk can take, as they were recorded: 0.77 to 0.85 of the mean response that there
-/// was with one of them always. With three or four no further gain.) ...
+/// ... So many of them are while clients wait, for a disk does the more in a second the more it may choose from. ...
 const MOST_PARTS: u64 = 2;
-/// ... And of a zone that is not soon emptied it is one part in so many, of which more lies near each other. (Random writes
-/// all over a full volume, from when the zone is full: 1.30 MB/s instead of 1.10; the zone takes 10.3 GB before, and not 11.5.)
+/// ... And of a zone that is not soon emptied it is one part in so many, of which more lies near each other.
 const LARGE_PART_SHARE: u32 = 3;
-/// A part of the zone that is emptied within this time, ns, need not be kept pace with: clients may use what is left of the zone
-/// at once, but ... (A database's bursts of writes, with a fast tier of 5, 10 and 25 % of what it touches: 0.67, 0.96 and 0.95 of
-/// the mean response with the margin kept within a second, and 0.89, 0.97, 0.86 of that within 1.5. With 2 s, random
-/// writes without end stood still for 2.8 s once; that was before clients were paced.)
+/// A part of the zone that is emptied within this time, ns, need not be kept pace with: clients may use what is left of
+/// the zone at once, but ...
 const SOON_NS: u64 = 1500 * Nanos::MS;
 /// ... so many segments.
 const KEPT_LEAST: u32 = 2;

@@ -37,11 +37,9 @@ const SLOW_SAMPLE: u32 = 64;
 /// 2,600 writes among 4,400 reads of a database, on a fast tier of 10 % of what they touch, on five sizes of the disk: 28.3 ms
 /// in the mean instead of 30.0; an hour of random writes over a volume that is 80 % full: 26.1 MB/s instead of 25.3.)
 const WORTH_MOST: u32 = 3;
-/// Neighbours that are emptied one after the other, as long as they are as cold: 128 MiB, of which the flash below erases
-/// most as a whole. (Random writes into 8 GB of a full volume, 20 minutes of them all over it before: 77 to 83 MB/s where
-/// every sixteenth run was emptied, the SSD moving 2.4 blocks for each that was written; 96 to 98 with these.) Not more: what
-/// is left alone together is touched together, and then too much of it is on the slow device. (With 256 MiB one of three
-/// such loads began at 63 MB/s, with no end to it one at 18.)
+/// Neighbours that are emptied one after the other, as long as they are as cold: 128 MiB, of which the flash below
+/// erases most as a whole. Not more: what is left alone together is touched together, and then too much of it is on the
+/// slow device.
 const RUNS_IN_A_ROW: u32 = 8;
 /// Attempts to push down what is left in a run, before it is left alone.
 const MAX_ATTEMPTS: u32 = 3;
@@ -50,9 +48,8 @@ const PAUSE_NS: u64 = Nanos::SECOND;
 /// Borrowed areas given back in one call, so that it stays short.
 const AREAS_PER_CALL: usize = 64;
 
-/// What was borrowed stays with the zone for so long after it ran short, ns, while clients write: bursts come again, and
-/// growing takes the time in which they would have landed. (A database's writes in bursts of seconds, seconds apart, for
-/// an hour: 2.7 ms in the mean where the zone shrank in between, 1.7 ms where it did not.)
+/// What was borrowed stays with the zone for so long after it ran short, ns, while clients write: bursts come again,
+/// and growing takes the time in which they would have landed.
 const KEEP_NS: u64 = 3600 * Nanos::SECOND;
 /// It is given back when clients have not written for so long, ns: reads have better use for it.
 const UNWRITTEN_NS: u64 = 60 * Nanos::SECOND;
@@ -282,9 +279,8 @@ impl<A: Arena> Engine<A> {
     /// beside them. What was pushed down leaves such copies behind. Not before it is short: what is borrowed stays with the
     /// zone, and bursts that would have ended before are many.
     fn borrow_what_is_idle(&mut self) {
-        // A small zone runs short before it is half full, and would give back at once what it borrowed. Where copies have
-        // proved worth their slots, those not read yet may be tomorrow's. (A database's writes in bursts, for an hour, with a
-        // fast tier of a tenth: 1.7 ms in the mean where they gave way, 1.4 where they did not.)
+        // A small zone runs short before it is half full, and would give back at once what it borrowed. Where copies
+        // have proved worth their slots, those not read yet may be tomorrow's.
         if !self.zone_is_half_full() || !self.idle_area_is_wanted() || self.view().copies_proved() {
             return;
         }

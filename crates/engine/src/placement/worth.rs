@@ -7,10 +7,8 @@ use bimetal_units::*;
 const REPAID_SHARE: u32 = 8;
 /// ... only one read in this many is copied, to find out when that changes.
 const SAMPLE_SHARE: u32 = 16;
-/// The rest of a chunk that comes along pays when it saves one read in this many later: it takes the disk some 1 ms, and a
-/// seek some 10 ms; but the SSD is written with it. (Two traces of reads alone, with a fast tier of 5, 10 and 25 %: with 10,
-/// 0.97 of the mean response and 1.8 times the bytes written; with 2, 1.12, 1.08 and 1.01 times the mean of one of them. A hot
-/// set spread thin is read a little faster than with 10, and a third as much is written for it.)
+/// The rest of a chunk that comes along pays when it saves one read in this many later: it takes the disk some 1 ms,
+/// and a seek some 10 ms; but the SSD is written with it.
 const SAVED_SHARE: u32 = 4;
 /// Copies that gave way, or chunks read as a whole, after which what came of them counts half: so much is remembered.
 const MEMORY: u32 = 1024;
@@ -30,8 +28,7 @@ const OTHERS_SHARE: u32 = 8;
 /// One that had not takes one away. A trace of reads alone was answered 1.2 times as fast as with [`LEAST_SHARE`]
 /// throughout.
 const GROWTH: u64 = 4;
-/// What was asked for again soon after its copy gave way would have been found among more of them. (Of 4, 12 and 32 the one
-/// that was best on nine replays.)
+/// What was asked for again soon after its copy gave way would have been found among more of them.
 const MISSED_GROWTH: u64 = 12;
 /// What that is a part of: few hundred copies say nothing yet, and what was given to homes meanwhile does not come back soon.
 const PARTS: u64 = 8192;

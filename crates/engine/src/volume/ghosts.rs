@@ -11,9 +11,7 @@ const PARTS: u64 = 1 << 16;
 const FIRST_SHARE: u64 = PARTS / 8;
 const LEAST_SHARE: u64 = PARTS / 16;
 const MOST_SHARE: u64 = PARTS / 2;
-/// What one that is asked for again adds or takes away, more where few leave that queue. (Two traces of reads alone, with a
-/// fast tier of 5, 10 and 25 %: 0.90 to 1.0 of the mean response that the first share gives throughout; with a quarter of
-/// this, the same.)
+/// What one that is asked for again adds or takes away, more where few leave that queue.
 const STEP: u64 = 4;
 const MOST_STEPS: u64 = 64;
 /// So many that gave way are remembered for that, and counted half from then on.

@@ -11,9 +11,8 @@ use std::collections::VecDeque;
 use std::iter;
 use std::ops::Range;
 
-/// So much of the zone is emptied in one plan at most, bytes: as large a part is kept free meanwhile, which a large zone has
-/// better use for. (An hour of random writes all over a volume: 24.6 MB/s in the mean with a sixteenth of a zone of 112 GB
-/// emptied in one plan, 23.8 with an eighth, 21.5 with a quarter.)
+/// So much of the zone is emptied in one plan at most, bytes: as large a part is kept free meanwhile, which a large
+/// zone has better use for.
 const MOST_TAIL_BYTES: u64 = 8 << 30;
 
 /// A segment's place in RAM. Those of the zone's own areas come first, in their order; behind them are places for areas

@@ -15,10 +15,7 @@ const LEAST_KNOWN: u64 = 16;
 /// Chunks moved, after which what that took counts half.
 const MOVES_KNOWN: u64 = 1024;
 
-/// Time of the slow device that nobody waits for costs one part in so many: what comes next may find it at work. (Three
-/// traces as recorded, with a fast tier of 5, 10 and 25 %: 1.02, 1.06 and 1.06 times as fast as where moves cost nothing; with 1
-/// in place of 8, 1.06, 1.05 and 1.03, but then nothing of what twenty minutes of random writes all over a full volume had
-/// touched three times rose in the hour after it.)
+/// Time of the slow device that nobody waits for costs one part in so many: what comes next may find it at work.
 const IDLE_SHARE: u64 = 8;
 /// Unit of caution: a move up has to save so many times what it costs. It begins with 3 (three traces as recorded, with
 /// a fast tier of 5, 10 and 25 %: 1.03 times as fast as with 1.5; in a closed loop 0.99), ...

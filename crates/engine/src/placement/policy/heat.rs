@@ -298,10 +298,9 @@ impl HeatPolicy {
         up.into_iter().map(to(FAST)).chain(down.into_iter().map(to(SLOW))).collect()
     }
 
-    /// Of what may rise and what may go down, leaves the hottest and the coldest: each goes down for one that is hotter. While
-    /// clients are busy, for the least hot of those that may rise: what is not worth it as a whole is not begun. (Nine replays as
-    /// recorded: 1.13 times as fast as with each for its own, of which four to twenty times as many rose; eighteen in a closed
-    /// loop: 1.04.)
+    /// Of what may rise and what may go down, leaves the hottest and the coldest: each goes down for one that is
+    /// hotter. While clients are busy, for the least hot of those that may rise: what is not worth it as a whole is not
+    /// begun.
     fn pair(
         &mut self,
         view: &View<'_>,
@@ -438,8 +437,8 @@ impl Policy for HeatPolicy {
         let yields = match pace {
             Pace::Idle => believed.in_idle_time(),
             Pace::Busy => believed,
-            // What rises then is no longer to be merged, of which clients wait for more than moves cost; but not where most of
-            // what is hotter is so by chance. (An hour of random writes all over a volume: 25.8 MB/s instead of 22.3.)
+            // What rises then is no longer to be merged, of which clients wait for more than moves cost; but not where
+            // most of what is hotter is so by chance.
             Pace::Short if parts < of / 2 => return Vec::new(),
             Pace::Short => Yield::UNKNOWN,
         };

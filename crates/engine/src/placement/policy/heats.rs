@@ -91,12 +91,11 @@ impl Heats {
         }
     }
 
-    /// How many of how many parts of the difference between two chunks are to be expected again, where the volume has so many
-    /// chunks: as many as the variance is more than chance makes of it where all are touched alike, which is the mean
-    /// (H. Buehlmann, "Experience rating and credibility", 1967, for counts of Poisson). Or as much as neighbours have in common,
-    /// which chance does not give them: what is read through in order a few times is touched as often, all of it, and its counts
-    /// differ by less than chance. (Random writes over a whole volume for 20 minutes, then ten minutes of rest: 4.3 GB rose that
-    /// chance had touched three times, and half as much was merged meanwhile as without them.)
+    /// How many of how many parts of the difference between two chunks are to be expected again, where the volume has
+    /// so many chunks: as many as the variance is more than chance makes of it where all are touched alike, which is
+    /// the mean (H. Buehlmann, "Experience rating and credibility", 1967, for counts of Poisson). Or as much as
+    /// neighbours have in common, which chance does not give them: what is read through in order a few times is touched
+    /// as often, all of it, and its counts differ by less than chance.
     pub(super) fn credibility(&self, chunks: u32) -> (u64, u64) {
         let chunks = u128::from(chunks).max(u128::from(self.touched));
         let (sum, squares) = (u128::from(self.sum), u128::from(self.squares));
