@@ -2,8 +2,8 @@
 
 use super::client::Client;
 use super::model::{Model, SECTOR, fill};
-use super::rng::Rng;
 use bimetal_nbd::{Command, Request};
+use bimetal_units::rng::Rng;
 use std::io;
 use std::path::Path;
 

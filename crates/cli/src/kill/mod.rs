@@ -3,7 +3,6 @@
 mod client;
 mod load;
 mod model;
-mod rng;
 
 use crate::args::KillArgs;
 use crate::create::{self, Plan};
@@ -12,8 +11,8 @@ use crate::progress::Progress;
 use crate::volume::Volume;
 use crate::{Outcome, check, complain, say, say_json};
 use anyhow::{Context as _, bail};
+use bimetal_units::rng::Rng;
 use load::{Counts, Worker};
-use rng::Rng;
 use serde::Serialize;
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
@@ -88,7 +87,7 @@ pub(crate) fn run(args: &KillArgs) -> anyhow::Result<Outcome> {
 
 fn rounds(args: &KillArgs, seed: u64, dir: &Path) -> anyhow::Result<KillDoc> {
     let start = Instant::now();
-    let mut rng = Rng::new(seed);
+    let mut rng = Rng::new(seed, 0);
     // Only the volume is kept: its devices are for the child to lock.
     let create::Made { volume, .. } = create::make(&Plan {
         file: dir.join("volume.toml"),
@@ -105,7 +104,7 @@ fn rounds(args: &KillArgs, seed: u64, dir: &Path) -> anyhow::Result<KillDoc> {
         quiet: args.json,
     })?;
     let mut workers: Vec<Worker> =
-        (0..WORKERS).map(|place| Worker::new(place, WORKERS, rng.fork(place))).collect();
+        (0..WORKERS).map(|place| Worker::new(place, WORKERS, Rng::new(seed, 1 + place))).collect();
     let (mut violations, mut kills, mut done) = (Vec::new(), 0, 0);
     let mut progress = Progress::new("killing".to_owned(), args.json);
     for round in 0..args.rounds {

@@ -4,7 +4,7 @@
 //! since. After a crash it must hold the base or one of those, whole. What it is found to hold is its base
 //! from then on: it may not change by itself.
 
-use super::rng::mix;
+use bimetal_units::rng::mix;
 use std::collections::BTreeMap;
 
 pub(crate) const SECTOR: usize = 512;
