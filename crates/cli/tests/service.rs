@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Client, Guarded, Served, bimetal, pattern, start, succeed, terminate, text};
+use common::{Client, Guarded, Served, bimetal, ended, pattern, start, succeed, terminate, text};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::Read as _;
 use std::os::linux::net::SocketAddrExt as _;
@@ -299,21 +299,9 @@ fn ctrl_c_on_up_with_clients_closes_it_when_they_have_left() {
     second.write(0, &pattern(1, 4096));
     second.flush();
     drop(second);
-    let status = within(Duration::from_secs(20), || up.0.try_wait().expect("wait"));
+    let status = ended(&mut up.0);
     assert!(status.success(), "{status}: {}", read(&log));
     assert!(read(&log).contains("closed volume"), "{}", read(&log));
-}
-
-/// Asks until there is an answer.
-fn within<T>(limit: Duration, mut ask: impl FnMut() -> Option<T>) -> T {
-    let start = Instant::now();
-    loop {
-        if let Some(answer) = ask() {
-            return answer;
-        }
-        assert!(start.elapsed() < limit, "no answer within {limit:?}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
 }
 
 /// Processor time of a process, hundredths of a second.

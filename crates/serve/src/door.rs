@@ -43,6 +43,17 @@ impl Default for Reception {
 /// How often it is said that somebody waits for a place.
 const CROWDED_EVERY: Duration = Duration::from_secs(60);
 
+/// What SIGINT does while clients are connected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Interrupts {
+    /// It ends the server.
+    End,
+    /// The next one only has it said who they are.
+    AskBack,
+    /// That was said: the server ends when they have left, or at the next one.
+    WereAnswered,
+}
+
 /// What a signal means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Signalled {
@@ -65,10 +76,7 @@ pub struct Door {
     /// When it was said last that somebody waits.
     crowded_said: Option<Instant>,
     signals: StopSignals,
-    /// The next SIGINT ends nothing while clients are connected.
-    asks_back: bool,
-    /// A SIGINT was answered by saying who is connected: the server ends when they have left.
-    asked_back: bool,
+    interrupts: Interrupts,
     /// One has come that ends the server.
     signalled: bool,
     notifier: Notifier,
@@ -99,8 +107,7 @@ impl Door {
             idle_after,
             crowded_said: None,
             signals: StopSignals::new().map_err(ServeError::Setup)?,
-            asks_back,
-            asked_back: false,
+            interrupts: if asks_back { Interrupts::AskBack } else { Interrupts::End },
             signalled: false,
             notifier: Notifier::from_environment().map_err(ServeError::Notify)?,
         })
@@ -131,8 +138,8 @@ impl Door {
     pub(crate) fn answer_signal(&mut self, ring: &mut Ring, clients: bool) -> Signalled {
         let interrupt = self.signals.acknowledge();
         ring.poll_in(self.signals.raw_fd(), tag(STOP, 0));
-        if clients && interrupt && !self.signalled && std::mem::take(&mut self.asks_back) {
-            self.asked_back = true;
+        if clients && interrupt && !self.signalled && self.interrupts == Interrupts::AskBack {
+            self.interrupts = Interrupts::WereAnswered;
             return Signalled::AskBack;
         }
         match std::mem::replace(&mut self.signalled, true) {
@@ -143,7 +150,7 @@ impl Door {
 
     /// Whether the server is to end as soon as no client is connected.
     pub(crate) fn ends_when_left(&self) -> bool {
-        self.asked_back && !self.signalled
+        self.interrupts == Interrupts::WereAnswered && !self.signalled
     }
 
     /// Nobody comes in any more.

@@ -144,6 +144,13 @@ impl Reader<'_> {
         bytes
     }
 
+    /// Where the body of a segment's index is, if its last page is a trailer that says so.
+    fn index_body(&self, pages: &Range<u64>, ordinal: u64) -> Option<Range<u64>> {
+        let trailer = pages.end - 1;
+        let body = Index::decode_trailer(&self.pages(trailer..pages.end), &self.1, ordinal)?;
+        Some(trailer.saturating_sub(body.into()).max(pages.start + 1)..trailer)
+    }
+
     /// What pages of this kind are referred to from one: number and page of the device.
     fn refers(&self, geo: &Geometry, from: (PageKind, u64, u64), to: Range<u32>) -> Vec<(u32, u64)> {
         let (kind, number, at) = from;
@@ -307,8 +314,7 @@ impl Anatomy {
 
     /// What is said to be durable by a segment's header, its index, and the header of the next one.
     fn claims_beside(&self, read: &Reader<'_>, pages: Range<u64>, head: &SegmentHeader) -> u64 {
-        let trailer = Index::decode_trailer(&read.pages(pages.end - 1..pages.end), &read.1, head.ordinal);
-        if trailer.is_some() {
+        if read.index_body(&pages, head.ordinal).is_some() {
             return u64::MAX;
         }
         let next = self.geo.area_at(head.successor) / PAGE;
@@ -318,26 +324,17 @@ impl Anatomy {
     }
 
     fn note_index(&mut self, read: &Reader<'_>, pages: Range<u64>, ordinal: u64) {
-        let trailer = pages.end - 1;
-        let Some(body) = Index::decode_trailer(&read.pages(trailer..pages.end), &read.1, ordinal) else {
-            return;
-        };
-        let first = trailer.saturating_sub(u64::from(body)).max(pages.start + 1);
-        (first..pages.end).for_each(|page| _ = self.parts.entry(page).or_insert(Part::Index));
+        let Some(body) = read.index_body(&pages, ordinal) else { return };
+        (body.start..pages.end).for_each(|page| _ = self.parts.entry(page).or_insert(Part::Index));
     }
 
     /// The pages of the segments that have a whole index on this device: who opens the volume asks that, not their groups.
     pub fn indexed(&self, disk: &Disk, volume: [u8; 16]) -> Vec<Range<u64>> {
         let read = Reader(disk, volume);
         let has_index = |segment: &&Segment| {
-            let trailer = segment.pages.end - 1;
-            let body = Index::decode_trailer(&read.pages(trailer..trailer + 1), &volume, segment.ordinal);
-            let first = body.and_then(|body| trailer.checked_sub(body.into()));
-            let body = first.filter(|first| segment.pages.contains(first)).map(|first| first..trailer);
-            let readable = |body: &Range<u64>| !(body.start..=trailer).any(|page| disk.has_bad(page));
-            body.filter(readable)
-                .and_then(|body| Index::decode(&read.pages(body), &volume, segment.ordinal))
-                .is_some()
+            let body = read.index_body(&segment.pages, segment.ordinal);
+            let body = body.filter(|body| !(body.start..segment.pages.end).any(|page| disk.has_bad(page)));
+            body.and_then(|body| Index::decode(&read.pages(body), &volume, segment.ordinal)).is_some()
         };
         self.segments.iter().filter(has_index).map(|segment| segment.pages.clone()).collect()
     }
@@ -364,9 +361,6 @@ impl Anatomy {
             let successor =
                 head.map(|head| head.successor).or_else(|| pages.clone().find_map(group)?.successor);
             next = successor.map(|area| (area, ordinal + 1));
-            if claiming.len() > self.geo.areas as usize {
-                break;
-            }
         }
         claiming
     }

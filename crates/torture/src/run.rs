@@ -25,11 +25,11 @@ use bimetal_units::rng::Rng;
 /// A request, task or stop that takes longer than this (virtual) is stuck. Dozens of streams that wait
 /// for one slow flush each, on the slowest of the devices drawn, have taken a minute.
 const STUCK_NS: u64 = 300 * Nanos::SECOND;
+/// The same where devices stall for half a minute and take seconds for a command.
+const STUCK_IN_STORM_NS: u64 = 1200 * Nanos::SECOND;
 /// More, for each chunk that requests in flight meanwhile covered: where no more of the slow tier may be unflushed than a
 /// chunk, each waits for a flush of its own, which takes a second and longer.
 const CHUNK_PATIENCE_NS: u64 = 2 * Nanos::SECOND;
-/// The same where devices stall for half a minute and take seconds for a command.
-const STUCK_IN_STORM_NS: u64 = 1200 * Nanos::SECOND;
 /// The unit in which a verification reads.
 const UNIT: u64 = 64 << 10;
 /// Steps from the end of a pair's second fault to the crash, at most.

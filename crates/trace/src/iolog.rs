@@ -3,9 +3,9 @@
 use crate::Op;
 use crate::events::{Item, LineFormat, Request, What};
 use crate::fields::{Bad, Names, number, words};
+use bimetal_units::Nanos;
 
 const MICROSECOND_NS: u64 = 1000;
-const MILLISECOND_NS: u64 = 1_000_000;
 
 /// Version 2: `file action [offset length]`; version 3 has microseconds before it.
 ///
@@ -45,7 +45,7 @@ impl LineFormat for Iolog {
             b"trim" => Op::Discard,
             b"sync" | b"datasync" | b"sync_file_range" => Op::Flush,
             b"wait" if self.version == 2 => {
-                let end = times(next()?, MILLISECOND_NS)?;
+                let end = times(next()?, Nanos::MS)?;
                 self.clock = self.clock.map(|clock| clock.max(end));
                 return Ok(None);
             }

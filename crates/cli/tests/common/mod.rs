@@ -201,6 +201,11 @@ pub fn start_many(mut command: Command, sockets: usize) -> (Child, Vec<String>) 
 pub fn terminate(child: &mut Child) -> ExitStatus {
     let pid = rustix::process::Pid::from_child(child);
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("signal");
+    ended(child)
+}
+
+/// Waits until a server ends by itself, which takes seconds at most.
+pub fn ended(child: &mut Child) -> ExitStatus {
     let start = Instant::now();
     loop {
         if let Some(status) = child.try_wait().expect("wait") {

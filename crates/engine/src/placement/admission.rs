@@ -186,15 +186,16 @@ impl<A: Arena> Engine<A> {
         if self.only_the_oldest_is_emptied() {
             return 1;
         }
-        let part = self.state.zone.part(PART_SHARE).max(1);
-        match self.soon_empty_ns() {
-            None => self.state.zone.part(LARGE_PART_SHARE).max(1),
+        let part = self.state.zone.part(PART_SHARE);
+        let segments = match self.soon_empty_ns() {
+            None => self.state.zone.part(LARGE_PART_SHARE),
             Some(ns) if self.landing_is_starved() => {
                 let times = (SOON_NS / ns.max(1)).clamp(1, MOST_PARTS);
                 part * times as u32
             }
             Some(_) => part,
-        }
+        };
+        segments.max(1)
     }
 
     /// Segments beside the reserve that are left free, so that what lands can keep pace with what is freed.
@@ -233,7 +234,7 @@ impl<A: Arena> Engine<A> {
     /// Whether what is written now and shown by a record later will find room for that record: whoever makes such
     /// promises while the log has room for little else but freeing it, may leave none for that.
     pub(crate) fn log_has_room_to_show(&self) -> bool {
-        self.state.zone.free_segments() >= FREEING_RESERVE || self.state.landed.len() == 0
+        !self.only_the_oldest_is_emptied() || self.state.landed.len() == 0
     }
 
     /// Whether so little is left that only what empties the oldest segment may be recorded: records of other chunks would use
