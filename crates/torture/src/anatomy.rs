@@ -122,6 +122,14 @@ pub struct Segment {
     successor: Area,
 }
 
+/// The first pages of areas in which claims are found.
+pub struct Claiming {
+    /// In segments' headers.
+    pub headers: BTreeSet<u64>,
+    /// In groups.
+    pub groups: BTreeSet<u64>,
+}
+
 /// A volume's parts.
 pub struct Anatomy {
     /// The layout.
@@ -339,29 +347,41 @@ impl Anatomy {
         self.segments.iter().filter(has_index).map(|segment| segment.pages.clone()).collect()
     }
 
-    /// The first pages of areas whose claims an opening finds: those of the zone, wherever they stand in the log; of those that
-    /// it borrowed among the slots only what the log has, and what headers or whole groups lead to from its end.
-    pub fn claiming(&self, disk: &Disk, volume: [u8; 16]) -> BTreeSet<u64> {
+    /// Where an opening finds claims. Headers: those of the zone, wherever they stand in the log; of areas that it borrowed among
+    /// the slots those that the log has, and those that headers or whole groups lead to from its end. Groups: those of the
+    /// log, of what they lead to, and of the segment with the newest header and its successor.
+    pub fn claiming(&self, disk: &Disk, volume: [u8; 16]) -> Claiming {
         let read = Reader(disk, volume);
         let first = |area: Area| self.geo.area_at(area) / PAGE;
-        let own = (self.geo.zone_first.0..self.geo.areas).map(|area| first(Area(area)));
-        let mut claiming: BTreeSet<u64> = own.chain(self.segments.iter().map(|s| s.pages.start)).collect();
+        let header = |area: Area| {
+            let page = first(area);
+            let head = SegmentHeader::decode(&read.pages(page..page + 1), &volume, area);
+            head.filter(|_| !disk.has_bad(page))
+        };
+        let own = (self.geo.zone_first.0..self.geo.areas).map(Area);
+        let newest = own.clone().filter_map(header).max_by_key(|head| (head.epoch, head.ordinal));
+        let newest = newest.iter().flat_map(|head| [head.area, head.successor]);
+        let groups = newest.filter(|area| area.0 < self.geo.areas).map(first);
+        let mut claiming = Claiming {
+            headers: own.map(first).collect(),
+            groups: groups.chain(self.segments.iter().map(|s| s.pages.start)).collect(),
+        };
         let mut next = self.segments.last().map(|last| (last.successor, last.ordinal + 1));
         while let Some((area, ordinal)) = next.filter(|(area, _)| area.0 < self.geo.areas) {
-            claiming.insert(first(area));
             let pages = first(area)..first(area) + u64::from(self.geo.area_blocks());
-            let head = SegmentHeader::decode(&read.pages(pages.start..pages.start + 1), &volume, area);
-            let head = head.filter(|head| head.ordinal == ordinal && !disk.has_bad(pages.start));
+            claiming.groups.insert(pages.start);
             let group = |page: u64| {
                 let header = read.pages(page..(page + GROUP_HEADER_BLOCKS).min(pages.end));
                 GroupHeader::decode(&header, &volume)
                     .map(|(group, ..)| group)
                     .filter(|g| g.ordinal == ordinal)
             };
+            let head = header(area).filter(|head| head.ordinal == ordinal);
             let successor =
                 head.map(|head| head.successor).or_else(|| pages.clone().find_map(group)?.successor);
             next = successor.map(|area| (area, ordinal + 1));
         }
+        claiming.headers.extend(&claiming.groups);
         claiming
     }
 

@@ -175,13 +175,13 @@ impl Run<'_> {
         let claiming = anatomy.claiming(disk, id);
         for at in first..last {
             let area = at - (at - first) % u64::from(anatomy.geo.area_blocks());
-            if !claiming.contains(&area) || disk.has_bad(at) || !disk.peek(at, &mut page) {
+            if disk.has_bad(at) || !disk.peek(at, &mut page) {
                 continue;
             }
-            if page.starts_with(b"BMTLsegm") {
+            if page.starts_with(b"BMTLsegm") && claiming.headers.contains(&area) {
                 let area = Area(u32::from_le_bytes(page[64..68].try_into().expect("four bytes")));
                 known = known.max(SegmentHeader::decode(&page, &id, area).map_or(0, |h| h.durable.0));
-            } else if page.starts_with(b"BMTLgrup") {
+            } else if page.starts_with(b"BMTLgrup") && claiming.groups.contains(&area) {
                 let end = last.min(at + 8);
                 for (i, part) in (at..end).zip(pages.chunks_exact_mut(PAGE_BYTES)) {
                     disk.peek(i, part);
