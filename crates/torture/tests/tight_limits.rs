@@ -1,5 +1,7 @@
 //! Limits that are tight together: each alone is met somewhere, two at once may wait for each other.
 
+use crate::story::{BLOCK, CHUNK, Story};
+use bimetal_engine::action::RequestKind;
 use bimetal_engine::options::Tuning;
 use bimetal_torture::arena::ArenaMemory;
 use bimetal_torture::{draw, run_plan};
@@ -54,6 +56,30 @@ fn a_zone_full_of_what_is_left_of_lost_blocks_is_an_error_in_the_end() {
 #[test]
 fn a_segment_that_is_begun_while_another_becomes_free_is_progress() {
     assert_eq!(with_limits(9_009_620, |_| {}), None);
+}
+
+/// Many parts of blocks were zeroed at once, and the rest of each block had to be read. Each request had taken memory for the
+/// block that it was to write; nothing was left to read the rest to, and as all of them held what the others waited for,
+/// nobody was answered any more.
+#[test]
+fn requests_that_zero_parts_of_blocks_do_not_wait_for_the_memory_of_each_other() {
+    let mut story = Story::begin(40, 40);
+    story.stop();
+    story.memory_sizes.background = 2 * CHUNK as u32 + 5 * BLOCK as u32;
+    story.open().expect("it opens");
+    story.write(0, 64 * BLOCK, 7);
+    story.flush();
+    let asked: Vec<_> = (0..64)
+        .map(|block| story.ask(RequestKind::WriteZeroes { fua: false }, block * BLOCK + 100, 200, 0))
+        .collect();
+    for (block, asked) in asked.into_iter().enumerate() {
+        assert!(story.answer(asked).is_ok(), "block {block}");
+    }
+    for block in 0..64 {
+        let read = story.read(block * BLOCK, BLOCK).expect("it is readable");
+        let zeros = read.iter().enumerate().filter(|(_, byte)| **byte == 0).map(|(at, _)| at);
+        assert!(zeros.eq(100..300), "block {block}");
+    }
 }
 
 /// The same in other volumes, with other pairs of limits.

@@ -191,11 +191,14 @@ impl<A: Arena> Engine<A> {
         }
     }
 
-    /// A buffer for a piece to read so many blocks to, all at once: who waits for one holds none. None where the piece is
-    /// blocked until there is one.
+    /// A buffer for a piece to read so many blocks to, all at once: who waits for one holds none, not even the block that it
+    /// was to write. None where the piece is blocked until there is one.
     pub(crate) fn take_scratch(&mut self, piece: u32, blocks: u32) -> Option<Buf> {
         let buf = self.arena.alloc(Pool::Background, blocks * BLOCK_BYTES);
         if buf.is_none() {
+            let p = &mut self.pieces[piece];
+            let own = p.buf.take_if(|_| p.kind == PieceKind::Zero);
+            own.into_iter().for_each(|own| self.arena.free(own));
             self.block_piece(piece);
         }
         self.pieces[piece].scratch = buf;
