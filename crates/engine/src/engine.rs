@@ -4,101 +4,25 @@
 //! kind of operation take its next steps (`pump`), and hand out what that queued.
 
 use crate::api::action::{
-    Action, BufList, Class, DeviceError, Machine, Request, RequestError, RequestKind, Token,
+    Action, Class, DeviceError, MAX_PAYLOAD_BYTES, Machine, Request, RequestError, RequestKind, Token,
 };
-use crate::api::action::{MAX_PAYLOAD_BYTES, MAX_REQUESTS};
 use crate::api::coverage::Stage;
 use crate::api::options::{Event, Level, Tuning};
-use crate::api::stall::Stall;
-use crate::api::stats::Stats;
-use crate::api::why::Decisions;
+use crate::api::told::Told;
 use crate::base::arena::{Arena, Buf};
-use crate::base::slab::Slab;
-use crate::format::superblock::Superblock;
-use crate::io::flush::{Flusher, Waiter};
-use crate::io::probe::Probe;
-use crate::io::sumload::SumLoads;
-use crate::io::tokens::Tokens;
-use crate::life::shutdown::Shutdown;
-use crate::mover::copies::Copies;
+use crate::io::flush::Waiter;
+use crate::io::issue::{Command, Io};
+use crate::io::tokens::Owner;
+use crate::life::health::Life;
 use crate::mover::moves::Mover;
 use crate::path::checkpoint::Checkpoint;
 use crate::path::commit::Commit;
-use crate::path::gate::Gate;
-use crate::path::locks::Locks;
+use crate::path::front::Front;
 use crate::path::log::Log;
-use crate::path::piece::Piece;
-use crate::path::requests::{InRequest, MAX_PIECES};
-use crate::placement::admission::Kept;
-use crate::placement::pins::Pins;
-use crate::placement::policy::{Benefit, Policy};
-use crate::placement::streams::{Neighbours, Streams};
-use crate::placement::wear::Wear;
-use crate::volume::pending::Pending;
-use crate::volume::shadows::Shadows;
-use crate::volume::slots::Slots;
+use crate::placement::Placement;
+use crate::volume::space::Space;
 use crate::volume::state::State;
 use bimetal_units::*;
-use std::collections::VecDeque;
-
-/// Who waits for a device's answer.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Owner {
-    /// A piece of a request.
-    Piece(u32),
-    /// A log group, by its number.
-    Group(Seq),
-    /// The index of a segment.
-    Index(crate::volume::zone::Place),
-    /// A flush.
-    Flush {
-        /// Of which device.
-        tier: Tier,
-        /// Whether a commit waits for it.
-        for_commit: bool,
-    },
-    /// An I/O of a batch of moves.
-    Batch {
-        /// The batch.
-        batch: u32,
-        /// Which of its I/Os.
-        io: u32,
-    },
-    /// A write of the checkpoint.
-    Checkpoint(u32),
-    /// A page of checksums.
-    SumPage(u32),
-    /// A copy being made.
-    Copy(u32),
-    /// A slot whose space is given back.
-    Trim(Home),
-    /// A free segment that is discarded.
-    Segment,
-    /// The list of pins.
-    Pins,
-    /// A read for no other reason than to hear whether this device reads at all.
-    Probe(Tier),
-    /// A superblock.
-    Shutdown,
-}
-
-impl Owner {
-    /// Whether a client's request is behind it. Pages of checksums count as read for clients: moves and checkpoints
-    /// read few, and other things with them.
-    pub(crate) fn is_clients(self) -> bool {
-        match self {
-            Owner::Piece(_) | Owner::Group(_) | Owner::SumPage(_) | Owner::Copy(_) | Owner::Trim(_) => true,
-            Owner::Flush { for_commit, .. } => for_commit,
-            Owner::Index(_)
-            | Owner::Segment
-            | Owner::Batch { .. }
-            | Owner::Checkpoint(_)
-            | Owner::Pins
-            | Owner::Probe(_)
-            | Owner::Shutdown => false,
-        }
-    }
-}
 
 /// What the next pump should look at; set where work arises, cleared where it is done.
 #[derive(Default, Debug)]
@@ -119,95 +43,50 @@ pub struct Wanted {
 
 /// A volume at work.
 pub struct Engine<A> {
-    pub(crate) arena: A,
-    pub(crate) now: Nanos,
-    pub(crate) names: [String; 2],
-    pub(crate) superblock: Superblock,
     pub(crate) tuning: Tuning,
+    /// Commands and memory.
+    pub(crate) io: Io<A>,
+    /// What is recorded: where everything is, as recovery would find it.
     pub(crate) state: State,
-    pub(crate) slots: [Slots; 2],
-    pub(crate) gate: Gate,
-    pub(crate) out: VecDeque<Action>,
-    pub(crate) tokens: Tokens,
-    pub(crate) flushers: [Flusher; 2],
-    pub(crate) flushed_already: VecDeque<(Waiter, bool)>,
+    /// What is in use beside that, in this opening.
+    pub(crate) space: Space,
+    /// Requests, and pieces of them.
+    pub(crate) front: Front,
     pub(crate) log: Log,
-    pub(crate) requests: Slab<InRequest>,
-    pub(crate) request_queue: VecDeque<u32>,
-    pub(crate) pieces: Slab<Piece>,
-    /// Pieces in flight that may take a slot.
-    pub(crate) slot_takers: u32,
-    pub(crate) blocked: VecDeque<u32>,
-    pub(crate) locks: Locks,
-    pub(crate) pending: Pending,
     pub(crate) commit: Commit,
-    pub(crate) mover: Mover,
-    pub(crate) policy: Box<dyn Policy>,
-    pub(crate) pins: Pins,
-    /// What the mover decided lately.
-    pub(crate) decisions: Decisions,
-    /// Of reads, of writes.
-    pub(crate) streams: [Streams; 2],
-    /// Whether clients read them on the slow tier.
-    pub(crate) neighbours: Neighbours,
-    pub(crate) sum_loads: SumLoads,
-    pub(crate) copies: Copies,
-    pub(crate) shadows: Shadows,
-    pub(crate) wear: Wear,
-    pub(crate) benefit: Benefit,
-    pub(crate) kept: Kept,
     pub(crate) checkpoint: Checkpoint,
-    pub(crate) shutdown: Shutdown,
+    pub(crate) mover: Mover,
+    pub(crate) placement: Placement,
+    /// Whether it serves, and until when.
+    pub(crate) life: Life,
+    /// What is told to whoever asks.
+    pub(crate) told: Told,
     pub(crate) wanted: Wanted,
-    pub(crate) stats: Stats,
-    pub(crate) events: VecDeque<Event>,
-    pub(crate) read_only: bool,
-    /// The device error that made the volume read-only.
-    pub(crate) failure: Option<DeviceError>,
-    /// A flush of the fast device failed: slots that no record shows may hold what was there before.
-    pub(crate) unshown_lost: bool,
-    /// A buffer for a chunk and what landed of it, for the batch that empties the zone: those who wait for the zone may
-    /// hold all others.
-    pub(crate) spare: Option<Buf>,
-    pub(crate) last_client: Nanos,
-    /// When a client last asked for something that is not a read.
-    pub(crate) last_change: Nanos,
-    /// How often each device has read something that was what it should be.
-    pub(crate) good_reads: [u64; 2],
-    pub(crate) probes: [Probe; 2],
-    pub(crate) leaving_since: Option<Nanos>,
-    pub(crate) granted: Vec<u32>,
-    pub(crate) index_bufs: Vec<(crate::volume::zone::Place, crate::base::arena::Buf)>,
-    pub(crate) home_writers: crate::path::write::HomeWriters,
-    pub(crate) stall: Stall,
 }
-
-/// Events kept until they are taken; older ones give way.
-const MAX_EVENTS: usize = 256;
 
 impl<A: Arena> Engine<A> {
     /// Whether another request may be handed in; when not, wait for replies.
     pub fn has_room(&self) -> bool {
-        self.requests.len() < MAX_REQUESTS
+        self.front.has_room()
     }
 
     /// A client's request. Only while [`Engine::has_room`].
     pub fn on_request(&mut self, now: Nanos, request: Request) {
-        self.tick(now);
-        self.last_client = self.now;
+        self.io.tick(now);
+        self.front.last_client = self.io.now;
         self.mover.planner.disturbed();
         let volume = self.size_bytes();
         let end = request.offset.checked_add(request.len);
         let payload = matches!(request.kind, RequestKind::Read | RequestKind::Write { .. });
         let changes = !matches!(request.kind, RequestKind::Read);
         if changes {
-            self.last_change = self.now;
+            self.front.last_change = self.io.now;
         }
         let refused = if end.is_none_or(|end| end > volume) || payload && request.len > MAX_PAYLOAD_BYTES {
             Some(RequestError::Invalid)
-        } else if self.shutdown.began() {
+        } else if self.life.shutdown.began() {
             Some(RequestError::ShuttingDown)
-        } else if changes && self.read_only {
+        } else if changes && self.life.is_read_only() {
             Some(RequestError::ReadOnly)
         } else {
             None
@@ -225,59 +104,35 @@ impl<A: Arena> Engine<A> {
 
     /// What is worth telling the user since the last call (a bounded list).
     pub fn take_events(&mut self) -> Vec<Event> {
-        self.events.drain(..).collect()
+        self.told.take_events()
     }
 
     /// Takes no more changes until the volume is opened again, and says why: what is written would not be found.
     pub fn refuse_changes(&mut self, why: String) {
-        match self.read_only {
-            true => self.event(Level::Error, why, None),
+        match self.life.is_read_only() {
+            true => self.told.event(Level::Error, why, None),
             false => self.fail_volume(why, None),
         }
     }
 
     /// Gives the arena back.
     pub fn into_arena(mut self) -> A {
-        if let Some(spare) = self.spare {
-            self.arena.free(spare);
+        if let Some(spare) = self.mover.spare {
+            self.io.arena.free(spare);
         }
-        self.arena
-    }
-
-    pub(crate) fn event(&mut self, level: Level, message: String, error: Option<DeviceError>) {
-        if self.events.len() == MAX_EVENTS {
-            // What is lost is not pushed out by a flood of failures.
-            let place = self.events.iter().position(|e| e.level < Level::Error).unwrap_or(0);
-            self.events.remove(place);
-        }
-        self.events.push_back(Event { level, message, error });
-    }
-
-    /// Time never runs backwards for the engine.
-    fn tick(&mut self, now: Nanos) {
-        self.now = self.now.max(now);
+        self.io.arena
     }
 
     /// A background write of metadata to the fast device.
     pub(crate) fn write_metadata(&mut self, owner: Owner, offset: u64, buf: Buf) {
-        self.stats.device_written[0] += u64::from(buf.len);
-        let token = self.tokens.issue(FAST, owner, self.now);
-        let bufs = BufList::from_elem(buf, 1);
-        let class = Class::Background;
-        self.out.push_back(Action::Write { device: FAST, offset, bufs, fua: false, token, class });
+        let command = Command { device: FAST, offset, owner, class: Class::Background };
+        self.io.write(command, buf);
     }
 
     pub(crate) fn fail_volume(&mut self, message: String, error: Option<DeviceError>) {
-        self.event(Level::Error, message, error);
-        self.read_only = true;
-        self.failure = self.failure.or(error);
+        self.told.event(Level::Error, message, error);
+        self.life.fail(error);
         self.fail_waiting_writes();
-    }
-
-    /// What those are told who waited when the volume failed: this, unless space is what was missing.
-    pub(crate) fn failed_with(&self, otherwise: RequestError) -> RequestError {
-        let failure = self.failure.map(RequestError::from);
-        failure.filter(|error| *error == RequestError::NoSpace).unwrap_or(otherwise)
     }
 
     /// Lets each kind of operation take its next steps, again while that moved something inside.
@@ -297,7 +152,7 @@ impl<A: Arena> Engine<A> {
             self.pump_pins();
             self.pump_shutdown();
             self.pump_flushes();
-            if !self.out.is_empty() || self.progress() == before {
+            if !self.io.is_drained() || self.progress() == before {
                 break;
             }
         }
@@ -307,13 +162,18 @@ impl<A: Arena> Engine<A> {
     fn progress(&self) -> impl PartialEq + use<A> {
         (
             (self.log.appended(), self.log.current(), self.log.durable),
-            (self.flushed_already.len(), self.requests.len()),
+            (self.io.flushed_already.len(), self.front.requests.len()),
             (self.state.zone.room_blocks(), self.state.zone.free_segments()),
-            (self.commit.coverage(), self.commit.is_busy(), self.checkpoint.coverage(), self.shutdown.step()),
-            self.pins.step(),
+            (
+                self.commit.coverage(),
+                self.commit.is_busy(),
+                self.checkpoint.coverage(),
+                self.life.shutdown.step(),
+            ),
+            self.placement.pins.step(),
             (
                 self.mover.steps(),
-                self.granted.len(),
+                self.front.granted.len(),
                 self.wanted.wake,
                 self.wanted.commit,
                 self.wanted.checkpoint,
@@ -323,29 +183,29 @@ impl<A: Arena> Engine<A> {
 
     /// Calls `f` with the stage of each operation in flight.
     pub fn stages_in_flight(&self, f: &mut dyn FnMut(Stage)) {
-        self.pieces.iter().for_each(|(_, p)| p.stage.into_iter().for_each(&mut *f));
+        self.front.pieces.iter().for_each(|(_, p)| p.stage.into_iter().for_each(&mut *f));
         self.commit.coverage().into_iter().for_each(&mut *f);
         self.mover.coverage(&mut *f);
         self.copies_coverage(&mut *f);
         self.checkpoint.coverage().into_iter().for_each(&mut *f);
-        self.pins.coverage().into_iter().for_each(&mut *f);
+        self.placement.pins.coverage().into_iter().for_each(&mut *f);
         if self.log.sealing > 0 {
             f(Stage::SealIndex);
         }
-        self.shutdown.coverage().into_iter().for_each(&mut *f);
+        self.life.shutdown.coverage().into_iter().for_each(&mut *f);
     }
 
     /// The stage of the operation that waits for this token.
     pub fn stage_of(&self, token: Token) -> Option<Stage> {
-        match self.tokens.owner(token)? {
-            Owner::Piece(p) => self.pieces.get(p)?.stage,
+        match self.io.tokens.owner(token)? {
+            Owner::Piece(p) => self.front.pieces.get(p)?.stage,
             Owner::Group(seq) => self.group_coverage(seq),
             Owner::Index(_) => Some(Stage::SealIndex),
             Owner::Flush { tier, .. } => match self.flush_waiter(tier)? {
                 Waiter::Commit => self.commit.coverage(),
                 Waiter::Batch(batch) => self.mover.stage(batch),
                 Waiter::Checkpoint => self.checkpoint.coverage(),
-                Waiter::Pins => self.pins.coverage(),
+                Waiter::Pins => self.placement.pins.coverage(),
                 Waiter::Shutdown => Some(Stage::Shutdown),
             },
             Owner::Batch { batch, .. } => self.mover.stage(batch),
@@ -353,7 +213,7 @@ impl<A: Arena> Engine<A> {
             Owner::SumPage(page) => self.sum_load_coverage(page),
             Owner::Copy(fill) => self.copy_coverage(fill),
             Owner::Trim(_) | Owner::Segment | Owner::Probe(_) => None,
-            Owner::Pins => self.pins.coverage(),
+            Owner::Pins => self.placement.pins.coverage(),
             Owner::Shutdown => Some(Stage::Shutdown),
         }
     }
@@ -363,17 +223,17 @@ impl<A: Arena> Machine for Engine<A> {
     type Arena = A;
 
     fn next_action(&mut self, now: Nanos) -> Option<Action> {
-        self.tick(now);
-        if self.out.is_empty() {
+        self.io.tick(now);
+        if self.io.is_drained() {
             self.mind_stall();
             self.pump();
         }
-        self.out.pop_front()
+        self.io.hand_out()
     }
 
     fn on_completion(&mut self, now: Nanos, token: Token, result: Result<(), DeviceError>) {
-        self.tick(now);
-        let (device, owner, took_ns) = self.tokens.redeem(token, self.now);
+        self.io.tick(now);
+        let (device, owner, took_ns) = self.io.tokens.redeem(token, self.io.now);
         if result.is_ok() {
             self.learn_latency(device, owner, took_ns);
         }
@@ -403,7 +263,7 @@ impl<A: Arena> Machine for Engine<A> {
 
     fn deadline(&self) -> Option<Nanos> {
         // Work that was cut short goes on at once, as soon as others had their turn.
-        let more = (self.wanted.release || self.wanted.cut || self.tail_goes_on()).then_some(self.now);
+        let more = (self.wanted.release || self.wanted.cut || self.tail_goes_on()).then_some(self.io.now);
         let times = [
             more,
             self.commit_deadline(),
@@ -418,15 +278,11 @@ impl<A: Arena> Machine for Engine<A> {
     }
 
     fn on_timer(&mut self, now: Nanos) {
-        self.tick(now);
+        self.io.tick(now);
         self.commit_timer();
     }
 
     fn with_arena<R>(&mut self, f: impl FnOnce(&mut A) -> R) -> R {
-        f(&mut self.arena)
+        f(&mut self.io.arena)
     }
-}
-
-pub(crate) fn new_slabs() -> (Slab<InRequest>, Slab<Piece>) {
-    (Slab::new(MAX_REQUESTS), Slab::new(MAX_PIECES))
 }

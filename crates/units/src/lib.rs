@@ -5,6 +5,7 @@ pub mod event_hash;
 pub mod rng;
 
 use std::fmt;
+use std::ops::{Index, IndexMut};
 
 /// Bytes in a block: the unit of validity and of checksums.
 pub const BLOCK_BYTES: u32 = 4096;
@@ -68,6 +69,26 @@ index!(
 pub const FAST: Tier = Tier(0);
 /// The large tier.
 pub const SLOW: Tier = Tier(1);
+
+/// One of something for each tier.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ByTier<T>(pub [T; 2]);
+
+impl<T> Index<Tier> for ByTier<T> {
+    type Output = T;
+
+    #[inline]
+    fn index(&self, tier: Tier) -> &T {
+        &self.0[usize::from(tier.0)]
+    }
+}
+
+impl<T> IndexMut<Tier> for ByTier<T> {
+    #[inline]
+    fn index_mut(&mut self, tier: Tier) -> &mut T {
+        &mut self.0[usize::from(tier.0)]
+    }
+}
 
 impl Nanos {
     /// One millisecond.

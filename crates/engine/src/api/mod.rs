@@ -5,6 +5,6 @@ pub mod coverage;
 pub mod extents;
 pub mod moments;
 pub mod options;
-pub(crate) mod stall;
 pub(crate) mod stats;
+pub(crate) mod told;
 pub mod why;

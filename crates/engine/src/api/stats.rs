@@ -17,11 +17,9 @@ use bimetal_units::*;
 #[derive(Default)]
 pub struct Stats {
     /// Client bytes read, by the tier that served them.
-    pub read_bytes: [u64; 2],
+    pub read_bytes: ByTier<u64>,
     /// Client bytes written, by the tier that took them.
-    pub written_bytes: [u64; 2],
-    /// Bytes written to each device, by whatever part of the engine.
-    pub device_written: [u64; 2],
+    pub written_bytes: ByTier<u64>,
     /// Bytes appended to the log.
     pub log_bytes: u64,
     /// Client payload among them.
@@ -92,35 +90,34 @@ impl<A: Arena> Engine<A> {
     /// The volume at a glance.
     pub fn status(&self) -> Status {
         let geo = &self.state.geo;
-        let s = &self.stats;
+        let s = &self.told.stats;
         let chunk = u64::from(geo.chunk_bytes);
         let tiers = [FAST, SLOW].map(|tier| {
-            let i = usize::from(tier.0);
-            let slots = &self.slots[i];
+            let slots = &self.space.slots[tier];
             TierStatus {
-                device: self.names[i].clone(),
+                device: self.told.names[tier].clone(),
                 size_bytes: u64::from(slots.count()) * chunk,
                 used_bytes: u64::from(slots.count() - slots.free()) * chunk,
-                read_bytes: s.read_bytes[i],
-                written_bytes: s.written_bytes[i],
-                device_written_bytes: s.device_written[i],
-                flushes: self.flushers[i].count,
-                silent_since: self.tokens.silent_since(i),
-                wakeups: self.tokens.wakeups(i),
-                pinned_bytes: self.pins.list().chunks_on([FAST, SLOW][i]) * chunk,
+                read_bytes: s.read_bytes[tier],
+                written_bytes: s.written_bytes[tier],
+                device_written_bytes: self.io.written_bytes(tier),
+                flushes: self.io.flushers[tier].count,
+                silent_since: self.io.tokens.silent_since(tier),
+                wakeups: self.io.tokens.wakeups(tier),
+                pinned_bytes: self.placement.pins.list().chunks_on(tier) * chunk,
             }
         });
-        let stopping = self.shutdown.began();
+        let stopping = self.life.shutdown.began();
         Status {
-            volume_id: self.superblock.volume,
-            state: if self.read_only {
+            volume_id: self.life.superblock.volume,
+            state: if self.life.is_read_only() {
                 "read-only"
             } else if stopping {
                 "stopping"
             } else {
                 "open"
             },
-            generation: self.superblock.generation.0,
+            generation: self.life.superblock.generation.0,
             recovered: s.recovered,
             size_bytes: self.size_bytes(),
             chunk_bytes: geo.chunk_bytes,
@@ -136,12 +133,12 @@ impl<A: Arena> Engine<A> {
             last_promotion: s.last_promotion,
             checkpoints: s.checkpoints,
             client_flushes: s.client_flushes,
-            shadowed_bytes: self.shadows.len() as u64 * chunk,
-            shadow_demoted_chunks: self.shadows.used,
-            copied_bytes: self.copies.bytes(),
-            copy_read_bytes: self.copies.read_bytes,
+            shadowed_bytes: self.space.shadows.len() as u64 * chunk,
+            shadow_demoted_chunks: self.space.shadows.used,
+            copied_bytes: self.mover.copies.bytes(),
+            copy_read_bytes: self.mover.copies.read_bytes,
             wear: self.wear_status(),
-            audit: self.benefit.audit(self.yields().write_ns),
+            audit: self.placement.benefit.audit(self.yields().write_ns),
             timed_wakeups_per_day: self.tuning.timed_wakeups_per_day(),
             ram_bytes: self.ram_bytes(),
         }
@@ -152,13 +149,13 @@ impl<A: Arena> Engine<A> {
         st.map.ram_bytes()
             + st.landed.ram_bytes()
             + st.sums.ram_bytes()
-            + self.slots.iter().map(|s| s.ram_bytes()).sum::<u64>()
-            + self.policy.ram_bytes()
+            + self.space.slots.0.iter().map(|s| s.ram_bytes()).sum::<u64>()
+            + self.placement.policy.ram_bytes()
             + why::RAM_BYTES
             + self.checkpoint.ram_bytes()
-            + self.copies.ram_bytes()
-            + self.shadows.ram_bytes()
-            + self.benefit.ram_bytes()
+            + self.mover.copies.ram_bytes()
+            + self.space.shadows.ram_bytes()
+            + self.placement.benefit.ram_bytes()
     }
 }
 

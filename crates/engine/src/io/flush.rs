@@ -1,9 +1,10 @@
 //! Device flushes: at most one in flight per device; waiters share.
 
-use crate::api::action::{Action, DeviceError};
+use crate::api::action::DeviceError;
 use crate::base::arena::Arena;
 use crate::base::bugs::{Bug, planted};
-use crate::engine::{Engine, Owner};
+use crate::engine::Engine;
+use crate::io::tokens::Owner;
 use bimetal_units::*;
 use smallvec::SmallVec;
 
@@ -43,27 +44,27 @@ struct InFlight {
 impl<A: Arena> Engine<A> {
     /// Calls the waiter back when every write that has completed on the device by now is durable.
     pub(crate) fn request_flush(&mut self, tier: Tier, waiter: Waiter) {
-        let flusher = &mut self.flushers[usize::from(tier.0)];
+        let flusher = &mut self.io.flushers[tier];
         if flusher.failed {
-            self.flushed_already.push_back((waiter, false));
+            self.io.flushed_already.push_back((waiter, false));
         } else if flusher.dirty || !flusher.waiting.is_empty() {
             flusher.waiting.push(waiter);
         } else if let Some(flight) = &mut flusher.in_flight {
             // It was submitted after the last write completed, so it covers that too.
             flight.waiters.push(waiter);
         } else {
-            self.flushed_already.push_back((waiter, true));
+            self.io.flushed_already.push_back((waiter, true));
         }
     }
 
     /// Submits flushes that are wanted; calls those back that needed none.
     pub(crate) fn pump_flushes(&mut self) {
-        while let Some((waiter, ok)) = self.flushed_already.pop_front() {
+        while let Some((waiter, ok)) = self.io.flushed_already.pop_front() {
             self.on_flushed(waiter, ok);
         }
         for tier in [SLOW, FAST] {
             let covered = self.log.applied;
-            let flusher = &mut self.flushers[usize::from(tier.0)];
+            let flusher = &mut self.io.flushers[tier];
             if flusher.in_flight.is_some() || flusher.waiting.is_empty() {
                 continue;
             }
@@ -72,8 +73,7 @@ impl<A: Arena> Engine<A> {
             let waiters = std::mem::take(&mut flusher.waiting);
             let owner = Owner::Flush { tier, for_commit: waiters.contains(&Waiter::Commit) };
             flusher.in_flight = Some(InFlight { waiters, covered });
-            let token = self.tokens.issue(tier, owner, self.now);
-            self.out.push_back(Action::Flush { device: tier, token });
+            self.io.flush(tier, owner);
         }
     }
 
@@ -83,14 +83,14 @@ impl<A: Arena> Engine<A> {
         if planted(Bug::ResetDeviceBelieved) {
             return;
         }
-        self.flushers[usize::from(tier.0)].failed = true;
-        self.unshown_lost |= tier == FAST;
+        self.io.flushers[tier].failed = true;
+        self.space.unshown_lost |= tier == FAST;
     }
 
     /// Who was in the middle of something when the device went away has been told; now all others are.
     pub(crate) fn tell_of_absence(&mut self, tier: Tier, error: DeviceError) {
-        if !self.read_only && !planted(Bug::ResetDeviceBelieved) {
-            let name = &self.names[usize::from(tier.0)];
+        if !self.life.is_read_only() && !planted(Bug::ResetDeviceBelieved) {
+            let name = &self.told.names[tier];
             let what = format!("{name} was away: the volume is read-only until it is opened again");
             self.fail_volume(what, Some(error));
         }
@@ -98,8 +98,8 @@ impl<A: Arena> Engine<A> {
 
     /// A flush has ended.
     pub(crate) fn flush_done(&mut self, tier: Tier, result: Result<(), DeviceError>) {
-        let ok = result.is_ok() && !self.flushers[usize::from(tier.0)].failed;
-        let flusher = &mut self.flushers[usize::from(tier.0)];
+        let ok = result.is_ok() && !self.io.flushers[tier].failed;
+        let flusher = &mut self.io.flushers[tier];
         let mut flight = flusher.in_flight.take().expect("a flush that ended was in flight");
         if !ok {
             flusher.failed = true;
@@ -110,8 +110,8 @@ impl<A: Arena> Engine<A> {
             self.release_slots();
         }
         if let Err(error) = result {
-            self.unshown_lost |= tier == FAST;
-            let name = &self.names[usize::from(tier.0)];
+            self.space.unshown_lost |= tier == FAST;
+            let name = &self.told.names[tier];
             let what = format!("a flush of {name} failed: the volume is read-only until it is opened again");
             self.fail_volume(what, Some(error));
         }
@@ -122,6 +122,6 @@ impl<A: Arena> Engine<A> {
 
     /// The first to wait for a flush, for coverage.
     pub(crate) fn flush_waiter(&self, tier: Tier) -> Option<Waiter> {
-        self.flushers[usize::from(tier.0)].in_flight.as_ref().and_then(|f| f.waiters.first().copied())
+        self.io.flushers[tier].in_flight.as_ref().and_then(|f| f.waiters.first().copied())
     }
 }

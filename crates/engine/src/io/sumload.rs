@@ -1,13 +1,15 @@
 //! Loads pages of checksums from the fast tier, once for all who wait.
 
-use crate::api::action::{Action, Class, DeviceError};
+use crate::api::action::{Class, DeviceError};
 use crate::api::coverage::Stage;
 use crate::api::options::Level;
 use crate::base::arena::{Arena, Buf, Pool};
 use crate::base::hash::IndexMap;
-use crate::engine::{Engine, Owner};
+use crate::engine::Engine;
 use crate::format::page::{self, PageKind, PageRef};
+use crate::io::issue::Command;
 use crate::io::patience::Unread;
+use crate::io::tokens::Owner;
 use bimetal_units::*;
 use smallvec::SmallVec;
 
@@ -47,11 +49,11 @@ impl<A: Arena> Engine<A> {
 
     /// Calls the waiter when the page is cached.
     pub(crate) fn want_sum_page(&mut self, page: u32, waiter: SumWaiter) {
-        if let Some(load) = self.sum_loads.loads.get_mut(&page) {
+        if let Some(load) = self.io.sum_loads.loads.get_mut(&page) {
             return load.waiters.push(waiter);
         }
         let load = Load { buf: None, checkpoint: 0, waiters: SmallVec::from_elem(waiter, 1) };
-        self.sum_loads.loads.insert(page, load);
+        self.io.sum_loads.loads.insert(page, load);
         self.issue_sum_load(page);
     }
 
@@ -61,26 +63,25 @@ impl<A: Arena> Engine<A> {
             self.state.sums.fill(page, &[]);
             return self.finish_sum_load(page, true);
         };
-        let Some(buf) = self.arena.alloc(Pool::Meta, BLOCK_BYTES) else {
-            return self.sum_loads.starved.push(page);
+        let Some(buf) = self.io.arena.alloc(Pool::Meta, BLOCK_BYTES) else {
+            return self.io.sum_loads.starved.push(page);
         };
-        let load = self.sum_loads.loads.get_mut(&page).expect("a page being loaded");
+        let load = self.io.sum_loads.loads.get_mut(&page).expect("a page being loaded");
         (load.buf, load.checkpoint) = (Some(buf), self.checkpoint.number);
-        let token = self.tokens.issue(FAST, Owner::SumPage(page), self.now);
-        let offset = self.state.geo.page_at(number, place);
-        self.out.push_back(Action::Read { device: FAST, offset, buf, token, class: Class::Foreground });
+        let (offset, owner) = (self.state.geo.page_at(number, place), Owner::SumPage(page));
+        self.io.read(Command { device: FAST, offset, owner, class: Class::Foreground }, buf);
     }
 
     pub(crate) fn sum_page_loaded(&mut self, page: u32, result: Result<(), DeviceError>) {
-        let load = self.sum_loads.loads.get_mut(&page).expect("a page being loaded");
+        let load = self.io.sum_loads.loads.get_mut(&page).expect("a page being loaded");
         let buf = load.buf.take().expect("a page being read has its buffer");
         if load.checkpoint != self.checkpoint.number {
-            self.arena.free(buf);
+            self.io.arena.free(buf);
             return self.issue_sum_load(page);
         }
         let number = self.state.geo.map_pages + page;
-        let volume = &self.superblock.volume;
-        let bytes = self.arena.bytes(buf);
+        let volume = &self.life.superblock.volume;
+        let bytes = self.io.arena.bytes(buf);
         let sum = self.checkpoint.page(number).sum;
         let read = || page::decode_version(bytes, PageKind::Sums, volume, u64::from(number), sum);
         let payload = match result {
@@ -91,15 +92,15 @@ impl<A: Arena> Engine<A> {
         match payload {
             Ok(payload) => {
                 self.state.sums.fill(page, payload);
-                self.sum_loads.unread.forget(&page);
-                self.sum_loads.given_up.remove(&page);
+                self.io.sum_loads.unread.forget(&page);
+                self.io.sum_loads.given_up.remove(&page);
                 self.read_well(FAST);
             }
             Err(what) => good = self.sum_page_failed(page, &what, result.err()),
         }
-        self.arena.free(buf);
+        self.io.arena.free(buf);
         self.finish_sum_load(page, good);
-        if let Some(next) = self.sum_loads.starved.pop() {
+        if let Some(next) = self.io.sum_loads.starved.pop() {
             self.issue_sum_load(next);
         }
     }
@@ -110,27 +111,28 @@ impl<A: Arena> Engine<A> {
     fn sum_page_failed(&mut self, page: u32, what: &str, error: Option<DeviceError>) -> bool {
         let number = self.state.geo.map_pages + page;
         let version = self.checkpoint.page(number);
-        if self.sum_loads.given_up.get(&page) == Some(&version) {
+        if self.io.sum_loads.given_up.get(&page) == Some(&version) {
             self.state.sums.fill(page, &[]);
             return true;
         }
         let at = version.index().map_or(0, |p| self.state.geo.page_at(number, p));
-        let name = self.names[0].clone();
-        let lost = self.sum_loads.unread.failed(page, error.is_none(), self.now, self.good_reads[0]);
+        let name = self.told.names[FAST].clone();
+        let lost =
+            self.io.sum_loads.unread.failed(page, error.is_none(), self.io.now, self.io.good_reads[FAST]);
         self.want_probe(FAST);
         let what = if lost { "is given up: the blocks it stands for are lost" } else { what };
         let level = if lost { Level::Error } else { Level::Warning };
-        self.event(level, format!("{name}: the checksum page at byte {at} {what}"), error);
+        self.told.event(level, format!("{name}: the checksum page at byte {at} {what}"), error);
         if lost {
-            self.sum_loads.unread.forget(&page);
-            self.sum_loads.given_up.insert(page, version);
+            self.io.sum_loads.unread.forget(&page);
+            self.io.sum_loads.given_up.insert(page, version);
             self.state.sums.fill(page, &[]);
         }
         lost
     }
 
     fn finish_sum_load(&mut self, page: u32, ok: bool) {
-        let load = self.sum_loads.loads.remove(&page).expect("a page being loaded");
+        let load = self.io.sum_loads.loads.remove(&page).expect("a page being loaded");
         for waiter in load.waiters {
             match waiter {
                 SumWaiter::Piece(piece) => self.checksums_arrived(piece, ok),
@@ -141,8 +143,8 @@ impl<A: Arena> Engine<A> {
     }
 
     pub(crate) fn sum_load_coverage(&self, page: u32) -> Option<Stage> {
-        match self.sum_loads.loads.get(&page)?.waiters.first()? {
-            SumWaiter::Piece(piece) => self.pieces.get(*piece)?.stage,
+        match self.io.sum_loads.loads.get(&page)?.waiters.first()? {
+            SumWaiter::Piece(piece) => self.front.pieces.get(*piece)?.stage,
             SumWaiter::Batch(batch) => self.mover.stage(*batch),
             SumWaiter::Checkpoint => self.checkpoint.coverage(),
         }

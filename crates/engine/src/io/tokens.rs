@@ -3,7 +3,6 @@
 use crate::api::action::Token;
 use crate::api::options::WakeUps;
 use crate::base::slab::Slab;
-use crate::engine::Owner;
 use bimetal_units::*;
 
 /// Device I/Os in flight at most: far beyond what any queue gains from.
@@ -12,6 +11,65 @@ const MAX_TOKENS: usize = 1 << 16;
 const DEPTH_UNIT: u32 = 256;
 /// One command in this many is the weight of the newest one in that average.
 const DEPTH_MEMORY: u32 = 16;
+
+/// Who waits for a device's answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Owner {
+    /// A piece of a request.
+    Piece(u32),
+    /// A log group, by its number.
+    Group(Seq),
+    /// The index of a segment.
+    Index(crate::volume::zone::Place),
+    /// A flush.
+    Flush {
+        /// Of which device.
+        tier: Tier,
+        /// Whether a commit waits for it.
+        for_commit: bool,
+    },
+    /// An I/O of a batch of moves.
+    Batch {
+        /// The batch.
+        batch: u32,
+        /// Which of its I/Os.
+        io: u32,
+    },
+    /// A write of the checkpoint.
+    Checkpoint(u32),
+    /// A page of checksums.
+    SumPage(u32),
+    /// A copy being made.
+    Copy(u32),
+    /// A slot whose space is given back.
+    Trim(Home),
+    /// A free segment that is discarded.
+    Segment,
+    /// The list of pins.
+    Pins,
+    /// A read for no other reason than to hear whether this device reads at all.
+    Probe(Tier),
+    /// A superblock.
+    Shutdown,
+}
+
+impl Owner {
+    /// Whether a client's request is behind it. Pages of checksums count as read for clients: moves and checkpoints
+    /// read few, and other things with them.
+    fn is_clients(self) -> bool {
+        match self {
+            Owner::Piece(_) | Owner::Group(_) | Owner::SumPage(_) | Owner::Copy(_) | Owner::Trim(_) => true,
+            Owner::Flush { for_commit, .. } => for_commit,
+            Owner::Index(_)
+            | Owner::Segment
+            | Owner::Batch { .. }
+            | Owner::Checkpoint(_)
+            | Owner::Pins
+            | Owner::Probe(_)
+            | Owner::Shutdown => false,
+        }
+    }
+}
 
 /// What one device is used for.
 struct Use {
@@ -42,7 +100,7 @@ pub struct Tokens {
     generation: u32,
     rest_after_ns: u64,
     /// By tier.
-    uses: [Use; 2],
+    uses: ByTier<Use>,
 }
 
 impl Tokens {
@@ -57,11 +115,16 @@ impl Tokens {
             background_ns: 0,
             wakeups: WakeUps::default(),
         };
-        Tokens { slab: Slab::new(MAX_TOKENS), generation: 0, rest_after_ns, uses: [unused(), unused()] }
+        Tokens {
+            slab: Slab::new(MAX_TOKENS),
+            generation: 0,
+            rest_after_ns,
+            uses: ByTier([unused(), unused()]),
+        }
     }
 
     pub(crate) fn issue(&mut self, device: Tier, owner: Owner, now: Nanos) -> Token {
-        let on = &mut self.uses[usize::from(device.0)];
+        let on = &mut self.uses[device];
         if on.in_flight == 0 {
             if now.since(on.heard) >= self.rest_after_ns {
                 let who =
@@ -95,7 +158,7 @@ impl Tokens {
     pub(crate) fn redeem(&mut self, token: Token, now: Nanos) -> (Tier, Owner, u64) {
         let owner = self.owner(token).expect("a completion answers a token in flight, once");
         let InFlight { device, since, .. } = self.slab.remove(token.0 as u32);
-        let on = &mut self.uses[usize::from(device.0)];
+        let on = &mut self.uses[device];
         on.in_flight -= 1;
         if owner.is_clients() {
             on.clients_at = now;
@@ -108,28 +171,28 @@ impl Tokens {
     }
 
     /// Since when the device has answered nothing; none while there is nothing to answer.
-    pub(crate) fn silent_since(&self, tier: usize) -> Option<Nanos> {
+    pub(crate) fn silent_since(&self, tier: Tier) -> Option<Nanos> {
         let on = &self.uses[tier];
         (on.in_flight > 0).then_some(on.heard)
     }
 
     /// When a client's request last used the device; the opening counts as one.
     pub(crate) fn used_by_clients(&self, tier: Tier) -> Nanos {
-        self.uses[usize::from(tier.0)].clients_at
+        self.uses[tier].clients_at
     }
 
     /// How many commands of clients the device has to do lately, when one more comes.
     pub(crate) fn client_depth(&self, tier: Tier) -> u32 {
-        self.uses[usize::from(tier.0)].depth / DEPTH_UNIT
+        self.uses[tier].depth / DEPTH_UNIT
     }
 
     /// How long the device has worked for the background so far, ns.
     pub(crate) fn background_ns(&self, tier: Tier) -> u64 {
-        self.uses[usize::from(tier.0)].background_ns
+        self.uses[tier].background_ns
     }
 
     /// How often the device was woken.
-    pub(crate) fn wakeups(&self, tier: usize) -> WakeUps {
+    pub(crate) fn wakeups(&self, tier: Tier) -> WakeUps {
         self.uses[tier].wakeups
     }
 }
@@ -149,14 +212,14 @@ mod tests {
             tokens.redeem(token, at(to));
         };
         done(&mut tokens, background, 119, 119);
-        assert_eq!(tokens.wakeups(1), WakeUps::default(), "19 s after the opening");
+        assert_eq!(tokens.wakeups(SLOW), WakeUps::default(), "19 s after the opening");
         // One command takes half a minute: the device is at work meanwhile.
         done(&mut tokens, client, 139, 169);
         done(&mut tokens, background, 188, 188);
-        assert_eq!(tokens.wakeups(1), WakeUps { clients: 1, background: 0 });
+        assert_eq!(tokens.wakeups(SLOW), WakeUps { clients: 1, background: 0 });
         done(&mut tokens, background, 208, 208);
-        assert_eq!(tokens.wakeups(1), WakeUps { clients: 1, background: 1 });
-        assert_eq!(tokens.wakeups(0), WakeUps::default());
+        assert_eq!(tokens.wakeups(SLOW), WakeUps { clients: 1, background: 1 });
+        assert_eq!(tokens.wakeups(FAST), WakeUps::default());
         assert_eq!(tokens.used_by_clients(SLOW), at(169));
     }
 

@@ -2,9 +2,11 @@
 
 pub(crate) mod check;
 pub(crate) mod create;
+pub(crate) mod health;
 pub(crate) mod open;
 pub(crate) mod recovery;
 pub(crate) mod repair;
 pub(crate) mod replay;
 pub(crate) mod shutdown;
+pub(crate) mod stall;
 pub(crate) mod task;

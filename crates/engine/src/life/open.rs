@@ -2,43 +2,33 @@
 
 use crate::api::coverage::Stage;
 use crate::api::options::{DeviceInfo, Event, Level, OpenError, OpenOptions, describe_unconfirmed};
-use crate::api::stats::Stats;
-use crate::api::why::Decisions;
+use crate::api::told::Told;
 use crate::base::arena::{Arena, Pool};
 use crate::base::bugs::{Bug, planted};
-use crate::engine::{Engine, Wanted, new_slabs};
+use crate::engine::{Engine, Wanted};
 use crate::format::Id;
 use crate::format::geometry::{HEADER_COPIES, HEADERS_AT, header_at};
 use crate::format::header::CheckpointHeader;
 use crate::format::log::{GroupHeader, Index, SegmentHeader};
 use crate::format::superblock::{OpenState, Superblock};
-use crate::io::flush::Flusher;
-use crate::io::sumload::SumLoads;
-use crate::io::tokens::Tokens;
+use crate::io::issue::Io;
+use crate::life::health::Life;
 use crate::life::recovery::{Reader, Recovered};
 use crate::life::replay::LogEnd;
-use crate::life::shutdown::Shutdown;
 use crate::life::task::Task;
 use crate::mover::copies::Copies;
 use crate::mover::moves::Mover;
 use crate::mover::plan::Planner;
 use crate::path::checkpoint::Checkpoint;
 use crate::path::commit::Commit;
-use crate::path::gate::Gate;
-use crate::path::locks::Locks;
+use crate::path::front::Front;
 use crate::path::log::Log;
-use crate::path::write::HomeWriters;
-use crate::placement::admission::Kept;
-use crate::placement::pins::{Pins, PinsRead};
-use crate::placement::policy::{Benefit, HeatPolicy};
-use crate::placement::streams::Streams;
-use crate::placement::wear::Wear;
-use crate::volume::pending::Pending;
-use crate::volume::shadows::Shadows;
+use crate::placement::Placement;
+use crate::placement::pins::PinsRead;
 use crate::volume::slots::Slots;
+use crate::volume::space::Space;
 use crate::volume::state::State;
 use bimetal_units::*;
-use std::collections::VecDeque;
 
 /// Opens (and recovers) a volume.
 pub fn open<A: Arena + 'static>(
@@ -80,8 +70,8 @@ pub fn open<A: Arena + 'static>(
         }
         let told = reader.copies_told(&bad_copies);
         let mut engine = engine(&reader, recovered, log_end, slots, pins, options);
-        engine.stats.recovered = !clean;
-        engine.events.extend(told);
+        engine.told.stats.recovered = !clean;
+        told.into_iter().for_each(|e| engine.told.event(e.level, e.message, e.error));
         Ok(engine)
     })
 }
@@ -91,16 +81,17 @@ pub(crate) fn no_memory() -> OpenError {
 }
 
 /// Slots in use, as the map says, and those in areas that the log has; the error is a slot that two claim.
-pub(crate) fn used_slots(state: &State) -> Result<[Slots; 2], Home> {
-    let mut slots = [Slots::new(state.geo.slots(FAST), true), Slots::new(state.geo.slots(SLOW), false)];
+pub(crate) fn used_slots(state: &State) -> Result<ByTier<Slots>, Home> {
+    let slots = [Slots::new(state.geo.slots(FAST), true), Slots::new(state.geo.slots(SLOW), false)];
+    let mut slots = ByTier(slots);
     for slot in state.zone.borrowed().flat_map(|area| state.geo.slots_in(area)) {
         if !planted(Bug::BorrowedForgotten) {
-            slots[0].mark_used(Slot(slot));
+            slots[FAST].mark_used(Slot(slot));
         }
     }
     for chunk in (0..state.map.chunks()).map(Chunk) {
         if let Some(home) = state.map.home(chunk) {
-            let tier = &mut slots[usize::from(home.tier.0)];
+            let tier = &mut slots[home.tier];
             if !tier.mark_used(home.slot) {
                 return Err(home);
             }
@@ -257,7 +248,7 @@ fn engine<A: Arena>(
     reader: &Reader<A>,
     recovered: Recovered,
     log_end: Seq,
-    slots: [Slots; 2],
+    slots: ByTier<Slots>,
     pins: PinsRead,
     options: OpenOptions,
 ) -> Engine<A> {
@@ -265,14 +256,7 @@ fn engine<A: Arena>(
     let end = state.zone.pos(log.place, log.cursor);
     let [superblock, _] = superblocks;
     let tuning = options.tuning;
-    let rest_after_ns = tuning.rest_after_ns;
-    let policy = HeatPolicy::new(state.geo.chunks, state.geo.slots(FAST), &tuning);
-    let fast_slots = state.geo.slots(FAST);
-    let copies = Copies::new(&state.geo);
-    let (requests, pieces) = new_slabs();
     let now = reader.io.now();
-    let wear = Wear::new(tuning.wear_bytes_per_day, now);
-    let benefit = Benefit::new(fast_slots);
     let events = reader.unreadable.take().into_iter().map(|(tier, at)| Event {
         level: Level::Warning,
         message: format!(
@@ -296,58 +280,22 @@ fn engine<A: Arena>(
     let tail = what.map(|message| Event { level: Level::Warning, message, error: None });
     let events = events.chain(pin_faults).chain(tail).collect();
     let mut arena = reader.io.take_arena();
+    let spare = arena.alloc(Pool::Background, 2 * state.geo.chunk_bytes);
+    let names = ByTier(std::array::from_fn(|i| reader.devices[i].name.clone()));
     let mut engine = Engine {
-        spare: arena.alloc(Pool::Background, 2 * state.geo.chunk_bytes),
-        arena,
-        now,
-        names: [reader.devices[0].name.clone(), reader.devices[1].name.clone()],
-        superblock,
-        tuning,
-        state,
-        slots,
-        gate: Gate::default(),
-        out: VecDeque::new(),
-        tokens: Tokens::new(now, rest_after_ns),
-        flushers: [Flusher::default(), Flusher::default()],
-        flushed_already: VecDeque::new(),
+        io: Io::new(arena, now, tuning.rest_after_ns),
+        space: Space::new(slots),
+        front: Front::new(now),
         log: Log::new(&log, end, now),
-        requests,
-        request_queue: VecDeque::new(),
-        pieces,
-        slot_takers: 0,
-        blocked: VecDeque::new(),
-        locks: Locks::default(),
-        pending: Pending::default(),
         commit: Commit::default(),
-        mover: Mover::new(Planner::new(now)),
-        policy: Box::new(policy),
-        pins: Pins::new(pins),
-        decisions: Decisions::new(now),
-        streams: [Streams::default(), Streams::default()],
-        neighbours: Default::default(),
-        sum_loads: SumLoads::default(),
-        kept: Kept::default(),
-        copies,
-        shadows: Shadows::new(fast_slots),
-        wear,
-        benefit,
         checkpoint: Checkpoint::new(header, pages),
-        shutdown: Shutdown::default(),
+        mover: Mover::new(Planner::new(now), Copies::new(&state.geo), spare),
+        placement: Placement::new(&state.geo, &tuning, pins, now),
+        life: Life::begin(superblock),
+        told: Told::new(names, events, now),
         wanted: Wanted::default(),
-        stats: Stats::default(),
-        events,
-        read_only: false,
-        failure: None,
-        unshown_lost: false,
-        last_client: now,
-        last_change: now,
-        good_reads: [0; 2],
-        probes: Default::default(),
-        leaving_since: None,
-        granted: Vec::new(),
-        index_bufs: Vec::new(),
-        home_writers: HomeWriters::default(),
-        stall: Default::default(),
+        state,
+        tuning,
     };
     engine.borrow_again();
     engine

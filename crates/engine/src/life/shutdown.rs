@@ -2,9 +2,10 @@
 
 use crate::api::coverage::Stage;
 use crate::base::arena::{Arena, Buf, Pool};
-use crate::engine::{Engine, Owner};
+use crate::engine::Engine;
 use crate::format::superblock::OpenState;
 use crate::io::flush::Waiter;
+use crate::io::tokens::Owner;
 use bimetal_units::*;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -56,43 +57,43 @@ impl Shutdown {
 impl<A: Arena> Engine<A> {
     /// Takes no new requests, finishes what is in flight, commits, checkpoints and marks the volume clean.
     pub fn begin_shutdown(&mut self, now: Nanos) {
-        self.now = self.now.max(now);
-        if !self.shutdown.began() {
-            self.shutdown.stage = ShutdownStage::Drain;
-            self.shutdown.since = self.now;
+        self.io.tick(now);
+        if !self.life.shutdown.began() {
+            self.life.shutdown.stage = ShutdownStage::Drain;
+            self.life.shutdown.since = self.io.now;
         }
     }
 
     /// Whether the shutdown has ended: nothing is in flight any more.
     pub fn is_stopped(&self) -> bool {
-        self.shutdown.stage == ShutdownStage::Done && self.out.is_empty()
+        self.life.shutdown.stage == ShutdownStage::Done && self.io.is_drained()
     }
 
     fn is_quiet(&self) -> bool {
-        self.requests.is_empty()
+        self.front.requests.is_empty()
             && self.mover.is_idle()
             && !self.commit.is_busy()
             && self.checkpoint.is_idle()
-            && self.pins.is_idle()
+            && self.placement.pins.is_idle()
             && self.log.is_idle()
             && self.log.sealing == 0
-            && self.tokens.is_idle()
-            && self.out.is_empty()
+            && self.io.tokens.is_idle()
+            && self.io.is_drained()
     }
 
     pub(crate) fn pump_shutdown(&mut self) {
-        if !self.shutdown.began() || !self.is_quiet() || self.shutdown.buf.is_some() {
+        if !self.life.shutdown.began() || !self.is_quiet() || self.life.shutdown.buf.is_some() {
             return;
         }
-        self.shutdown.stage = match self.shutdown.stage {
-            _ if self.read_only => ShutdownStage::Done,
+        self.life.shutdown.stage = match self.life.shutdown.stage {
+            _ if self.life.is_read_only() => ShutdownStage::Done,
             ShutdownStage::Drain => {
                 self.wanted.commit = true;
                 ShutdownStage::Commit
             }
             ShutdownStage::Commit => {
                 self.release_slots();
-                if !self.out.is_empty() && self.now.since(self.shutdown.since) < TRIM_PATIENCE_NS {
+                if !self.io.is_drained() && self.io.now.since(self.life.shutdown.since) < TRIM_PATIENCE_NS {
                     return;
                 }
                 self.wanted.checkpoint = true;
@@ -102,37 +103,37 @@ impl<A: Arena> Engine<A> {
             ShutdownStage::Checkpoint => return self.write_clean(0),
             stage => stage,
         };
-        if self.shutdown.stage != ShutdownStage::Done {
+        if self.life.shutdown.stage != ShutdownStage::Done {
             self.pump_commit();
             self.pump_checkpoint();
         }
     }
 
     fn write_clean(&mut self, copy: u8) {
-        self.shutdown.stage = ShutdownStage::Superblock(copy);
-        let Some(buf) = self.arena.alloc(Pool::Meta, BLOCK_BYTES) else {
-            self.shutdown.stage = ShutdownStage::Done;
+        self.life.shutdown.stage = ShutdownStage::Superblock(copy);
+        let Some(buf) = self.io.arena.alloc(Pool::Meta, BLOCK_BYTES) else {
+            self.life.shutdown.stage = ShutdownStage::Done;
             return;
         };
-        self.superblock.state = OpenState::Clean;
+        self.life.superblock.state = OpenState::Clean;
         let offset = if copy == 0 { 0 } else { self.state.geo.second_superblock_at(FAST) };
-        self.superblock.encode(self.arena.bytes_mut(buf), offset);
-        self.shutdown.buf = Some(buf);
+        self.life.superblock.encode(self.io.arena.bytes_mut(buf), offset);
+        self.life.shutdown.buf = Some(buf);
         self.write_metadata(Owner::Shutdown, offset, buf);
     }
 
     pub(crate) fn shutdown_io_done(&mut self) {
-        self.flushers[0].dirty = true;
-        if let Some(buf) = self.shutdown.buf.take() {
-            self.arena.free(buf);
+        self.io.flushers[FAST].dirty = true;
+        if let Some(buf) = self.life.shutdown.buf.take() {
+            self.io.arena.free(buf);
         }
         self.request_flush(FAST, Waiter::Shutdown);
     }
 
     pub(crate) fn shutdown_flushed(&mut self, _ok: bool) {
-        match self.shutdown.stage {
-            ShutdownStage::Superblock(0) if !self.read_only => self.write_clean(1),
-            _ => self.shutdown.stage = ShutdownStage::Done,
+        match self.life.shutdown.stage {
+            ShutdownStage::Superblock(0) if !self.life.is_read_only() => self.write_clean(1),
+            _ => self.life.shutdown.stage = ShutdownStage::Done,
         }
     }
 }

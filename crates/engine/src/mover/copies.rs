@@ -7,14 +7,16 @@
 //! Each costs the fast device a write; a budget for that may forbid them (`placement/wear.rs`).
 //! What is read from a copy is held against the checksums of the slow home, so one that is wrong costs a second read.
 
-use crate::api::action::{Action, BufList, Class, DeviceError, MAX_BUFS};
+use crate::api::action::{BufList, Class, DeviceError, MAX_BUFS};
 use crate::api::coverage::Stage;
 use crate::base::arena::{Arena, Buf, Pool};
 use crate::base::bugs::{Bug, planted};
 use crate::base::mask::BlockMask;
 use crate::base::slab::Slab;
-use crate::engine::{Engine, Owner};
+use crate::engine::Engine;
 use crate::format::geometry::Geometry;
+use crate::io::issue::Command;
+use crate::io::tokens::Owner;
 use crate::path::piece::{Extent, PieceKind, Source};
 use crate::placement::policy::NextUse;
 use crate::placement::worth::Worth;
@@ -178,13 +180,13 @@ impl<A: Arena> Engine<A> {
     /// A fast slot for a home; copies give way for it.
     pub(crate) fn take_fast_slot(&mut self) -> Option<Slot> {
         for _ in 0..EVICTIONS {
-            if self.slots[0].unused() > 0 {
+            if self.space.slots[FAST].unused() > 0 {
                 break;
             }
-            let slot = self.copies.cells.tray_to_leave()?;
+            let slot = self.mover.copies.cells.tray_to_leave()?;
             self.drop_tray(slot);
         }
-        self.slots[0].take()
+        self.space.slots[FAST].take()
     }
 
     /// A slot of a tier for a home.
@@ -203,40 +205,40 @@ impl<A: Arena> Engine<A> {
         e: &Extent,
         until: u32,
     ) -> Fetched {
-        let p = &self.pieces[piece];
+        let p = &self.front.pieces[piece];
         let (chunk, request, reads) = (p.chunk, p.request, p.kind == PieceKind::Read);
         if p.again {
             return Fetched::No;
         }
-        if let Some(i) = self.copies.fill_with(chunk, e) {
+        if let Some(i) = self.mover.copies.fill_with(chunk, e) {
             return self.join_fill(i, piece, extent, home, e);
         }
         if !reads {
             return Fetched::No;
         }
-        let stream = self.requests[request].stream_bytes > STREAM_BYTES;
-        if stream && self.policy.heat(chunk, self.now) == 0
-            || self.shutdown.began()
-            || self.read_only
+        let stream = self.front.requests[request].stream_bytes > STREAM_BYTES;
+        if stream && self.placement.policy.heat(chunk, self.io.now) == 0
+            || self.life.shutdown.began()
+            || self.life.is_read_only()
             || self.state.map.is_busy(chunk)
-            || !self.copies.fills.has_room()
+            || !self.mover.copies.fills.has_room()
             || !self.may_copy()
             || !stream && !self.copy_is_worth_it(chunk)
         {
             return Fetched::No;
         }
-        if stream && self.slots[0].unused() <= self.spare_slots() {
+        if stream && self.space.slots[FAST].unused() <= self.spare_slots() {
             // What is read round and round would push out each copy just before it is read again.
-            self.copies.worth.asked(self.now);
+            self.mover.copies.worth.asked(self.io.now);
             return Fetched::No;
         }
-        let part = self.copies.cells.part_blocks();
-        let blocks = match stream || self.copies.worth.whole_pays() {
+        let part = self.mover.copies.cells.part_blocks();
+        let blocks = match stream || self.mover.copies.worth.whole_pays() {
             true => 0..self.state.geo.blocks_per_chunk(),
             false => e.first / part * part..until.next_multiple_of(part),
         };
         let bytes = (blocks.end - blocks.start) * BLOCK_BYTES;
-        let Some(buf) = self.arena.alloc(Pool::Background, bytes) else { return Fetched::No };
+        let Some(buf) = self.io.arena.alloc(Pool::Background, bytes) else { return Fetched::No };
         self.begin_fill(Fill {
             chunk,
             home,
@@ -255,14 +257,14 @@ impl<A: Arena> Engine<A> {
 
     /// A read needs what is being read for a copy, or written from memory.
     fn join_fill(&mut self, i: u32, piece: u32, extent: u16, home: Home, e: &Extent) -> Fetched {
-        let reads = self.pieces[piece].kind == PieceKind::Read;
-        let fill = &mut self.copies.fills[i];
+        let reads = self.front.pieces[piece].kind == PieceKind::Read;
+        let fill = &mut self.mover.copies.fills[i];
         if fill.home != home {
             return Fetched::No;
         }
         if fill.writes.is_some() {
             let src = fill.part(e);
-            self.arena.copy(e.buf, src);
+            self.io.arena.copy(e.buf, src);
             if reads {
                 self.count_copy_use(e.first, e.count, piece);
             }
@@ -281,20 +283,20 @@ impl<A: Arena> Engine<A> {
     /// Whether more slots would be filled with copies at once: some give way to others, or streams asked for more in vain
     /// than there is by now.
     pub(crate) fn copies_are_pressed(&self) -> bool {
-        let asked = self.copies.worth.asked_lately(self.now);
-        self.copies.gave_way.is_some_and(|at| self.now.since(at) < PRESSED_NS)
-            || asked > 0 && self.slots[0].unused() < self.spare_slots() + asked
+        let asked = self.mover.copies.worth.asked_lately(self.io.now);
+        self.mover.copies.gave_way.is_some_and(|at| self.io.now.since(at) < PRESSED_NS)
+            || asked > 0 && self.space.slots[FAST].unused() < self.spare_slots() + asked
     }
 
     /// Fast slots that are left without a copy.
     fn spare_slots(&self) -> u32 {
-        self.slots[0].count() / SPARE_SHARE
+        self.space.slots[FAST].count() / SPARE_SHARE
     }
 
     /// Whether a chunk that is being read is to be copied: where it is known, if it will be touched again after that.
     fn copy_is_worth_it(&mut self, chunk: Chunk) -> bool {
-        match self.policy.next_use(chunk, true) {
-            NextUse::Unknown => self.copies.worth.copies_pay(),
+        match self.placement.policy.next_use(chunk, true) {
+            NextUse::Unknown => self.mover.copies.worth.copies_pay(),
             next => next != NextUse::Never,
         }
     }
@@ -302,15 +304,15 @@ impl<A: Arena> Engine<A> {
     fn begin_fill(&mut self, fill: Fill) {
         let (home, buf) = (fill.home, fill.buf);
         let offset = self.state.geo.block_at(home, fill.first);
-        let fill = self.copies.fills.insert(fill);
-        self.slots[usize::from(home.tier.0)].pin(home.slot);
-        let token = self.tokens.issue(home.tier, Owner::Copy(fill), self.now);
-        self.out.push_back(Action::Read { device: home.tier, offset, buf, token, class: Class::Foreground });
+        let fill = self.mover.copies.fills.insert(fill);
+        self.space.slots[home.tier].pin(home.slot);
+        let owner = Owner::Copy(fill);
+        self.io.read(Command { device: home.tier, offset, owner, class: Class::Foreground }, buf);
     }
 
     pub(crate) fn copy_io_done(&mut self, fill: u32, result: Result<(), DeviceError>) {
-        if let Some(writes) = &mut self.copies.fills[fill].writes {
-            self.flushers[0].dirty = true;
+        if let Some(writes) = &mut self.mover.copies.fills[fill].writes {
+            self.io.flushers[FAST].dirty = true;
             writes.ok &= result.is_ok();
             writes.left -= 1;
             if writes.left == 0 {
@@ -318,12 +320,13 @@ impl<A: Arena> Engine<A> {
             }
             return;
         }
-        self.unpin_slot(self.copies.fills[fill].home);
-        let waiters = std::mem::take(&mut self.copies.fills[fill].waiters);
+        self.unpin_slot(self.mover.copies.fills[fill].home);
+        let waiters = std::mem::take(&mut self.mover.copies.fills[fill].waiters);
         for (piece, extent) in waiters {
             self.serve_from_fill(fill, piece, extent, result.is_ok());
         }
-        let unwanted = self.copies.fills[fill].dropped || self.shutdown.began() || self.read_only;
+        let unwanted =
+            self.mover.copies.fills[fill].dropped || self.life.shutdown.began() || self.life.is_read_only();
         if result.is_err() || unwanted || !self.write_fill(fill) {
             self.end_fill(fill);
         }
@@ -331,22 +334,21 @@ impl<A: Arena> Engine<A> {
 
     /// Gives a read its part. Where some sector of the rest cannot be read, it tries its own alone.
     fn serve_from_fill(&mut self, fill: u32, piece: u32, extent: u16, ok: bool) {
-        let e = self.pieces[piece].extents[usize::from(extent)];
-        let home = self.copies.fills[fill].home;
+        let e = self.front.pieces[piece].extents[usize::from(extent)];
+        let home = self.mover.copies.fills[fill].home;
         if ok {
-            let src = self.copies.fills[fill].part(&e);
-            self.arena.copy(e.buf, src);
+            let src = self.mover.copies.fills[fill].part(&e);
+            self.io.arena.copy(e.buf, src);
             return self.piece_io_done(piece, Ok(()));
         }
         let offset = self.state.geo.block_at(home, e.first);
-        let token = self.tokens.issue(home.tier, Owner::Piece(piece), self.now);
-        let class = Class::Foreground;
-        self.out.push_back(Action::Read { device: home.tier, offset, buf: e.buf, token, class });
+        let owner = Owner::Piece(piece);
+        self.io.read(Command { device: home.tier, offset, owner, class: Class::Foreground }, e.buf);
     }
 
     /// Parts of what was read that have no copy, what clients read first.
     fn parts_to_copy(&self, fill: u32) -> Vec<(u32, Wish)> {
-        let (f, cells) = (&self.copies.fills[fill], &self.copies.cells);
+        let (f, cells) = (&self.mover.copies.fills[fill], &self.mover.copies.cells);
         let size = cells.part_blocks();
         let of = |blocks: Range<u32>| blocks.start / size..blocks.end.div_ceil(size);
         let read = of(f.first..f.first + f.buf.len / BLOCK_BYTES);
@@ -366,37 +368,37 @@ impl<A: Arena> Engine<A> {
     /// Cells for so many parts of a chunk: in slots that nobody has, or in the place of others.
     fn take_cells(&mut self, chunk: Chunk, most: usize, may_push_out: bool) -> Vec<Cell> {
         let spare = self.spare_slots();
-        while (self.copies.cells.free() as usize) < most && self.slots[0].unused() > spare {
-            let Some(slot) = self.slots[0].take() else { break };
-            self.slots[0].lend(slot, None);
-            self.copies.add_tray(slot);
+        while (self.mover.copies.cells.free() as usize) < most && self.space.slots[FAST].unused() > spare {
+            let Some(slot) = self.space.slots[FAST].take() else { break };
+            self.space.slots[FAST].lend(slot, None);
+            self.mover.copies.add_tray(slot);
         }
-        while may_push_out && (self.copies.cells.free() as usize) < most && self.lend_segment() {}
+        while may_push_out && (self.mover.copies.cells.free() as usize) < most && self.lend_segment() {}
         for _ in 0..most {
-            if !may_push_out || self.copies.cells.free() as usize >= most || !self.push_out_for(chunk) {
+            if !may_push_out || self.mover.copies.cells.free() as usize >= most || !self.push_out_for(chunk) {
                 break;
             }
-            self.copies.gave_way = Some(self.now);
+            self.mover.copies.gave_way = Some(self.io.now);
         }
-        let slots = &self.slots[0];
-        self.copies.cells.take(most, |slot| !slots.has_readers(slot))
+        let slots = &self.space.slots[FAST];
+        self.mover.copies.cells.take(most, |slot| !slots.has_readers(slot))
     }
 
     /// A copy gives way to one of this chunk, which is being read; false when none may.
     fn push_out_for(&mut self, chunk: Chunk) -> bool {
-        let policy = &self.policy;
+        let policy = &self.placement.policy;
         let ours = policy.next_use(chunk, true);
         if ours == NextUse::Unknown {
-            let ended = self.copies.cells.evict();
+            let ended = self.mover.copies.cells.evict();
             ended.is_some_and(|ended| {
-                Copies::learn(&mut self.copies.worth, ended);
+                Copies::learn(&mut self.mover.copies.worth, ended);
                 true
             })
         } else {
-            let last = self.copies.cells.last_used(|chunk| policy.next_use(chunk, false));
+            let last = self.mover.copies.cells.last_used(|chunk| policy.next_use(chunk, false));
             let leaving = last.filter(|last| last.0 > ours).map(|last| last.1);
             leaving.is_some_and(|leaving| {
-                self.copies.cells.drop_chunk(leaving, |_, _| {});
+                self.mover.copies.cells.drop_chunk(leaving, |_, _| {});
                 true
             })
         }
@@ -404,10 +406,10 @@ impl<A: Arena> Engine<A> {
 
     /// Writes what was read into cells; false when there is nothing to write, or nowhere.
     fn write_fill(&mut self, fill: u32) -> bool {
-        let f = &self.copies.fills[fill];
+        let f = &self.mover.copies.fills[fill];
         let (chunk, first, buf, stream) = (f.chunk, f.first, f.buf, f.stream);
         let mut parts = self.parts_to_copy(fill);
-        let size = self.copies.cells.part_blocks();
+        let size = self.mover.copies.cells.part_blocks();
         let part_bytes = size * BLOCK_BYTES;
         if parts.is_empty() || !self.wear_by_copy(u64::from(part_bytes) * parts.len() as u64) {
             return false;
@@ -421,14 +423,14 @@ impl<A: Arena> Engine<A> {
         let mut runs: Vec<(Cell, BufList)> = Vec::new();
         let mut last: Option<(Cell, u32)> = None;
         for ((part, wish), cell) in parts.iter().zip(&taken) {
-            if self.copies.cells.fill(chunk, *part, *cell, *wish) && !stream {
-                self.copies.worth.missed();
+            if self.mover.copies.cells.fill(chunk, *part, *cell, *wish) && !stream {
+                self.mover.copies.worth.missed();
             }
             if *wish == Wish::Given && !stream {
-                self.copies.worth.saved();
+                self.mover.copies.worth.saved();
             }
             let data = buf.slice((part * size - first) * BLOCK_BYTES, part_bytes);
-            let follows = last.is_some_and(|(l, _)| self.copies.cells.are_neighbours(l, *cell));
+            let follows = last.is_some_and(|(l, _)| self.mover.copies.cells.are_neighbours(l, *cell));
             match runs.last_mut() {
                 Some((_, bufs)) if follows && last.is_some_and(|(_, l)| l + 1 == *part) => {
                     bufs.last_mut().expect("a run has data").len += part_bytes;
@@ -438,31 +440,30 @@ impl<A: Arena> Engine<A> {
             }
             last = Some((*cell, *part));
         }
-        self.stats.device_written[0] += u64::from(part_bytes) * taken.len() as u64;
-        self.copies.fills[fill].writes = Some(Writes { cells: taken, left: runs.len() as u32, ok: true });
+        self.mover.copies.fills[fill].writes =
+            Some(Writes { cells: taken, left: runs.len() as u32, ok: true });
         for (cell, bufs) in runs {
-            let token = self.tokens.issue(FAST, Owner::Copy(fill), self.now);
-            let offset = self.copy_at(self.copies.cells.block_of(cell));
-            let class = Class::Background;
-            self.out.push_back(Action::Write { device: FAST, offset, bufs, fua: false, token, class });
+            let offset = self.copy_at(self.mover.copies.cells.block_of(cell));
+            let (owner, class) = (Owner::Copy(fill), Class::Background);
+            self.io.write_all(Command { device: FAST, offset, owner, class }, bufs, false);
         }
         true
     }
 
     /// Where on the fast device a block of a copy is.
     pub(crate) fn copy_at(&self, at: CellBlock) -> u64 {
-        let (slot, block) = self.copies.place(at);
+        let (slot, block) = self.mover.copies.place(at);
         self.state.geo.block_at(Home { tier: FAST, slot }, block)
     }
 
     /// Nothing of it is in flight any more.
     fn end_fill(&mut self, fill: u32) {
-        let fill = self.copies.fills.remove(fill);
-        self.arena.free(fill.buf);
+        let fill = self.mover.copies.fills.remove(fill);
+        self.io.arena.free(fill.buf);
         self.wanted.wake = true;
         let Some(writes) = fill.writes else { return };
         for cell in writes.cells {
-            if let Some(slot) = self.copies.cells.filled(cell, writes.ok) {
+            if let Some(slot) = self.mover.copies.cells.filled(cell, writes.ok) {
                 self.return_slot(slot);
             }
         }
@@ -471,7 +472,7 @@ impl<A: Arena> Engine<A> {
     /// The chunk has no copies from here on: another home.
     pub(crate) fn drop_copies(&mut self, chunk: Chunk) {
         let mut emptied: SmallVec<[Slot; 4]> = SmallVec::new();
-        let Copies { cells, worth, fills, .. } = &mut self.copies;
+        let Copies { cells, worth, fills, .. } = &mut self.mover.copies;
         fills.iter_mut().filter(|fill| fill.chunk == chunk).for_each(|fill| fill.dropped = true);
         cells.drop_chunk(chunk, |ended, slot| {
             Copies::learn(worth, ended);
@@ -484,7 +485,7 @@ impl<A: Arena> Engine<A> {
 
     /// The copies in a slot end, and it is somebody's else, as soon as nothing is written into it any more.
     fn drop_tray(&mut self, slot: Slot) {
-        let Copies { cells, worth, .. } = &mut self.copies;
+        let Copies { cells, worth, .. } = &mut self.mover.copies;
         if cells.drop_tray(slot, |ended| Copies::learn(worth, ended)) {
             self.return_slot(slot);
         }
@@ -496,14 +497,14 @@ impl<A: Arena> Engine<A> {
         if of_zone && self.state.zone.is_lent(Area(slot.0 / self.state.geo.slots_per_area())) {
             return;
         }
-        self.copies.cells.remove_tray(slot);
+        self.mover.copies.cells.remove_tray(slot);
         if of_zone {
             self.wanted.wake = true;
-        } else if self.slots[0].has_readers(slot) && !planted(Bug::CopyFreedUnderRead) {
-            self.slots[0].reclaim(slot);
+        } else if self.space.slots[FAST].has_readers(slot) && !planted(Bug::CopyFreedUnderRead) {
+            self.space.slots[FAST].reclaim(slot);
             self.free_slot(Home { tier: FAST, slot }, Seq(0), false);
         } else {
-            self.slots[0].take_back(slot);
+            self.space.slots[FAST].take_back(slot);
             self.wanted.wake = true;
         }
     }
@@ -511,14 +512,14 @@ impl<A: Arena> Engine<A> {
     /// A chunk was pushed down as it was: its old home, which nothing needs any more, is a copy.
     pub(crate) fn keep_copy(&mut self, chunk: Chunk, slot: Slot) {
         self.drop_copies(chunk);
-        self.slots[0].lend(slot, None);
-        self.copies.cells.keep(chunk, slot);
+        self.space.slots[FAST].lend(slot, None);
+        self.mover.copies.cells.keep(chunk, slot);
     }
 
     /// No copy is left in a range of slots, but those that still have I/O in flight.
     pub(crate) fn drop_copies_in(&mut self, range: Range<u32>) {
         for slot in range.map(Slot) {
-            if self.copies.are_in(slot) {
+            if self.mover.copies.are_in(slot) {
                 self.drop_tray(slot);
             }
         }
@@ -526,19 +527,19 @@ impl<A: Arena> Engine<A> {
 
     /// A client's read was served by copies.
     pub(crate) fn count_copy_read(&mut self, piece: u32, e: &Extent) {
-        self.copies.read_bytes += u64::from(e.count) * u64::from(BLOCK_BYTES);
+        self.mover.copies.read_bytes += u64::from(e.count) * u64::from(BLOCK_BYTES);
         self.count_copy_use(e.first, e.count, piece);
     }
 
     fn count_copy_use(&mut self, first: u32, count: u32, piece: u32) {
-        if self.copies.cells.read(self.pieces[piece].chunk, first, count) {
-            self.copies.worth.saved();
+        if self.mover.copies.cells.read(self.front.pieces[piece].chunk, first, count) {
+            self.mover.copies.worth.saved();
         }
     }
 
     /// What the piece read of copies could not be read, or is wrong: they are dropped, and it reads again.
     pub(crate) fn read_without_copy(&mut self, piece: u32) -> bool {
-        let p = &self.pieces[piece];
+        let p = &self.front.pieces[piece];
         let from_copy = p.extents.iter().any(|e| matches!(e.source, Source::Copy(..)));
         if from_copy {
             self.drop_copies(p.chunk);
@@ -547,11 +548,11 @@ impl<A: Arena> Engine<A> {
     }
 
     pub(crate) fn copy_coverage(&self, fill: u32) -> Option<Stage> {
-        let fill = self.copies.fills.get(fill)?;
+        let fill = self.mover.copies.fills.get(fill)?;
         Some(if fill.writes.is_some() { Stage::CopyWrite } else { Stage::CopyRead })
     }
 
     pub(crate) fn copies_coverage(&self, f: &mut dyn FnMut(Stage)) {
-        self.copies.fills.iter().filter_map(|(i, _)| self.copy_coverage(i)).for_each(f);
+        self.mover.copies.fills.iter().filter_map(|(i, _)| self.copy_coverage(i)).for_each(f);
     }
 }

@@ -9,7 +9,7 @@ mod ending;
 mod reading;
 mod remnants;
 
-use crate::api::action::{Action, BufList, Class, DeviceError};
+use crate::api::action::{Class, DeviceError};
 use crate::api::coverage::Stage;
 use crate::api::options::Level;
 use crate::base::arena::{Arena, Buf, Pool};
@@ -17,10 +17,13 @@ use crate::base::bugs::{Bug, planted};
 use crate::base::mask::BlockMask;
 use crate::base::sectors::{Remains, Sectors};
 use crate::base::slab::Slab;
-use crate::engine::{Engine, Owner};
+use crate::engine::Engine;
 use crate::io::flush::Waiter;
+use crate::io::issue::Command;
 use crate::io::patience::Unread;
 use crate::io::sumload::SumWaiter;
+use crate::io::tokens::Owner;
+use crate::mover::copies::Copies;
 use crate::mover::plan::Planner;
 use crate::path::log::{Homes, Job};
 use crate::placement::policy::Pace;
@@ -190,11 +193,16 @@ pub struct Mover {
     unread: Unread<(Block, LogPos, Which)>,
     /// Since batches bring nothing.
     pub(crate) barren: Option<Barren>,
+    pub(crate) copies: Copies,
+    /// A buffer for a chunk and what landed of it, for the batch that empties the zone: those who wait for the zone may
+    /// hold all others.
+    pub(crate) spare: Option<Buf>,
 }
 
 impl Mover {
-    pub(crate) fn new(planner: Planner) -> Mover {
-        Mover { batches: Slab::new(MAX_BATCHES), planner, unread: Unread::default(), barren: None }
+    pub(crate) fn new(planner: Planner, copies: Copies, spare: Option<Buf>) -> Mover {
+        let batches = Slab::new(MAX_BATCHES);
+        Mover { batches, planner, unread: Unread::default(), barren: None, copies, spare }
     }
 
     /// Whether no batch is in flight.
@@ -313,8 +321,8 @@ impl<A: Arena> Engine<A> {
             first: None,
             last: Seq(0),
             landed_upto: Seq(0),
-            started: self.now,
-            worked_ns: self.tokens.background_ns(SLOW),
+            started: self.io.now,
+            worked_ns: self.io.tokens.background_ns(SLOW),
             frees_zone,
             io_failed: None,
             damaged: false,
@@ -335,7 +343,7 @@ impl<A: Arena> Engine<A> {
     }
 
     fn try_quiesced(&mut self, batch: u32) {
-        let writers = &self.home_writers;
+        let writers = &self.front.home_writers;
         let ignore = planted(Bug::InPlaceWhileMoving);
         if !ignore && self.mover.batches[batch].items.iter().any(|i| writers.contains_key(&i.chunk)) {
             return;
@@ -383,9 +391,11 @@ impl<A: Arena> Engine<A> {
         landed.iter().filter(|(_, z)| !st.landed.sectors(*z).is_all()).for_each(|(b, _)| parts.set(*b));
         landed.iter().for_each(|(b, _)| copy.set(*b));
         if item.to == Destination::Merge && item.from.is_none() && !landed.is_empty() {
-            let pinned = self.pins.list().tier_of(chunk);
-            let fast =
-                pinned.map_or_else(|| self.policy.settles_fast(self.slots[0].free()), |tier| tier == FAST);
+            let pinned = self.placement.pins.list().tier_of(chunk);
+            let fast = pinned.map_or_else(
+                || self.placement.policy.settles_fast(self.space.slots[FAST].free()),
+                |tier| tier == FAST,
+            );
             item.to = Destination::Tier(if fast { FAST } else { SLOW });
         }
         if item.to != Destination::Merge {
@@ -408,9 +418,9 @@ impl<A: Arena> Engine<A> {
             return true;
         }
         let blocks = copy.count() + parts.count() + left.len() as u32;
-        item.buf = self.arena.alloc(Pool::Background, blocks * BLOCK_BYTES);
+        item.buf = self.io.arena.alloc(Pool::Background, blocks * BLOCK_BYTES);
         if item.buf.is_none() && frees_zone {
-            item.buf = self.spare.take();
+            item.buf = self.mover.spare.take();
             item.spare = item.buf.is_some();
         }
         item.lacks_memory = item.buf.is_none();
@@ -483,14 +493,12 @@ impl<A: Arena> Engine<A> {
             b.issued += 1;
             b.in_flight += 1;
             let Io { tier: device, offset, buf, .. } = io;
-            let token = self.tokens.issue(device, Owner::Batch { batch, io: index }, self.now);
-            let class = Class::Background;
+            let owner = Owner::Batch { batch, io: index };
+            let command = Command { device, offset, owner, class: Class::Background };
             if writes {
-                self.stats.device_written[usize::from(device.0)] += u64::from(buf.len);
-                let bufs = BufList::from_elem(buf, 1);
-                self.out.push_back(Action::Write { device, offset, bufs, fua: false, token, class });
+                self.io.write(command, buf);
             } else {
-                self.out.push_back(Action::Read { device, offset, buf, token, class });
+                self.io.read(command, buf);
             }
         }
         let b = &self.mover.batches[batch];
@@ -511,12 +519,12 @@ impl<A: Arena> Engine<A> {
             item.unreadable.extend(first..first + io.buf.len / BLOCK_BYTES);
         }
         if writes {
-            self.flushers[usize::from(io.tier.0)].dirty = true;
+            self.io.flushers[io.tier].dirty = true;
         }
         if let Err(error) = result {
             b.io_failed = Some(error);
-            let (name, what) = (&self.names[usize::from(io.tier.0)], if writes { "write" } else { "read" });
-            self.event(
+            let (name, what) = (&self.told.names[io.tier], if writes { "write" } else { "read" });
+            self.told.event(
                 Level::Warning,
                 format!("{name}: a background {what} at byte {} failed", io.offset),
                 Some(error),
@@ -534,7 +542,7 @@ impl<A: Arena> Engine<A> {
         }
         self.mover.batches[batch].damaged |= items.iter().any(|item| item.failed);
         self.mover.batches[batch].items = items;
-        if self.read_only {
+        if self.life.is_read_only() {
             return self.end_batch(batch, false);
         }
         let b = &mut self.mover.batches[batch];
@@ -651,7 +659,7 @@ impl<A: Arena> Engine<A> {
         if b.flushes_left > 0 {
             return;
         }
-        if b.flush_failed || b.items.is_empty() || self.read_only {
+        if b.flush_failed || b.items.is_empty() || self.life.is_read_only() {
             return self.end_batch(batch, false);
         }
         match b.stage {

@@ -7,7 +7,8 @@ use crate::api::options::Level;
 use crate::api::why::Reason;
 use crate::base::arena::Arena;
 use crate::base::bugs::{Bug, planted};
-use crate::engine::{Engine, Owner};
+use crate::engine::Engine;
+use crate::io::tokens::Owner;
 use crate::mover::moves::{Barren, MAX_BATCHES};
 use crate::mover::tail::Tail;
 use crate::path::piece::PieceKind;
@@ -140,17 +141,17 @@ pub(crate) struct Ended {
 impl<A: Arena> Engine<A> {
     /// A client touched the piece's chunk.
     pub(crate) fn touched(&mut self, piece: u32, write: bool) {
-        let p = &self.pieces[piece];
-        let stream = self.requests[p.request].is_stream();
+        let p = &self.front.pieces[piece];
+        let stream = self.front.requests[p.request].is_stream();
         let on_fast = self.state.map.is_on(p.chunk, FAST);
         if stream && !on_fast {
-            self.mover.planner.streamed = self.now;
+            self.mover.planner.streamed = self.io.now;
         }
         let chunk = p.chunk;
-        self.policy.touch(Touch { chunk, write, stream, on_fast }, self.now);
+        self.placement.policy.touch(Touch { chunk, write, stream, on_fast }, self.io.now);
         if let Some(home) = self.state.map.home(chunk).filter(|home| home.tier == FAST) {
             let yields = self.yields();
-            self.benefit.touched(home.slot, write, &yields);
+            self.placement.benefit.touched(home.slot, write, &yields);
         }
     }
 
@@ -158,16 +159,16 @@ impl<A: Arena> Engine<A> {
     /// been touched often enough, and the mover promotes them when it may; colder chunks make room. A hint: it
     /// is never waited for, loses to what is hotter, and what goes beyond [`CHUNKS_PER_WISH`] is forgotten. Chunks without a home are left to destage, which gives them one.
     pub fn prefer_fast(&mut self, now: Nanos, offset: u64, len: u64) {
-        self.now = self.now.max(now);
+        self.io.tick(now);
         let end = offset.saturating_add(len).min(self.size_bytes());
-        if offset >= end || self.read_only || self.shutdown.began() {
+        if offset >= end || self.life.is_read_only() || self.life.shutdown.began() {
             return;
         }
         let chunk_bytes = u64::from(self.state.geo.chunk_bytes);
         let (first, last) = (offset / chunk_bytes, (end - 1) / chunk_bytes);
         for chunk in (first..=last).take(CHUNKS_PER_WISH).map(|chunk| Chunk(chunk as u32)) {
             if self.state.map.is_on(chunk, SLOW) {
-                self.policy.wish(chunk, self.now);
+                self.placement.policy.wish(chunk, self.io.now);
                 self.rouse_slow();
             }
         }
@@ -177,29 +178,30 @@ impl<A: Arena> Engine<A> {
     /// A device has answered something: what a read that a client waits for takes is remembered.
     pub(crate) fn learn_latency(&mut self, device: Tier, owner: Owner, took_ns: u64) {
         let bytes = match owner {
-            Owner::Piece(piece) if self.pieces[piece].kind == PieceKind::Read => {
-                self.pieces[piece].count * BLOCK_BYTES
+            Owner::Piece(piece) if self.front.pieces[piece].kind == PieceKind::Read => {
+                self.front.pieces[piece].count * BLOCK_BYTES
             }
-            Owner::Copy(fill) if device == SLOW => self.copies.asked_bytes(fill),
+            Owner::Copy(fill) if device == SLOW => self.mover.copies.asked_bytes(fill),
             _ => return,
         };
-        self.benefit.read(device, bytes, took_ns);
+        self.placement.benefit.read(device, bytes, took_ns);
     }
 
     /// From now on placement knows what clients will do: for replays, to see what could be reached at best.
     pub fn foresee(&mut self, uses: Vec<Chunk>, window: usize) {
         assert!(window > 0, "nothing is in sight");
-        self.policy.foresee(Foresight::new(self.state.geo.chunks, uses, window));
+        self.placement.policy.foresee(Foresight::new(self.state.geo.chunks, uses, window));
         self.mover.planner.place_anew();
     }
 
     /// A volume that is being closed frees its zone only as far as clients still wait for space.
     pub(crate) fn moves_are_over(&self) -> bool {
-        self.read_only || self.shutdown.began() && self.requests.is_empty()
+        self.life.is_read_only() || self.life.shutdown.began() && self.front.requests.is_empty()
     }
 
     pub(crate) fn is_idle(&self) -> bool {
-        self.requests.is_empty() && self.now.since(self.last_client) >= self.tuning.idle_after_ns
+        self.front.requests.is_empty()
+            && self.io.now.since(self.front.last_client) >= self.tuning.idle_after_ns
     }
 
     /// How much of the slow device is to be had for placing chunks now.
@@ -213,7 +215,7 @@ impl<A: Arena> Engine<A> {
 
     /// Whether somebody waits for the zone, or has written so lately that he may soon.
     fn zone_is_wanted(&self) -> bool {
-        self.now.since(self.last_change) < self.tuning.idle_after_ns || self.log_is_starved()
+        self.io.now.since(self.front.last_change) < self.tuning.idle_after_ns || self.log_is_starved()
     }
 
     pub(crate) fn zone_is_half_full(&self) -> bool {
@@ -223,7 +225,7 @@ impl<A: Arena> Engine<A> {
     /// Whether clients keep the slow device busy with several commands at once: what need not be merged yet would only
     /// make them wait, and the longer it waits, the more of it is one batch.
     fn clients_queue_on_disk(&self) -> bool {
-        self.slow_is_in_use() && self.tokens.client_depth(SLOW) > 1
+        self.slow_is_in_use() && self.io.tokens.client_depth(SLOW) > 1
     }
 
     fn destage_is_due(&self) -> bool {
@@ -285,7 +287,7 @@ impl<A: Arena> Engine<A> {
         }
         if self.may_free_more(pace)
             && self.destage_is_due()
-            && self.now >= self.mover.planner.next_destage
+            && self.io.now >= self.mover.planner.next_destage
             && !(in_turns && self.mover.is_placing_data())
         {
             self.destage();
@@ -297,7 +299,7 @@ impl<A: Arena> Engine<A> {
 
     /// Whether clients have asked the slow device for something of late.
     fn slow_is_in_use(&self) -> bool {
-        self.now.since(self.tokens.used_by_clients(SLOW)) < LATELY_NS
+        self.io.now.since(self.io.tokens.used_by_clients(SLOW)) < LATELY_NS
     }
 
     /// Whether another batch may begin to empty the zone. While clients wait for it, and for nothing else of the slow
@@ -313,7 +315,7 @@ impl<A: Arena> Engine<A> {
                     && !self.slow_is_in_use()
                     && !self.mover.is_freeing_data()
                     && !self.zone_is_full()
-                    && self.slots[0].closing().is_none()
+                    && self.space.slots[FAST].closing().is_none()
                     && !self.mover.planner.lacks_memory
             }
             _ => false,
@@ -326,7 +328,7 @@ impl<A: Arena> Engine<A> {
     fn works_in_turns(&self, pace: Pace) -> bool {
         match pace {
             Pace::Idle => false,
-            Pace::Busy => !self.copies.are_asked_for(self.now),
+            Pace::Busy => !self.mover.copies.are_asked_for(self.io.now),
             Pace::Short => true,
         }
     }
@@ -340,10 +342,10 @@ impl<A: Arena> Engine<A> {
         if turn
             && !self.slow_is_left_alone()
             && !self.mover.is_busy(false)
-            && !self.shutdown.began()
+            && !self.life.shutdown.began()
             && self.policy_has_work()
-            && (idle || self.now >= self.mover.planner.next_place)
-            && self.now >= self.mover.planner.after_failure
+            && (idle || self.io.now >= self.mover.planner.next_place)
+            && self.io.now >= self.mover.planner.after_failure
         {
             self.place(pace);
         }
@@ -361,7 +363,7 @@ impl<A: Arena> Engine<A> {
 
     /// Recent checksums, and those that batches and streams in flight may add.
     pub(crate) fn sums_spoken_for(&self) -> usize {
-        let pending = self.pending.slow_bytes / u64::from(BLOCK_BYTES);
+        let pending = self.space.pending.slow_bytes / u64::from(BLOCK_BYTES);
         let moving = self.mover.chunks() * self.state.geo.blocks_per_chunk() as usize;
         self.state.sums.recent() + self.state.sums.fast.expected() + moving + pending as usize
     }
@@ -379,7 +381,7 @@ impl<A: Arena> Engine<A> {
             if self.zone_is_half_full() || self.log_is_starved() {
                 self.wanted.checkpoint = true;
                 if self.recorded() <= self.checkpoint.applied() {
-                    self.mover.planner.next_destage = self.now.after(BARREN_PAUSE_NS);
+                    self.mover.planner.next_destage = self.io.now.after(BARREN_PAUSE_NS);
                 }
             }
             return;
@@ -387,7 +389,7 @@ impl<A: Arena> Engine<A> {
         // Where no device failed, and clients had room, nothing stands still.
         let landed = self.log.landed_blocks;
         self.mover.barren = self.mover.barren.filter(|b| b.error.is_some() || b.landed_blocks == landed);
-        let is_over = |barren: &Barren| self.now.since(barren.since) >= BARREN_PATIENCE_NS;
+        let is_over = |barren: &Barren| self.io.now.since(barren.since) >= BARREN_PATIENCE_NS;
         if let Some(Barren { error, .. }) = self.mover.barren.filter(is_over)
             && self.log_is_starved()
         {
@@ -398,7 +400,7 @@ impl<A: Arena> Engine<A> {
                             is opened again";
                 return self.fail_volume(what.into(), error);
             }
-            self.event(
+            self.told.event(
                 Level::Error,
                 "the landing zone is full and cannot be emptied: waiting writes fail".into(),
                 error,
@@ -406,7 +408,7 @@ impl<A: Arena> Engine<A> {
             return self.fail_client_jobs(error.map_or(RequestError::NoSpace, RequestError::from));
         }
         let room = self.batch_room();
-        if room == 0 && self.pending.slow_bytes > 0 && !self.pending.dirty.is_empty() {
+        if room == 0 && self.space.pending.slow_bytes > 0 && !self.space.pending.dirty.is_empty() {
             // What streams have written, and no record shows yet, may take all the room for checksums: it goes first.
             self.mover.planner.zone_is_held = true;
             self.wanted.commit = true;
@@ -427,7 +429,7 @@ impl<A: Arena> Engine<A> {
             self.wanted.checkpoint |= self.state.zone.front_is_empty() && self.losses_are_said_again();
             self.mover.planner.tail = Tail::default();
             self.mover.barren = self.mover.barren.filter(|barren| barren.error.is_none());
-            self.mover.planner.next_destage = self.now.after(NO_MOVES_PAUSE_NS);
+            self.mover.planner.next_destage = self.io.now.after(NO_MOVES_PAUSE_NS);
             return;
         }
         let moves = self.take_tail(self.tuning.batch_chunks.min(self.destage_batch()).min(room));
@@ -436,7 +438,7 @@ impl<A: Arena> Engine<A> {
             self.decide(&moves, |_| Reason::Hot);
             self.start_batch(&moves, true);
         } else if self.mover.planner.tail.is_empty() {
-            self.mover.planner.next_destage = self.now.after(BARREN_PAUSE_NS);
+            self.mover.planner.next_destage = self.io.now.after(BARREN_PAUSE_NS);
         }
     }
 
@@ -444,10 +446,10 @@ impl<A: Arena> Engine<A> {
     /// as many up as they have there, and as many down; a pair at least, or nothing rises while no slot is free. Beside a stream
     /// one: moves break it up, and its many commands are one to the disk.
     fn busy_batch(&self) -> usize {
-        if self.now.since(self.mover.planner.streamed) < LATELY_NS {
+        if self.io.now.since(self.mover.planner.streamed) < LATELY_NS {
             return BUSY_BATCH;
         }
-        let depth = if self.slow_is_in_use() { self.tokens.client_depth(SLOW) as usize } else { 1 };
+        let depth = if self.slow_is_in_use() { self.io.tokens.client_depth(SLOW) as usize } else { 1 };
         (2 * depth.max(1)).min(MOST_BUSY_BATCH)
     }
 
@@ -455,22 +457,22 @@ impl<A: Arena> Engine<A> {
     pub(crate) fn end_trial(&mut self, old: Option<Home>) {
         if let Some(home) = old.filter(|home| home.tier == FAST) {
             let yields = self.yields();
-            self.benefit.left(home.slot, &yields);
+            self.placement.benefit.left(home.slot, &yields);
         }
     }
 
     /// What moves save and cost, as far as it is known.
     pub(crate) fn yields(&self) -> Yield {
-        self.benefit.yields(self.mover.planner.borrowing.merging_takes_ns(1))
+        self.placement.benefit.yields(self.mover.planner.borrowing.merging_takes_ns(1))
     }
 
     /// What the policy is shown.
     pub(crate) fn view(&self) -> View<'_> {
         View {
             map: &self.state.map,
-            slots: &self.slots,
-            pins: self.pins.list(),
-            copies_wanted: self.copies.wanted(self.now),
+            slots: &self.space.slots,
+            pins: self.placement.pins.list(),
+            copies_wanted: self.mover.copies.wanted(self.io.now),
             copies_pressed: self.copies_are_pressed(),
             may_rise: self.may_rise(),
             yields: self.yields(),
@@ -481,14 +483,14 @@ impl<A: Arena> Engine<A> {
     pub(crate) fn ask_policy<R>(&mut self, ask: impl FnOnce(&mut dyn Policy, &View<'_>) -> R) -> R {
         let view = View {
             map: &self.state.map,
-            slots: &self.slots,
-            pins: self.pins.list(),
-            copies_wanted: self.copies.wanted(self.now),
+            slots: &self.space.slots,
+            pins: self.placement.pins.list(),
+            copies_wanted: self.mover.copies.wanted(self.io.now),
             copies_pressed: self.copies_are_pressed(),
             may_rise: self.may_rise(),
             yields: self.yields(),
         };
-        ask(&mut *self.policy, &view)
+        ask(&mut *self.placement.policy, &view)
     }
 
     /// Chunks that are merged next at most.
@@ -507,13 +509,13 @@ impl<A: Arena> Engine<A> {
     }
 
     fn policy_has_work(&self) -> bool {
-        self.pins.are_astray() || self.policy.has_work(&self.view())
+        self.placement.pins.are_astray() || self.placement.policy.has_work(&self.view())
     }
 
     fn place(&mut self, pace: Pace) {
         let most = match pace {
             Pace::Idle => self.mover.planner.idle_batch(),
-            Pace::Busy if self.copies.are_asked_for(self.now) => IDLE_BATCH,
+            Pace::Busy if self.mover.copies.are_asked_for(self.io.now) => IDLE_BATCH,
             Pace::Busy => self.busy_batch(),
             Pace::Short => IDLE_BATCH,
         };
@@ -521,13 +523,13 @@ impl<A: Arena> Engine<A> {
         let budget = budget.min(self.batch_room());
         let mut moves = if pace == Pace::Short { Vec::new() } else { self.pin_moves(budget) };
         if moves.is_empty() {
-            let now = self.now;
+            let now = self.io.now;
             moves = self.ask_policy(|policy, view| policy.plan(now, view, budget, pace));
             self.decide_by_heat(&moves);
         }
         if budget == 0 || moves.is_empty() {
             let pause = if pace == Pace::Short { NOTHING_DENSE_PAUSE_NS } else { NO_MOVES_PAUSE_NS };
-            self.mover.planner.next_place = self.now.after(pause);
+            self.mover.planner.next_place = self.io.now.after(pause);
             self.mover.planner.nothing_to_place = true;
         } else {
             self.mover.planner.nothing_to_place = false;
@@ -544,7 +546,7 @@ impl<A: Arena> Engine<A> {
         let short = self.zone_runs_short();
         let planner = &mut self.mover.planner;
         if frees_zone {
-            planner.freed = self.now;
+            planner.freed = self.io.now;
             planner.zone_is_held = !moved && !failed && !damaged;
             if !moved {
                 let pause = match (failed, damaged) {
@@ -553,8 +555,8 @@ impl<A: Arena> Engine<A> {
                     _ => BARREN_PAUSE_NS,
                 };
                 let never = failed && planted(Bug::DestageNeverResumes);
-                planner.next_destage = if never { Nanos(u64::MAX) } else { self.now.after(pause) };
-                self.wanted.commit = self.pending.len() > 0 || self.gate.leaving() > 0;
+                planner.next_destage = if never { Nanos(u64::MAX) } else { self.io.now.after(pause) };
+                self.wanted.commit = self.space.pending.len() > 0 || self.space.gate.leaving() > 0;
             }
         } else {
             // What rises while the zone is short takes as much off the slow device as emptying the zone does. Who reads the same
@@ -562,16 +564,16 @@ impl<A: Arena> Engine<A> {
             // 18 GB read in a loop came from the SSD in the fifth pass; at a third of the time, four tenths of them.
             let share = match short {
                 true => 2,
-                false if self.copies.are_asked_for(self.now) => 1,
+                false if self.mover.copies.are_asked_for(self.io.now) => 1,
                 false => self.tuning.busy_share.max(1),
             };
             // What clients had the device do meanwhile is not held against it.
             let pause = worked_ns.saturating_mul(u64::from(share)).saturating_sub(took_ns);
             let pause = pause.min(MAX_BUSY_PAUSE_NS);
-            planner.next_place = self.now.after(pause.max(if moved { 0 } else { BARREN_PAUSE_NS }));
+            planner.next_place = self.io.now.after(pause.max(if moved { 0 } else { BARREN_PAUSE_NS }));
             if (failed || damaged) && !moved {
                 // What cannot be read is chosen again and again, and idle volumes wait for nothing else.
-                planner.after_failure = self.now.after(NO_MOVES_PAUSE_NS);
+                planner.after_failure = self.io.now.after(NO_MOVES_PAUSE_NS);
                 planner.nothing_to_place = true;
             }
         }
@@ -587,13 +589,13 @@ impl<A: Arena> Engine<A> {
         if self.moves_are_over() {
             return None;
         }
-        let idle_at = self.last_client.after(self.tuning.idle_after_ns);
+        let idle_at = self.front.last_client.after(self.tuning.idle_after_ns);
         let p = &self.mover.planner;
         let mut times: [Option<Nanos>; MAX_BATCHES + 2] = [None; MAX_BATCHES + 2];
         times[MAX_BATCHES] = self.zone_shrinks_at();
         times[MAX_BATCHES + 1] = self.rises_again();
         let alone = self.slow_is_left_alone();
-        let waits = self.state.landed.len() > 0 && self.requests.is_empty();
+        let waits = self.state.landed.len() > 0 && self.front.requests.is_empty();
         times[0] = if self.mover.is_busy(true) {
             None
         } else if waits && !alone {
@@ -603,13 +605,14 @@ impl<A: Arena> Engine<A> {
         } else {
             self.merge_is_due_at()
         };
-        if self.policy_has_work() && !alone && !self.mover.is_busy(false) && !self.shutdown.began() {
-            let at = if p.nothing_to_place { p.next_place } else { p.next_place.min(idle_at.max(self.now)) };
+        if self.policy_has_work() && !alone && !self.mover.is_busy(false) && !self.life.shutdown.began() {
+            let at =
+                if p.nothing_to_place { p.next_place } else { p.next_place.min(idle_at.max(self.io.now)) };
             // What is pinned and may not be moved while clients are busy waits for quiet.
-            let at = if at <= self.now && self.pins.are_astray() { idle_at } else { at };
+            let at = if at <= self.io.now && self.placement.pins.are_astray() { idle_at } else { at };
             times[1] = Some(at.max(p.after_failure));
         }
-        times.into_iter().flatten().filter(|t| *t > self.now).min()
+        times.into_iter().flatten().filter(|t| *t > self.io.now).min()
     }
 }
 

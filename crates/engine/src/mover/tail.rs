@@ -140,7 +140,7 @@ impl<A: Arena> Engine<A> {
             }
             last = Some(chunk);
             let slot = self.slow_slot(chunk).filter(|_| !is_left).map(|slot| u64::from(slot.0));
-            let slots = u64::from(self.slots[1].count());
+            let slots = u64::from(self.space.slots[SLOW].count());
             let stretch = slot.map_or(0, |slot| 1 + (slot * STRETCHES as u64 / slots) as usize);
             self.mover.planner.tail.stretches[stretch].push(chunk);
         }
@@ -169,14 +169,15 @@ impl<A: Arena> Engine<A> {
             }
         }
         chunks.sort_unstable_by_key(|chunk| place_of(&self.state.map, *chunk));
-        let (view, mut fast_free) = (self.view(), self.slots[0].free());
+        let (view, mut fast_free) = (self.view(), self.space.slots[FAST].free());
         let mut may_rise = view.may_rise;
         chunks
             .into_iter()
             .map(|chunk| {
                 // It costs the disk one long read where merging costs it a short write, and the last of its kind: writes
                 // find the chunk on the fast device from then on.
-                let rises = may_rise > 0 && self.policy.rises_at_destage(chunk, self.now, &view, fast_free);
+                let rises = may_rise > 0
+                    && self.placement.policy.rises_at_destage(chunk, self.io.now, &view, fast_free);
                 (fast_free, may_rise) = (fast_free - u32::from(rises), may_rise - usize::from(rises));
                 Move { chunk, to: if rises { Destination::Tier(FAST) } else { Destination::Merge } }
             })

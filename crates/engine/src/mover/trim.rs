@@ -7,10 +7,10 @@
 //! A segment is discarded only when it could also be written over: it has left the chain, which a durable checkpoint needs no
 //! more, and no read is in flight in it. Until the device has answered, nothing lands there.
 
-use crate::api::action::Action;
 use crate::base::arena::Arena;
 use crate::base::bugs::{Bug, planted};
-use crate::engine::{Engine, Owner};
+use crate::engine::Engine;
+use crate::io::tokens::Owner;
 use bimetal_units::*;
 
 /// Free segments that stay at hand beside the reserve while one is discarded.
@@ -25,9 +25,8 @@ impl<A: Arena> Engine<A> {
             return;
         }
         let Some(place) = self.state.zone.begin_trim() else { return };
-        let token = self.tokens.issue(FAST, Owner::Segment, self.now);
-        let (offset, len) = (self.state.zone.offset(place, 0), u64::from(self.state.geo.area_bytes));
-        self.out.push_back(Action::Discard { device: FAST, offset, len, refilled: true, token });
+        let range = (self.state.zone.offset(place, 0), u64::from(self.state.geo.area_bytes));
+        self.io.discard(FAST, range, true, Owner::Segment);
         if planted(Bug::LandedUnderTrim) {
             self.state.zone.end_trim();
         }

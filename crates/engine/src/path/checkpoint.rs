@@ -15,12 +15,13 @@ use crate::api::coverage::Stage;
 use crate::api::options::Level;
 use crate::base::arena::{Arena, Buf, Pool};
 use crate::base::bugs::{Bug, planted};
-use crate::engine::{Engine, Owner};
+use crate::engine::Engine;
 use crate::format::geometry::{HEADER_COPIES, header_at};
 use crate::format::header::CheckpointHeader;
 use crate::format::page::{self, PageKind, PageRef};
 use crate::io::flush::Waiter;
 use crate::io::sumload::SumWaiter;
+use crate::io::tokens::Owner;
 use crate::volume::pages::Pages;
 use crate::volume::zone::Place;
 use bimetal_units::*;
@@ -153,7 +154,7 @@ impl Checkpoint {
 
 impl<A: Arena> Engine<A> {
     pub(crate) fn pump_checkpoint(&mut self) {
-        if self.checkpoint.retry_at.is_some_and(|at| at <= self.now) {
+        if self.checkpoint.retry_at.is_some_and(|at| at <= self.io.now) {
             self.checkpoint.retry_at = None;
             if self.checkpoint.stage == CheckpointStage::Header {
                 self.write_header();
@@ -163,7 +164,7 @@ impl<A: Arena> Engine<A> {
         if self.checkpoint.stage == CheckpointStage::Idle {
             self.wanted.checkpoint |= self.log_wants_checkpoint();
             // One that failed at the end is not tried again beside the marks: it would outlive the volume.
-            let over = self.read_only || self.shutdown.is_marking();
+            let over = self.life.is_read_only() || self.life.shutdown.is_marking();
             let may = self.wanted.checkpoint && !over && self.checkpoint.retry_at.is_none();
             if !may {
                 return;
@@ -199,13 +200,13 @@ impl<A: Arena> Engine<A> {
         c.moved.clear();
         c.folded.clear();
         let many = self.state.sums.recent() * 4 > self.state.sums.limit;
-        c.folding = std::mem::take(&mut self.wanted.fold) || many || self.shutdown.began();
+        c.folding = std::mem::take(&mut self.wanted.fold) || many || self.life.shutdown.began();
     }
 
     fn step_checkpoint(&mut self) {
         loop {
             let before = self.checkpoint.stage;
-            self.checkpoint.failed |= self.read_only;
+            self.checkpoint.failed |= self.life.is_read_only();
             if self.checkpoint.failed
                 && self.checkpoint.in_flight == 0
                 && !self.checkpoint.fold_waits
@@ -235,9 +236,9 @@ impl<A: Arena> Engine<A> {
     fn write_page(&mut self, number: u32, kind: PageKind, payload: &[u8], buf: Buf) {
         // From nowhere to the first place, then to and fro: the place in force is never written.
         let place = if self.checkpoint.page(number).place == 1 { 2 } else { 1 };
-        let volume = &self.superblock.volume;
+        let volume = &self.life.superblock.volume;
         let next = self.checkpoint.number + 1;
-        let bytes = self.arena.bytes_mut(buf);
+        let bytes = self.io.arena.bytes_mut(buf);
         let sum = page::encode(bytes, kind, volume, u64::from(number), next, payload);
         let moved = &mut self.checkpoint.moved;
         assert!(moved.last().is_none_or(|(last, _)| *last < number), "pages are written in order");
@@ -265,20 +266,23 @@ impl<A: Arena> Engine<A> {
     }
 
     pub(crate) fn checkpoint_io_done(&mut self, io: u32, result: Result<(), DeviceError>) {
-        self.flushers[0].dirty = true;
+        self.io.flushers[FAST].dirty = true;
         let c = &mut self.checkpoint;
         let place = &mut c.bufs[io as usize];
         let (buf, left) = place.expect("a write that ended has its buffer");
         *place = (left > 1).then_some((buf, left - 1));
         if left == 1 {
-            self.arena.free(buf);
+            self.io.arena.free(buf);
         }
         c.in_flight = c.in_flight.saturating_sub(1);
         if let Err(error) = result {
             self.checkpoint.error = Some(error);
             return self.checkpoint_write_failed();
         }
-        if self.checkpoint.stage == CheckpointStage::Header && !self.checkpoint.failed && !self.read_only {
+        if self.checkpoint.stage == CheckpointStage::Header
+            && !self.checkpoint.failed
+            && !self.life.is_read_only()
+        {
             self.checkpoint.stage = CheckpointStage::FlushHeader;
             if planted(Bug::SegmentFreedEarly) {
                 return self.publish();
@@ -291,9 +295,9 @@ impl<A: Arena> Engine<A> {
     /// A header may be on the device although its write failed, so nothing but the same header may follow.
     fn checkpoint_write_failed(&mut self) {
         let c = &mut self.checkpoint;
-        if c.stage == CheckpointStage::Header && c.failures < MAX_FAILURES && !self.shutdown.began() {
+        if c.stage == CheckpointStage::Header && c.failures < MAX_FAILURES && !self.life.shutdown.began() {
             c.failures += 1;
-            c.retry_at = Some(self.now.after(RETRY_NS));
+            c.retry_at = Some(self.io.now.after(RETRY_NS));
         } else {
             c.failed = true;
         }
@@ -303,7 +307,7 @@ impl<A: Arena> Engine<A> {
         while self.may_write()
             && let Some(page) = self.state.map.next_dirty(self.checkpoint.cursor)
         {
-            let Some(buf) = self.arena.alloc(Pool::Meta, BLOCK_BYTES) else { return };
+            let Some(buf) = self.io.arena.alloc(Pool::Meta, BLOCK_BYTES) else { return };
             let payload = self.state.map.take_page(page);
             self.checkpoint.cursor = page + 1;
             self.write_page(page, PageKind::Map, &payload, buf);
@@ -321,7 +325,7 @@ impl<A: Arena> Engine<A> {
                 self.checkpoint.folding = false;
                 break;
             };
-            let Some(buf) = self.arena.alloc(Pool::Meta, BLOCK_BYTES) else { return };
+            let Some(buf) = self.io.arena.alloc(Pool::Meta, BLOCK_BYTES) else { return };
             match self.state.sums.fold(page, &mut self.checkpoint.folded) {
                 Some(payload) => {
                     self.checkpoint.cursor = page + 1;
@@ -329,7 +333,7 @@ impl<A: Arena> Engine<A> {
                     self.write_page(number, PageKind::Sums, &payload, buf);
                 }
                 None => {
-                    self.arena.free(buf);
+                    self.io.arena.free(buf);
                     self.checkpoint.fold_waits = true;
                     self.want_sum_page(page, SumWaiter::Checkpoint);
                 }
@@ -405,7 +409,7 @@ impl<A: Arena> Engine<A> {
         let number = c.number + 1;
         c.header = CheckpointHeader {
             number,
-            generation: self.superblock.generation,
+            generation: self.life.superblock.generation,
             applied: c.applied,
             durable: self.log.durable,
             tail_area: self.state.zone.area(tail),
@@ -415,12 +419,12 @@ impl<A: Arena> Engine<A> {
             root_blocks: c.header.root_blocks,
             root_sum: c.root_sum,
         };
-        let Some(buf) = self.arena.alloc(Pool::Meta, HEADER_COPIES as u32 * BLOCK_BYTES) else {
+        let Some(buf) = self.io.arena.alloc(Pool::Meta, HEADER_COPIES as u32 * BLOCK_BYTES) else {
             self.checkpoint.failed = true;
             return;
         };
-        for block in self.arena.bytes_mut(buf).chunks_exact_mut(BLOCK_BYTES as usize) {
-            self.checkpoint.header.encode(block, &self.superblock.volume);
+        for block in self.io.arena.bytes_mut(buf).chunks_exact_mut(BLOCK_BYTES as usize) {
+            self.checkpoint.header.encode(block, &self.life.superblock.volume);
         }
         self.write_checkpoint(header_at(number % 2), None, buf);
     }
@@ -437,7 +441,7 @@ impl<A: Arena> Engine<A> {
         (c.stage, c.failures) = (CheckpointStage::Idle, 0);
         let tail = c.tail.expect("a published checkpoint has its tail");
         self.state.zone.drop_before(tail);
-        self.stats.checkpoints += 1;
+        self.told.stats.checkpoints += 1;
         self.wanted.wake = true;
         let many = self.state.sums.recent() * 2 > self.state.sums.limit;
         self.want_fold(many);
@@ -457,13 +461,13 @@ impl<A: Arena> Engine<A> {
             }
         }
         self.checkpoint.folded.clear();
-        let (name, error) = (self.names[0].clone(), self.checkpoint.error.take());
-        self.event(Level::Warning, format!("{name}: a checkpoint failed"), error);
+        let (name, error) = (self.told.names[FAST].clone(), self.checkpoint.error.take());
+        self.told.event(Level::Warning, format!("{name}: a checkpoint failed"), error);
         if fatal || self.checkpoint.failures >= MAX_FAILURES {
             let what = "checkpoints fail: the volume is read-only until it is opened again";
             self.fail_volume(format!("{name}: {what}"), error);
         } else {
-            self.checkpoint.retry_at = Some(self.now.after(RETRY_NS));
+            self.checkpoint.retry_at = Some(self.io.now.after(RETRY_NS));
         }
     }
 }

@@ -54,12 +54,12 @@ impl<A: Arena> Engine<A> {
     pub(crate) fn claim_deadline(&self) -> Option<Nanos> {
         let claims = &self.log.claims;
         let wanted = claims.content.min(self.log.durable) > claims.claimed && !claims.pending;
-        let may = !self.read_only && !self.shutdown.began() && !self.zone_is_full();
+        let may = !self.life.is_read_only() && !self.life.shutdown.began() && !self.zone_is_full();
         (wanted && may).then(|| claims.flushed.after(CLAIM_AFTER_NS))
     }
 
     pub(crate) fn pump_claim(&mut self) {
-        if self.claim_deadline().is_some_and(|at| at <= self.now) {
+        if self.claim_deadline().is_some_and(|at| at <= self.io.now) {
             self.log.claims.pending = true;
             self.log.internal.push_back(Job::Claim);
         }

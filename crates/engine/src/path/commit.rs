@@ -108,8 +108,8 @@ impl<A: Arena> Engine<A> {
         if self.commit.stage != CommitStage::Idle {
             return;
         }
-        if self.read_only {
-            let error = self.failed_with(RequestError::ReadOnly);
+        if self.life.is_read_only() {
+            let error = self.life.failed_with(RequestError::ReadOnly);
             for request in std::mem::take(&mut self.commit.next) {
                 self.answer(request, Err(error));
             }
@@ -130,11 +130,11 @@ impl<A: Arena> Engine<A> {
             early = std::mem::take(&mut self.commit.waiters);
         }
         self.commit.failed = false;
-        self.commit.chunks = std::mem::take(&mut self.pending.dirty);
-        self.pending.since = None;
+        self.commit.chunks = std::mem::take(&mut self.space.pending.dirty);
+        self.space.pending.since = None;
         let mut tiers = [false; 2];
         for chunk in &self.commit.chunks {
-            let entry = self.pending.get_mut(*chunk).expect("a dirty chunk is pending");
+            let entry = self.space.pending.get_mut(*chunk).expect("a dirty chunk is pending");
             entry.flushing = entry.flushing.or(std::mem::take(&mut entry.written));
             tiers[usize::from(entry.home.tier.0)] = true;
         }
@@ -162,7 +162,9 @@ impl<A: Arena> Engine<A> {
             return;
         }
         match self.commit.stage {
-            CommitStage::FlushData if self.commit.failed || self.read_only => self.end_commit(false),
+            CommitStage::FlushData if self.commit.failed || self.life.is_read_only() => {
+                self.end_commit(false)
+            }
             CommitStage::FlushData if self.commit.chunks.is_empty() => self.flush_commit_log(),
             CommitStage::FlushData => {
                 self.commit.stage = CommitStage::Append;
@@ -184,7 +186,7 @@ impl<A: Arena> Engine<A> {
 
     fn commit_home(&self, i: u32) -> Option<HomeRecord> {
         let chunk = self.commit.chunks[i as usize];
-        let entry = self.pending.get(chunk)?;
+        let entry = self.space.pending.get(chunk)?;
         if entry.flushing.is_empty() {
             return None;
         }
@@ -224,7 +226,7 @@ impl<A: Arena> Engine<A> {
     /// if neither were durable, a crash would bring back what was there before both.
     fn flush_commit_log(&mut self) {
         self.commit.stage = CommitStage::Append;
-        if self.read_only {
+        if self.life.is_read_only() {
             return self.end_commit(false);
         }
         if self.log.applied < self.commit.discards_upto {
@@ -253,7 +255,7 @@ impl<A: Arena> Engine<A> {
             if let Some(old) = self.show(&record, last, &proof) {
                 self.free_slot(old, last, false);
             }
-            let entry = self.pending.get_mut(chunk).expect("a shown chunk is pending");
+            let entry = self.space.pending.get_mut(chunk).expect("a shown chunk is pending");
             (entry.flushing, entry.ends) = (BlockMask::EMPTY, LogPos(0));
         }
         let chunks = std::mem::take(&mut self.commit.chunks);
@@ -263,7 +265,7 @@ impl<A: Arena> Engine<A> {
             chunks.iter().for_each(|chunk| self.forget_if_empty(*chunk));
         }
         (self.commit.first, self.commit.stage) = (None, CommitStage::Idle);
-        let result = if ok { Ok(()) } else { Err(self.failed_with(RequestError::Io)) };
+        let result = if ok { Ok(()) } else { Err(self.life.failed_with(RequestError::Io)) };
         for request in std::mem::take(&mut self.commit.waiters) {
             self.answer(request, result);
         }
@@ -273,20 +275,20 @@ impl<A: Arena> Engine<A> {
 
     /// When a commit comes by itself: unshown data and slots on their way to being free do not wait for ever.
     pub(crate) fn commit_deadline(&self) -> Option<Nanos> {
-        if self.commit.is_busy() || self.read_only {
+        if self.commit.is_busy() || self.life.is_read_only() {
             return None;
         }
         self.commit_since().map(|since| since.after(self.tuning.commit_interval_ns))
     }
 
     fn commit_since(&self) -> Option<Nanos> {
-        let leaving = (self.gate.leaving() > 0).then_some(self.leaving_since).flatten();
-        [self.pending.since, leaving].into_iter().flatten().min()
+        let leaving = (self.space.gate.leaving() > 0).then_some(self.space.gate.leaving_since).flatten();
+        [self.space.pending.since, leaving].into_iter().flatten().min()
     }
 
     pub(crate) fn commit_timer(&mut self) {
-        if self.commit_deadline().is_some_and(|deadline| deadline <= self.now) {
-            self.leaving_since = Some(self.now);
+        if self.commit_deadline().is_some_and(|deadline| deadline <= self.io.now) {
+            self.space.gate.leaving_since = Some(self.io.now);
             self.wanted.commit = true;
         }
     }

@@ -109,7 +109,7 @@ impl<A: Arena> Engine<A> {
 
     /// Adds blocks of a landing piece that are whole, or one that is not; gives how many.
     fn draft_run(&mut self, draft: &mut Draft, piece: u32, from: u32, count: u32) -> u32 {
-        let p = &self.pieces[piece];
+        let p = &self.front.pieces[piece];
         let sectors = p.landing_sectors(from);
         if !sectors.is_all() {
             return u32::from(self.draft_part(draft, piece, from, sectors));
@@ -140,7 +140,7 @@ impl<A: Arena> Engine<A> {
     fn put_blocks(&mut self, draft: &mut Draft, block: Block, buf: Buf, (sectors, lost): (Sectors, bool)) {
         let blocks = buf.len / BLOCK_BYTES;
         let sums: SmallVec<[u32; 32]> =
-            (0..blocks).map(|i| self.arena.crc32c(buf.slice(i * BLOCK_BYTES, BLOCK_BYTES))).collect();
+            (0..blocks).map(|i| self.io.arena.crc32c(buf.slice(i * BLOCK_BYTES, BLOCK_BYTES))).collect();
         wire::put_data(&mut draft.records, block, &sums, sectors, lost);
         draft.held.extend(sums.into_iter().map(|sum| Held { sum, sectors, second: None }));
         draft.payload.push(buf);
@@ -150,7 +150,7 @@ impl<A: Arena> Engine<A> {
     /// Adds a block of a landing piece of which only some sectors land, beside another one of which others do, if there is
     /// one. False where it does not fit.
     fn draft_part(&mut self, draft: &mut Draft, piece: u32, from: u32, sectors: Sectors) -> bool {
-        let p = &self.pieces[piece];
+        let p = &self.front.pieces[piece];
         let (chunk, at, buf) = (p.chunk, p.first + from, p.landing_buf(from, 1));
         let block = self.state.map.join(chunk, at);
         // Of a block whose home may be torn, it says again how that is told, for the log may go on without what said so.
@@ -205,13 +205,13 @@ impl<A: Arena> Engine<A> {
         if !apart || !self.state.landed.may_share() || !self.fits(record_bytes, draft.payload_blocks) {
             return None;
         }
-        let both = self.arena.alloc(Pool::Background, BLOCK_BYTES)?;
+        let both = self.io.arena.alloc(Pool::Background, BLOCK_BYTES)?;
         let roomy = draft.roomy.take()?;
-        self.arena.copy(both, draft.payload[roomy.buf]);
+        self.io.arena.copy(both, draft.payload[roomy.buf]);
         for offset in sectors.offsets().filter(|_| !planted(Bug::SecondPartNotLaid)) {
-            self.arena.copy(both.slice(offset, SECTOR_BYTES), part.slice(offset, SECTOR_BYTES));
+            self.io.arena.copy(both.slice(offset, SECTOR_BYTES), part.slice(offset, SECTOR_BYTES));
         }
-        let sum = self.arena.crc32c(both);
+        let sum = self.io.arena.crc32c(both);
         wire::correct_sum(&mut draft.records, roomy.record, sum);
         let held = &mut draft.held[roomy.block as usize];
         (held.sum, held.second) = (sum, Some(sectors));
@@ -226,7 +226,7 @@ impl<A: Arena> Engine<A> {
             draft.full = true;
             return Some(job);
         }
-        let p = &self.pieces[piece];
+        let p = &self.front.pieces[piece];
         let (chunk, first, count) = (p.chunk, p.first, p.count);
         let block = self.state.map.join(chunk, first);
         Record::Discard { block, count }.encode(&mut draft.records, self.state.geo.mask_words());
@@ -275,10 +275,10 @@ impl<A: Arena> Engine<A> {
             return Some(job);
         }
         // Its one block of payload is only a place in the zone: nobody reads it.
-        let Some(buf) = self.arena.alloc(Pool::Log, BLOCK_BYTES) else { return Some(job) };
-        self.arena.zero(buf);
+        let Some(buf) = self.io.arena.alloc(Pool::Log, BLOCK_BYTES) else { return Some(job) };
+        self.io.arena.zero(buf);
         Record::Bad { block, was }.encode(&mut draft.records, self.state.geo.mask_words());
-        let sum = self.arena.crc32c(buf);
+        let sum = self.io.arena.crc32c(buf);
         draft.held.push(Held { sum, sectors: Sectors::ALL, second: None });
         draft.own.push(buf);
         draft.parts.push(draft.part(job));
@@ -297,9 +297,9 @@ impl<A: Arena> Engine<A> {
             draft.full = true;
             return Some(job);
         }
-        let Some(buf) = self.arena.alloc(Pool::Log, BLOCK_BYTES) else { return Some(job) };
+        let Some(buf) = self.io.arena.alloc(Pool::Log, BLOCK_BYTES) else { return Some(job) };
         let (from, sectors) = self.remnant(batch, item, nth);
-        self.arena.copy(buf, from);
+        self.io.arena.copy(buf, from);
         draft.own.push(buf);
         draft.parts.push(draft.part(job));
         self.put_blocks(draft, block, buf, (sectors, true));
@@ -311,7 +311,7 @@ impl<A: Arena> Engine<A> {
         let (chunk, at) = self.state.map.split(block);
         self.log.parts_in_flight().chain(&draft.parts).any(|part| match part.job {
             Job::Land { piece, from, count } => {
-                let p = &self.pieces[piece];
+                let p = &self.front.pieces[piece];
                 p.chunk == chunk && (p.first + from..p.first + from + count).contains(&at)
             }
             _ => false,

@@ -6,9 +6,10 @@
 use crate::api::action::{Action, RequestError, RequestId};
 use crate::base::arena::Arena;
 use crate::base::bugs::{Bug, planted};
-use crate::engine::{Engine, Owner};
+use crate::engine::Engine;
 use crate::format::log::{HomeRecord, Record};
 use crate::io::flush::Waiter;
+use crate::io::tokens::Owner;
 use crate::path::log::Homes;
 use bimetal_units::*;
 use std::collections::VecDeque;
@@ -41,6 +42,8 @@ struct Leaving {
 #[derive(Default)]
 pub struct Gate {
     leaving: VecDeque<Leaving>,
+    /// Since when there has been one that waits.
+    pub(crate) leaving_since: Option<Nanos>,
     /// Discards in flight.
     trims: u32,
 }
@@ -65,7 +68,7 @@ impl<A: Arena> Engine<A> {
     pub(crate) fn log_is_durable(&mut self, covered: Seq) {
         if covered > self.log.durable {
             self.log.durable = covered;
-            self.log.claims.flushed(self.now);
+            self.log.claims.flushed(self.io.now);
             self.state.sums.fast.durable(covered);
         }
     }
@@ -88,10 +91,10 @@ impl<A: Arena> Engine<A> {
 
     /// Frees a slot once group `after` is durable and no read of it is in flight.
     pub(crate) fn free_slot(&mut self, home: Home, after: Seq, trim: bool) {
-        if self.gate.leaving.is_empty() {
-            self.leaving_since = Some(self.now);
+        if self.space.gate.leaving.is_empty() {
+            self.space.gate.leaving_since = Some(self.io.now);
         }
-        self.gate.leaving.push_back(Leaving { home, after, trim });
+        self.space.gate.leaving.push_back(Leaving { home, after, trim });
         self.wanted.wake = true;
     }
 
@@ -108,7 +111,7 @@ impl<A: Arena> Engine<A> {
 
     /// All that waits for groups by number.
     fn fences(&mut self) -> impl Iterator<Item = &mut Seq> {
-        let leaving = self.gate.leaving.iter_mut().map(|l| &mut l.after);
+        let leaving = self.space.gate.leaving.iter_mut().map(|l| &mut l.after);
         let others = [&mut self.commit.discards_upto, &mut self.checkpoint.log_upto];
         leaving.chain(others).chain(self.state.sums.fast.waits())
     }
@@ -116,22 +119,22 @@ impl<A: Arena> Engine<A> {
     /// Frees what may be freed by now. A volume that failed gives nothing away: records that are durable
     /// may say more than it applied, and recovery will believe them.
     pub(crate) fn release_slots(&mut self) {
-        if self.read_only {
+        if self.life.is_read_only() {
             return;
         }
         let early = planted(Bug::FreedBeforeDurable);
         let proof = Durable { upto: if early { Seq(u64::MAX) } else { self.log.durable } };
-        let looked_at = self.gate.leaving.len().min(RELEASES_PER_CALL);
+        let looked_at = self.space.gate.leaving.len().min(RELEASES_PER_CALL);
         let mut left = 0;
         for _ in 0..looked_at {
-            let Some(leaving) = self.gate.leaving.pop_front() else { return };
+            let Some(leaving) = self.space.gate.leaving.pop_front() else { return };
             let Leaving { home, after, trim } = leaving;
-            let slots = &mut self.slots[usize::from(home.tier.0)];
+            let slots = &mut self.space.slots[home.tier];
             // Where slots are wanted at once, their space below need not be given back first.
             let trim = trim && slots.free() > 0;
-            let full = trim && self.gate.trims >= MAX_TRIMS;
+            let full = trim && self.space.gate.trims >= MAX_TRIMS;
             if !proof.covers(after) || slots.has_readers(home.slot) || full {
-                self.gate.leaving.push_back(leaving);
+                self.space.gate.leaving.push_back(leaving);
                 left += 1;
             } else if trim {
                 self.trim_slot(home);
@@ -140,19 +143,18 @@ impl<A: Arena> Engine<A> {
                 self.wanted.wake = true;
             }
         }
-        self.wanted.release = looked_at > left && !self.gate.leaving.is_empty();
+        self.wanted.release = looked_at > left && !self.space.gate.leaving.is_empty();
     }
 
     fn trim_slot(&mut self, home: Home) {
-        self.gate.trims += 1;
-        let token = self.tokens.issue(home.tier, Owner::Trim(home), self.now);
-        let (offset, len) = (self.state.geo.slot_at(home), u64::from(self.state.geo.chunk_bytes));
-        self.out.push_back(Action::Discard { device: home.tier, offset, len, refilled: false, token });
+        self.space.gate.trims += 1;
+        let range = (self.state.geo.slot_at(home), u64::from(self.state.geo.chunk_bytes));
+        self.io.discard(home.tier, range, false, Owner::Trim(home));
     }
 
     /// The device has given the slot's space back (or refused to, which is harmless).
     pub(crate) fn on_trimmed(&mut self, home: Home) {
-        self.gate.trims -= 1;
+        self.space.gate.trims -= 1;
         self.free_slot(home, Seq(0), false);
         self.wanted.release = true;
     }
@@ -170,8 +172,8 @@ impl<A: Arena> Engine<A> {
         self.end_trial(old.filter(|old| record.home != Some(*old)));
         self.state.set_home(record);
         if let Some(home) = record.home {
-            self.slots[usize::from(home.tier.0)].set_owner(home.slot, Some(chunk));
-            self.pins.placed(chunk, home.tier);
+            self.space.slots[home.tier].set_owner(home.slot, Some(chunk));
+            self.placement.pins.placed(chunk, home.tier);
         }
         self.drop_empty_home(chunk);
         old.filter(|old| record.home != Some(*old))
@@ -194,8 +196,8 @@ impl<A: Arena> Engine<A> {
 
     /// Answers a request.
     pub(crate) fn reply(&mut self, id: RequestId, result: Result<(), RequestError>, served: ServedBy) {
-        self.stall.answered();
-        self.out.push_back(Action::Reply { id, result, served });
+        self.life.stall.answered();
+        self.io.answer(Action::Reply { id, result, served });
     }
 
     /// A home record for the log, made when it is appended: it must say what holds then.

@@ -3,12 +3,14 @@
 //! While groups are in flight new jobs gather; that is the group commit. Groups are applied in
 //! order, whatever order the device completes them in.
 
-use crate::api::action::{Action, BufList, Class, DeviceError, RequestError};
+use crate::api::action::{BufList, Class, DeviceError, RequestError};
 use crate::api::coverage::Stage;
 use crate::api::options::Level;
 use crate::base::arena::{Arena, Buf, Pool};
-use crate::engine::{Engine, Owner};
+use crate::engine::Engine;
 use crate::format::log::{self as wire, GroupHeader, Index, SegmentHeader};
+use crate::io::issue::Command;
+use crate::io::tokens::Owner;
 use crate::life::replay::LogEnd;
 use crate::path::claim::Claims;
 use crate::path::draft::{Draft, GROUP_HEADER_BLOCKS};
@@ -146,6 +148,8 @@ pub struct Log {
     retry_at: Option<Nanos>,
     attempt: u32,
     retry_after: bool,
+    /// Indexes that are being written, with their memory.
+    index_bufs: Vec<(Place, Buf)>,
 }
 
 /// Appends that fail in a row and are tried again at once.
@@ -183,6 +187,7 @@ impl Log {
             retry_at: None,
             attempt: 0,
             retry_after: false,
+            index_bufs: Vec::new(),
         }
     }
 
@@ -224,11 +229,11 @@ impl<A: Arena> Engine<A> {
     pub(crate) fn pump_log(&mut self) {
         self.settle_failure();
         self.pump_claim();
-        if self.read_only && !(self.log.internal.is_empty() && self.log.client.is_empty()) {
+        if self.life.is_read_only() && !(self.log.internal.is_empty() && self.log.client.is_empty()) {
             // What came since the volume failed, such as a loss that a move has found, or a shutdown would wait for it.
             self.fail_log_jobs();
         }
-        if self.log.retry_at.is_some_and(|at| at > self.now) {
+        if self.log.retry_at.is_some_and(|at| at > self.io.now) {
             return;
         }
         self.log.retry_at = None;
@@ -247,14 +252,14 @@ impl<A: Arena> Engine<A> {
     }
 
     fn has_admissible_job(&self) -> bool {
-        !self.read_only
+        !self.life.is_read_only()
             && (self.log.internal.iter().any(|job| self.may_append(job))
                 || !self.log.client.is_empty() && self.clients_may_land(0))
     }
 
     fn form_group(&mut self) -> bool {
         let mut draft = Draft::default();
-        let Some(header) = self.arena.alloc(Pool::Log, (GROUP_HEADER_BLOCKS + 1) * BLOCK_BYTES) else {
+        let Some(header) = self.io.arena.alloc(Pool::Log, (GROUP_HEADER_BLOCKS + 1) * BLOCK_BYTES) else {
             return false;
         };
         // Whatever the records say must hold from here on, so the group takes its number first.
@@ -265,7 +270,7 @@ impl<A: Arena> Engine<A> {
         }
         if draft.parts.is_empty() {
             self.log.next.0 -= 1;
-            self.arena.free(header);
+            self.io.arena.free(header);
             return false;
         }
         self.submit_group(draft, header);
@@ -339,7 +344,7 @@ impl<A: Arena> Engine<A> {
         let header_blocks = wire::group_header_blocks(draft.records.len());
         let group = GroupHeader {
             ordinal: segment.ordinal,
-            epoch: self.superblock.generation,
+            epoch: self.life.superblock.generation,
             attempt: self.log.attempt,
             seq,
             durable: self.claim(),
@@ -362,8 +367,8 @@ impl<A: Arena> Engine<A> {
         if let Some(index) = &mut self.state.zone.get_mut(place).index {
             index.add(seq, group.epoch, offset, header_blocks, &draft.records);
         }
-        let volume = &self.superblock.volume;
-        let bytes = self.arena.bytes_mut(header);
+        let volume = &self.life.superblock.volume;
+        let bytes = self.io.arena.bytes_mut(header);
         let (first, rest) = bytes.split_at_mut(BLOCK_BYTES as usize);
         segment_header.encode(first, volume);
         group.encode(&mut rest[..(header_blocks * BLOCK_BYTES) as usize], volume, &draft.records);
@@ -381,9 +386,8 @@ impl<A: Arena> Engine<A> {
         let at = self.state.zone.offset(place, offset - (1 - front));
         let blocks = header_blocks + draft.payload_blocks;
         assert!(offset + blocks < self.state.geo.area_blocks(), "a group stays within its segment");
-        self.stats.log_bytes += u64::from(blocks + 1 - front) * u64::from(BLOCK_BYTES);
-        self.stats.log_payload += u64::from(draft.payload_blocks) * u64::from(BLOCK_BYTES);
-        self.stats.device_written[0] += u64::from(blocks + 1 - front) * u64::from(BLOCK_BYTES);
+        self.told.stats.log_bytes += u64::from(blocks + 1 - front) * u64::from(BLOCK_BYTES);
+        self.told.stats.log_payload += u64::from(draft.payload_blocks) * u64::from(BLOCK_BYTES);
         self.log.cursor = offset + blocks;
         let (parts, own) = (draft.parts, draft.own);
         self.log.groups.push_back(Group {
@@ -400,15 +404,8 @@ impl<A: Arena> Engine<A> {
             index_mark,
             claims: durable,
         });
-        let token = self.tokens.issue(FAST, Owner::Group(seq), self.now);
-        self.out.push_back(Action::Write {
-            device: FAST,
-            offset: at,
-            bufs,
-            fua: false,
-            token,
-            class: Class::Log,
-        });
+        let command = Command { device: FAST, offset: at, owner: Owner::Group(seq), class: Class::Log };
+        self.io.write_all(command, bufs, false);
     }
 
     pub(crate) fn group_done(&mut self, seq: Seq, result: Result<(), DeviceError>) {
@@ -416,7 +413,7 @@ impl<A: Arena> Engine<A> {
             self.log.groups.iter_mut().find(|g| g.seq == seq).expect("a completed group is in flight");
         group.done = Some(result);
         self.log.error = result.err().or(self.log.error);
-        self.flushers[0].dirty = true;
+        self.io.flushers[FAST].dirty = true;
         while self.log.groups.front().is_some_and(|g| g.done == Some(Ok(()))) {
             let group = self.log.groups.pop_front().expect("the front was just seen");
             self.apply_group(group);
@@ -427,7 +424,11 @@ impl<A: Arena> Engine<A> {
     /// A group is complete, and all before it: what it says holds.
     fn apply_group(&mut self, group: Group) {
         if std::mem::take(&mut self.log.failures) >= MAX_FAILURES {
-            self.event(Level::Info, format!("{}: the log can be written again", self.names[0]), None);
+            self.told.event(
+                Level::Info,
+                format!("{}: the log can be written again", self.told.names[FAST]),
+                None,
+            );
         }
         (self.log.failing_since, self.log.error) = (None, None);
         self.log.applied = group.seq;
@@ -442,7 +443,7 @@ impl<A: Arena> Engine<A> {
         for part in group.parts {
             match part.job {
                 Job::Land { piece, from, count } => {
-                    let p = &self.pieces[piece];
+                    let p = &self.front.pieces[piece];
                     let block = self.state.map.join(p.chunk, p.first + from);
                     for i in 0..count {
                         let z = self.state.zone.zone_block(group.place, payload + part.payload + i);
@@ -494,15 +495,15 @@ impl<A: Arena> Engine<A> {
             again.for_each(|job| self.log.internal.push_front(job));
         }
         self.log.next = seq;
-        let since = *self.log.failing_since.get_or_insert(self.now);
-        if self.log.failures >= MAX_FAILURES && !self.read_only {
-            let (name, error) = (self.names[0].clone(), self.log.error);
-            if self.now.since(since) >= PATIENCE_NS || self.shutdown.began() {
+        let since = *self.log.failing_since.get_or_insert(self.io.now);
+        if self.log.failures >= MAX_FAILURES && !self.life.is_read_only() {
+            let (name, error) = (self.told.names[FAST].clone(), self.log.error);
+            if self.io.now.since(since) >= PATIENCE_NS || self.life.shutdown.began() {
                 let what = "the log cannot be written: the volume is read-only until it is opened again";
                 return self.fail_volume(format!("{name}: {what}"), error);
             }
             if self.log.failures == MAX_FAILURES {
-                self.event(
+                self.told.event(
                     Level::Warning,
                     format!("{name}: the log cannot be written; what goes through it waits"),
                     error,
@@ -510,9 +511,9 @@ impl<A: Arena> Engine<A> {
             }
             // Nobody gets an error yet: a group that failed may be on the device all the same, and would
             // be replayed over what a client wrote after the error.
-            self.log.retry_at = Some(self.now.after(RETRY_NS));
+            self.log.retry_at = Some(self.io.now.after(RETRY_NS));
         }
-        if self.read_only {
+        if self.life.is_read_only() {
             return self.fail_log_jobs();
         }
         while self.state.zone.chain.back() != Some(&place) {
@@ -543,7 +544,7 @@ impl<A: Arena> Engine<A> {
     /// Jobs that will never be appended fail: the volume is read-only.
     pub(crate) fn fail_log_jobs(&mut self) {
         let (internal, error) =
-            (std::mem::take(&mut self.log.internal), self.failed_with(RequestError::ReadOnly));
+            (std::mem::take(&mut self.log.internal), self.life.failed_with(RequestError::ReadOnly));
         self.fail_jobs(internal, error);
         self.fail_client_jobs(error);
     }
@@ -570,7 +571,7 @@ impl<A: Arena> Engine<A> {
 
     /// Parts of the piece may still be in a group in flight: it ends with the last of them.
     fn fail_landing(&mut self, piece: u32, count: u32, error: RequestError) {
-        let p = &mut self.pieces[piece];
+        let p = &mut self.front.pieces[piece];
         p.left -= count;
         if p.left == 0 {
             self.finish_piece(piece, Err(error));
@@ -588,18 +589,18 @@ impl<A: Arena> Engine<A> {
                 self.log.to_seal.pop_front();
                 continue;
             };
-            if index.last > self.log.durable || self.read_only {
+            if index.last > self.log.durable || self.life.is_read_only() {
                 return;
             }
             let blocks = Index::blocks(index.entries.len());
-            let Some(buf) = self.arena.alloc(Pool::Log, blocks * BLOCK_BYTES) else { return };
+            let Some(buf) = self.io.arena.alloc(Pool::Log, blocks * BLOCK_BYTES) else { return };
             self.log.to_seal.pop_front();
-            index.encode(self.arena.bytes_mut(buf), &self.superblock.volume, ordinal);
+            index.encode(self.io.arena.bytes_mut(buf), &self.life.superblock.volume, ordinal);
             let offset = self.state.zone.offset(place, self.state.geo.area_blocks() - blocks);
             // The segment must not be reused under the write.
             let segment = self.state.zone.get_mut(place);
             (segment.index, segment.pins) = (None, segment.pins + 1);
-            self.index_bufs.push((place, buf));
+            self.log.index_bufs.push((place, buf));
             self.log.sealing += 1;
             self.write_metadata(Owner::Index(place), offset, buf);
         }
@@ -607,24 +608,25 @@ impl<A: Arena> Engine<A> {
 
     /// An index was written, or not: then opening walks the segment's groups.
     pub(crate) fn index_done(&mut self, place: Place) {
-        self.flushers[0].dirty = true;
+        self.io.flushers[FAST].dirty = true;
         self.log.sealing -= 1;
         let at = self
+            .log
             .index_bufs
             .iter()
             .position(|(p, _)| *p == place)
             .expect("an index being written has its buffer");
-        let (_, buf) = self.index_bufs.swap_remove(at);
-        self.arena.free(buf);
+        let (_, buf) = self.log.index_bufs.swap_remove(at);
+        self.io.arena.free(buf);
         self.state.zone.get_mut(place).pins -= 1;
         self.state.zone.recycle();
     }
 
     fn free_group_buffers(&mut self, group: &Group) {
-        self.arena.free(group.header);
+        self.io.arena.free(group.header);
         for buf in &group.own {
-            self.arena.free(*buf);
-            self.wanted.wake |= !self.blocked.is_empty();
+            self.io.arena.free(*buf);
+            self.wanted.wake |= !self.front.blocked.is_empty();
         }
     }
 

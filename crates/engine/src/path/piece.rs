@@ -148,7 +148,7 @@ impl Piece {
 impl<A: Arena> Engine<A> {
     /// Takes a piece that holds its lock on its way.
     pub(crate) fn start_piece(&mut self, piece: u32) {
-        match self.pieces[piece].kind {
+        match self.front.pieces[piece].kind {
             PieceKind::Read => self.read_piece(piece),
             PieceKind::Write => self.fill_piece(piece),
             PieceKind::Zero => self.zero_piece(piece),
@@ -158,13 +158,13 @@ impl<A: Arena> Engine<A> {
 
     /// The piece tries again when something is freed.
     pub(crate) fn block_piece(&mut self, piece: u32) {
-        self.pieces[piece].stage = None;
-        self.blocked.push_back(piece);
+        self.front.pieces[piece].stage = None;
+        self.front.blocked.push_back(piece);
     }
 
     /// An I/O of a piece has ended.
     pub(crate) fn piece_io_done(&mut self, piece: u32, result: Result<(), DeviceError>) {
-        let p = &mut self.pieces[piece];
+        let p = &mut self.front.pieces[piece];
         if let Err(error) = result {
             p.error.get_or_insert(error);
             p.failed.get_or_insert(error.into());
@@ -186,7 +186,7 @@ impl<A: Arena> Engine<A> {
     pub(crate) fn drop_piece_buffers(&mut self, piece: &Piece) {
         let own = piece.buf.filter(|_| piece.kind == PieceKind::Zero);
         for buf in own.into_iter().chain(piece.scratch) {
-            self.arena.free(buf);
+            self.io.arena.free(buf);
             self.wanted.wake = true;
         }
     }
@@ -194,31 +194,31 @@ impl<A: Arena> Engine<A> {
     /// A buffer for a piece to read so many blocks to, all at once: who waits for one holds none, not even the block that it
     /// was to write. None where the piece is blocked until there is one.
     pub(crate) fn take_scratch(&mut self, piece: u32, blocks: u32) -> Option<Buf> {
-        let buf = self.arena.alloc(Pool::Background, blocks * BLOCK_BYTES);
+        let buf = self.io.arena.alloc(Pool::Background, blocks * BLOCK_BYTES);
         if buf.is_none() {
-            let p = &mut self.pieces[piece];
+            let p = &mut self.front.pieces[piece];
             let own = p.buf.take_if(|_| p.kind == PieceKind::Zero);
-            own.into_iter().for_each(|own| self.arena.free(own));
+            own.into_iter().for_each(|own| self.io.arena.free(own));
             self.block_piece(piece);
         }
-        self.pieces[piece].scratch = buf;
+        self.front.pieces[piece].scratch = buf;
         buf
     }
 
     /// Gives back what a piece has read so far.
     pub(crate) fn drop_scratch(&mut self, piece: u32) {
-        let p = &mut self.pieces[piece];
+        let p = &mut self.front.pieces[piece];
         p.fill.clear();
         p.overlays.clear();
         if let Some(buf) = p.scratch.take() {
-            self.arena.free(buf);
-            self.wanted.wake |= !self.blocked.is_empty();
+            self.io.arena.free(buf);
+            self.wanted.wake |= !self.front.blocked.is_empty();
         }
     }
 
     /// A block-sized buffer of the engine's own; when there is none the piece is blocked until there is.
     pub(crate) fn block_buffer(&mut self, piece: u32) -> Option<Buf> {
-        let buf = self.arena.alloc(Pool::Background, BLOCK_BYTES);
+        let buf = self.io.arena.alloc(Pool::Background, BLOCK_BYTES);
         if buf.is_none() {
             self.block_piece(piece);
         }

@@ -1,12 +1,14 @@
 //! Reads: look each block up, read runs from where they are, verify.
 
-use crate::api::action::{Action, Class, RequestError};
+use crate::api::action::{Class, RequestError};
 use crate::api::coverage::Stage;
 use crate::api::options::Level;
 use crate::base::arena::{Arena, Buf};
 use crate::base::bugs::{Bug, planted};
 use crate::base::sectors::Sectors;
-use crate::engine::{Engine, Owner};
+use crate::engine::Engine;
+use crate::io::issue::Command;
+use crate::io::tokens::Owner;
 use crate::mover::copies::Fetched;
 use crate::path::piece::{Extent, Overlay, PieceKind, Source};
 use crate::volume::landed::ZoneBlock;
@@ -33,7 +35,7 @@ pub(crate) struct Located {
 impl<A: Arena> Engine<A> {
     pub(crate) fn read_piece(&mut self, piece: u32) {
         self.drop_scratch(piece);
-        let p = &self.pieces[piece];
+        let p = &self.front.pieces[piece];
         let buf = p.buf.expect("a read has its buffer");
         let mut found = Located::default();
         self.locate(p.chunk, p.first..p.first + p.count, buf, |i| p.bytes_in(i), &mut found);
@@ -69,7 +71,7 @@ impl<A: Arena> Engine<A> {
 
     /// What of a chunk is written and not shown yet; most chunks have nothing, which the map knows without a search.
     fn pending_in(&self, chunk: Chunk) -> Option<&PendingChunk> {
-        if self.state.map.is_pending(chunk) { self.pending.get(chunk) } else { None }
+        if self.state.map.is_pending(chunk) { self.space.pending.get(chunk) } else { None }
     }
 
     /// Where a block's newest copy was before any of it landed.
@@ -77,12 +79,12 @@ impl<A: Arena> Engine<A> {
         let map = &self.state.map;
         if let Some(p) = self.pending_in(chunk).filter(|p| p.written.has(block) || p.flushing.has(block)) {
             // Slow blocks prove themselves by their checksums.
-            let lost = self.unshown_lost && p.home.tier == FAST;
+            let lost = self.space.unshown_lost && p.home.tier == FAST;
             return if lost { Source::Bad } else { Source::Slot(p.home) };
         }
         match map.home(chunk) {
             Some(home) if map.is_valid(chunk, block) => {
-                match (home.tier == SLOW).then(|| self.copies.find(chunk, block)).flatten() {
+                match (home.tier == SLOW).then(|| self.mover.copies.find(chunk, block)).flatten() {
                     Some(at) => Source::Copy(home, at),
                     None => Source::Slot(home),
                 }
@@ -138,7 +140,7 @@ impl<A: Arena> Engine<A> {
         match (e.source, source) {
             (Source::Landed(z), Source::Landed(next)) => z.after(e.count).index() == next.index(),
             (Source::Copy(home, at), Source::Copy(next_home, next)) => {
-                home == next_home && at.after(e.count) == next && self.copies.place(next).1 > 0
+                home == next_home && at.after(e.count) == next && self.mover.copies.place(next).1 > 0
             }
             (a, b) => a == b,
         }
@@ -152,10 +154,10 @@ impl<A: Arena> Engine<A> {
             let scratch = scratch.expect("there is room for parts");
             let from = scratch.slice(i as u32 * BLOCK_BYTES, BLOCK_BYTES);
             let overlay = Overlay { at, sectors: self.state.landed.sectors(at), from, to: part.buf };
-            self.pieces[piece].overlays.push(overlay);
+            self.front.pieces[piece].overlays.push(overlay);
             extents.push(Extent { buf: from, ..part });
         }
-        (self.pieces[piece].left, self.pieces[piece].verified) = (1, 0);
+        (self.front.pieces[piece].left, self.front.pieces[piece].verified) = (1, 0);
         let slow = |e: &&Extent| matches!(e.source, Source::Slot(home) if home.tier == SLOW);
         let slow_until = extents.iter().rev().find(slow).map_or(0, |e| e.first + e.count);
         if slow_until > 0 {
@@ -163,20 +165,20 @@ impl<A: Arena> Engine<A> {
         }
         for (i, e) in extents.iter().enumerate() {
             match e.source {
-                Source::Zero => self.arena.zero(e.buf),
-                Source::Bad => self.pieces[piece].failed = Some(RequestError::Io),
+                Source::Zero => self.io.arena.zero(e.buf),
+                Source::Bad => self.front.pieces[piece].failed = Some(RequestError::Io),
                 Source::Landed(z) => {
                     let place = self.state.zone.place_of(z);
                     self.state.zone.get_mut(place).pins += 1;
                     self.issue_read(piece, FAST, self.state.zone.offset_of(z), e.buf);
                 }
                 Source::Slot(home) => {
-                    self.slots[usize::from(home.tier.0)].pin(home.slot);
+                    self.space.slots[home.tier].pin(home.slot);
                     if home.tier == SLOW {
                         match self.read_with_copy(piece, i as u16, home, e, slow_until) {
                             Fetched::Now => continue,
                             Fetched::Later => {
-                                self.pieces[piece].left += 1;
+                                self.front.pieces[piece].left += 1;
                                 continue;
                             }
                             Fetched::No => {}
@@ -189,42 +191,45 @@ impl<A: Arena> Engine<A> {
                     unreachable!("what landed of a block is laid over what is beneath it")
                 }
                 Source::Copy(_, at) => {
-                    self.slots[0].pin(self.copies.place(at).0);
+                    self.space.slots[FAST].pin(self.mover.copies.place(at).0);
                     self.issue_read(piece, FAST, self.copy_at(at), e.buf);
                 }
             }
         }
-        self.pieces[piece].extents = extents;
+        self.front.pieces[piece].extents = extents;
         self.piece_io_done(piece, Ok(()));
     }
 
     fn count_if_neighbours_are_read(&mut self, piece: u32) {
-        let p = &mut self.pieces[piece];
-        if p.kind == PieceKind::Read && self.requests[p.request].goes_on() && !p.neighbours_counted {
+        let p = &mut self.front.pieces[piece];
+        if p.kind == PieceKind::Read && self.front.requests[p.request].goes_on() && !p.neighbours_counted {
             p.neighbours_counted = true;
-            self.neighbours.read();
+            self.placement.neighbours.read();
         }
     }
 
     fn issue_read(&mut self, piece: u32, device: Tier, offset: u64, buf: Buf) {
-        self.pieces[piece].left += 1;
-        let token = self.tokens.issue(device, Owner::Piece(piece), self.now);
-        self.out.push_back(Action::Read { device, offset, buf, token, class: Class::Foreground });
+        self.front.pieces[piece].left += 1;
+        let owner = Owner::Piece(piece);
+        self.io.read(Command { device, offset, owner, class: Class::Foreground }, buf);
     }
 
     /// Everything has been read, or checksums that were missing have come: verify and go on.
     pub(crate) fn data_arrived(&mut self, piece: u32) {
-        let filling = self.pieces[piece].kind != PieceKind::Read;
-        if self.unshown_lost && self.reads_unshown(piece) {
-            self.pieces[piece].failed.get_or_insert(RequestError::Io);
+        let filling = self.front.pieces[piece].kind != PieceKind::Read;
+        if self.space.unshown_lost && self.reads_unshown(piece) {
+            self.front.pieces[piece].failed.get_or_insert(RequestError::Io);
         }
-        if self.pieces[piece].failed.is_some() && !self.pieces[piece].again && self.read_without_copy(piece) {
+        if self.front.pieces[piece].failed.is_some()
+            && !self.front.pieces[piece].again
+            && self.read_without_copy(piece)
+        {
             self.unpin(piece);
-            let p = &mut self.pieces[piece];
+            let p = &mut self.front.pieces[piece];
             (p.failed, p.error) = (None, None);
             return self.read_again(piece);
         }
-        if let Some(error) = self.pieces[piece].failed {
+        if let Some(error) = self.front.pieces[piece].failed {
             self.report_unreadable(piece);
             self.unpin(piece);
             return self.finish_piece(piece, Err(error));
@@ -242,7 +247,7 @@ impl<A: Arena> Engine<A> {
             Verdict::Good => {
                 self.note_sources(piece);
                 self.unpin(piece);
-                for overlay in std::mem::take(&mut self.pieces[piece].overlays) {
+                for overlay in std::mem::take(&mut self.front.pieces[piece].overlays) {
                     self.lay_over(&overlay);
                 }
                 if filling {
@@ -258,9 +263,9 @@ impl<A: Arena> Engine<A> {
     /// A page of checksums came, or could not be read.
     pub(crate) fn checksums_arrived(&mut self, piece: u32, ok: bool) {
         if !ok {
-            self.pieces[piece].failed.get_or_insert(RequestError::Io);
+            self.front.pieces[piece].failed.get_or_insert(RequestError::Io);
         }
-        let filling = self.pieces[piece].kind != PieceKind::Read;
+        let filling = self.front.pieces[piece].kind != PieceKind::Read;
         self.set_stage(piece, if filling { Stage::WriteFill } else { Stage::ReadData });
         self.data_arrived(piece);
     }
@@ -273,18 +278,18 @@ impl<A: Arena> Engine<A> {
         for offset in overlay.sectors.offsets() {
             let (from, to) =
                 (overlay.from.slice(offset, SECTOR_BYTES), overlay.to.slice(offset, SECTOR_BYTES));
-            self.arena.copy(to, from);
+            self.io.arena.copy(to, from);
         }
     }
 
     fn verify(&mut self, piece: u32) -> Verdict {
         let mut nth = 0;
-        for i in 0..self.pieces[piece].extents.len() {
-            let e = self.pieces[piece].extents[i];
-            let chunk = self.pieces[piece].chunk;
+        for i in 0..self.front.pieces[piece].extents.len() {
+            let e = self.front.pieces[piece].extents[i];
+            let chunk = self.front.pieces[piece].chunk;
             for k in 0..e.count {
                 nth += 1;
-                if nth <= self.pieces[piece].verified {
+                if nth <= self.front.pieces[piece].verified {
                     continue;
                 }
                 let (expected, tier, at) = match e.source {
@@ -312,7 +317,7 @@ impl<A: Arena> Engine<A> {
                         let block = e.buf.slice(k * BLOCK_BYTES, BLOCK_BYTES);
                         // What landed is overwritten by nobody: it is as it was written, or an error.
                         let is_beneath = !matches!(e.source, Source::Landed(_));
-                        if self.arena.crc32c(block) != sum
+                        if self.io.arena.crc32c(block) != sum
                             && !(is_beneath && self.is_torn_beneath(piece, e.first + k, block))
                             && !planted(Bug::ChecksumNotVerified)
                         {
@@ -320,7 +325,7 @@ impl<A: Arena> Engine<A> {
                         }
                     }
                 }
-                self.pieces[piece].verified = nth;
+                self.front.pieces[piece].verified = nth;
             }
         }
         Verdict::Good
@@ -328,7 +333,7 @@ impl<A: Arena> Engine<A> {
 
     /// Whether a block that does not match its checksum is being, or was, overwritten, and whole with what landed of it.
     fn is_torn_beneath(&self, piece: u32, block: u32, here: Buf) -> bool {
-        let p = &self.pieces[piece];
+        let p = &self.front.pieces[piece];
         let of_volume = self.state.map.join(p.chunk, block);
         let overlay = p.overlays.iter().find(|overlay| overlay.to == here);
         // Where none is laid over it, nobody wants the sectors that landed.
@@ -339,7 +344,7 @@ impl<A: Arena> Engine<A> {
 
     /// The checksum of a block in a slow slot, which a stream may have written that no record shows yet.
     pub(crate) fn slow_sum(&mut self, chunk: Chunk, home: Home, block: u32) -> Lookup {
-        if let Some(p) = self.pending.get(chunk).filter(|p| p.home == home && p.shown().has(block)) {
+        if let Some(p) = self.space.pending.get(chunk).filter(|p| p.home == home && p.shown().has(block)) {
             return Lookup::Known(p.sums[block as usize]);
         }
         self.state.sums.get(home.slot, block)
@@ -349,11 +354,11 @@ impl<A: Arena> Engine<A> {
     fn mismatch(&mut self, piece: u32, tier: Tier, offset: u64) {
         // What is beneath a part may have been overwritten with it since it was looked up: once for each part, as who reads
         // a block holds its lock.
-        let p = &self.pieces[piece];
+        let p = &self.front.pieces[piece];
         let merged = p.overlays.iter().any(|overlay| self.state.landed.owner(overlay.at).is_none());
-        let name = &self.names[usize::from(tier.0)];
+        let name = &self.told.names[tier];
         if p.again && !merged {
-            self.event(
+            self.told.event(
                 Level::Error,
                 format!("{name}: the block at byte {offset} does not match its checksum"),
                 None,
@@ -364,8 +369,8 @@ impl<A: Arena> Engine<A> {
     }
 
     fn read_again(&mut self, piece: u32) {
-        self.pieces[piece].again = true;
-        match self.pieces[piece].kind {
+        self.front.pieces[piece].again = true;
+        match self.front.pieces[piece].kind {
             PieceKind::Read => self.read_piece(piece),
             _ => self.fill_piece(piece),
         }
@@ -374,18 +379,18 @@ impl<A: Arena> Engine<A> {
     /// Whether the piece read blocks that a flush, failing meanwhile, may have turned into what the
     /// slot held before.
     fn reads_unshown(&self, piece: u32) -> bool {
-        let p = &self.pieces[piece];
+        let p = &self.front.pieces[piece];
         let lost = |e: &Extent| (e.first..e.first + e.count).any(|b| self.source(p.chunk, b) == Source::Bad);
         p.extents.iter().any(lost)
     }
 
     fn report_unreadable(&mut self, piece: u32) {
-        let p = &self.pieces[piece];
+        let p = &self.front.pieces[piece];
         let offset = (u64::from(p.chunk.0)) * u64::from(self.state.geo.chunk_bytes)
             + u64::from(p.first) * u64::from(BLOCK_BYTES);
         let error = p.error;
         let sources: Vec<String> = p.extents.iter().filter_map(|e| self.describe(e)).collect();
-        self.event(
+        self.told.event(
             Level::Warning,
             format!("volume byte {offset}: cannot be read ({})", sources.join(", ")),
             error,
@@ -397,29 +402,29 @@ impl<A: Arena> Engine<A> {
             Source::Zero => None,
             Source::Bad | Source::Remnant(_) => Some("its newest copy was lost".into()),
             Source::Landed(z) | Source::Part(z) => {
-                Some(format!("{} at byte {}", self.names[0], self.state.zone.offset_of(z)))
+                Some(format!("{} at byte {}", self.told.names[FAST], self.state.zone.offset_of(z)))
             }
             Source::Slot(home) | Source::Copy(home, _) => {
                 let at = self.state.geo.block_at(home, e.first);
-                Some(format!("{} at byte {at}", self.names[usize::from(home.tier.0)]))
+                Some(format!("{} at byte {at}", self.told.names[home.tier]))
             }
         }
     }
 
     fn unpin(&mut self, piece: u32) {
-        let extents = std::mem::take(&mut self.pieces[piece].extents);
+        let extents = std::mem::take(&mut self.front.pieces[piece].extents);
         for e in &extents {
             match e.source {
                 Source::Landed(z) => self.unpin_landed(z),
                 Source::Slot(home) => self.unpin_slot(home),
                 Source::Copy(_, at) => {
-                    let slot = self.copies.place(at).0;
+                    let slot = self.mover.copies.place(at).0;
                     self.unpin_slot(Home { tier: FAST, slot });
                 }
                 Source::Part(_) | Source::Remnant(_) | Source::Zero | Source::Bad => {}
             }
         }
-        self.pieces[piece].extents = extents;
+        self.front.pieces[piece].extents = extents;
     }
 
     pub(crate) fn unpin_landed(&mut self, z: ZoneBlock) {
@@ -432,16 +437,16 @@ impl<A: Arena> Engine<A> {
     }
 
     pub(crate) fn unpin_slot(&mut self, home: Home) {
-        let slots = &mut self.slots[usize::from(home.tier.0)];
+        let slots = &mut self.space.slots[home.tier];
         slots.unpin(home.slot);
-        if self.gate.leaving() > 0 {
+        if self.space.gate.leaving() > 0 {
             self.release_slots();
         }
     }
 
     fn note_sources(&mut self, piece: u32) {
-        let p = &self.pieces[piece];
-        let served = &mut self.requests[p.request].served;
+        let p = &self.front.pieces[piece];
+        let served = &mut self.front.requests[p.request].served;
         for e in &p.extents {
             match e.source {
                 Source::Landed(_) | Source::Copy(..) => served.add(FAST),
@@ -452,9 +457,9 @@ impl<A: Arena> Engine<A> {
     }
 
     fn count_read(&mut self, piece: u32) {
-        let scratch = self.pieces[piece].scratch.map(|buf| buf.start..buf.start + u64::from(buf.len));
-        for i in 0..self.pieces[piece].extents.len() {
-            let e = self.pieces[piece].extents[i];
+        let scratch = self.front.pieces[piece].scratch.map(|buf| buf.start..buf.start + u64::from(buf.len));
+        for i in 0..self.front.pieces[piece].extents.len() {
+            let e = self.front.pieces[piece].extents[i];
             if scratch.as_ref().is_some_and(|scratch| scratch.contains(&e.buf.start)) {
                 // It is counted with what it is laid over.
                 continue;
@@ -472,7 +477,7 @@ impl<A: Arena> Engine<A> {
             if has_sum(e.source) {
                 self.read_well(tier);
             }
-            self.stats.read_bytes[usize::from(tier.0)] += bytes;
+            self.told.stats.read_bytes[tier] += bytes;
         }
         self.touched(piece, false);
     }

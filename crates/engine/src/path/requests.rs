@@ -84,66 +84,66 @@ impl<A: Arena> Engine<A> {
         }
         match kind {
             RequestKind::Write { .. } => {
-                state.stream_bytes = self.streams[1].observe(offset, len, self.now);
+                state.stream_bytes = self.front.streams[1].observe(offset, len, self.io.now);
                 self.commit.count_write();
             }
-            RequestKind::Read => state.stream_bytes = self.streams[0].observe(offset, len, self.now),
+            RequestKind::Read => state.stream_bytes = self.front.streams[0].observe(offset, len, self.io.now),
             _ => {}
         }
-        let request = self.requests.insert(state);
+        let request = self.front.requests.insert(state);
         if kind == RequestKind::Flush {
             self.join_commit(request);
         } else {
-            self.request_queue.push_back(request);
+            self.front.request_queue.push_back(request);
         }
     }
 
     /// Makes pieces of waiting requests, and lets blocked pieces try again.
     pub(crate) fn pump_requests(&mut self) {
-        let mut granted = std::mem::take(&mut self.granted);
+        let mut granted = std::mem::take(&mut self.front.granted);
         granted.drain(..).for_each(|piece| self.start_piece(piece));
-        if self.granted.is_empty() {
-            self.granted = granted;
+        if self.front.granted.is_empty() {
+            self.front.granted = granted;
         }
         if std::mem::take(&mut self.wanted.wake) {
-            for _ in 0..self.blocked.len() {
-                let Some(piece) = self.blocked.pop_front() else { break };
+            for _ in 0..self.front.blocked.len() {
+                let Some(piece) = self.front.blocked.pop_front() else { break };
                 self.start_piece(piece);
             }
         }
         let mut chunks = CHUNKS_PER_CALL;
-        for _ in 0..self.request_queue.len() {
-            let Some(request) = self.request_queue.pop_front() else { break };
+        for _ in 0..self.front.request_queue.len() {
+            let Some(request) = self.front.request_queue.pop_front() else { break };
             // Pieces may end while they are being made; the request must not end before it is cut.
-            self.requests[request].in_flight += 1;
+            self.front.requests[request].in_flight += 1;
             let cut = self.cut(request, &mut chunks);
-            self.requests[request].in_flight -= 1;
-            let room = self.pieces.has_room();
+            self.front.requests[request].in_flight -= 1;
+            let room = self.front.pieces.has_room();
             if cut {
                 self.finish_request_if_done(request);
             } else if room {
-                self.request_queue.push_back(request);
+                self.front.request_queue.push_back(request);
             } else {
                 // Its turn comes first when there is room again: piece by piece of one request after the other, nothing
                 // that was asked for in sequence would reach the devices so.
-                self.request_queue.push_front(request);
+                self.front.request_queue.push_front(request);
             }
             if !room || chunks == 0 {
                 break;
             }
         }
         // Blank chunks make no pieces, so no completion would bring the engine back here.
-        self.wanted.cut = chunks == 0 && !self.request_queue.is_empty();
+        self.wanted.cut = chunks == 0 && !self.front.request_queue.is_empty();
     }
 
     /// Cuts pieces off a request; true when it has been cut to its end.
     fn cut(&mut self, request: u32, chunks: &mut u32) -> bool {
-        while self.requests[request].cursor < self.requests[request].end {
-            let r = &self.requests[request];
+        while self.front.requests[request].cursor < self.front.requests[request].end {
+            let r = &self.front.requests[request];
             if r.error.is_some() {
                 break;
             }
-            if *chunks == 0 || !self.pieces.has_room() || r.in_flight >= PIECES_PER_REQUEST {
+            if *chunks == 0 || !self.front.pieces.has_room() || r.in_flight >= PIECES_PER_REQUEST {
                 return false;
             }
             *chunks -= 1;
@@ -151,12 +151,13 @@ impl<A: Arena> Engine<A> {
             let (from, kind) = (r.cursor, r.kind);
             let to = r.end.min((from / chunk_bytes + 1) * chunk_bytes);
             let (to, kind) = slice(kind, from, to);
-            self.requests[request].cursor = to;
+            self.front.requests[request].cursor = to;
             let chunk = Chunk((from / chunk_bytes) as u32);
-            let idle = kind == PieceKind::Discard && self.state.map.is_blank(chunk) && !self.locks.any(chunk);
+            let idle =
+                kind == PieceKind::Discard && self.state.map.is_blank(chunk) && !self.front.locks.any(chunk);
             if idle {
                 // It reads zeros already, perhaps by a discard that is not durable yet.
-                self.requests[request].needs_commit |= !planted(Bug::BlankFuaAnsweredEarly);
+                self.front.requests[request].needs_commit |= !planted(Bug::BlankFuaAnsweredEarly);
             } else {
                 self.spawn(request, kind, chunk, from, to);
             }
@@ -170,7 +171,7 @@ impl<A: Arena> Engine<A> {
         let bytes = (to - from) as u32;
         let count = (head + bytes).div_ceil(BLOCK_BYTES);
         let tail = count * BLOCK_BYTES - head - bytes;
-        let r = &mut self.requests[request];
+        let r = &mut self.front.requests[request];
         r.in_flight += 1;
         let cover = r.start / BLOCK * BLOCK;
         let buf = match kind {
@@ -183,7 +184,7 @@ impl<A: Arena> Engine<A> {
         let fua = r.fua();
         let writes = matches!(kind, PieceKind::Write | PieceKind::Zero);
         let may_take_slot = writes && self.state.map.home(chunk).is_none();
-        self.slot_takers += u32::from(may_take_slot);
+        self.front.slot_takers += u32::from(may_take_slot);
         let piece = Piece {
             request,
             kind,
@@ -197,29 +198,29 @@ impl<A: Arena> Engine<A> {
             may_take_slot,
             ..Piece::default()
         };
-        let piece = self.pieces.insert(piece);
-        if self.locks.acquire(chunk, piece, first, count, kind == PieceKind::Read) {
+        let piece = self.front.pieces.insert(piece);
+        if self.front.locks.acquire(chunk, piece, first, count, kind == PieceKind::Read) {
             self.start_piece(piece);
         }
     }
 
     /// A piece has ended: its blocks are free for the next.
     pub(crate) fn finish_piece(&mut self, piece: u32, result: Result<(), RequestError>) {
-        let done = self.pieces.remove(piece);
-        self.slot_takers -= u32::from(done.may_take_slot);
+        let done = self.front.pieces.remove(piece);
+        self.front.slot_takers -= u32::from(done.may_take_slot);
         self.drop_piece_buffers(&done);
-        let request = &mut self.requests[done.request];
+        let request = &mut self.front.requests[done.request];
         request.in_flight -= 1;
         request.needs_commit |= done.fua && done.needs_commit;
         if let Err(error) = result {
             request.error.get_or_insert(error);
         }
-        self.locks.release(done.chunk, piece, &mut self.granted);
+        self.front.locks.release(done.chunk, piece, &mut self.front.granted);
         self.finish_request_if_done(done.request);
     }
 
     pub(crate) fn finish_request_if_done(&mut self, request: u32) {
-        let r = &self.requests[request];
+        let r = &self.front.requests[request];
         if r.in_flight > 0 || r.error.is_none() && r.cursor < r.end {
             return;
         }
@@ -232,15 +233,15 @@ impl<A: Arena> Engine<A> {
 
     /// Answers a request and forgets it.
     pub(crate) fn answer(&mut self, request: u32, result: Result<(), RequestError>) {
-        let r = &self.requests[request];
+        let r = &self.front.requests[request];
         let queued = r.cursor < r.end && r.kind != RequestKind::Flush;
         if queued {
             // It ended early by an error while still being cut.
-            self.request_queue.retain(|q| *q != request);
+            self.front.request_queue.retain(|q| *q != request);
         }
-        let r = self.requests.remove(request);
+        let r = self.front.requests.remove(request);
         if r.kind == RequestKind::Flush {
-            self.stats.client_flushes += 1;
+            self.told.stats.client_flushes += 1;
         }
         self.reply(r.id, result, r.served);
     }
@@ -253,15 +254,15 @@ impl<A: Arena> Engine<A> {
 
     /// Whether a piece may still write.
     pub(crate) fn refuse_if_read_only(&mut self, piece: u32) -> bool {
-        if self.read_only {
-            self.pieces[piece].stage = None;
-            self.finish_piece(piece, Err(self.failed_with(RequestError::ReadOnly)));
+        if self.life.is_read_only() {
+            self.front.pieces[piece].stage = None;
+            self.finish_piece(piece, Err(self.life.failed_with(RequestError::ReadOnly)));
         }
-        self.read_only
+        self.life.is_read_only()
     }
 
     pub(crate) fn set_stage(&mut self, piece: u32, stage: Stage) {
-        self.pieces[piece].stage = Some(stage);
+        self.front.pieces[piece].stage = Some(stage);
     }
 }
 

@@ -4,7 +4,7 @@
 //! `docs/LIFE-OF-A-WRITE.md`. Where the newest copy is must never be decided by timing: while a
 //! landed copy lives or the chunk is moving, writes land.
 
-use crate::api::action::{Action, BufList, Class};
+use crate::api::action::Class;
 use crate::api::coverage::Stage;
 use crate::api::options::Level;
 use crate::base::arena::{Arena, Buf};
@@ -12,7 +12,9 @@ use crate::base::bugs::{Bug, planted};
 use crate::base::hash::IndexMap;
 use crate::base::mask::BlockMask;
 use crate::base::sectors::Sectors;
-use crate::engine::{Engine, Owner};
+use crate::engine::Engine;
+use crate::io::issue::Command;
+use crate::io::tokens::Owner;
 use crate::path::log::Job;
 use crate::path::piece::{Extent, Source};
 use crate::path::read::Located;
@@ -43,10 +45,10 @@ enum Rest {
 impl<A: Arena> Engine<A> {
     /// Zeroing part of a block: a write of zeros.
     pub(crate) fn zero_piece(&mut self, piece: u32) {
-        if self.pieces[piece].buf.is_none() {
+        if self.front.pieces[piece].buf.is_none() {
             let Some(buf) = self.block_buffer(piece) else { return };
-            self.arena.zero(buf);
-            self.pieces[piece].buf = Some(buf);
+            self.io.arena.zero(buf);
+            self.front.pieces[piece].buf = Some(buf);
         }
         self.fill_piece(piece);
     }
@@ -54,16 +56,16 @@ impl<A: Arena> Engine<A> {
     /// Fetches the rest of partial blocks that do not land as they are, then chooses the path.
     pub(crate) fn fill_piece(&mut self, piece: u32) {
         self.drop_scratch(piece);
-        let p = &self.pieces[piece];
+        let p = &self.front.pieces[piece];
         let last = p.count - 1;
         let mut fills: SmallVec<[(usize, u32, Rest); 2]> = SmallVec::new();
         // A single block is the first, not the last.
         for (end, i) in [(0, 0), (1, last)].into_iter().take(p.count.min(2) as usize) {
-            if self.pieces[piece].bytes_in(i) == (0, BLOCK_BYTES) {
+            if self.front.pieces[piece].bytes_in(i) == (0, BLOCK_BYTES) {
                 continue;
             }
             let (rest, sectors) = self.rest_of(piece, i);
-            self.pieces[piece].sectors[end] = sectors;
+            self.front.pieces[piece].sectors[end] = sectors;
             if rest != Rest::Beneath {
                 fills.push((end, i, rest));
             }
@@ -77,8 +79,8 @@ impl<A: Arena> Engine<A> {
         let mut found = Located::default();
         for (n, (end, i, rest)) in fills.into_iter().enumerate() {
             let buf = scratch.slice(n as u32 * BLOCK_BYTES, BLOCK_BYTES);
-            self.pieces[piece].fill.push((end, buf));
-            let p = &self.pieces[piece];
+            self.front.pieces[piece].fill.push((end, buf));
+            let p = &self.front.pieces[piece];
             let block = p.first + i;
             match rest {
                 Rest::Landed(z) => {
@@ -94,7 +96,7 @@ impl<A: Arena> Engine<A> {
 
     /// Where the rest of a partial block comes from, and the sectors that land with it.
     fn rest_of(&self, piece: u32, i: u32) -> (Rest, Sectors) {
-        let p = &self.pieces[piece];
+        let p = &self.front.pieces[piece];
         let (from, to) = p.bytes_in(i);
         let written = Sectors::touching(from, to);
         let source = self.source(p.chunk, p.first + i);
@@ -124,22 +126,22 @@ impl<A: Arena> Engine<A> {
 
     /// The old contents are here: complete the cover with them.
     pub(crate) fn filled(&mut self, piece: u32) {
-        let p = &self.pieces[piece];
+        let p = &self.front.pieces[piece];
         let buf = p.buf.expect("a write has its buffer");
         let (head, tail) = (p.head, p.tail);
         let parts = [(0, buf.slice(0, head)), (buf.len - tail, buf.slice(buf.len - tail, tail))];
         for (end, (at, part)) in parts.into_iter().enumerate().filter(|(_, (_, part))| part.len > 0) {
-            let p = &self.pieces[piece];
+            let p = &self.front.pieces[piece];
             let end = if p.count == 1 { 0 } else { end };
             match p.fill.iter().find(|(of, _)| *of == end) {
-                Some((_, old)) => self.arena.copy(part, old.slice(at % BLOCK_BYTES, part.len)),
+                Some((_, old)) => self.io.arena.copy(part, old.slice(at % BLOCK_BYTES, part.len)),
                 // Nobody will read it; but it goes to a device.
-                None => self.arena.zero(part),
+                None => self.io.arena.zero(part),
             }
         }
         self.drop_scratch(piece);
         // The cover is complete: whoever routes it again need not fill again.
-        let p = &mut self.pieces[piece];
+        let p = &mut self.front.pieces[piece];
         (p.head, p.tail) = (0, 0);
         self.route_write(piece);
     }
@@ -154,14 +156,14 @@ impl<A: Arena> Engine<A> {
         if self.refuse_if_read_only(piece) {
             return;
         }
-        let p = &self.pieces[piece];
+        let p = &self.front.pieces[piece];
         if !p.sectors.iter().all(|sectors| sectors.is_all()) {
             return self.land_piece(piece);
         }
         let (chunk, first, count) = (p.chunk, p.first, p.count);
         let moving = self.state.map.is_moving(chunk) && !planted(Bug::InPlaceWhileMoving);
         let landed = self.any_landed(chunk, first, count) && !planted(Bug::InPlaceWhileLanded);
-        let pending = self.pending.get(chunk).map(|p| p.home);
+        let pending = self.space.pending.get(chunk).map(|p| p.home);
         let home = pending.or(self.state.map.home(chunk));
         match home {
             _ if moving => self.land_piece(piece),
@@ -189,21 +191,23 @@ impl<A: Arena> Engine<A> {
     /// Where flushes are frequent a small first write lands: showing it in its slot would cost each
     /// flush a second device flush.
     fn small_first_write(&self, piece: u32) -> bool {
-        let p = &self.pieces[piece];
+        let p = &self.front.pieces[piece];
         p.count * BLOCK_BYTES <= self.tuning.small_write_bytes
             && (p.fua || self.commit.flushes_are_frequent())
     }
 
     fn first_write(&mut self, piece: u32) {
-        let p = &self.pieces[piece];
+        let p = &self.front.pieces[piece];
         let (chunk, bytes) = (p.chunk, p.count * BLOCK_BYTES);
-        let may_be_fast = self.pins.list().allows(chunk, FAST);
-        if may_be_fast && self.policy.first_write(bytes, self.slots[0].free()) == FirstWrite::Fast {
+        let may_be_fast = self.placement.pins.list().allows(chunk, FAST);
+        if may_be_fast
+            && self.placement.policy.first_write(bytes, self.space.slots[FAST].free()) == FirstWrite::Fast
+        {
             if !self.may_pend_another() {
                 return self.block_piece(piece);
             }
             if let Some(slot) = self.take_fast_slot() {
-                self.slots[0].set_owner(slot, Some(chunk));
+                self.space.slots[FAST].set_owner(slot, Some(chunk));
                 return self.write_fresh(piece, Home { tier: FAST, slot });
             }
         }
@@ -212,50 +216,48 @@ impl<A: Arena> Engine<A> {
 
     /// Whether another chunk may have blocks that no record shows; where not, what has them is recorded.
     fn may_pend_another(&mut self) -> bool {
-        let may = self.pending.len() < self.tuning.pending_chunks && self.log_has_room_to_show();
-        self.wanted.commit |= !may && self.pending.len() > 0;
+        let may = self.space.pending.len() < self.tuning.pending_chunks && self.log_has_room_to_show();
+        self.wanted.commit |= !may && self.space.pending.len() > 0;
         may
     }
 
     fn write_action(&mut self, piece: u32, home: Home, fua: bool) {
-        let p = &mut self.pieces[piece];
+        let p = &mut self.front.pieces[piece];
         let (buf, first) = (p.buf.expect("a write has its buffer"), p.first);
         (p.left, p.home) = (1, Some(home));
-        *self.home_writers.entry(p.chunk).or_insert(0) += 1;
+        *self.front.home_writers.entry(p.chunk).or_insert(0) += 1;
         if !planted(Bug::ShadowOutlivesWrite) {
             self.end_shadow(home);
         }
         let offset = self.state.geo.block_at(home, first);
-        let token = self.tokens.issue(home.tier, Owner::Piece(piece), self.now);
-        let bufs: BufList = SmallVec::from_elem(buf, 1);
         self.count_write(piece, home.tier, buf);
-        self.stats.device_written[usize::from(home.tier.0)] += u64::from(buf.len);
-        let class = Class::Foreground;
-        self.out.push_back(Action::Write { device: home.tier, offset, bufs, fua, token, class });
+        let (owner, class) = (Owner::Piece(piece), Class::Foreground);
+        let command = Command { device: home.tier, offset, owner, class };
+        self.io.write_all(command, SmallVec::from_elem(buf, 1), fua);
     }
 
     fn count_write(&mut self, piece: u32, tier: Tier, buf: Buf) {
-        self.requests[self.pieces[piece].request].served.add(tier);
-        self.stats.written_bytes[usize::from(tier.0)] += u64::from(buf.len);
+        self.front.requests[self.front.pieces[piece].request].served.add(tier);
+        self.told.stats.written_bytes[tier] += u64::from(buf.len);
     }
 
     /// A write to a home has ended; gives the piece's chunk and home.
     fn home_write_done(&mut self, piece: u32) -> (Chunk, Home) {
-        let p = &self.pieces[piece];
+        let p = &self.front.pieces[piece];
         let (chunk, home) = (p.chunk, p.home.expect("a write to a home knows which"));
-        let writers = self.home_writers.get_mut(&chunk).expect("a writer was counted");
+        let writers = self.front.home_writers.get_mut(&chunk).expect("a writer was counted");
         *writers -= 1;
         if *writers == 0 {
-            self.home_writers.remove(&chunk);
+            self.front.home_writers.remove(&chunk);
         }
-        self.flushers[usize::from(home.tier.0)].dirty = true;
+        self.io.flushers[home.tier].dirty = true;
         (chunk, home)
     }
 
     /// Blocks that the home holds durably: overwritten where they are.
     fn write_in_place(&mut self, piece: u32, home: Home) {
         self.set_stage(piece, Stage::WriteInPlace);
-        let fua = self.pieces[piece].fua && !planted(Bug::FuaIgnored);
+        let fua = self.front.pieces[piece].fua && !planted(Bug::FuaIgnored);
         self.write_action(piece, home, fua);
     }
 
@@ -266,8 +268,8 @@ impl<A: Arena> Engine<A> {
 
     /// Blocks that no record shows yet: written into the slot, shown by the next commit.
     fn write_fresh(&mut self, piece: u32, home: Home) {
-        let chunk = self.pieces[piece].chunk;
-        if self.pending.get(chunk).is_none() && !self.may_pend_another() {
+        let chunk = self.front.pieces[piece].chunk;
+        if self.space.pending.get(chunk).is_none() && !self.may_pend_another() {
             return self.block_piece(piece);
         }
         self.set_stage(piece, Stage::WriteFresh);
@@ -277,7 +279,7 @@ impl<A: Arena> Engine<A> {
 
     pub(crate) fn fresh_done(&mut self, piece: u32) {
         let (chunk, _) = self.home_write_done(piece);
-        let p = &mut self.pieces[piece];
+        let p = &mut self.front.pieces[piece];
         p.needs_commit = true;
         let written = if p.failed.is_some() { BlockMask::EMPTY } else { BlockMask::range(p.first, p.count) };
         self.pend_done(chunk, written);
@@ -287,28 +289,29 @@ impl<A: Arena> Engine<A> {
     /// Whether there is too little room for a whole chunk that belongs to no stream. Where it is written at once it
     /// is next to whatever else was, but away from its neighbours: who reads them in sequence finds a seek on either side.
     fn lacks_room_for_wholes(&self) -> bool {
-        let share = if self.neighbours.are_read() { SHORT_SHARE_OF_NEIGHBOURS } else { SHORT_SHARE };
+        let share =
+            if self.placement.neighbours.are_read() { SHORT_SHARE_OF_NEIGHBOURS } else { SHORT_SHARE };
         self.state.zone.unused_segments() * share < self.state.zone.len()
     }
 
     /// Whole chunks of long streams, and any where there is too little room for them, go to fresh slow slots.
     fn stream_or_land(&mut self, piece: u32) {
-        let p = &mut self.pieces[piece];
+        let p = &mut self.front.pieces[piece];
         let whole = p.count == self.state.geo.blocks_per_chunk();
-        let long = self.requests[p.request].is_stream();
+        let long = self.front.requests[p.request].is_stream();
         if whole && !long && !p.neighbours_counted {
             p.neighbours_counted = true;
-            self.neighbours.written_alone();
+            self.placement.neighbours.written_alone();
         }
         let short = self.lacks_room_for_wholes();
         // A loss that is being recorded lands behind the stream, and would be taken for newer.
         if !whole || !(long || short) || self.log.losses > 0 {
             return self.land_piece(piece);
         }
-        let after = self.pending.slow_bytes + u64::from(self.state.geo.chunk_bytes);
+        let after = self.space.pending.slow_bytes + u64::from(self.state.geo.chunk_bytes);
         let sums = self.sums_spoken_for() + self.state.geo.blocks_per_chunk() as usize;
         if after > self.tuning.slow_unflushed_bytes || !self.may_pend_another() {
-            if self.pending.len() > 0 {
+            if self.space.pending.len() > 0 {
                 self.wanted.commit = true;
                 return self.block_piece(piece);
             }
@@ -326,14 +329,14 @@ impl<A: Arena> Engine<A> {
 
     fn write_stream(&mut self, piece: u32, home: Home) {
         self.set_stage(piece, Stage::WriteStream);
-        let p = &self.pieces[piece];
+        let p = &self.front.pieces[piece];
         let (chunk, buf, count) = (p.chunk, p.buf.expect("a write has its buffer"), p.count);
         self.pend(chunk, home);
-        let arena = &self.arena;
+        let arena = &self.io.arena;
         let sums = (0..count).map(|i| arena.crc32c(buf.slice(i * BLOCK_BYTES, BLOCK_BYTES))).collect();
         // Everything landed in this chunk so far is superseded: the piece holds the lock on all of it.
         let ends = self.log.applied_end;
-        let entry = self.pending.get_mut(chunk).expect("the entry was just made");
+        let entry = self.space.pending.get_mut(chunk).expect("the entry was just made");
         (entry.sums, entry.ends) = (sums, ends);
         self.write_action(piece, home, false);
     }
@@ -345,7 +348,7 @@ impl<A: Arena> Engine<A> {
     /// Into the log.
     pub(crate) fn land_piece(&mut self, piece: u32) {
         self.set_stage(piece, Stage::WriteLand);
-        let p = &mut self.pieces[piece];
+        let p = &mut self.front.pieces[piece];
         (p.left, p.needs_commit) = (p.count, true);
         let (count, buf) = (p.count, p.buf.expect("a write has its buffer"));
         self.count_write(piece, FAST, buf);
@@ -355,7 +358,7 @@ impl<A: Arena> Engine<A> {
     /// Blocks of a landing piece are in the log.
     pub(crate) fn landed_part(&mut self, piece: u32, count: u32) {
         self.log.landed_blocks += u64::from(count);
-        let p = &mut self.pieces[piece];
+        let p = &mut self.front.pieces[piece];
         p.left -= count;
         if p.left == 0 {
             self.written(piece);
@@ -364,14 +367,14 @@ impl<A: Arena> Engine<A> {
 
     /// A write has ended.
     fn written(&mut self, piece: u32) {
-        let failed = self.pieces[piece].failed;
-        let chunk = self.pieces[piece].chunk;
-        if let Some(home) = self.pieces[piece].home.filter(|_| failed.is_some()) {
-            let p = &self.pieces[piece];
+        let failed = self.front.pieces[piece].failed;
+        let chunk = self.front.pieces[piece].chunk;
+        if let Some(home) = self.front.pieces[piece].home.filter(|_| failed.is_some()) {
+            let p = &self.front.pieces[piece];
             let error = p.error;
             let at = self.state.geo.block_at(home, p.first);
-            let name = &self.names[usize::from(home.tier.0)];
-            self.event(Level::Warning, format!("{name}: a write at byte {at} failed"), error);
+            let name = &self.told.names[home.tier];
+            self.told.event(Level::Warning, format!("{name}: a write at byte {at} failed"), error);
         } else if failed.is_none() {
             self.touched(piece, true);
         }
@@ -386,12 +389,12 @@ impl<A: Arena> Engine<A> {
         if self.refuse_if_read_only(piece) {
             return;
         }
-        let p = &self.pieces[piece];
+        let p = &self.front.pieces[piece];
         let (chunk, first, count) = (p.chunk, p.first, p.count);
         let blank = (first..first + count).all(|b| self.source(chunk, b) == Source::Zero);
         self.set_stage(piece, Stage::Discard);
         // What reads zeros already may do so by a discard that is not durable yet.
-        self.pieces[piece].needs_commit = !(blank && planted(Bug::BlankFuaAnsweredEarly));
+        self.front.pieces[piece].needs_commit = !(blank && planted(Bug::BlankFuaAnsweredEarly));
         if blank {
             return self.finish_piece(piece, Ok(()));
         }

@@ -144,14 +144,14 @@ impl<A: Arena> Engine<A> {
         if self.mover.barren.is_some() {
             return true;
         }
-        self.kept.has_room_beside(u64::from(drafted), self.room())
+        self.placement.kept.has_room_beside(u64::from(drafted), self.room())
     }
 
     fn room(&self) -> Room {
         let (zone, area_blocks) = (&self.state.zone, self.state.geo.area_blocks());
         Room {
             free: zone.room_blocks() + u64::from(area_blocks.saturating_sub(self.log.cursor)),
-            appended: self.stats.log_bytes / u64::from(BLOCK_BYTES),
+            appended: self.told.stats.log_bytes / u64::from(BLOCK_BYTES),
             size: u64::from(zone.len()) * u64::from(area_blocks),
         }
     }
@@ -164,13 +164,19 @@ impl<A: Arena> Engine<A> {
         let area_blocks = u64::from(self.state.geo.area_blocks());
         let wanted = u64::from(self.reserve_segments() + kept) * area_blocks;
         let room = self.room();
-        self.kept.follow(wanted, u64::from((kept / PACED_SHARE).min(MARGIN_SEGMENTS)) * area_blocks, room);
-        self.kept.give(room, self.log.client.len(), self.now);
+        self.placement.kept.follow(
+            wanted,
+            u64::from((kept / PACED_SHARE).min(MARGIN_SEGMENTS)) * area_blocks,
+            room,
+        );
+        self.placement.kept.give(room, self.log.client.len(), self.io.now);
     }
 
     /// When clients that wait for room get more of it, as far as it is known.
     pub(crate) fn admission_deadline(&self) -> Option<Nanos> {
-        self.landing_is_starved().then(|| self.kept.next_lot(self.room(), self.log.client.len())).flatten()
+        self.landing_is_starved()
+            .then(|| self.placement.kept.next_lot(self.room(), self.log.client.len()))
+            .flatten()
     }
 
     /// How long emptying a part of the zone takes, as far as experience goes, ns; none where that is not soon.

@@ -178,7 +178,8 @@ impl<A: Arena> Engine<A> {
 
     /// Free slots that no landed chunk will need.
     fn slots_to_spare(&self) -> u32 {
-        (self.slots[0].free() + self.slots[1].free()).saturating_sub(self.state.map.homeless())
+        (self.space.slots[FAST].free() + self.space.slots[SLOW].free())
+            .saturating_sub(self.state.map.homeless())
     }
 
     fn is_assured(&self, run: u32) -> bool {
@@ -216,7 +217,7 @@ impl<A: Arena> Engine<A> {
     /// home, and one by each block of the two segments that the log must go through before it has left those that it is in. A home
     /// that goes away under a piece leaves a slot for the next one.
     fn slots_at_stake(&self) -> u32 {
-        self.slot_takers + 2 * self.state.geo.area_blocks()
+        self.front.slot_takers + 2 * self.state.geo.area_blocks()
     }
 
     /// Slots that are left to chunks that become used where so many are on call: as many as those, and most of what there was
@@ -254,13 +255,13 @@ impl<A: Arena> Engine<A> {
     /// Whether more lands than can be merged, and so many further areas, beside those that are being emptied for it, would be
     /// within bounds.
     fn zone_may_grow(&self, areas: u32) -> bool {
-        let closing = self.slots[0].closing().map_or(0, |range| range.len() as u32);
+        let closing = self.space.slots[FAST].closing().map_or(0, |range| range.len() as u32);
         let run = areas + closing / self.state.geo.slots_per_area();
-        (self.now.since(self.last_change) < WRITTEN_NS || self.landing_is_starved())
+        (self.io.now.since(self.front.last_change) < WRITTEN_NS || self.landing_is_starved())
             && !self.is_idle()
             && self.zone_runs_short()
             && self.run_is_to_spare(run)
-            && !self.shutdown.began()
+            && !self.life.shutdown.began()
             && self.mover.barren.is_none()
             && self.state.zone.may_borrow() >= run as usize
     }
@@ -271,8 +272,8 @@ impl<A: Arena> Engine<A> {
         let slots = run * self.state.geo.slots_per_area();
         self.zone_may_grow(run)
             && (self.is_assured(run) || self.pushing_is_worth_it())
-            && self.now >= self.mover.planner.borrowing.not_before
-            && self.slots[1].free() > 2 * slots
+            && self.io.now >= self.mover.planner.borrowing.not_before
+            && self.space.slots[SLOW].free() > 2 * slots
     }
 
     /// Borrows areas in which nothing is but copies that nobody has read, while the zone may grow and there are free slots
@@ -289,12 +290,13 @@ impl<A: Arena> Engine<A> {
             let hand = (self.mover.planner.borrowing.idle_hand + 1) % areas;
             self.mover.planner.borrowing.idle_hand = hand;
             let range = self.state.geo.slots_in(Area(hand));
-            let is_idle = |slot| !self.slots[0].is_used(slot) || self.copies.are_unread_in(slot);
+            let is_idle =
+                |slot| !self.space.slots[FAST].is_used(slot) || self.mover.copies.are_unread_in(slot);
             if !range.clone().map(Slot).all(is_idle) {
                 continue;
             }
             self.drop_copies_in(range.clone());
-            if self.slots[0].take_empty(range) {
+            if self.space.slots[FAST].take_empty(range) {
                 self.state.zone.borrow(Area(hand));
                 self.wanted.wake = true;
             }
@@ -306,8 +308,8 @@ impl<A: Arena> Engine<A> {
 
     /// Whether the zone is short of one more area, may have it, and leaves free slots.
     fn idle_area_is_wanted(&self) -> bool {
-        let left = self.slots[0].free().saturating_sub(self.state.geo.slots_per_area());
-        self.zone_is_short() && self.zone_may_grow(1) && self.policy.settles_fast(left)
+        let left = self.space.slots[FAST].free().saturating_sub(self.state.geo.slots_per_area());
+        self.zone_is_short() && self.zone_may_grow(1) && self.placement.policy.settles_fast(left)
     }
 
     /// Begins to push down what is in the way of the zone's growth; false when there is nothing of the kind to do.
@@ -315,18 +317,18 @@ impl<A: Arena> Engine<A> {
         if !self.pushing_may_append() {
             return false;
         }
-        let range = match self.slots[0].closing() {
+        let range = match self.space.slots[FAST].closing() {
             Some(range) => range,
             None if self.zone_is_to_grow() => {
                 let Some(range) = self.cold_run() else { return false };
-                self.slots[0].close(range.clone());
+                self.space.slots[FAST].close(range.clone());
                 self.drop_copies_in(range.clone());
                 self.mover.planner.borrowing.attempts = 0;
                 range
             }
             None => return false,
         };
-        let slots = &self.slots[0];
+        let slots = &self.space.slots[FAST];
         let owners = range.clone().filter_map(|slot| slots.owner(Slot(slot)));
         let moves: Vec<Move> =
             owners.take(room).map(|chunk| Move { chunk, to: Destination::Tier(SLOW) }).collect();
@@ -335,8 +337,8 @@ impl<A: Arena> Engine<A> {
         }
         self.mover.planner.borrowing.attempts += 1;
         if self.mover.planner.borrowing.attempts > MAX_ATTEMPTS {
-            self.slots[0].stop_closing();
-            self.mover.planner.borrowing.not_before = self.now.after(PAUSE_NS);
+            self.space.slots[FAST].stop_closing();
+            self.mover.planner.borrowing.not_before = self.io.now.after(PAUSE_NS);
             return false;
         }
         self.decide(&moves, |_| Reason::ZoneGrows);
@@ -358,7 +360,7 @@ impl<A: Arena> Engine<A> {
         let of_slow = |chunk: &Chunk| self.state.map.home(*chunk).is_some_and(|home| home.tier == SLOW);
         let sample = (first..chunks).step_by(step as usize).map(Chunk).filter(of_slow);
         sample.fold((0, 0), |(heat, count), chunk| {
-            (heat + u64::from(self.policy.heat(chunk, self.now)), count + 1)
+            (heat + u64::from(self.placement.policy.heat(chunk, self.io.now)), count + 1)
         })
     }
 
@@ -402,23 +404,23 @@ impl<A: Arena> Engine<A> {
     fn look_at_run(&self, number: u32) -> Option<Run> {
         let slots = || self.slots_of_run(number).map(Slot);
         let heat = slots().map(|slot| self.heat_of(slot)).sum::<Option<u32>>()?;
-        let chunks = slots().filter(|slot| self.slots[0].owner(*slot).is_some()).count() as u32;
+        let chunks = slots().filter(|slot| self.space.slots[FAST].owner(*slot).is_some()).count() as u32;
         Some(Run { heat, chunks, number })
     }
 
     /// The heat of what is in a fast slot; none where that cannot be moved.
     fn heat_of(&self, slot: Slot) -> Option<u32> {
-        if !self.slots[0].is_used(slot) {
+        if !self.space.slots[FAST].is_used(slot) {
             return Some(0);
         }
-        if self.copies.are_in(slot) {
+        if self.mover.copies.are_in(slot) {
             // They give way without being moved.
             return Some(0);
         }
-        let (chunk, map) = (self.slots[0].owner(slot)?, &self.state.map);
+        let (chunk, map) = (self.space.slots[FAST].owner(slot)?, &self.state.map);
         let there = map.home(chunk) == Some(Home { tier: FAST, slot });
-        let may_leave = !map.is_busy(chunk) && self.pins.list().allows(chunk, SLOW);
-        (there && may_leave).then(|| self.policy.heat(chunk, self.now))
+        let may_leave = !map.is_busy(chunk) && self.placement.pins.list().allows(chunk, SLOW);
+        (there && may_leave).then(|| self.placement.policy.heat(chunk, self.io.now))
     }
 
     /// Borrows areas in which nothing is until the log's reserve is there. Free segments whose areas were borrowed when the volume was
@@ -428,7 +430,7 @@ impl<A: Arena> Engine<A> {
         let geo = &self.state.geo;
         let mut areas = (0..geo.zone_first.0).map(|area| (Area(area), geo.slots_in(Area(area))));
         while self.zone_is_full() && self.state.zone.may_borrow() > 0 {
-            let slots = &mut self.slots[0];
+            let slots = &mut self.space.slots[FAST];
             let Some((area, _)) = areas.find(|(_, range)| slots.take_empty(range.clone())) else { return };
             self.state.zone.borrow(area);
         }
@@ -436,7 +438,7 @@ impl<A: Arena> Engine<A> {
 
     /// Takes over what was emptied; gives back what the zone does not need any more.
     pub(crate) fn pump_borrowing(&mut self) {
-        if let Some(range) = self.slots[0].take_closed() {
+        if let Some(range) = self.space.slots[FAST].take_closed() {
             let per_area = self.state.geo.slots_per_area();
             for area in range.start / per_area..range.end / per_area {
                 self.state.zone.borrow(Area(area));
@@ -445,9 +447,9 @@ impl<A: Arena> Engine<A> {
         }
         let gives_back = self.zone_gives_back();
         if !self.is_idle() && self.zone_runs_short() {
-            self.mover.planner.borrowing.short_at = self.now;
+            self.mover.planner.borrowing.short_at = self.io.now;
         }
-        if self.now >= self.last_change.after(UNWRITTEN_NS) {
+        if self.io.now >= self.front.last_change.after(UNWRITTEN_NS) {
             self.mover.planner.borrowing.taken_before = self.slots_on_call();
         }
         self.borrow_what_is_idle();
@@ -456,12 +458,12 @@ impl<A: Arena> Engine<A> {
             return;
         }
         if !self.mover.is_busy(true) {
-            self.slots[0].stop_closing();
+            self.space.slots[FAST].stop_closing();
         }
         for _ in 0..AREAS_PER_CALL {
             let now = self.zone_may_shrink() || self.zone_gives_back() && !self.zone_is_full();
             let Some(area) = now.then(|| self.state.zone.give_back()).flatten() else { return };
-            self.slots[0].reopen(self.state.geo.slots_in(area));
+            self.space.slots[FAST].reopen(self.state.geo.slots_in(area));
             self.wanted.wake = true;
         }
     }
@@ -472,7 +474,7 @@ impl<A: Arena> Engine<A> {
     }
 
     fn shrinking_is_due(&self) -> bool {
-        self.zone_shrinks_at().is_some_and(|at| at <= self.now)
+        self.zone_shrinks_at().is_some_and(|at| at <= self.io.now)
     }
 
     fn chain_is_short(&self) -> bool {
@@ -481,10 +483,10 @@ impl<A: Arena> Engine<A> {
 
     /// When the zone is to give back what it has borrowed, if nobody asks for anything until then.
     pub(crate) fn zone_shrinks_at(&self) -> Option<Nanos> {
-        let idle_at = self.last_client.after(self.tuning.idle_after_ns);
+        let idle_at = self.front.last_client.after(self.tuning.idle_after_ns);
         let kept_until = self.mover.planner.borrowing.short_at.after(KEEP_NS).max(idle_at);
         let has_borrowed = self.state.zone.len() > self.state.zone.own_len();
-        has_borrowed.then(|| self.last_change.after(UNWRITTEN_NS).min(kept_until))
+        has_borrowed.then(|| self.front.last_change.after(UNWRITTEN_NS).min(kept_until))
     }
 
     /// Where only records keep the chain so long that nothing can be given back, a checkpoint frees it.

@@ -8,3 +8,38 @@ pub(crate) mod rest;
 pub(crate) mod streams;
 pub(crate) mod wear;
 pub(crate) mod worth;
+
+use crate::api::options::Tuning;
+use crate::format::geometry::Geometry;
+use crate::placement::admission::Kept;
+use crate::placement::pins::{Pins, PinsRead};
+use crate::placement::policy::{Benefit, HeatPolicy, Policy};
+use crate::placement::streams::Neighbours;
+use crate::placement::wear::Wear;
+use bimetal_units::*;
+
+/// What decisions rest on.
+pub(crate) struct Placement {
+    pub(crate) policy: Box<dyn Policy>,
+    pub(crate) benefit: Benefit,
+    pub(crate) wear: Wear,
+    /// What the log keeps of its room.
+    pub(crate) kept: Kept,
+    /// Whether clients read neighbours on the slow tier.
+    pub(crate) neighbours: Neighbours,
+    pub(crate) pins: Pins,
+}
+
+impl Placement {
+    /// Of a volume opened now: nothing is known but what its user wishes.
+    pub(crate) fn new(geo: &Geometry, tuning: &Tuning, pins: PinsRead, now: Nanos) -> Placement {
+        Placement {
+            policy: Box::new(HeatPolicy::new(geo.chunks, geo.slots(FAST), tuning)),
+            benefit: Benefit::new(geo.slots(FAST)),
+            wear: Wear::new(tuning.wear_bytes_per_day, now),
+            kept: Kept::default(),
+            neighbours: Neighbours::default(),
+            pins: Pins::new(pins),
+        }
+    }
+}

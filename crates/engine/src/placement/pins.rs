@@ -228,26 +228,26 @@ impl<A: Arena> Engine<A> {
         len: u64,
         tier: Option<Tier>,
     ) -> Result<(), PinError> {
-        self.now = self.now.max(now);
+        self.io.tick(now);
         let size_bytes = self.size_bytes();
         let end = offset.checked_add(len).filter(|end| *end <= size_bytes && len > 0);
         let end = end.ok_or(PinError::Range { offset, len, size_bytes })?;
-        if self.read_only {
+        if self.life.is_read_only() {
             return Err(PinError::ReadOnly);
         }
-        if self.shutdown.began() {
+        if self.life.shutdown.began() {
             return Err(PinError::ShuttingDown);
         }
-        if !self.pins.is_idle() || self.pins.keeping.has_answer() {
+        if !self.placement.pins.is_idle() || self.placement.pins.keeping.has_answer() {
             return Err(PinError::Busy);
         }
         let chunk_bytes = u64::from(self.state.geo.chunk_bytes);
         let (first, last) = (offset / chunk_bytes, (end - 1) / chunk_bytes);
         let count = (last - first + 1) as u32;
-        if self.pins.unknown && (tier.is_some() || count != self.state.geo.chunks) {
+        if self.placement.pins.unknown && (tier.is_some() || count != self.state.geo.chunks) {
             return Err(PinError::Unknown);
         }
-        let list = self.pins.list.with(Chunk(first as u32), count, tier);
+        let list = self.placement.pins.list.with(Chunk(first as u32), count, tier);
         if let Some(tier) = tier {
             let (wanted, room) = (list.chunks_on(tier), self.pin_room(tier));
             if wanted > room {
@@ -264,7 +264,7 @@ impl<A: Arena> Engine<A> {
 
     /// What became of the last change, once: `Ok` when it is durable.
     pub fn take_pin_answer(&mut self) -> Option<Result<(), PinError>> {
-        self.pins.keeping.take_answer()
+        self.placement.pins.keeping.take_answer()
     }
 
     /// What is pinned, and how much of it is where it belongs. Looks at a bounded number of chunks.
@@ -293,10 +293,10 @@ impl<A: Arena> Engine<A> {
             }
         };
         PinReport {
-            ranges: self.pins.list.ranges.iter().map(&mut report).collect(),
+            ranges: self.placement.pins.list.ranges.iter().map(&mut report).collect(),
             room_bytes: [FAST, SLOW].map(|tier| self.pin_room(tier) * chunk_bytes),
-            pinned_bytes: [FAST, SLOW].map(|tier| self.pins.list.chunks_on(tier) * chunk_bytes),
-            known: !self.pins.unknown,
+            pinned_bytes: [FAST, SLOW].map(|tier| self.placement.pins.list.chunks_on(tier) * chunk_bytes),
+            known: !self.placement.pins.unknown,
         }
     }
 }

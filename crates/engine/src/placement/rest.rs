@@ -36,19 +36,19 @@ impl<A: Arena> Engine<A> {
     /// Whether the slow device is left alone by work that is due only because there is time for it.
     pub(crate) fn slow_is_left_alone(&self) -> bool {
         let rest = &self.mover.planner.rest;
-        !rest.draining && self.now.since(rest.roused) >= self.tuning.rest_after_ns
+        !rest.draining && self.io.now.since(rest.roused) >= self.tuning.rest_after_ns
     }
 
     /// What is asked for now is worth waking the slow device.
     pub(crate) fn rouse_slow(&mut self) {
-        self.mover.planner.rest.rouse(self.now);
+        self.mover.planner.rest.rouse(self.io.now);
     }
 
     /// Sees whether the slow device is in use, or has to be.
     pub(crate) fn mind_rest(&mut self) {
-        let used = self.tokens.used_by_clients(SLOW);
+        let used = self.io.tokens.used_by_clients(SLOW);
         let wanted = self.zone_is_half_full() || self.zone_gives_back() || self.log_is_starved();
-        if wanted || self.pins.are_astray() {
+        if wanted || self.placement.pins.are_astray() {
             self.rouse_slow();
         } else if used > self.mover.planner.rest.roused {
             self.mover.planner.rest.rouse(used);
@@ -56,8 +56,8 @@ impl<A: Arena> Engine<A> {
         let landed = self.state.landed.to_merge() > 0;
         if self.slow_is_left_alone() {
             let rest = &mut self.mover.planner.rest;
-            rest.waits_since = landed.then(|| rest.waits_since.unwrap_or(self.now));
-            if self.merge_is_due_at().is_some_and(|due| due <= self.now) {
+            rest.waits_since = landed.then(|| rest.waits_since.unwrap_or(self.io.now));
+            if self.merge_is_due_at().is_some_and(|due| due <= self.io.now) {
                 self.rouse_slow();
             }
         } else {

@@ -22,11 +22,11 @@ impl<A: Arena> Engine<A> {
     /// a segment that is recalled can be had only when the devices have ended what is in flight in it, and writes that wait
     /// for devices which take seconds for each command are not to wait for that too.
     pub(crate) fn lend_segment(&mut self) -> bool {
-        let unwritten = self.now.since(self.last_change) >= self.tuning.lend_after_ns;
+        let unwritten = self.io.now.since(self.front.last_change) >= self.tuning.lend_after_ns;
         let spare = self.state.zone.free_segments() > self.segments_at_hand();
         let lends = unwritten && spare && !self.moves_are_over();
         let Some(area) = lends.then(|| self.state.zone.lend()).flatten() else { return false };
-        self.state.geo.slots_in(area).map(Slot).for_each(|slot| self.copies.add_tray(slot));
+        self.state.geo.slots_in(area).map(Slot).for_each(|slot| self.mover.copies.add_tray(slot));
         true
     }
 
@@ -39,7 +39,7 @@ impl<A: Arena> Engine<A> {
         if self.state.zone.recalled() == 0 {
             return;
         }
-        let (geo, slots, copies) = (&self.state.geo, &self.slots[0], &self.copies);
+        let (geo, slots, copies) = (&self.state.geo, &self.space.slots[FAST], &self.mover.copies);
         let is_left = |area: Area| {
             planted(Bug::RecalledTooEarly)
                 || geo.slots_in(area).map(Slot).all(|slot| !copies.are_in(slot) && !slots.has_readers(slot))

@@ -11,6 +11,7 @@ pub(crate) mod pending;
 pub(crate) mod places;
 pub(crate) mod shadows;
 pub(crate) mod slots;
+pub(crate) mod space;
 pub(crate) mod state;
 pub(crate) mod sums;
 pub(crate) mod zone;

@@ -64,8 +64,8 @@ impl<A: Arena> Engine<A> {
     /// Notes that a write to the chunk's pending home begins; makes the entry if there is none.
     pub(crate) fn pend(&mut self, chunk: Chunk, home: Home) {
         let chunk_bytes = u64::from(self.state.geo.chunk_bytes);
-        let entry = self.pending.chunks.entry(chunk).or_insert_with(|| {
-            self.pending.slow_bytes += if home.tier == SLOW { chunk_bytes } else { 0 };
+        let entry = self.space.pending.chunks.entry(chunk).or_insert_with(|| {
+            self.space.pending.slow_bytes += if home.tier == SLOW { chunk_bytes } else { 0 };
             let (written, flushing) = (BlockMask::EMPTY, BlockMask::EMPTY);
             PendingChunk { home, written, flushing, ends: LogPos(0), sums: Vec::new(), in_flight: 0 }
         });
@@ -76,12 +76,12 @@ impl<A: Arena> Engine<A> {
 
     /// A write to the chunk's pending home has ended.
     pub(crate) fn pend_done(&mut self, chunk: Chunk, written: BlockMask) {
-        let now = self.now;
-        let entry = self.pending.chunks.get_mut(&chunk).expect("a write in flight has its entry");
+        let now = self.io.now;
+        let entry = self.space.pending.chunks.get_mut(&chunk).expect("a write in flight has its entry");
         entry.in_flight -= 1;
         if entry.written.is_empty() && !written.is_empty() {
-            self.pending.dirty.push(chunk);
-            self.pending.since.get_or_insert(now);
+            self.space.pending.dirty.push(chunk);
+            self.space.pending.since.get_or_insert(now);
         }
         entry.written = entry.written.or(written);
         self.forget_if_empty(chunk);
@@ -89,15 +89,15 @@ impl<A: Arena> Engine<A> {
 
     /// Forgets an entry in which nothing is left; gives a slot that no record names back.
     pub(crate) fn forget_if_empty(&mut self, chunk: Chunk) {
-        let Some(entry) = self.pending.get(chunk) else { return };
+        let Some(entry) = self.space.pending.get(chunk) else { return };
         if entry.in_flight > 0 || !entry.shown().is_empty() {
             return;
         }
         let home = entry.home;
-        self.pending.chunks.remove(&chunk);
-        self.pending.dirty.retain(|c| *c != chunk);
+        self.space.pending.chunks.remove(&chunk);
+        self.space.pending.dirty.retain(|c| *c != chunk);
         if home.tier == SLOW {
-            self.pending.slow_bytes -= u64::from(self.state.geo.chunk_bytes);
+            self.space.pending.slow_bytes -= u64::from(self.state.geo.chunk_bytes);
         }
         self.state.map.set_pending(chunk, false);
         if self.state.map.home(chunk) != Some(home) {
@@ -111,7 +111,7 @@ impl<A: Arena> Engine<A> {
     /// Blocks of the chunk were discarded.
     pub(crate) fn discard_pending(&mut self, chunk: Chunk, blocks: BlockMask) {
         let appended = self.log.appended();
-        if let Some(entry) = self.pending.get_mut(chunk) {
+        if let Some(entry) = self.space.pending.get_mut(chunk) {
             if !entry.shown().and(blocks).is_empty() {
                 // A flush owes what is discarded here to nobody any more, but the zeros in its stead.
                 self.commit.discards_upto = appended;

@@ -86,7 +86,7 @@ impl Shadows {
 
 impl<A: Arena> Engine<A> {
     fn slow_slots_are_plentiful(&self) -> bool {
-        let slow = &self.slots[1];
+        let slow = &self.space.slots[SLOW];
         slow.unused() > slow.count() / SPARE_SHARE
     }
 
@@ -96,10 +96,10 @@ impl<A: Arena> Engine<A> {
             if self.slow_slots_are_plentiful() {
                 break;
             }
-            let Some(home) = self.shadows.next() else { break };
+            let Some(home) = self.space.shadows.next() else { break };
             self.end_shadow(home);
         }
-        self.slots[1].take()
+        self.space.slots[SLOW].take()
     }
 
     /// A chunk was moved up as it was, which is durable: whether its old home, which nothing needs any more, is kept as its
@@ -108,18 +108,18 @@ impl<A: Arena> Engine<A> {
         let kept = home.tier == FAST
             && old.tier == SLOW
             && self.slow_slots_are_plentiful()
-            && !self.slots[1].has_readers(old.slot);
+            && !self.space.slots[SLOW].has_readers(old.slot);
         if kept {
-            self.slots[1].lend(old.slot, Some(chunk));
-            self.shadows.keep(home.slot, old.slot);
+            self.space.slots[SLOW].lend(old.slot, Some(chunk));
+            self.space.shadows.keep(home.slot, old.slot);
         }
         kept
     }
 
     /// What is at home here is about to change, or the slot of its shadow is needed.
     pub(crate) fn end_shadow(&mut self, home: Home) {
-        if let Some(slot) = self.shadows.take(home) {
-            self.slots[1].take_back(slot);
+        if let Some(slot) = self.space.shadows.take(home) {
+            self.space.slots[SLOW].take_back(slot);
             self.wanted.wake = true;
         }
     }
@@ -133,8 +133,8 @@ impl<A: Arena> Engine<A> {
 
     /// The shadow of what is at home here, to become its home: the slot is the caller's from here on.
     pub(crate) fn take_shadow(&mut self, home: Home) -> Option<Home> {
-        let slot = self.shadows.take(home)?;
-        self.slots[1].reclaim(slot);
+        let slot = self.space.shadows.take(home)?;
+        self.space.slots[SLOW].reclaim(slot);
         Some(Home { tier: SLOW, slot })
     }
 }

@@ -21,6 +21,7 @@ impl<A: Arena> Engine<A> {
             return;
         }
         let is_landing = self
+            .front
             .pieces
             .iter()
             .any(|(_, piece)| piece.chunk == record.chunk && !matches!(piece.kind, PieceKind::Read));
@@ -93,7 +94,7 @@ impl<A: Arena> Engine<A> {
         for item in failed {
             if frees_zone && item.to == Destination::Tier(FAST) {
                 // Next time what landed is merged, which needs nothing else of the chunk: it must not hold the zone.
-                self.policy.cool(item.chunk);
+                self.placement.policy.cool(item.chunk);
             }
             self.let_go(item, false);
         }
@@ -103,9 +104,9 @@ impl<A: Arena> Engine<A> {
     fn let_go(&mut self, item: Item, moved: bool) {
         item.landed.iter().for_each(|(_, z)| self.unpin_landed(*z));
         if item.spare {
-            self.spare = item.buf;
+            self.mover.spare = item.buf;
         } else if let Some(buf) = item.buf {
-            self.arena.free(buf);
+            self.io.arena.free(buf);
         }
         self.state.map.set_moving(item.chunk, false);
         self.decided(item.chunk, item.from, item.home, moved);
@@ -122,7 +123,7 @@ impl<A: Arena> Engine<A> {
             (0..self.mover.batches[batch].items.len() as u32).map(|i| self.batch_home(batch, i)).collect();
         let b = self.mover.batches.remove(batch);
         let (mut moved_any, mut copied_any, mut placed, mut room_halves) = (false, false, 0, 0);
-        let (merged, pushed) = (self.stats.destaged, self.stats.demoted);
+        let (merged, pushed) = (self.told.stats.destaged, self.told.stats.demoted);
         for (item, record) in b.items.into_iter().zip(records) {
             let moved = match record.filter(|_| ok) {
                 Some(record) => {
@@ -149,18 +150,18 @@ impl<A: Arena> Engine<A> {
         } else if b.io_failed.is_some() {
             self.count_as_barren(b.io_failed);
         }
-        let took = self.now.since(b.started);
+        let took = self.io.now.since(b.started);
         let failed = b.io_failed.is_some();
         if b.frees_zone {
-            let (merged, pushed) = (self.stats.destaged - merged, self.stats.demoted - pushed);
+            let (merged, pushed) = (self.told.stats.destaged - merged, self.told.stats.demoted - pushed);
             let (idle, blocks) = (self.is_idle(), u64::from(self.state.geo.blocks_per_chunk()));
-            let took = self.mover.planner.freeing_took_ns(b.started, self.now);
+            let took = self.mover.planner.freeing_took_ns(b.started, self.io.now);
             self.mover.planner.borrowing.learn(took, merged, room_halves / 2, pushed * blocks, idle);
-            self.kept.merging.another(took, 0);
+            self.placement.kept.merging.another(took, 0);
         }
-        let worked = self.tokens.background_ns(SLOW) - b.worked_ns;
+        let worked = self.io.tokens.background_ns(SLOW) - b.worked_ns;
         if placed > 0 {
-            self.benefit.moved(placed, worked);
+            self.placement.benefit.moved(placed, worked);
         }
         let ended = Ended { took_ns: took, worked_ns: worked, moved: moved_any, failed, damaged: b.damaged };
         self.batch_ended(b.frees_zone, ended);
@@ -168,7 +169,7 @@ impl<A: Arena> Engine<A> {
     }
 
     fn count_as_barren(&mut self, error: Option<DeviceError>) {
-        let first = Barren { since: self.now, landed_blocks: self.log.landed_blocks, error };
+        let first = Barren { since: self.io.now, landed_blocks: self.log.landed_blocks, error };
         self.mover.barren.get_or_insert(first).error = error;
     }
 
@@ -177,10 +178,10 @@ impl<A: Arena> Engine<A> {
         let rose = item.from.is_some_and(|home| home.tier == SLOW);
         if let Some(home) = item.home.filter(|home| rose && home.tier == FAST)
             && self.state.map.home(item.chunk) == Some(home)
-            && self.pins.list().tier_of(item.chunk).is_none()
-            && self.policy.heat(item.chunk, self.now) >= self.tuning.promote_touches
+            && self.placement.pins.list().tier_of(item.chunk).is_none()
+            && self.placement.policy.heat(item.chunk, self.io.now) >= self.tuning.promote_touches
         {
-            self.benefit.rose(home.slot);
+            self.placement.benefit.rose(home.slot);
         }
     }
 
@@ -190,9 +191,9 @@ impl<A: Arena> Engine<A> {
         let stays = item.whole && item.home.is_some() && self.state.map.home(item.chunk) == item.home;
         if stays
             && old.tier == FAST
-            && !self.slots[0].is_closing(old.slot)
+            && !self.space.slots[FAST].is_closing(old.slot)
             && item.home.is_some_and(|home| home.tier == SLOW)
-            && !self.copies.are_asked_for(self.now)
+            && !self.mover.copies.are_asked_for(self.io.now)
         {
             self.keep_copy(item.chunk, old.slot);
         } else if !(stays && item.home.is_some_and(|home| self.keep_shadow(item.chunk, home, old))) {
@@ -204,14 +205,14 @@ impl<A: Arena> Engine<A> {
         let tier = |h: Option<Home>| h.map(|h| h.tier);
         match (tier(item.from), tier(item.home)) {
             (Some(SLOW), Some(FAST)) => {
-                self.stats.promoted += 1;
-                self.stats.last_promotion = Some(self.now);
+                self.told.stats.promoted += 1;
+                self.told.stats.last_promotion = Some(self.io.now);
             }
             (Some(FAST), Some(SLOW)) => {
-                self.stats.demoted += 1;
-                self.shadows.used += u64::from(item.copy.is_empty());
+                self.told.stats.demoted += 1;
+                self.space.shadows.used += u64::from(item.copy.is_empty());
             }
-            _ => self.stats.destaged += u64::from(item.merged),
+            _ => self.told.stats.destaged += u64::from(item.merged),
         }
     }
 }

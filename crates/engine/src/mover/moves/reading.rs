@@ -73,7 +73,7 @@ impl<A: Arena> Engine<A> {
             for (k, block) in item.copy.iter().enumerate() {
                 let part = buf.slice(k as u32 * BLOCK_BYTES, BLOCK_BYTES);
                 if item.bare.has(block) {
-                    self.arena.zero(part);
+                    self.io.arena.zero(part);
                     last = None;
                     continue;
                 }
@@ -115,7 +115,7 @@ impl<A: Arena> Engine<A> {
         for (k, block) in copy.iter().enumerate() {
             let here = buf.slice(k as u32 * BLOCK_BYTES, BLOCK_BYTES);
             let was_read = !item.unreadable.contains(&(k as u32));
-            let sum = self.arena.crc32c(here);
+            let sum = self.io.arena.crc32c(here);
             let expected = item.sums[k].replace(sum);
             let matches = expected.is_none_or(|expected| expected == sum);
             let landed = item.landed_at(block);
@@ -137,13 +137,13 @@ impl<A: Arena> Engine<A> {
             wrong = true;
             if was_read {
                 let what = "the copy to be moved does not match its checksum";
-                self.event(Level::Warning, format!("chunk {} block {block}: {what}", item.chunk), None);
+                self.told.event(Level::Warning, format!("chunk {} block {block}: {what}", item.chunk), None);
             }
         }
         for Remnant { block, z, at, .. } in item.remnants.clone() {
             let was_read = !item.unreadable.contains(&at);
             let matches =
-                self.arena.crc32c(buf.slice(at * BLOCK_BYTES, BLOCK_BYTES)) == self.state.landed.sum(z);
+                self.io.arena.crc32c(buf.slice(at * BLOCK_BYTES, BLOCK_BYTES)) == self.state.landed.sum(z);
             // What is said again because of what was read here is the block as it is, and no landed one.
             if at >= copy.count() && !self.verify_landed(item, (block, z), (was_read, matches)) {
                 wrong = true;
@@ -177,7 +177,7 @@ impl<A: Arena> Engine<A> {
         let layers = Layers {
             landed: (
                 !item.unreadable.contains(&(item.copy.count() + nth)),
-                self.arena.crc32c(from) == landed_sum,
+                self.io.arena.crc32c(from) == landed_sum,
             ),
             beneath: (was_read, matches || torn()),
         };
@@ -192,7 +192,7 @@ impl<A: Arena> Engine<A> {
                     item.rests.push((block, self.remains_of(sectors, here)));
                 }
                 self.lay_over(&Overlay { at: z, sectors, from, to: here });
-                item.sums[k] = Some(self.arena.crc32c(here));
+                item.sums[k] = Some(self.io.arena.crc32c(here));
                 return true;
             }
             (true, false) if beneath_is_over && planted(Bug::PartLostWithRest) => {
@@ -217,7 +217,7 @@ impl<A: Arena> Engine<A> {
     }
 
     fn remains_of(&self, landed: Sectors, here: Buf) -> Remains {
-        Remains::of(landed, |offset| self.arena.crc32c(here.slice(offset, SECTOR_BYTES)))
+        Remains::of(landed, |offset| self.io.arena.crc32c(here.slice(offset, SECTOR_BYTES)))
     }
 
     /// Whether a block that does not match its checksum is what overwriting it may have left, and whole with what landed.
@@ -243,8 +243,8 @@ impl<A: Arena> Engine<A> {
         let base = item.from.map_or(FAST, |home| home.tier);
         let tier = if which == Which::Landed { FAST } else { base };
         self.want_probe(tier);
-        let good_reads = self.good_reads[usize::from(tier.0)];
-        self.mover.unread.failed(key, was_read, self.now, good_reads)
+        let good_reads = self.io.good_reads[tier];
+        self.mover.unread.failed(key, was_read, self.io.now, good_reads)
     }
 
     /// All of a block is lost.
@@ -255,8 +255,8 @@ impl<A: Arena> Engine<A> {
         }
         let at = self.state.zone.offset_of(z);
         let volume_at = self.state.map.join(item.chunk, b).0 * u64::from(BLOCK_BYTES);
-        let what = format!("a block is lost; its only copy was on {} at byte {at}", self.names[0]);
-        self.event(Level::Error, format!("volume byte {volume_at}: {what}"), None);
+        let what = format!("a block is lost; its only copy was on {} at byte {at}", self.told.names[FAST]);
+        self.told.event(Level::Error, format!("volume byte {volume_at}: {what}"), None);
         self.record_loss(self.state.map.join(item.chunk, b), z);
     }
 
@@ -272,12 +272,12 @@ impl<A: Arena> Engine<A> {
     pub(super) fn tell_of_loss(&mut self, item: &Item, (b, z): (u32, ZoneBlock), which: Which) {
         let home = item.from.filter(|_| which == Which::Beneath);
         let (name, at) = match home {
-            Some(home) => (&self.names[usize::from(home.tier.0)], self.state.geo.block_at(home, b)),
-            None => (&self.names[0], self.state.zone.offset_of(z)),
+            Some(home) => (&self.told.names[home.tier], self.state.geo.block_at(home, b)),
+            None => (&self.told.names[FAST], self.state.zone.offset_of(z)),
         };
         let volume_at = self.state.map.join(item.chunk, b).0 * u64::from(BLOCK_BYTES);
         let what = format!("sectors of a block are lost; they were on {name} at byte {at}");
-        self.event(
+        self.told.event(
             Level::Error,
             format!("volume byte {volume_at}: {what}; what is left of it is kept"),
             None,

@@ -11,7 +11,7 @@ impl<A: Arena> Engine<A> {
         while self.may_write()
             && let Some(directory_page) = self.next_in_directory()
         {
-            let Some(buf) = self.arena.alloc(Pool::Meta, BLOCK_BYTES) else { return };
+            let Some(buf) = self.io.arena.alloc(Pool::Meta, BLOCK_BYTES) else { return };
             let c = &mut self.checkpoint;
             let listed = self.state.geo.listed_in(directory_page);
             let payload = c.pages.encode(listed.clone(), &c.moved);
@@ -40,19 +40,19 @@ impl<A: Arena> Engine<A> {
     pub(super) fn step_root(&mut self) {
         let ref_blocks = self.state.geo.root_ref_blocks();
         while self.may_write() && self.checkpoint.root_block != u32::MAX {
-            let Some(buf) = self.arena.alloc(Pool::Meta, BLOCK_BYTES) else { return };
+            let Some(buf) = self.io.arena.alloc(Pool::Meta, BLOCK_BYTES) else { return };
             let block = self.checkpoint.root_block;
             let payload = if block < ref_blocks { self.root_refs(block) } else { self.root_list() };
             if payload.is_empty() {
-                self.arena.free(buf);
+                self.io.arena.free(buf);
                 self.checkpoint.header.root_blocks = block;
                 self.checkpoint.root_block = u32::MAX;
                 break;
             }
             assert!(block < self.state.geo.root_blocks, "the root fits its place");
             let next = self.checkpoint.number + 1;
-            let volume = &self.superblock.volume;
-            let bytes = self.arena.bytes_mut(buf);
+            let volume = &self.life.superblock.volume;
+            let bytes = self.io.arena.bytes_mut(buf);
             let sum = page::encode(bytes, PageKind::Root, volume, u64::from(block), next, &payload);
             self.checkpoint.root_sum = root_sum(self.checkpoint.root_sum, sum);
             let geo = &self.state.geo;

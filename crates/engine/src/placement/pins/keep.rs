@@ -10,12 +10,13 @@ use crate::api::coverage::Stage;
 use crate::api::options::{Level, OpenError};
 use crate::base::arena::{Arena, Buf, Pool};
 use crate::base::bugs::{Bug, planted};
-use crate::engine::{Engine, Owner};
+use crate::engine::Engine;
 use crate::format::Id;
 use crate::format::geometry::{PINS_AT, pins_at};
 use crate::format::page::{self, PageKind};
 use crate::format::pins::{get_pins, put_pins};
 use crate::io::flush::Waiter;
+use crate::io::tokens::Owner;
 use crate::life::open::no_memory;
 use crate::life::recovery::Reader;
 use bimetal_units::*;
@@ -86,7 +87,7 @@ impl Keeping {
 impl<A: Arena> Engine<A> {
     /// Begins to make a list durable.
     pub(super) fn keep_pins(&mut self, list: PinList) {
-        let Pins { keeping, list: in_force, unknown, .. } = &mut self.pins;
+        let Pins { keeping, list: in_force, unknown, .. } = &mut self.placement.pins;
         if list == *in_force && keeping.twice && !*unknown {
             keeping.answer = Some(Ok(()));
             return;
@@ -99,18 +100,18 @@ impl<A: Arena> Engine<A> {
     }
 
     pub(crate) fn pump_pins(&mut self) {
-        if self.pins.keeping.stage != KeepStage::Wanted {
+        if self.placement.pins.keeping.stage != KeepStage::Wanted {
             return;
         }
-        if self.read_only {
+        if self.life.is_read_only() {
             return self.end_keeping(false, PinError::ReadOnly);
         }
-        let Some(buf) = self.arena.alloc(Pool::Meta, BLOCK_BYTES) else { return };
-        let keeping = &mut self.pins.keeping;
+        let Some(buf) = self.io.arena.alloc(Pool::Meta, BLOCK_BYTES) else { return };
+        let keeping = &mut self.placement.pins.keeping;
         let mut payload = Vec::new();
         put_pins(&mut payload, keeping.next.ranges());
-        let (volume, number) = (&self.superblock.volume, u64::from(keeping.place));
-        page::encode(self.arena.bytes_mut(buf), PageKind::Pins, volume, number, keeping.version, &payload);
+        let (volume, number) = (&self.life.superblock.volume, u64::from(keeping.place));
+        page::encode(self.io.arena.bytes_mut(buf), PageKind::Pins, volume, number, keeping.version, &payload);
         (keeping.buf, keeping.stage) = (Some(buf), KeepStage::Write);
         let at = pins_at(keeping.place);
         self.write_metadata(Owner::Pins, at, buf);
@@ -118,22 +119,22 @@ impl<A: Arena> Engine<A> {
 
     /// One of the places is written.
     pub(crate) fn pins_written(&mut self, result: Result<(), DeviceError>) {
-        self.flushers[0].dirty = true;
-        if let Some(buf) = self.pins.keeping.buf.take() {
-            self.arena.free(buf);
+        self.io.flushers[FAST].dirty = true;
+        if let Some(buf) = self.placement.pins.keeping.buf.take() {
+            self.io.arena.free(buf);
         }
         match result {
             Ok(()) => {
-                self.pins.keeping.stage = KeepStage::Flush;
+                self.placement.pins.keeping.stage = KeepStage::Flush;
                 if planted(Bug::PinsNotFlushed) {
                     return self.pins_flushed(true);
                 }
                 self.request_flush(FAST, Waiter::Pins);
             }
             Err(error) => {
-                let (name, at) = (&self.names[0], pins_at(self.pins.keeping.place));
+                let (name, at) = (&self.told.names[FAST], pins_at(self.placement.pins.keeping.place));
                 let what = format!("{name}: the list of pins at byte {at} cannot be written");
-                self.event(Level::Warning, what, Some(error));
+                self.told.event(Level::Warning, what, Some(error));
                 self.end_keeping(false, PinError::Io);
             }
         }
@@ -141,7 +142,7 @@ impl<A: Arena> Engine<A> {
 
     /// What was written is durable, or may not be.
     pub(crate) fn pins_flushed(&mut self, ok: bool) {
-        let keeping = &mut self.pins.keeping;
+        let keeping = &mut self.placement.pins.keeping;
         if !ok || keeping.second {
             return self.end_keeping(ok, PinError::Io);
         }
@@ -152,16 +153,16 @@ impl<A: Arena> Engine<A> {
 
     /// The change ends. From the first place on it is durable, whatever became of the second one.
     fn end_keeping(&mut self, ok: bool, error: PinError) {
-        let keeping = &mut self.pins.keeping;
+        let keeping = &mut self.placement.pins.keeping;
         keeping.stage = KeepStage::Idle;
         keeping.twice = ok;
         if !keeping.second {
             keeping.answer = Some(Err(error));
             return;
         }
-        self.pins.list = std::mem::take(&mut keeping.next);
+        self.placement.pins.list = std::mem::take(&mut keeping.next);
         keeping.answer = Some(Ok(()));
-        self.pins.unknown = false;
+        self.placement.pins.unknown = false;
         self.obey_pins();
     }
 }

@@ -68,10 +68,11 @@ impl Pins {
 impl<A: Arena> Engine<A> {
     /// The list has changed.
     pub(super) fn obey_pins(&mut self) {
-        self.pins.placing = Placing::begin(true);
+        self.placement.pins.placing = Placing::begin(true);
         // A run that is being pushed down for the landing zone may hold what is pinned now.
-        let slots = &mut self.slots[0];
-        let pinned = |slot| slots.owner(Slot(slot)).is_some_and(|chunk| !self.pins.list.allows(chunk, SLOW));
+        let slots = &mut self.space.slots[FAST];
+        let pinned =
+            |slot| slots.owner(Slot(slot)).is_some_and(|chunk| !self.placement.pins.list.allows(chunk, SLOW));
         if slots.closing().is_some_and(|mut range| range.any(pinned)) {
             slots.stop_closing();
         }
@@ -80,11 +81,14 @@ impl<A: Arena> Engine<A> {
 
     /// Up to `budget` moves that bring pinned chunks to their tier, and others out of their way.
     pub(crate) fn pin_moves(&mut self, budget: usize) -> Vec<Move> {
-        if !self.pins.placing.astray || self.now < self.pins.placing.not_before || budget == 0 {
+        if !self.placement.pins.placing.astray
+            || self.io.now < self.placement.pins.placing.not_before
+            || budget == 0
+        {
             return Vec::new();
         }
-        let fast_room = self.slots[0].free() as usize;
-        let slow_room = (self.slots[1].free() as usize).saturating_sub(1);
+        let fast_room = self.space.slots[FAST].free() as usize;
+        let slow_room = (self.space.slots[SLOW].free() as usize).saturating_sub(1);
         let (mut up, mut down) = (Vec::new(), Vec::new());
         // Those that rise into no free slot: others make room for them, and the pass goes on with them.
         let (mut waiting, mut back) = (0, None);
@@ -92,17 +96,17 @@ impl<A: Arena> Engine<A> {
             if up.len() + down.len() == budget || waiting == budget.div_ceil(2) {
                 break;
             }
-            let here = (self.pins.placing.range, self.pins.placing.within);
-            let Some((chunk, tier)) = self.pins.next() else {
+            let here = (self.placement.pins.placing.range, self.placement.pins.placing.within);
+            let Some((chunk, tier)) = self.placement.pins.next() else {
                 if back.is_none() {
-                    self.pins.end_pass(self.now);
+                    self.placement.pins.end_pass(self.io.now);
                 }
                 break;
             };
             if self.state.map.home(chunk).is_none_or(|home| home.tier == tier) {
                 continue;
             }
-            self.pins.placing.again = true;
+            self.placement.pins.placing.again = true;
             if self.state.map.is_busy(chunk) {
                 continue;
             }
@@ -118,9 +122,9 @@ impl<A: Arena> Engine<A> {
         let needed = waiting.min(budget - up.len() - down.len()).min(slow_room - down.len());
         let victims = self.make_room(needed);
         if let Some(back) = back {
-            (self.pins.placing.range, self.pins.placing.within) = back;
+            (self.placement.pins.placing.range, self.placement.pins.placing.within) = back;
             if up.is_empty() && down.is_empty() && victims.is_empty() {
-                self.pins.end_pass(self.now);
+                self.placement.pins.end_pass(self.io.now);
             }
         }
         let to = |tier| move |chunk| Move { chunk, to: Destination::Tier(tier) };
@@ -134,7 +138,7 @@ impl<A: Arena> Engine<A> {
         if chunks == 0 {
             return Vec::new();
         }
-        let now = self.now;
+        let now = self.io.now;
         let victims = self.ask_policy(|policy, view| policy.victims(now, view, chunks));
         let moves: Vec<Move> =
             victims.into_iter().map(|chunk| Move { chunk, to: Destination::Tier(SLOW) }).collect();

@@ -203,7 +203,7 @@ impl HeatPolicy {
 
     /// Up to so many chunks of the coldest runs of fast slots among a sample, with their heat.
     fn coldest(&mut self, view: &View<'_>, tick: u16, most: usize) -> Vec<(Chunk, u32)> {
-        let slots = &view.slots[0];
+        let slots = &view.slots[FAST];
         let runs = slots.count().div_ceil(RUN_SLOTS);
         let mut sample = Vec::new();
         for _ in 0..SAMPLE_RUNS.min(runs) {
@@ -246,7 +246,7 @@ impl HeatPolicy {
 
     /// Fast slots that are to be without a home.
     fn target(&self, view: &View<'_>) -> u32 {
-        let [fast, slow] = view.slots;
+        let ByTier([fast, slow]) = view.slots;
         let room = (fast.free() + slow.free()).saturating_sub(2 * (slow.count() / SLOW_FREE_SHARE));
         view.copies_wanted.min(room).max(self.free_target)
     }
@@ -261,7 +261,7 @@ impl HeatPolicy {
         pace: Pace,
     ) -> Vec<Move> {
         let tick = self.tick(now);
-        let (free, slow_free) = (view.slots[0].free() as usize, view.slots[1].free() as usize);
+        let (free, slow_free) = (view.slots[FAST].free() as usize, view.slots[SLOW].free() as usize);
         let (half, target) = (budget.div_ceil(2), target as usize);
         let room = slow_free.saturating_sub(1);
         let rises = half.min(free).min(view.may_rise);
@@ -352,8 +352,8 @@ impl HeatPolicy {
     }
 
     fn wants_refill(&self, view: &View<'_>) -> bool {
-        let slow = &view.slots[1];
-        view.slots[0].free() > 2 * self.free_target && slow.free() < slow.count() / SLOW_FREE_SHARE
+        let slow = &view.slots[SLOW];
+        view.slots[FAST].free() > 2 * self.free_target && slow.free() < slow.count() / SLOW_FREE_SHARE
     }
 }
 
@@ -431,7 +431,7 @@ impl Policy for HeatPolicy {
     }
 
     fn plan(&mut self, now: Nanos, view: &View<'_>, budget: usize, pace: Pace) -> Vec<Move> {
-        let used: u32 = view.slots.iter().map(|slots| slots.count() - slots.free()).sum();
+        let used: u32 = view.slots.0.iter().map(|slots| slots.count() - slots.free()).sum();
         let (parts, of) = self.heats.credibility(used);
         let believed = view.yields.believed((parts, of));
         let yields = match pace {
@@ -448,7 +448,7 @@ impl Policy for HeatPolicy {
         // Where nothing cold is left to give way to copies, their wish does not keep down what is hot. While clients are busy,
         // copies that have proved worth their slots keep those they have: chunks rise in exchange for others.
         if moves.is_empty() && target > self.free_target && pace != Pace::Short {
-            let kept = if pace == Pace::Busy && view.copies_proved() { view.slots[0].free() } else { 0 };
+            let kept = if pace == Pace::Busy && view.copies_proved() { view.slots[FAST].free() } else { 0 };
             return self.plan_towards(kept.clamp(self.free_target, target), now, view, budget, pace);
         }
         moves
@@ -461,7 +461,7 @@ impl Policy for HeatPolicy {
 
     fn has_work(&self, view: &View<'_>) -> bool {
         let rises = view.may_rise > 0 && (self.hot_regions > 0 || self.wants_refill(view));
-        rises || view.slots[0].free() < self.target(view)
+        rises || view.slots[FAST].free() < self.target(view)
     }
 
     fn ram_bytes(&self) -> u64 {
@@ -485,7 +485,7 @@ mod tests {
     /// A volume of which every chunk is at home, the first ones on the fast tier.
     struct Volume {
         map: Map,
-        slots: [Slots; 2],
+        slots: ByTier<Slots>,
         policy: HeatPolicy,
         on_fast: u32,
         copies_wanted: u32,
@@ -505,14 +505,14 @@ mod tests {
             let device = |mib: u64| DeviceInfo { name: String::new(), size_bytes: mib << 20 };
             let geo =
                 Geometry::plan(&[device(64), device(512)], &CreateOptions::new([1; 16])).expect("a layout");
-            let mut slots = [Slots::new(geo.slots(FAST), true), Slots::new(geo.slots(SLOW), false)];
+            let mut slots = ByTier([Slots::new(geo.slots(FAST), true), Slots::new(geo.slots(SLOW), false)]);
             let mut map = Map::new(&geo);
             let policy = HeatPolicy::new(geo.chunks, geo.slots(FAST), &Tuning::default());
             let on_fast = geo.slots(FAST) - policy.free_target;
             for chunk in (0..geo.chunks - policy.free_target - blank).map(Chunk) {
                 let tier = if chunk.0 < on_fast { FAST } else { SLOW };
-                let slot = slots[usize::from(tier.0)].take().expect("a slot");
-                slots[usize::from(tier.0)].set_owner(slot, Some(chunk));
+                let slot = slots[tier].take().expect("a slot");
+                slots[tier].set_owner(slot, Some(chunk));
                 map.set(chunk, Some(Home { tier, slot }), &BlockMask::range(0, 32));
             }
             Volume {
@@ -568,7 +568,7 @@ mod tests {
         }
         volume.read(400, 40, true);
         let first = volume.on_fast;
-        let free = volume.slots[0].free();
+        let free = volume.slots[FAST].free();
         let (up, down) = volume.plan(450);
         // Neighbours, as many as there are free slots for, and as many colder ones go down.
         assert_eq!(up, (first..first + free.min(8)).collect::<Vec<_>>());
@@ -609,7 +609,7 @@ mod tests {
         assert_eq!(volume.plan(41), (vec![], 0), "four touches beside three may be chance");
         // It may try again when it is touched again, and is hotter then.
         volume.read(50, 4, false);
-        assert_eq!(volume.plan(51).0.len(), 4.min(volume.slots[0].free() as usize));
+        assert_eq!(volume.plan(51).0.len(), 4.min(volume.slots[FAST].free() as usize));
     }
 
     /// All on the fast tier was touched three times, and so was the first chunk on the slow one: it rose over none of them,
@@ -646,7 +646,8 @@ mod tests {
     #[test]
     fn what_chance_made_hot_does_not_rise_while_the_zone_is_short() {
         let mut volume = Volume::new();
-        let (first, used) = (volume.on_fast, volume.slots.iter().map(|s| s.count() - s.free()).sum::<u32>());
+        let (first, used) =
+            (volume.on_fast, volume.slots.0.iter().map(|s| s.count() - s.free()).sum::<u32>());
         let touch = |policy: &mut HeatPolicy, second, chunk| {
             let touch = Touch { chunk: Chunk(chunk), write: true, stream: false, on_fast: chunk < first };
             policy.touch(touch, Nanos(second * Nanos::SECOND));
@@ -681,7 +682,7 @@ mod tests {
             volume.read(10 * second, 4, false);
             assert_eq!(volume.plan_at(10 * second + 1, Pace::Busy).0, [], "90 ms are to be saved");
         }
-        let free = volume.slots[0].free() as usize;
+        let free = volume.slots[FAST].free() as usize;
         volume.read(50, 4, false);
         assert_eq!(volume.plan_at(51, Pace::Busy).0, [], "and 180 where another goes down for it");
         assert_eq!(volume.plan_at(52, Pace::Idle).0.len(), free.min(4), "nobody waits for the disk");
@@ -690,7 +691,7 @@ mod tests {
     #[test]
     fn copies_push_out_what_nobody_touches_and_while_clients_are_busy_only_where_they_proved_worth_it() {
         let mut volume = Volume::with_blank(1000);
-        let least = volume.slots[0].count() / LEAST_SHARE;
+        let least = volume.slots[FAST].count() / LEAST_SHARE;
         volume.copies_wanted = least;
         assert_eq!(volume.plan_at(10, Pace::Idle), (vec![], 16));
         assert_eq!(volume.plan_at(10, Pace::Busy), (vec![], 0));
@@ -718,13 +719,13 @@ mod tests {
     #[test]
     fn the_wish_of_copies_that_cannot_be_met_does_not_keep_down_what_is_hot() {
         let mut volume = Volume::with_blank(1000);
-        volume.copies_wanted = volume.slots[0].count() / 2;
+        volume.copies_wanted = volume.slots[FAST].count() / 2;
         for chunk in (0..volume.on_fast).map(Chunk) {
             let touch = Touch { chunk, write: true, stream: false, on_fast: true };
             volume.policy.touch(touch, Nanos(5 * Nanos::SECOND));
         }
         (1..=3).for_each(|pass| volume.read(10 * pass, 40, false));
-        let (first, free) = (volume.on_fast, volume.slots[0].free());
+        let (first, free) = (volume.on_fast, volume.slots[FAST].free());
         let (up, down) = volume.plan_at(31, Pace::Busy);
         assert!(
             !up.is_empty() && down == up.len(),

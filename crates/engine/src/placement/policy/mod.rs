@@ -55,7 +55,7 @@ pub struct View<'a> {
     /// Homes.
     pub map: &'a Map,
     /// Slots by tier.
-    pub slots: &'a [Slots; 2],
+    pub slots: &'a ByTier<Slots>,
     /// What is pinned.
     pub pins: &'a PinList,
     /// Fast slots that copies have use for.
@@ -71,7 +71,7 @@ pub struct View<'a> {
 impl View<'_> {
     /// Whether copies were read again so often that they are worth more than the least share of the fast tier.
     pub fn copies_proved(&self) -> bool {
-        self.copies_wanted > self.slots[0].count() / LEAST_SHARE
+        self.copies_wanted > self.slots[FAST].count() / LEAST_SHARE
     }
 }
 

@@ -37,35 +37,36 @@ impl Stall {
 impl<A: Arena> Engine<A> {
     /// Where everything stood when nothing moved any more although somebody waited; none if that never happened.
     pub fn stalled(&self) -> Option<&str> {
-        self.stall.first.as_deref()
+        self.life.stall.first.as_deref()
     }
 
     /// When this is a stall, unless something happens.
     pub(crate) fn stall_deadline(&self) -> Option<Nanos> {
-        self.stall.since.map(|since| since.after(STALL_NS))
+        self.life.stall.since.map(|since| since.after(STALL_NS))
     }
 
     /// Tells of a stall, and calls everybody who may wait for a word.
     pub(crate) fn mind_stall(&mut self) {
-        let somebody_waits = !self.requests.is_empty() || self.shutdown.began() && !self.is_stopped();
-        if !somebody_waits || !self.tokens.is_idle() {
-            self.stall.since = None;
+        let somebody_waits =
+            !self.front.requests.is_empty() || self.life.shutdown.began() && !self.is_stopped();
+        if !somebody_waits || !self.io.tokens.is_idle() {
+            self.life.stall.since = None;
             return;
         }
-        let since = *self.stall.since.get_or_insert(self.now);
-        if self.now < since.after(STALL_NS) {
+        let since = *self.life.stall.since.get_or_insert(self.io.now);
+        if self.io.now < since.after(STALL_NS) {
             return;
         }
-        self.stall.since = Some(self.now);
+        self.life.stall.since = Some(self.io.now);
         let stands = self.where_all_stands();
         let what = format!(
             "nothing has moved for {} s although clients wait; please report this: {stands}",
             STALL_NS / Nanos::SECOND
         );
-        self.event(Level::Error, what, None);
-        self.stall.first.get_or_insert(stands);
-        self.stall.calls += 1;
-        if self.stall.calls > CALLS && !self.read_only {
+        self.told.event(Level::Error, what, None);
+        self.life.stall.first.get_or_insert(stands);
+        self.life.stall.calls += 1;
+        if self.life.stall.calls > CALLS && !self.life.is_read_only() {
             let what = "nothing moves any more: the volume is read-only until it is opened again";
             return self.fail_volume(what.into(), None);
         }
@@ -77,13 +78,13 @@ impl<A: Arena> Engine<A> {
     pub fn where_all_stands(&self) -> String {
         let mut stages = Vec::new();
         self.stages_in_flight(&mut |stage| stages.push(stage));
-        let (zone, log, pending) = (&self.state.zone, &self.log, &self.pending);
+        let (zone, log, pending) = (&self.state.zone, &self.log, &self.space.pending);
         let clients = format!(
             "{} requests, {} to be cut; {} pieces, {} blocked; stages {stages:?}",
-            self.requests.len(),
-            self.request_queue.len(),
-            self.pieces.len(),
-            self.blocked.len(),
+            self.front.requests.len(),
+            self.front.request_queue.len(),
+            self.front.pieces.len(),
+            self.front.blocked.len(),
         );
         let log = format!(
             "log: {} of its own jobs ({:?} first), {} of clients ({:?} first), {} losses; groups {} appended, {} applied, {} \
@@ -109,9 +110,9 @@ impl<A: Arena> Engine<A> {
         let rest = format!(
             "free slots {} and {}, {} leaving; {} chunks pending, {} bytes of them slow; {} of {} recent checksums; {} chunks \
              moving; checkpoint of {} of {}; wanted {:?}; deadline {:?} at {:?}",
-            self.slots[0].free(),
-            self.slots[1].free(),
-            self.gate.leaving(),
+            self.space.slots[FAST].free(),
+            self.space.slots[SLOW].free(),
+            self.space.gate.leaving(),
             pending.len(),
             pending.slow_bytes,
             self.state.sums.recent(),
@@ -121,7 +122,7 @@ impl<A: Arena> Engine<A> {
             self.recorded().0,
             self.wanted,
             self.move_deadline(),
-            self.now,
+            self.io.now,
         );
         [clients, log, zone, rest].join("; ")
     }

@@ -1,0 +1,57 @@
+//! The front: requests that are not answered yet, and the pieces of them that are under way.
+
+use crate::api::action::MAX_REQUESTS;
+use crate::base::slab::Slab;
+use crate::path::locks::Locks;
+use crate::path::piece::Piece;
+use crate::path::requests::{InRequest, MAX_PIECES};
+use crate::path::write::HomeWriters;
+use crate::placement::streams::Streams;
+use bimetal_units::*;
+use std::collections::VecDeque;
+
+/// Requests and pieces in flight.
+pub(crate) struct Front {
+    pub(crate) requests: Slab<InRequest>,
+    /// Requests of which pieces are still to be cut.
+    pub(crate) request_queue: VecDeque<u32>,
+    pub(crate) pieces: Slab<Piece>,
+    /// Pieces in flight that may take a slot.
+    pub(crate) slot_takers: u32,
+    /// Pieces that try again when something is freed.
+    pub(crate) blocked: VecDeque<u32>,
+    pub(crate) locks: Locks,
+    /// Pieces that were given their lock and have not started.
+    pub(crate) granted: Vec<u32>,
+    pub(crate) home_writers: HomeWriters,
+    /// When a client last asked for something.
+    pub(crate) last_client: Nanos,
+    /// When a client last asked for something that is not a read.
+    pub(crate) last_change: Nanos,
+    /// Of reads, of writes.
+    pub(crate) streams: [Streams; 2],
+}
+
+impl Front {
+    /// Nobody has asked for anything yet.
+    pub(crate) fn new(now: Nanos) -> Front {
+        Front {
+            requests: Slab::new(MAX_REQUESTS),
+            request_queue: VecDeque::new(),
+            pieces: Slab::new(MAX_PIECES),
+            slot_takers: 0,
+            blocked: VecDeque::new(),
+            locks: Locks::default(),
+            granted: Vec::new(),
+            home_writers: HomeWriters::default(),
+            last_client: now,
+            last_change: now,
+            streams: Default::default(),
+        }
+    }
+
+    /// Whether another request may come in.
+    pub(crate) fn has_room(&self) -> bool {
+        self.requests.len() < MAX_REQUESTS
+    }
+}
