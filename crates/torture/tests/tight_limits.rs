@@ -58,6 +58,14 @@ fn a_segment_that_is_begun_while_another_becomes_free_is_progress() {
     assert_eq!(with_limits(9_009_620, |_| {}), None);
 }
 
+/// The landing zone held lost blocks only, and the log had room for little else but saying those again at its head. First writes
+/// waited for room for the records that would show them, and not in the log's queue, where it is seen that somebody waits: so
+/// nothing was said again, and nothing became free.
+#[test]
+fn first_writes_that_find_no_room_for_their_records_are_seen_to_wait_for_it() {
+    assert_eq!(with_limits(40_003_892, |_| {}), None);
+}
+
 /// Many parts of blocks were zeroed at once, and the rest of each block had to be read. Each request had taken memory for the
 /// block that it was to write; nothing was left to read the rest to, and as all of them held what the others waited for,
 /// nobody was answered any more.

@@ -204,7 +204,7 @@ impl<A: Arena> Engine<A> {
             && self.placement.policy.first_write(bytes, self.space.slots[FAST].free()) == FirstWrite::Fast
         {
             if !self.may_pend_another() {
-                return self.block_piece(piece);
+                return self.wait_to_pend(piece);
             }
             if let Some(slot) = self.take_fast_slot() {
                 self.space.slots[FAST].set_owner(slot, Some(chunk));
@@ -214,11 +214,19 @@ impl<A: Arena> Engine<A> {
         self.stream_or_land(piece);
     }
 
-    /// Whether another chunk may have blocks that no record shows; where not, what has them is recorded.
-    fn may_pend_another(&mut self) -> bool {
-        let may = self.space.pending.len() < self.tuning.pending_chunks && self.log_has_room_to_show();
-        self.wanted.commit |= !may && self.space.pending.len() > 0;
-        may
+    /// Whether another chunk may have blocks that no record shows.
+    fn may_pend_another(&self) -> bool {
+        self.space.pending.len() < self.tuning.pending_chunks && self.log_has_room_to_show()
+    }
+
+    /// Waits until what has blocks that no record shows is recorded. Where nothing has, the log has no room for such records:
+    /// the write waits for room there, like all others, so that it is known that somebody does.
+    fn wait_to_pend(&mut self, piece: u32) {
+        if self.space.pending.len() == 0 {
+            return self.land_piece(piece);
+        }
+        self.wanted.commit = true;
+        self.block_piece(piece);
     }
 
     fn write_action(&mut self, piece: u32, home: Home, fua: bool) {
@@ -270,7 +278,7 @@ impl<A: Arena> Engine<A> {
     fn write_fresh(&mut self, piece: u32, home: Home) {
         let chunk = self.front.pieces[piece].chunk;
         if self.space.pending.get(chunk).is_none() && !self.may_pend_another() {
-            return self.block_piece(piece);
+            return self.wait_to_pend(piece);
         }
         self.set_stage(piece, Stage::WriteFresh);
         self.pend(chunk, home);
@@ -311,11 +319,7 @@ impl<A: Arena> Engine<A> {
         let after = self.space.pending.slow_bytes + u64::from(self.state.geo.chunk_bytes);
         let sums = self.sums_spoken_for() + self.state.geo.blocks_per_chunk() as usize;
         if after > self.tuning.slow_unflushed_bytes || !self.may_pend_another() {
-            if self.space.pending.len() > 0 {
-                self.wanted.commit = true;
-                return self.block_piece(piece);
-            }
-            return self.land_piece(piece);
+            return self.wait_to_pend(piece);
         }
         if sums > self.state.sums.limit {
             self.want_fold(true);
