@@ -268,11 +268,11 @@ fn engine<A: Arena>(
     let rest_after_ns = tuning.rest_after_ns;
     let policy = HeatPolicy::new(state.geo.chunks, state.geo.slots(FAST), &tuning);
     let fast_slots = state.geo.slots(FAST);
-    let copies = Copies::new(&state.geo);
+    let copies = Copies::new(&state.geo, &tuning.economy);
     let (requests, pieces) = new_slabs();
     let now = reader.io.now();
-    let wear = Wear::new(tuning.wear_bytes_per_day, now);
-    let benefit = Benefit::new(fast_slots);
+    let wear = Wear::new(tuning.wear_bytes_per_day, now, &tuning.economy);
+    let benefit = Benefit::new(fast_slots, &tuning.economy);
     let events = reader.unreadable.take().into_iter().map(|(tier, at)| Event {
         level: Level::Warning,
         message: format!(

@@ -202,7 +202,7 @@ impl<A: Arena> Engine<A> {
         let p = &mut self.pieces[piece];
         if p.kind == PieceKind::Read && self.requests[p.request].goes_on() && !p.neighbours_counted {
             p.neighbours_counted = true;
-            self.neighbours.read();
+            self.neighbours.read(self.tuning.economy.neighbours_memory);
         }
     }
 

@@ -155,8 +155,10 @@ impl<A: Arena> Engine<A> {
             let (merged, pushed) = (self.stats.destaged - merged, self.stats.demoted - pushed);
             let (idle, blocks) = (self.is_idle(), u64::from(self.state.geo.blocks_per_chunk()));
             let took = self.mover.planner.freeing_took_ns(b.started, self.now);
-            self.mover.planner.borrowing.learn(took, merged, room_halves / 2, pushed * blocks, idle);
-            self.kept.merging.another(took, 0);
+            let economy = &self.tuning.economy;
+            let freed = (merged, room_halves / 2, pushed * blocks);
+            self.mover.planner.borrowing.learn(took, freed, idle, economy);
+            self.kept.merging.another(took, 0, economy.cost_memory_ns);
         }
         let worked = self.tokens.background_ns(SLOW) - b.worked_ns;
         if placed > 0 {
