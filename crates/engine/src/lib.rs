@@ -19,7 +19,7 @@ mod volume;
 
 pub use api::action::Machine;
 pub use api::stats::{landing_ram_bytes_least, ram_bytes_at_most};
-pub use api::{action, coverage, extents, moments, options, why};
+pub use api::{action, coverage, economy, extents, moments, options, setting, why};
 pub use base::{arena, bugs, mask, sectors, slab};
 pub use engine::Engine;
 pub use life::check::check;

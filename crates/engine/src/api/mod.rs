@@ -2,9 +2,11 @@
 
 pub mod action;
 pub mod coverage;
+pub mod economy;
 pub mod extents;
 pub mod moments;
 pub mod options;
+pub mod setting;
 pub(crate) mod stats;
 pub(crate) mod told;
 pub mod why;

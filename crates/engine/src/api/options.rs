@@ -1,6 +1,7 @@
 //! What a volume is made and opened with, and what it says about itself.
 
 use crate::api::action::DeviceError;
+use crate::api::economy::Economy;
 use crate::placement::policy::Audit;
 use bimetal_units::{Nanos, Tier};
 
@@ -108,6 +109,8 @@ pub struct Tuning {
     pub kept_from_copies: u32,
     /// Others are lent when no client has asked for a write for so long, ns.
     pub lend_after_ns: u64,
+    /// What placement and the mover weigh against each other.
+    pub economy: Economy,
 }
 
 /// Nanoseconds of a day.
@@ -148,6 +151,7 @@ impl Default for Tuning {
             push_worth: 4,
             kept_from_copies: 4,
             lend_after_ns: 60 * Nanos::SECOND,
+            economy: Economy::default(),
         }
     }
 }

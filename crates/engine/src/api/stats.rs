@@ -162,6 +162,7 @@ impl<A: Arena> Engine<A> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::economy::Economy;
     use crate::api::options::{CreateOptions, DeviceInfo};
     use crate::placement::policy::{Benefit, HeatPolicy, Policy as _};
     use crate::volume::map::Map;
@@ -187,7 +188,7 @@ mod tests {
                 + Slots::new(geo.slots(FAST), true).ram_bytes()
                 + Slots::new(geo.slots(SLOW), false).ram_bytes()
                 + Shadows::new(geo.slots(FAST)).ram_bytes()
-                + Benefit::new(geo.slots(FAST)).ram_bytes()
+                + Benefit::new(geo.slots(FAST), &Economy::default()).ram_bytes()
                 + policy.ram_bytes()
                 + Pages::new(geo.pages()).ram_bytes();
             assert_eq!(tables_bytes(&geo, &Tuning::default()), made);

@@ -9,6 +9,7 @@
 
 use crate::api::action::{BufList, Class, DeviceError, MAX_BUFS};
 use crate::api::coverage::Stage;
+use crate::api::economy::Economy;
 use crate::base::arena::{Arena, Buf, Pool};
 use crate::base::bugs::{Bug, planted};
 use crate::base::mask::BlockMask;
@@ -29,13 +30,6 @@ use std::ops::Range;
 const MAX_FILLS: usize = 32;
 /// Trays that give way to a home at most: the slot of one that is being read is free later.
 const EVICTIONS: usize = 64;
-/// What gave way to something else counts for this long, ns.
-const PRESSED_NS: u64 = Nanos::SECOND;
-/// One fast slot in this many is left without a copy for first writes and what rises, which would have to wait for
-/// reads of a copy.
-const SPARE_SHARE: u32 = 256;
-/// Streams longer than this are copied only where they have been before, bytes: a film or a backup is read once.
-const STREAM_BYTES: u64 = 1 << 20;
 
 /// Blocks of a chunk that are read from its slow home, to be copied.
 struct Fill {
@@ -98,12 +92,12 @@ pub struct Copies {
 }
 
 impl Copies {
-    pub(crate) fn new(geo: &Geometry) -> Copies {
+    pub(crate) fn new(geo: &Geometry, economy: &Economy) -> Copies {
         let homes = geo.slots(FAST);
         Copies {
-            cells: Cells::new(homes, geo.slots_of_areas(), geo.blocks_per_chunk()),
+            cells: Cells::new(homes, geo.slots_of_areas(), geo.blocks_per_chunk(), economy),
             fills: Slab::new(MAX_FILLS),
-            worth: Worth::new(homes),
+            worth: Worth::new(homes, economy),
             gave_way: None,
             read_bytes: 0,
         }
@@ -216,7 +210,7 @@ impl<A: Arena> Engine<A> {
         if !reads {
             return Fetched::No;
         }
-        let stream = self.front.requests[request].stream_bytes > STREAM_BYTES;
+        let stream = self.front.requests[request].stream_bytes > self.tuning.economy.copies_stream_bytes;
         if stream && self.placement.policy.heat(chunk, self.io.now) == 0
             || self.life.shutdown.began()
             || self.life.is_read_only()
@@ -284,13 +278,14 @@ impl<A: Arena> Engine<A> {
     /// than there is by now.
     pub(crate) fn copies_are_pressed(&self) -> bool {
         let asked = self.mover.copies.worth.asked_lately(self.io.now);
-        self.mover.copies.gave_way.is_some_and(|at| self.io.now.since(at) < PRESSED_NS)
+        let lately_ns = self.tuning.economy.copies_pressed_ns;
+        self.mover.copies.gave_way.is_some_and(|at| self.io.now.since(at) < lately_ns)
             || asked > 0 && self.space.slots[FAST].unused() < self.spare_slots() + asked
     }
 
     /// Fast slots that are left without a copy.
     fn spare_slots(&self) -> u32 {
-        self.space.slots[FAST].count() / SPARE_SHARE
+        self.space.slots[FAST].count() / self.tuning.economy.copies_spare_share
     }
 
     /// Whether a chunk that is being read is to be copied: where it is known, if it will be touched again after that.

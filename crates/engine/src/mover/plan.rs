@@ -3,6 +3,7 @@
 //! Destage drains the oldest part of the zone (`tail.rs`) in the order of the homes on the slow device.
 
 use crate::api::action::RequestError;
+use crate::api::economy::Economy;
 use crate::api::options::Level;
 use crate::api::why::Reason;
 use crate::base::arena::Arena;
@@ -18,17 +19,10 @@ use crate::placement::rest::Rest;
 use crate::volume::landed::ZoneBlock;
 use bimetal_units::*;
 
-/// Chunks that one batch merges at most: enough neighbours for the disk to put in order, and few enough that what
-/// waits for them waits a fraction of a second.
-const DESTAGE_BATCH: usize = 64;
 /// Lost blocks are said again when one block for so many of the zone has landed since, or somebody waits for space.
 const SAID_SHARE: u64 = 8;
 /// Pause after a batch that could move nothing, ns.
 const BARREN_PAUSE_NS: u64 = 5 * Nanos::MS;
-/// Pause after the policy had nothing to move, ns.
-const NO_MOVES_PAUSE_NS: u64 = Nanos::SECOND;
-/// The same while the zone runs short, ns: only a few of the regions with something hot were looked at for a dense one.
-const NOTHING_DENSE_PAUSE_NS: u64 = 10 * Nanos::MS;
 /// Pause of a busy volume after a batch at most, ns: one that met devices in a bad moment may have taken minutes,
 /// which says nothing about the next.
 const MAX_BUSY_PAUSE_NS: u64 = 10 * Nanos::SECOND;
@@ -39,25 +33,6 @@ const DAMAGED_PAUSE_NS: u64 = 50 * Nanos::MS;
 /// Clients that wait for space get an error when the devices have failed every batch for this long, ns:
 /// longer than a landed block that cannot be read may hold the zone.
 const BARREN_PATIENCE_NS: u64 = 20 * Nanos::SECOND;
-/// A queue on the slow device, or a stream, of which nothing has been seen for so long is over, ns.
-const LATELY_NS: u64 = Nanos::SECOND;
-/// Chunks that a busy volume merges without hurry, or places beside a stream, in one batch: it ends with a flush, for which
-/// whoever reads meanwhile waits. Of 20 reads a second, the 99th percentile was 196 ms beside batches of 64, 63 beside 4, 42 beside 1; alone 21.
-const BUSY_BATCH: usize = 1;
-/// Chunks that a busy volume places in one batch at most, where clients wait for each other on the slow device anyway:
-/// a flush of so many, in the disk's own order, takes some 100 ms. (8 random reads in flight, 64 KiB each, of a hot set
-/// spread thin: with one chunk in a batch, a tenth of the time went by with a thirtieth as many moves, and 1,230 reads
-/// a second instead of 2,290 were answered after 20 minutes; their 99th percentile was 106 ms, then 91.) Where they do
-/// not wait it places two.
-const MOST_BUSY_BATCH: usize = 32;
-/// Chunks that an idle volume places in one batch, and one that makes room for what streams read again, as many up as down: runs of 8 MiB at the default chunk size, beside
-/// which the seeks between them cost little.
-const IDLE_BATCH: usize = 128;
-
-/// Chunks of the first batch of an idle volume; each further one has twice as many, up to [`IDLE_BATCH`]. Who asks again
-/// after a short pause waits for a few accesses, not for a whole batch: in the hybrid drive's own measurement, runs with
-/// pauses of 20 s between them, the first run went from 21 to 54 MB/s.
-const FIRST_IDLE_BATCH: usize = 4;
 
 /// Chunks that one client's wish to have a range made fast looks at: 512 MiB of chunks of 128 KiB, in a call that stays
 /// short.
@@ -101,9 +76,11 @@ impl Planner {
         self.idle_batches = 0;
     }
 
-    /// Chunks of the next batch of an idle volume.
-    fn idle_batch(&self) -> usize {
-        (FIRST_IDLE_BATCH << self.idle_batches.min(16)).min(IDLE_BATCH)
+    /// Chunks of the next batch of an idle volume: each has twice as many as the one before. Who asks again after a short
+    /// pause waits for a few accesses, not for a whole batch.
+    fn idle_batch(&self, economy: &Economy) -> usize {
+        let first = economy.idle_batch_first_chunks as usize;
+        (first << self.idle_batches.min(16)).min(economy.idle_batch_chunks as usize)
     }
 
     /// There is no memory for these chunks of the batch that begins: their turn comes with the next one, or what is sorted is
@@ -218,6 +195,12 @@ impl<A: Arena> Engine<A> {
         self.io.now.since(self.front.last_change) < self.tuning.idle_after_ns || self.log_is_starved()
     }
 
+    /// Whether so much of the zone is in use that it is emptied though clients are busy.
+    pub(crate) fn zone_is_worth_emptying(&self) -> bool {
+        let percent = self.tuning.economy.zone_merged_from_percent as usize;
+        self.state.zone.chain.len() * 100 > self.state.zone.len() as usize * percent
+    }
+
     pub(crate) fn zone_is_half_full(&self) -> bool {
         self.state.zone.chain.len() * 2 > self.state.zone.len() as usize
     }
@@ -230,7 +213,7 @@ impl<A: Arena> Engine<A> {
 
     fn destage_is_due(&self) -> bool {
         self.log_is_starved()
-            || self.zone_is_half_full() && (self.zone_runs_short() || !self.clients_queue_on_disk())
+            || self.zone_is_worth_emptying() && (self.zone_runs_short() || !self.clients_queue_on_disk())
             || self.zone_gives_back()
             || self.is_idle() && !self.slow_is_left_alone()
     }
@@ -299,7 +282,7 @@ impl<A: Arena> Engine<A> {
 
     /// Whether clients have asked the slow device for something of late.
     fn slow_is_in_use(&self) -> bool {
-        self.io.now.since(self.io.tokens.used_by_clients(SLOW)) < LATELY_NS
+        self.io.now.since(self.io.tokens.used_by_clients(SLOW)) < self.tuning.economy.in_use_ns
     }
 
     /// Whether another batch may begin to empty the zone. While clients wait for it, and for nothing else of the slow
@@ -378,7 +361,7 @@ impl<A: Arena> Engine<A> {
         if self.state.landed.len() == 0 {
             // Only records fill the chain: a checkpoint frees it. One that holds no more than the last may still free what
             // was emptied since; but while a batch waits for a device, one must not follow the other at once.
-            if self.zone_is_half_full() || self.log_is_starved() {
+            if self.zone_is_worth_emptying() || self.log_is_starved() {
                 self.wanted.checkpoint = true;
                 if self.recorded() <= self.checkpoint.applied() {
                     self.mover.planner.next_destage = self.io.now.after(BARREN_PAUSE_NS);
@@ -429,7 +412,7 @@ impl<A: Arena> Engine<A> {
             self.wanted.checkpoint |= self.state.zone.front_is_empty() && self.losses_are_said_again();
             self.mover.planner.tail = Tail::default();
             self.mover.barren = self.mover.barren.filter(|barren| barren.error.is_none());
-            self.mover.planner.next_destage = self.io.now.after(NO_MOVES_PAUSE_NS);
+            self.mover.planner.next_destage = self.io.now.after(self.tuning.economy.nothing_to_place_ns);
             return;
         }
         let moves = self.take_tail(self.tuning.batch_chunks.min(self.destage_batch()).min(room));
@@ -446,11 +429,12 @@ impl<A: Arena> Engine<A> {
     /// as many up as they have there, and as many down; a pair at least, or nothing rises while no slot is free. Beside a stream
     /// one: moves break it up, and its many commands are one to the disk.
     fn busy_batch(&self) -> usize {
-        if self.io.now.since(self.mover.planner.streamed) < LATELY_NS {
-            return BUSY_BATCH;
+        let economy = &self.tuning.economy;
+        if self.io.now.since(self.mover.planner.streamed) < economy.in_use_ns {
+            return economy.busy_batch_chunks as usize;
         }
         let depth = if self.slow_is_in_use() { self.io.tokens.client_depth(SLOW) as usize } else { 1 };
-        (2 * depth.max(1)).min(MOST_BUSY_BATCH)
+        (2 * depth.max(1)).min(economy.busy_batch_most_chunks as usize)
     }
 
     /// What was at home here has left it.
@@ -473,6 +457,7 @@ impl<A: Arena> Engine<A> {
             slots: &self.space.slots,
             pins: self.placement.pins.list(),
             copies_wanted: self.mover.copies.wanted(self.io.now),
+            copies_least_share: self.tuning.economy.copies_least_share,
             copies_pressed: self.copies_are_pressed(),
             may_rise: self.may_rise(),
             yields: self.yields(),
@@ -486,6 +471,7 @@ impl<A: Arena> Engine<A> {
             slots: &self.space.slots,
             pins: self.placement.pins.list(),
             copies_wanted: self.mover.copies.wanted(self.io.now),
+            copies_least_share: self.tuning.economy.copies_least_share,
             copies_pressed: self.copies_are_pressed(),
             may_rise: self.may_rise(),
             yields: self.yields(),
@@ -495,11 +481,13 @@ impl<A: Arena> Engine<A> {
 
     /// Chunks that are merged next at most.
     fn destage_batch(&self) -> usize {
+        let economy = &self.tuning.economy;
+        let most = economy.merge_batch_chunks as usize;
         match self.pace() {
-            Pace::Short => DESTAGE_BATCH,
-            Pace::Busy => BUSY_BATCH,
-            Pace::Idle if self.zone_runs_short() => DESTAGE_BATCH,
-            Pace::Idle => DESTAGE_BATCH.min(self.mover.planner.idle_batch()),
+            Pace::Short => most,
+            Pace::Busy => economy.busy_batch_chunks as usize,
+            Pace::Idle if self.zone_runs_short() => most,
+            Pace::Idle => most.min(self.mover.planner.idle_batch(economy)),
         }
     }
 
@@ -514,10 +502,12 @@ impl<A: Arena> Engine<A> {
 
     fn place(&mut self, pace: Pace) {
         let most = match pace {
-            Pace::Idle => self.mover.planner.idle_batch(),
-            Pace::Busy if self.mover.copies.are_asked_for(self.io.now) => IDLE_BATCH,
+            Pace::Idle => self.mover.planner.idle_batch(&self.tuning.economy),
+            Pace::Busy if self.mover.copies.are_asked_for(self.io.now) => {
+                self.tuning.economy.idle_batch_chunks as usize
+            }
             Pace::Busy => self.busy_batch(),
-            Pace::Short => IDLE_BATCH,
+            Pace::Short => self.tuning.economy.idle_batch_chunks as usize,
         };
         let budget = self.tuning.batch_chunks.min(most);
         let budget = budget.min(self.batch_room());
@@ -528,7 +518,9 @@ impl<A: Arena> Engine<A> {
             self.decide_by_heat(&moves);
         }
         if budget == 0 || moves.is_empty() {
-            let pause = if pace == Pace::Short { NOTHING_DENSE_PAUSE_NS } else { NO_MOVES_PAUSE_NS };
+            let economy = &self.tuning.economy;
+            let pause =
+                if pace == Pace::Short { economy.nothing_dense_ns } else { economy.nothing_to_place_ns };
             self.mover.planner.next_place = self.io.now.after(pause);
             self.mover.planner.nothing_to_place = true;
         } else {
@@ -563,7 +555,7 @@ impl<A: Arena> Engine<A> {
             // again and again, in order, is not kept waiting by single commands: with room made for it at the disk's full speed,
             // 18 GB read in a loop came from the SSD in the fifth pass; at a third of the time, four tenths of them.
             let share = match short {
-                true => 2,
+                true => self.tuning.economy.short_share,
                 false if self.mover.copies.are_asked_for(self.io.now) => 1,
                 false => self.tuning.busy_share.max(1),
             };
@@ -573,7 +565,7 @@ impl<A: Arena> Engine<A> {
             planner.next_place = self.io.now.after(pause.max(if moved { 0 } else { BARREN_PAUSE_NS }));
             if (failed || damaged) && !moved {
                 // What cannot be read is chosen again and again, and idle volumes wait for nothing else.
-                planner.after_failure = self.io.now.after(NO_MOVES_PAUSE_NS);
+                planner.after_failure = self.io.now.after(self.tuning.economy.nothing_to_place_ns);
                 planner.nothing_to_place = true;
             }
         }
@@ -622,14 +614,14 @@ mod tests {
 
     #[test]
     fn an_idle_volume_begins_gently_and_doubles_until_it_is_disturbed() {
-        let mut planner = Planner::default();
+        let (mut planner, economy) = (Planner::default(), Economy::default());
         let mut batches = Vec::new();
         for _ in 0..7 {
-            batches.push(planner.idle_batch());
+            batches.push(planner.idle_batch(&economy));
             planner.idle_batches += 1;
         }
         assert_eq!(batches, [4, 8, 16, 32, 64, 128, 128]);
         planner.disturbed();
-        assert_eq!(planner.idle_batch(), FIRST_IDLE_BATCH);
+        assert_eq!(planner.idle_batch(&economy), economy.idle_batch_first_chunks as usize);
     }
 }

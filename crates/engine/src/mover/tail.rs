@@ -18,14 +18,6 @@ use std::collections::VecDeque;
 const SEGMENTS_PER_STEP: usize = 16;
 /// Stretches of the slow device by which chunks are sorted: at the default sizes, some hundreds of chunks in each.
 const STRETCHES: usize = 1024;
-/// Chunks taken from one end of the slow device before it is the other's turn. A disk's last tracks hold less, so
-/// merging into them takes longer: this way what is freed in a few seconds is about the same whenever.
-const TURN_CHUNKS: usize = 512;
-/// When as many stretches have been begun, the first of all has ended.
-const CHECKPOINT_STRETCH: usize = 3;
-/// Beside a chunk of the tail, chunks with homes up to so far from its own are merged as well, bytes. They lie on the
-/// same or the next track: the arm is there already, and what is merged now need not be when it is old.
-const NEIGHBOURHOOD_BYTES: u32 = 128 << 10;
 
 /// The plan for the zone's tail.
 #[derive(Default)]
@@ -81,10 +73,10 @@ impl Tail {
         self.next + self.from_end
     }
 
-    /// Goes on to the next stretch that is to be sorted.
-    fn take_stretch(&mut self) {
+    /// Goes on to the next stretch that is to be sorted, so many chunks from one end before it is the other's turn.
+    fn take_stretch(&mut self, turn_chunks: u32) {
         if self.turn == 0 {
-            self.turn = TURN_CHUNKS;
+            self.turn = turn_chunks as usize;
             self.at_end = self.begun() > 0 && !self.at_end;
         }
         let taken = if self.at_end {
@@ -154,11 +146,11 @@ impl<A: Arena> Engine<A> {
     pub(crate) fn take_tail(&mut self, most: usize) -> Vec<Move> {
         let mut chunks = Vec::new();
         while chunks.len() < most && !self.mover.planner.tail.is_empty() {
-            let tail = &mut self.mover.planner.tail;
+            let (tail, economy) = (&mut self.mover.planner.tail, &self.tuning.economy);
             let Some(chunk) = tail.ready.pop() else {
-                tail.take_stretch();
+                tail.take_stretch(economy.merge_turn_chunks);
                 // By now what comes first is merged: with a checkpoint, what it held up becomes free.
-                self.wanted.checkpoint |= tail.begun() == CHECKPOINT_STRETCH;
+                self.wanted.checkpoint |= tail.begun() == economy.merge_checkpoint_stretches as usize;
                 let map = &self.state.map;
                 tail.ready.sort_unstable_by_key(|chunk| std::cmp::Reverse(place_of(map, *chunk)));
                 tail.ready.dedup();
@@ -187,7 +179,7 @@ impl<A: Arena> Engine<A> {
     fn add_neighbourhood(&self, chunk: Chunk, most: usize, chunks: &mut Vec<Chunk>) {
         chunks.push(chunk);
         let Some(slot) = self.slow_slot(chunk) else { return };
-        let reach = (NEIGHBOURHOOD_BYTES / self.state.geo.chunk_bytes).max(1);
+        let reach = (self.tuning.economy.merge_neighbourhood_bytes / self.state.geo.chunk_bytes).max(1);
         let last = (chunk.0.saturating_add(reach)).min(self.state.geo.chunks - 1);
         for near in (chunk.0.saturating_sub(reach)..=last).map(Chunk) {
             let beside = |other: Slot| other.0.abs_diff(slot.0) <= reach;

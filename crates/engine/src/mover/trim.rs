@@ -13,13 +13,10 @@ use crate::engine::Engine;
 use crate::io::tokens::Owner;
 use bimetal_units::*;
 
-/// Free segments that stay at hand beside the reserve while one is discarded.
-const AT_HAND: u32 = 1;
-
 impl<A: Arena> Engine<A> {
     /// Discards a free segment, if the log has others at hand. One at a time: many drives answer nothing else meanwhile.
     pub(crate) fn pump_trims(&mut self) {
-        let needed = self.reserve_segments() + AT_HAND;
+        let needed = self.reserve_segments() + self.tuning.economy.trim_at_hand;
         let zone = &self.state.zone;
         if zone.is_trimming() || zone.free_segments() <= needed || self.moves_are_over() {
             return;

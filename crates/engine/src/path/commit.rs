@@ -46,10 +46,6 @@ pub struct Commit {
     mean_writes_x8: u32,
 }
 
-/// A mean of fewer writes than this between flushes counts as frequent: the second device flush
-/// that showing costs is then dearer than writing the block twice.
-const FREQUENT_WRITES: u32 = 16;
-
 impl Commit {
     /// Whether a commit is running or wanted by a client.
     pub fn is_busy(&self) -> bool {
@@ -77,10 +73,9 @@ impl Commit {
     }
 
     /// Whether clients flush after every few writes.
-    pub fn flushes_are_frequent(&self) -> bool {
-        self.mean_writes_x8 > 0
-            && self.mean_writes_x8 < 8 * FREQUENT_WRITES
-            && self.writes < 4 * FREQUENT_WRITES
+    /// Fewer than so many are few: the second device flush that showing costs is then dearer than writing the block twice.
+    pub fn flushes_are_frequent(&self, few: u32) -> bool {
+        self.mean_writes_x8 > 0 && self.mean_writes_x8 < 8 * few && self.writes < 4 * few
     }
 
     fn count_flush(&mut self) {

@@ -204,7 +204,7 @@ impl<A: Arena> Engine<A> {
         let p = &mut self.front.pieces[piece];
         if p.kind == PieceKind::Read && self.front.requests[p.request].goes_on() && !p.neighbours_counted {
             p.neighbours_counted = true;
-            self.placement.neighbours.read();
+            self.placement.neighbours.read(self.tuning.economy.neighbours_memory);
         }
     }
 

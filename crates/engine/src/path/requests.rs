@@ -17,8 +17,6 @@ pub const MAX_PIECES: usize = 1024;
 const PIECES_PER_REQUEST: u32 = 64;
 /// Chunks that one call looks at, so that a discard of a blank volume stays in short steps.
 const CHUNKS_PER_CALL: u32 = 4096;
-/// A stream begins to count as one at this length, bytes.
-const STREAM_BYTES: u64 = 1 << 20;
 
 /// A request in flight.
 pub struct InRequest {
@@ -36,6 +34,8 @@ pub struct InRequest {
     pub needs_commit: bool,
     /// How long the sequential stream is that it ends, itself included, bytes.
     pub stream_bytes: u64,
+    /// That is long enough to count as one.
+    is_stream: bool,
 }
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -43,7 +43,7 @@ const BLOCK: u64 = BLOCK_BYTES as u64;
 impl InRequest {
     /// Whether it is part of a sequential stream.
     pub(crate) fn is_stream(&self) -> bool {
-        self.stream_bytes >= STREAM_BYTES
+        self.is_stream
     }
 
     /// Whether it begins where another one ended.
@@ -76,6 +76,7 @@ impl<A: Arena> Engine<A> {
             served: ServedBy::default(),
             needs_commit: false,
             stream_bytes: 0,
+            is_stream: false,
         };
         if let RequestKind::Discard { .. } = kind {
             // A discard leaves partial blocks alone.
@@ -90,6 +91,7 @@ impl<A: Arena> Engine<A> {
             RequestKind::Read => state.stream_bytes = self.front.streams[0].observe(offset, len, self.io.now),
             _ => {}
         }
+        state.is_stream = state.stream_bytes >= self.tuning.economy.stream_bytes;
         let request = self.front.requests.insert(state);
         if kind == RequestKind::Flush {
             self.join_commit(request);

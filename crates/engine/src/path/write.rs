@@ -26,11 +26,6 @@ use smallvec::SmallVec;
 /// Writes in flight to homes, by chunk: a move waits for them.
 pub type HomeWriters = IndexMap<Chunk, u32>;
 
-/// With less than one segment of the zone in this many unused, whole chunks that belong to no stream do not land either ...
-const SHORT_SHARE: u32 = 2;
-/// ... in this many, where clients read neighbours.
-const SHORT_SHARE_OF_NEIGHBOURS: u32 = 16;
-
 /// Where the rest of a block comes from, of which part is written.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Rest {
@@ -193,7 +188,7 @@ impl<A: Arena> Engine<A> {
     fn small_first_write(&self, piece: u32) -> bool {
         let p = &self.front.pieces[piece];
         p.count * BLOCK_BYTES <= self.tuning.small_write_bytes
-            && (p.fua || self.commit.flushes_are_frequent())
+            && (p.fua || self.commit.flushes_are_frequent(self.tuning.economy.frequent_writes))
     }
 
     fn first_write(&mut self, piece: u32) {
@@ -297,8 +292,11 @@ impl<A: Arena> Engine<A> {
     /// Whether there is too little room for a whole chunk that belongs to no stream. Where it is written at once it
     /// is next to whatever else was, but away from its neighbours: who reads them in sequence finds a seek on either side.
     fn lacks_room_for_wholes(&self) -> bool {
-        let share =
-            if self.placement.neighbours.are_read() { SHORT_SHARE_OF_NEIGHBOURS } else { SHORT_SHARE };
+        let economy = &self.tuning.economy;
+        let share = match self.placement.neighbours.are_read() {
+            true => economy.wholes_unused_share_read,
+            false => economy.wholes_unused_share,
+        };
         self.state.zone.unused_segments() * share < self.state.zone.len()
     }
 
@@ -309,7 +307,7 @@ impl<A: Arena> Engine<A> {
         let long = self.front.requests[p.request].is_stream();
         if whole && !long && !p.neighbours_counted {
             p.neighbours_counted = true;
-            self.placement.neighbours.written_alone();
+            self.placement.neighbours.written_alone(self.tuning.economy.neighbours_memory);
         }
         let short = self.lacks_room_for_wholes();
         // A loss that is being recorded lands behind the stream, and would be taken for newer.

@@ -1,6 +1,7 @@
 //! Who may use the log when the zone runs short: clients at the pace at which space is being freed, commits and
 //! placements while they leave enough to the batch that frees it.
 
+use crate::api::economy::Economy;
 use crate::base::arena::Arena;
 use crate::engine::Engine;
 use crate::path::draft::GROUP_HEADER_BLOCKS;
@@ -16,29 +17,6 @@ const RESERVE_SHARE: u32 = 96;
 const FREEING_RESERVE: u32 = 2;
 /// Blocks of the last segment that they leave free, even where they hold what that batch is to move: its records.
 const HELD_RESERVE_BLOCKS: u32 = 3 * GROUP_HEADER_BLOCKS;
-/// Segments beside the reserve and beside a part of the zone that is being emptied: what lands in a few seconds, until a
-/// checkpoint has freed what is empty.
-const MARGIN_SEGMENTS: u32 = 8;
-
-/// One part in so many of the zone is emptied in one plan: what soon becomes free is there for the next burst. ...
-const PART_SHARE: u32 = 4;
-/// ... So many of them are while clients wait, for a disk does the more in a second the more it may choose from. ...
-const MOST_PARTS: u64 = 2;
-/// ... And of a zone that is not soon emptied it is one part in so many, of which more lies near each other.
-const LARGE_PART_SHARE: u32 = 3;
-/// A part of the zone that is emptied within this time, ns, need not be kept pace with: clients may use what is left of
-/// the zone at once, but ...
-const SOON_NS: u64 = 1500 * Nanos::MS;
-/// ... so many segments.
-const KEPT_LEAST: u32 = 2;
-
-/// Within the first part of the margin clients go on at the mean pace at which merging frees blocks, rather than whenever a
-/// batch has ended: what it frees in this time, ns, ...
-const PACED_NS: u64 = 16 * Nanos::SECOND;
-/// ... but one part in so many of the margin at most.
-const PACED_SHARE: u32 = 4;
-/// They get it when there is a block for each that waits, as a group of the log has one of its own, or after this time, ns.
-const LOT_NS: u64 = 100 * Nanos::MS;
 
 /// What there is of the zone, blocks.
 #[derive(Clone, Copy)]
@@ -71,16 +49,16 @@ pub(crate) struct Kept {
 impl Kept {
     /// So much is wanted, and there is so much room. Where that is less, half of what is being freed goes into it, and
     /// clients get the other half.
-    fn follow(&mut self, wanted: u64, most_paced: u64, room: Room) {
+    fn follow(&mut self, wanted: u64, most_paced: u64, room: Room, economy: &Economy) {
         let freed = self.room.map_or(0, |before| {
             let (is, was) = (room.free + room.appended, before.free + before.appended);
             let grown = room.size.saturating_sub(before.size);
-            self.merging.another(0, is.saturating_sub(was + grown));
+            self.merging.another(0, is.saturating_sub(was + grown), economy.cost_memory_ns);
             is.saturating_sub(was)
         });
         let goes_in = self.room.map_or(room.free, |_| freed.div_ceil(2));
         self.room = Some(room);
-        self.paced = self.merging.blocks_in(PACED_NS).min(most_paced);
+        self.paced = self.merging.blocks_in(economy.zone_paced_ns).min(most_paced);
         let wanted = wanted - self.paced;
         self.blocks = if room.free > wanted { wanted } else { (self.blocks + goes_in).min(wanted) };
     }
@@ -100,22 +78,23 @@ impl Kept {
     }
 
     /// When `waiting` clients get more, if that is all that they wait for.
-    fn next_lot(&self, room: Room, waiting: usize) -> Option<Nanos> {
-        (room.free > self.blocks && self.share(room, LOT_NS) > 0).then(|| self.due(room, waiting))
+    fn next_lot(&self, room: Room, waiting: usize, lot_ns: u64) -> Option<Nanos> {
+        (room.free > self.blocks && self.share(room, lot_ns) > 0).then(|| self.due(room, waiting, lot_ns))
     }
 
-    fn due(&self, room: Room, waiting: usize) -> Nanos {
-        let (in_most, lot) = (self.share(room, LOT_NS), waiting as u64 + 1);
-        self.since.after(if in_most > lot { LOT_NS * lot / in_most } else { LOT_NS })
+    /// There is a block for each that waits, as a group of the log has one of its own, or `lot_ns` are over.
+    fn due(&self, room: Room, waiting: usize, lot_ns: u64) -> Nanos {
+        let (in_most, lot) = (self.share(room, lot_ns), waiting as u64 + 1);
+        self.since.after(if in_most > lot { lot_ns * lot / in_most } else { lot_ns })
     }
 
     /// Gives clients what they have not had yet: what they leave is not saved up, and what was appended beyond their last lot
     /// is taken off this one.
-    fn give(&mut self, room: Room, waiting: usize, now: Nanos) {
-        if now < self.due(room, waiting) {
+    fn give(&mut self, room: Room, waiting: usize, now: Nanos, lot_ns: u64) {
+        if now < self.due(room, waiting, lot_ns) {
             return;
         }
-        let lot = self.share(room, now.since(self.since).min(LOT_NS));
+        let lot = self.share(room, now.since(self.since).min(lot_ns));
         self.until = self.until.clamp(room.appended.saturating_sub(lot / 2), room.appended) + lot;
         self.since = now;
     }
@@ -159,31 +138,36 @@ impl<A: Arena> Engine<A> {
     /// How much clients leave free now. What they may use beyond the margin at one time they may not at another, and are
     /// not to stand still until it is free again.
     pub(crate) fn mind_margin(&mut self) {
-        let most = if self.soon_empty_ns().is_some() { KEPT_LEAST } else { u32::MAX };
+        let economy = self.tuning.economy;
+        let most = if self.soon_empty_ns().is_some() { economy.zone_least_kept } else { u32::MAX };
         let kept = self.kept_segments().min(most);
         let area_blocks = u64::from(self.state.geo.area_blocks());
         let wanted = u64::from(self.reserve_segments() + kept) * area_blocks;
         let room = self.room();
-        self.placement.kept.follow(
-            wanted,
-            u64::from((kept / PACED_SHARE).min(MARGIN_SEGMENTS)) * area_blocks,
-            room,
-        );
-        self.placement.kept.give(room, self.log.client.len(), self.io.now);
+        let most_paced = (kept / economy.zone_paced_share).min(economy.zone_margin_segments);
+        self.placement.kept.follow(wanted, u64::from(most_paced) * area_blocks, room, &economy);
+        self.placement.kept.give(room, self.log.client.len(), self.io.now, economy.zone_lot_ns);
     }
 
     /// When clients that wait for room get more of it, as far as it is known.
     pub(crate) fn admission_deadline(&self) -> Option<Nanos> {
-        self.landing_is_starved()
-            .then(|| self.placement.kept.next_lot(self.room(), self.log.client.len()))
-            .flatten()
+        let next = || {
+            self.placement.kept.next_lot(self.room(), self.log.client.len(), self.tuning.economy.zone_lot_ns)
+        };
+        self.landing_is_starved().then(next).flatten()
     }
 
     /// How long emptying a part of the zone takes, as far as experience goes, ns; none where that is not soon.
     fn soon_empty_ns(&self) -> Option<u64> {
-        let most = self.state.zone.part(PART_SHARE) * self.state.geo.area_blocks();
-        let part = (self.state.landed.len() / PART_SHARE).min(most);
-        self.mover.planner.borrowing.merging_takes_ns(part).filter(|ns| *ns <= SOON_NS)
+        let Economy { zone_part_share, zone_soon_ns, .. } = self.tuning.economy;
+        let most = self.zone_part(zone_part_share) * self.state.geo.area_blocks();
+        let part = (self.state.landed.len() / zone_part_share).min(most);
+        self.mover.planner.borrowing.merging_takes_ns(part).filter(|ns| *ns <= zone_soon_ns)
+    }
+
+    /// One part in so many of the zone, as far as that may be emptied in one plan, segments.
+    fn zone_part(&self, share: u32) -> u32 {
+        self.state.zone.part(share, self.tuning.economy.zone_most_part_bytes)
     }
 
     /// Segments that are emptied in one plan, and become free at about the same time: a part, where that is soon; as much more
@@ -192,11 +176,12 @@ impl<A: Arena> Engine<A> {
         if self.only_the_oldest_is_emptied() {
             return 1;
         }
-        let part = self.state.zone.part(PART_SHARE);
+        let economy = &self.tuning.economy;
+        let part = self.zone_part(economy.zone_part_share);
         let segments = match self.soon_empty_ns() {
-            None => self.state.zone.part(LARGE_PART_SHARE),
+            None => self.zone_part(economy.zone_large_part_share),
             Some(ns) if self.landing_is_starved() => {
-                let times = (SOON_NS / ns.max(1)).clamp(1, MOST_PARTS);
+                let times = (economy.zone_soon_ns / ns.max(1)).clamp(1, economy.zone_most_parts);
                 part * times as u32
             }
             Some(_) => part,
@@ -208,7 +193,9 @@ impl<A: Arena> Engine<A> {
     fn kept_segments(&self) -> u32 {
         let zone = &self.state.zone;
         let spare = zone.len().saturating_sub(2 + self.reserve_segments());
-        (zone.part(LARGE_PART_SHARE) + MARGIN_SEGMENTS).min(spare / 2)
+        let economy = &self.tuning.economy;
+        let part = self.zone_part(economy.zone_large_part_share);
+        (part + economy.zone_margin_segments).min(spare / 2)
     }
 
     /// Whether clients will soon land no more than what is freed.
@@ -288,9 +275,9 @@ mod tests {
     #[test]
     fn a_margin_that_is_not_there_at_first_is_not_used_up() {
         let mut kept = Kept::default();
-        kept.follow(400, 0, room(90, 0));
+        kept.follow(400, 0, room(90, 0), &Economy::default());
         assert_eq!(kept.blocks, 90);
-        kept.follow(400, 0, room(110, 0));
+        kept.follow(400, 0, room(110, 0), &Economy::default());
         assert_eq!(kept.blocks, 100);
     }
 
@@ -298,37 +285,37 @@ mod tests {
     #[test]
     fn a_margin_that_was_used_up_comes_back_by_halves() {
         let mut kept = Kept::default();
-        kept.follow(400, 0, room(1000, 0));
+        kept.follow(400, 0, room(1000, 0), &Economy::default());
         assert_eq!(kept.blocks, 400, "there is room");
-        kept.follow(50, 0, room(390, 610));
+        kept.follow(50, 0, room(390, 610), &Economy::default());
         assert_eq!(kept.blocks, 50, "clients may use it");
-        kept.follow(50, 0, room(60, 940));
-        kept.follow(400, 0, room(60, 940));
+        kept.follow(50, 0, room(60, 940), &Economy::default());
+        kept.follow(400, 0, room(60, 940), &Economy::default());
         assert_eq!(kept.blocks, 50, "nothing was freed yet");
         let (mut free, mut appended) = (60, 940);
         for step in 0..33 {
-            kept.follow(400, 0, room(free + 20, appended));
+            kept.follow(400, 0, room(free + 20, appended), &Economy::default());
             assert_eq!(kept.blocks, 50 + 10 * (step + 1));
             // Clients use what they may.
             let left = (free + 20).min(kept.blocks + 10);
             (free, appended) = (left, appended + free + 20 - left);
-            kept.follow(400, 0, room(free, appended));
+            kept.follow(400, 0, room(free, appended), &Economy::default());
         }
-        kept.follow(400, 0, room(free + 20, appended));
+        kept.follow(400, 0, room(free + 20, appended), &Economy::default());
         assert_eq!(kept.blocks, 400);
     }
 
     /// 16 clients write without end; a batch ends every 0.7 s and frees 175 blocks. Gives what they append in each second.
     fn appended_by_second(most_paced: u64, seconds: u64) -> Vec<u64> {
         let (mut kept, mut by_second) = (Kept::default(), vec![0; seconds as usize]);
-        let (mut free, mut appended) = (4000, 0);
+        let (mut free, mut appended, economy) = (4000, 0, Economy::default());
         for ms in 0..seconds * 1000 {
             if ms % 700 == 699 {
                 free += 175;
-                kept.merging.another(700 * Nanos::MS, 0);
+                kept.merging.another(700 * Nanos::MS, 0, economy.cost_memory_ns);
             }
-            kept.follow(4000, most_paced, room(free, appended));
-            kept.give(room(free, appended), 16, Nanos(ms * Nanos::MS));
+            kept.follow(4000, most_paced, room(free, appended), &Economy::default());
+            kept.give(room(free, appended), 16, Nanos(ms * Nanos::MS), economy.zone_lot_ns);
             // A group takes a millisecond, and has a block of its own.
             let group = (0..16)
                 .take_while(|drafted| kept.has_room_beside(*drafted, room(free, appended)))

@@ -9,6 +9,7 @@
 //! gives them back as its segments become free; and where it cannot do so soon enough, whoever lands waits for it, for a
 //! chunk that lands without a home and finds none later would hold the log's tail for ever.
 
+use crate::api::economy::Economy;
 use crate::api::why::Reason;
 use crate::base::arena::Arena;
 use crate::engine::Engine;
@@ -16,50 +17,14 @@ use crate::mover::moves::{Destination, Move};
 use bimetal_units::*;
 use std::ops::Range;
 
-/// How much is pushed down at a time, bytes: a run that the slow device writes in some 120 ms, beside which a seek and
-/// a flush cost little.
-const RUN_BYTES: u32 = 16 << 20;
-/// Runs of slots looked at to find a cold one.
-const SAMPLE: u32 = 16;
 /// Areas looked at in one call for some that nobody misses, so that it stays short: of most, one slot is looked at.
 const LOOKS_PER_CALL: u32 = 64;
-/// Of what nothing is in, one burst puts one part in this many on call at most: a volume that is nearly full keeps room to grow
-/// for the burst after it, which may have as great a part of what is left then. (20 minutes of random writes all over a volume
-/// with 20 GB to spare, ten of rest, then three minutes into 8 GB of it: these had 8 MB/s with a half, 58 with an eighth for all
-/// bursts together, and have 84.) Where pushing down is worth most, and as much as a fast tier is left to chunks, more may be.
-const ON_CALL_SHARE: u32 = 8;
-/// Chunks of the slow device looked at to learn how hot it is.
-const SLOW_SAMPLE: u32 = 64;
-/// Where a block that is pushed down costs so many times less still than [`crate::api::options::Tuning::push_worth`] says, the
-/// zone may have nearly all of the fast tier, even if copies have proved worth their slots there. (Random writes over a whole
-/// disk: 13 to 300 times less than one that is merged; recorded traces with such copies: 10 times at most, and one was answered
-/// at three quarters of the speed where the zone had as much of theirs. Where none have, what it takes is missed by nobody:
-/// 2,600 writes among 4,400 reads of a database, on a fast tier of 10 % of what they touch, on five sizes of the disk: 28.3 ms
-/// in the mean instead of 30.0; an hour of random writes over a volume that is 80 % full: 26.1 MB/s instead of 25.3.)
-const WORTH_MOST: u32 = 3;
-/// Neighbours that are emptied one after the other, as long as they are as cold: 128 MiB, of which the flash below
-/// erases most as a whole. Not more: what is left alone together is touched together, and then too much of it is on the
-/// slow device.
-const RUNS_IN_A_ROW: u32 = 8;
 /// Attempts to push down what is left in a run, before it is left alone.
 const MAX_ATTEMPTS: u32 = 3;
 /// Pause after that, ns.
 const PAUSE_NS: u64 = Nanos::SECOND;
 /// Borrowed areas given back in one call, so that it stays short.
 const AREAS_PER_CALL: usize = 64;
-
-/// What was borrowed stays with the zone for so long after it ran short, ns, while clients write: bursts come again,
-/// and growing takes the time in which they would have landed.
-const KEEP_NS: u64 = 3600 * Nanos::SECOND;
-/// It is given back when clients have not written for so long, ns: reads have better use for it.
-const UNWRITTEN_NS: u64 = 60 * Nanos::SECOND;
-/// It grows only while something has been written within this time, ns, or waits to be: whoever reads meanwhile would wait for
-/// what is pushed down. (20 reads a second after 20 minutes of random writes: their 99th percentile was 128 ms where the zone
-/// grew on beside them, 40 where it did not.)
-const WRITTEN_NS: u64 = 5 * Nanos::SECOND;
-
-/// Experience beyond this counts half as much as what comes after, ns.
-const MEMORY_NS: u64 = 4 * Nanos::SECOND;
 
 /// What batches that free the zone have taken of late.
 #[derive(Default)]
@@ -69,8 +34,9 @@ pub(crate) struct Cost {
 }
 
 impl Cost {
-    pub(crate) fn another(&mut self, took_ns: u64, blocks: u64) {
-        if self.took_ns > MEMORY_NS {
+    /// What was learned in more time than `memory_ns` counts half.
+    pub(crate) fn another(&mut self, took_ns: u64, blocks: u64, memory_ns: u64) {
+        if self.took_ns > memory_ns {
             (self.took_ns, self.blocks) = (self.took_ns / 2, self.blocks / 2);
         }
         (self.took_ns, self.blocks) = (self.took_ns + took_ns, self.blocks + blocks);
@@ -153,21 +119,29 @@ impl Borrowing {
 
     /// A batch that was to free the zone has merged so many blocks, which makes room for so many, or pushed down slots for so
     /// many.
-    pub(crate) fn learn(&mut self, took_ns: u64, merged: u64, room: u64, pushed: u64, idle: bool) {
+    pub(crate) fn learn(
+        &mut self,
+        took_ns: u64,
+        (merged, room, pushed): (u64, u64, u64),
+        idle: bool,
+        economy: &Economy,
+    ) {
+        let memory_ns = economy.cost_memory_ns;
         if merged > 0 && pushed == 0 && !idle {
-            self.pressed.another(took_ns, merged);
+            self.pressed.another(took_ns, merged, memory_ns);
         }
         if pushed > 0 {
-            self.pushing.another(took_ns, pushed);
+            self.pushing.another(took_ns, pushed, memory_ns);
         } else if merged > 0 {
-            self.merging.another(took_ns, room);
+            self.merging.another(took_ns, room, memory_ns);
         }
     }
 }
 
 impl<A: Arena> Engine<A> {
     fn areas_per_run(&self) -> u32 {
-        (RUN_BYTES / self.state.geo.area_bytes).min(self.state.zone.own_len() / 8).max(1)
+        let areas = self.tuning.economy.push_run_bytes / self.state.geo.area_bytes;
+        areas.min(self.state.zone.own_len() / 8).max(1)
     }
 
     /// Slots of areas that are on call.
@@ -197,7 +171,8 @@ impl<A: Arena> Engine<A> {
         let share = self.tuning.push_worth.max(1);
         let is_part = |share| borrowing.pushing.is_part_of(&borrowing.merging, share);
         borrowing.pushing.blocks > 0
-            && (is_part(share * WORTH_MOST) || is_part(share) && !self.view().copies_proved())
+            && (is_part(share * self.tuning.economy.push_worth_most)
+                || is_part(share) && !self.view().copies_proved())
     }
 
     /// Whether the zone may have a further run without touching what is left to chunks that become used.
@@ -224,7 +199,7 @@ impl<A: Arena> Engine<A> {
     /// when this burst began.
     fn slots_left_beside(&self, on_call: u32) -> u32 {
         let by_this_burst = on_call.saturating_sub(self.mover.planner.borrowing.taken_before);
-        let left = by_this_burst.saturating_mul(ON_CALL_SHARE - 1).max(on_call);
+        let left = by_this_burst.saturating_mul(self.tuning.economy.on_call_share - 1).max(on_call);
         left.max(2 * self.slots_at_stake()).min(u32::MAX / 2)
     }
 
@@ -257,7 +232,8 @@ impl<A: Arena> Engine<A> {
     fn zone_may_grow(&self, areas: u32) -> bool {
         let closing = self.space.slots[FAST].closing().map_or(0, |range| range.len() as u32);
         let run = areas + closing / self.state.geo.slots_per_area();
-        (self.io.now.since(self.front.last_change) < WRITTEN_NS || self.landing_is_starved())
+        let lately_ns = self.tuning.economy.grows_after_write_ns;
+        (self.io.now.since(self.front.last_change) < lately_ns || self.landing_is_starved())
             && !self.is_idle()
             && self.zone_runs_short()
             && self.run_is_to_spare(run)
@@ -355,7 +331,7 @@ impl<A: Arena> Engine<A> {
     /// The heat of some chunks on the slow device, and how many they are.
     fn heat_of_the_slow(&self) -> (u64, u64) {
         let chunks = self.state.geo.chunks;
-        let step = (chunks / SLOW_SAMPLE).max(1);
+        let step = (chunks / self.tuning.economy.slow_sample_chunks).max(1);
         let first = self.mover.planner.borrowing.hand % step;
         let of_slow = |chunk: &Chunk| self.state.map.home(*chunk).is_some_and(|home| home.tier == SLOW);
         let sample = (first..chunks).step_by(step as usize).map(Chunk).filter(of_slow);
@@ -374,15 +350,17 @@ impl<A: Arena> Engine<A> {
         let (run, borrowing) = (self.areas_per_run(), &self.mover.planner.borrowing);
         let runs = self.state.geo.zone_first.0 / run;
         let (step, last) = (far_step(runs), borrowing.emptied);
-        let sample = (1..=SAMPLE.min(runs)).map(|n| (borrowing.hand + n * step) % runs);
-        let hand = (borrowing.hand + SAMPLE.min(runs) * step) % runs;
+        let sampled = self.tuning.economy.push_sample_runs.min(runs);
+        let sample = (1..=sampled).map(|n| (borrowing.hand + n * step) % runs);
+        let hand = (borrowing.hand + sampled * step) % runs;
         let coldest = sample.filter_map(|number| self.look_at_run(number)).min();
         let most = self.takes_the_better_half(run).then(|| self.heat_of_the_slow());
         let may_go = |found: &Run| {
             let slots = self.slots_of_run(found.number).len() as u64;
             most.is_none_or(|(slow_heat, count)| u64::from(found.heat) * count <= slow_heat * slots)
         };
-        let beside = (borrowing.in_a_row < RUNS_IN_A_ROW && last + 1 < runs).then_some(last + 1);
+        let most_in_a_row = self.tuning.economy.push_runs_in_a_row;
+        let beside = (borrowing.in_a_row < most_in_a_row && last + 1 < runs).then_some(last + 1);
         let beside = beside.and_then(|number| self.look_at_run(number)).filter(|beside| {
             may_go(beside) && coldest.as_ref().is_none_or(|least| beside.is_about_as_cold(least))
         });
@@ -449,7 +427,7 @@ impl<A: Arena> Engine<A> {
         if !self.is_idle() && self.zone_runs_short() {
             self.mover.planner.borrowing.short_at = self.io.now;
         }
-        if self.io.now >= self.front.last_change.after(UNWRITTEN_NS) {
+        if self.io.now >= self.front.last_change.after(self.tuning.economy.borrowed_unwritten_ns) {
             self.mover.planner.borrowing.taken_before = self.slots_on_call();
         }
         self.borrow_what_is_idle();
@@ -484,9 +462,10 @@ impl<A: Arena> Engine<A> {
     /// When the zone is to give back what it has borrowed, if nobody asks for anything until then.
     pub(crate) fn zone_shrinks_at(&self) -> Option<Nanos> {
         let idle_at = self.front.last_client.after(self.tuning.idle_after_ns);
-        let kept_until = self.mover.planner.borrowing.short_at.after(KEEP_NS).max(idle_at);
+        let economy = &self.tuning.economy;
+        let kept_until = self.mover.planner.borrowing.short_at.after(economy.borrowed_kept_ns).max(idle_at);
         let has_borrowed = self.state.zone.len() > self.state.zone.own_len();
-        has_borrowed.then(|| self.front.last_change.after(UNWRITTEN_NS).min(kept_until))
+        has_borrowed.then(|| self.front.last_change.after(economy.borrowed_unwritten_ns).min(kept_until))
     }
 
     /// Where only records keep the chain so long that nothing can be given back, a checkpoint frees it.
@@ -505,14 +484,15 @@ mod tests {
     #[test]
     fn pushing_down_is_worth_it_where_merging_costs_several_times_as_much() {
         let mut borrowing = Borrowing::default();
+        let learn = |b: &mut Borrowing, what| b.learn(Nanos::SECOND, what, true, &Economy::default());
         let is_worth_it = |b: &Borrowing, share| b.pushing.is_part_of(&b.merging, share);
         assert!(is_worth_it(&borrowing, 4), "nobody knows");
-        borrowing.learn(Nanos::SECOND, 1000, 1000, 0, true);
+        learn(&mut borrowing, (1000, 1000, 0));
         assert!(is_worth_it(&borrowing, 4), "nobody knows");
-        borrowing.learn(Nanos::SECOND, 0, 0, 4000, true);
+        learn(&mut borrowing, (0, 0, 4000));
         assert!(is_worth_it(&borrowing, 4) && !is_worth_it(&borrowing, 5));
         // What was learned long ago counts little beside what was learned since.
-        (0..20).for_each(|_| borrowing.learn(Nanos::SECOND, 20_000, 20_000, 0, true));
+        (0..20).for_each(|_| learn(&mut borrowing, (20_000, 20_000, 0)));
         assert!(!is_worth_it(&borrowing, 1) && is_worth_it(&borrowing, 0));
     }
 

@@ -35,8 +35,8 @@ impl Placement {
     pub(crate) fn new(geo: &Geometry, tuning: &Tuning, pins: PinsRead, now: Nanos) -> Placement {
         Placement {
             policy: Box::new(HeatPolicy::new(geo.chunks, geo.slots(FAST), tuning)),
-            benefit: Benefit::new(geo.slots(FAST)),
-            wear: Wear::new(tuning.wear_bytes_per_day, now),
+            benefit: Benefit::new(geo.slots(FAST), &tuning.economy),
+            wear: Wear::new(tuning.wear_bytes_per_day, now, &tuning.economy),
             kept: Kept::default(),
             neighbours: Neighbours::default(),
             pins: Pins::new(pins),

@@ -47,7 +47,7 @@ impl<A: Arena> Engine<A> {
     /// Sees whether the slow device is in use, or has to be.
     pub(crate) fn mind_rest(&mut self) {
         let used = self.io.tokens.used_by_clients(SLOW);
-        let wanted = self.zone_is_half_full() || self.zone_gives_back() || self.log_is_starved();
+        let wanted = self.zone_is_worth_emptying() || self.zone_gives_back() || self.log_is_starved();
         if wanted || self.placement.pins.are_astray() {
             self.rouse_slow();
         } else if used > self.mover.planner.rest.roused {

@@ -41,9 +41,6 @@ impl Streams {
     }
 }
 
-/// Reads and writes after which they count half.
-const MEMORY: u32 = 1024;
-
 /// Whether what lies side by side on the slow tier is read so, beside whole chunks that are written here and there.
 #[derive(Default)]
 pub struct Neighbours {
@@ -53,19 +50,20 @@ pub struct Neighbours {
 
 impl Neighbours {
     /// The slow tier was read where another read ended.
-    pub fn read(&mut self) {
+    pub fn read(&mut self, memory: u32) {
         self.read += 1;
-        self.forget();
+        self.forget(memory);
     }
 
     /// A whole chunk of no stream was written to it.
-    pub fn written_alone(&mut self) {
+    pub fn written_alone(&mut self, memory: u32) {
         self.written_alone += 1;
-        self.forget();
+        self.forget(memory);
     }
 
-    fn forget(&mut self) {
-        if self.read + self.written_alone >= MEMORY {
+    /// After so many they count half.
+    fn forget(&mut self, memory: u32) {
+        if self.read + self.written_alone >= memory {
             (self.read, self.written_alone) = (self.read / 2, self.written_alone / 2);
         }
     }

@@ -5,6 +5,7 @@
 //! homes of what landed, whatever goes down. A pin is a user's wish, and is obeyed when the budget is spent; what it
 //! writes is counted, and taken out of what is left.
 
+use crate::api::economy::Economy;
 use crate::api::options::{WearBudgetStatus, WearStatus};
 use crate::base::arena::Arena;
 use crate::engine::Engine;
@@ -16,25 +17,26 @@ const DAY_NS: u64 = 86_400 * Nanos::SECOND;
 /// many of a day's budget: enough to be quick soon after it, and opened four times a day, the engine cannot write more
 /// than twice the budget. A budget of half of what the drive is rated for is within its rating even then.
 const OPENING_SHARE: u64 = 4;
-/// Copies are kept while more than one part in this many of a day's budget is left, half of what an opening begins with:
-/// a copy is made at the first read of a chunk, a move at the third touch, and what is known to be hot is worth more.
-const COPIES_SHARE: u64 = 8;
-/// Nothing rises while less than one part in this many of a day's budget is left, the earnings of 84 s: at 128 GiB a day,
-/// 128 MiB. Chunks that rise one by one, as they are earned, would cost the disk a seek and the log a record each.
-const RUN_SHARE: u64 = 1024;
 
 /// A token bucket of bytes that holds up to a day's budget.
 struct Bucket {
     bytes_per_day: u64,
+    /// Copies are made while more than one part in this many of it is left: at first, half of what an opening begins with. A
+    /// copy is made at the first read of a chunk, a move at the third touch, and what is known to be hot is worth more.
+    copies_share: u64,
+    /// Nothing rises while less than one part in this many of it is left. Chunks that rise one by one, as they are earned,
+    /// would cost the disk a seek and the log a record each.
+    run_share: u64,
     /// Bytes that were left at `at`, times the nanoseconds of a day: earning adds budget x time, and nothing is rounded.
     level: u128,
     at: Nanos,
 }
 
 impl Bucket {
-    fn new(bytes_per_day: u64, opened: Nanos) -> Bucket {
+    fn new(bytes_per_day: u64, opened: Nanos, economy: &Economy) -> Bucket {
         let level = u128::from(bytes_per_day / OPENING_SHARE) * u128::from(DAY_NS);
-        Bucket { bytes_per_day, level, at: opened }
+        let (copies_share, run_share) = (economy.wear_copies_share, economy.wear_run_share);
+        Bucket { bytes_per_day, copies_share, run_share, level, at: opened }
     }
 
     /// Below 2^112, whatever the clock says: two days of the largest budget.
@@ -54,7 +56,7 @@ impl Bucket {
 
     /// What has to be there for something to rise, bytes.
     fn run_bytes(&self, chunk_bytes: u64) -> u64 {
-        chunk_bytes.max(self.bytes_per_day / RUN_SHARE)
+        chunk_bytes.max(self.bytes_per_day / self.run_share)
     }
 }
 
@@ -67,8 +69,8 @@ pub(crate) struct Wear {
 
 impl Wear {
     /// Of a volume opened now; without a budget, nothing is held back.
-    pub(crate) fn new(budget_bytes_per_day: Option<u64>, opened: Nanos) -> Wear {
-        let bucket = budget_bytes_per_day.map(|bytes_per_day| Bucket::new(bytes_per_day, opened));
+    pub(crate) fn new(budget_bytes_per_day: Option<u64>, opened: Nanos, economy: &Economy) -> Wear {
+        let bucket = budget_bytes_per_day.map(|bytes_per_day| Bucket::new(bytes_per_day, opened, economy));
         Wear { bucket, moved_bytes: 0, copied_bytes: 0 }
     }
 
@@ -92,7 +94,7 @@ impl Wear {
     fn may_copy(&self, bytes: u64, now: Nanos) -> bool {
         let Some(bucket) = &self.bucket else { return true };
         let left = bucket.left_bytes(now);
-        left >= bytes && left - bytes >= bucket.bytes_per_day / COPIES_SHARE
+        left >= bytes && left - bytes >= bucket.bytes_per_day / bucket.copies_share
     }
 
     fn spend(&mut self, bytes: u64, now: Nanos) {
@@ -165,13 +167,17 @@ mod tests {
     const CHUNK: u64 = 128 << 10;
     const NOW: Nanos = Nanos(5 * Nanos::SECOND);
 
+    fn wear(budget: Option<u64>, opened: Nanos) -> Wear {
+        Wear::new(budget, opened, &Economy::default())
+    }
+
     fn left(wear: &Wear, now: Nanos) -> u64 {
         wear.status(now).budget.expect("a budget").left_bytes
     }
 
     #[test]
     fn without_a_budget_nothing_is_held_back() {
-        let mut wear = Wear::new(None, NOW);
+        let mut wear = wear(None, NOW);
         wear.spend(u64::MAX, NOW);
         assert!(wear.may_copy(CHUNK, NOW) && wear.has(u64::MAX, NOW));
         assert_eq!((wear.may_rise(CHUNK, NOW), wear.rises_again(CHUNK, NOW)), (usize::MAX, None));
@@ -179,7 +185,7 @@ mod tests {
 
     #[test]
     fn with_a_budget_of_nothing_nothing_ever_rises() {
-        let mut wear = Wear::new(Some(0), NOW);
+        let mut wear = self::wear(Some(0), NOW);
         wear.spend(CHUNK, NOW);
         for now in [Nanos(0), NOW, Nanos(u64::MAX)] {
             assert!(!wear.may_copy(CHUNK, now) && !wear.has(1, now));
@@ -189,7 +195,7 @@ mod tests {
             );
         }
         // Nor does a chunk that is larger than a day's budget.
-        let small = Wear::new(Some(CHUNK - 1), NOW);
+        let small = self::wear(Some(CHUNK - 1), NOW);
         let later = NOW.after(10 * DAY_NS);
         assert_eq!((small.may_rise(CHUNK, later), small.rises_again(CHUNK, later)), (0, None));
         assert!(!small.may_copy(CHUNK, later));
@@ -198,7 +204,7 @@ mod tests {
     #[test]
     fn it_is_earned_evenly_and_no_more_than_a_day_of_it_is_kept() {
         let budget = 164u64 << 30;
-        let mut wear = Wear::new(Some(budget), NOW);
+        let mut wear = wear(Some(budget), NOW);
         assert_eq!(left(&wear, NOW), budget / OPENING_SHARE);
         wear.spend(u64::MAX, NOW);
         assert_eq!(left(&wear, NOW), 0, "a pin that was larger leaves no debt");
@@ -222,12 +228,13 @@ mod tests {
     #[test]
     fn copies_stop_first_and_what_rises_comes_in_runs() {
         let budget = 128u64 << 30;
-        let mut wear = Wear::new(Some(budget), NOW);
+        let mut wear = wear(Some(budget), NOW);
         assert!(wear.may_copy(CHUNK, NOW));
-        wear.spend(budget / OPENING_SHARE - budget / COPIES_SHARE, NOW);
+        let kept = budget / Economy::default().wear_copies_share;
+        wear.spend(budget / OPENING_SHARE - kept, NOW);
         assert!(!wear.may_copy(CHUNK, NOW));
-        assert_eq!(wear.may_rise(CHUNK, NOW), (budget / COPIES_SHARE / CHUNK) as usize);
-        wear.spend(budget / COPIES_SHARE - CHUNK, NOW);
+        assert_eq!(wear.may_rise(CHUNK, NOW), (kept / CHUNK) as usize);
+        wear.spend(kept - CHUNK, NOW);
         assert_eq!(wear.may_rise(CHUNK, NOW), 0);
         let again = wear.rises_again(CHUNK, NOW).expect("it is earned again");
         assert_eq!(wear.may_rise(CHUNK, Nanos(again.0 - 1)), 0);
@@ -238,7 +245,7 @@ mod tests {
 
     #[test]
     fn the_largest_budget_overflows_nothing() {
-        let mut wear = Wear::new(Some(u64::MAX), Nanos(0));
+        let mut wear = wear(Some(u64::MAX), Nanos(0));
         let end = Nanos(u64::MAX);
         assert_eq!(left(&wear, end), u64::MAX);
         wear.spend(u64::MAX, end);

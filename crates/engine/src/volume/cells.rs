@@ -6,6 +6,7 @@
 //! left unread but is asked for again soon goes to the main one at once (`volume/ghosts.rs`).
 
 use super::ghosts::{self, Ghosts, Queue};
+use crate::api::economy::Economy;
 use crate::base::bugs::{Bug, planted};
 use crate::placement::policy::NextUse;
 use crate::volume::places::{self, Places};
@@ -122,7 +123,7 @@ fn part_blocks(slots: u64, chunk_blocks: u32) -> u32 {
 
 impl Cells {
     /// For so many fast slots, of which so many, the first ones, are wanted for homes too; none of them is a tray.
-    pub fn new(homes: u32, slots: u32, chunk_blocks: u32) -> Cells {
+    pub fn new(homes: u32, slots: u32, chunk_blocks: u32, economy: &Economy) -> Cells {
         let part_blocks = part_blocks(u64::from(slots), chunk_blocks);
         let per_slot = chunk_blocks / part_blocks;
         let cells = slots * per_slot;
@@ -136,7 +137,7 @@ impl Cells {
             with_room: VecDeque::new(),
             small: VecDeque::new(),
             main: VecDeque::new(),
-            ghosts: Ghosts::new(cells),
+            ghosts: Ghosts::new(cells, economy),
             hand: 0,
             homes,
         }
@@ -519,7 +520,7 @@ mod tests {
     /// Random steps, beside a table of which parts have copies and where: every step leaves both the same.
     #[test]
     fn agree_with_a_table_whatever_comes_and_goes() {
-        let mut cells = Cells::new(SLOTS, SLOTS, CHUNK_BLOCKS);
+        let mut cells = Cells::new(SLOTS, SLOTS, CHUNK_BLOCKS, &Economy::default());
         assert_eq!((cells.part_blocks(), cells.per_slot), (1, CHUNK_BLOCKS));
         let mut model: BTreeMap<(u32, u32), Cell> = BTreeMap::new();
         let mut filling: Vec<Cell> = Vec::new();
@@ -584,7 +585,7 @@ mod tests {
     /// What is read only once leaves before what is read again, however much of it comes.
     #[test]
     fn what_is_read_again_outlives_what_is_not() {
-        let mut cells = Cells::new(SLOTS, SLOTS, CHUNK_BLOCKS);
+        let mut cells = Cells::new(SLOTS, SLOTS, CHUNK_BLOCKS, &Economy::default());
         (0..SLOTS).for_each(|slot| cells.add_tray(Slot(slot)));
         let mut fill = |chunk: u32| {
             while cells.free() < CHUNK_BLOCKS {
@@ -608,7 +609,7 @@ mod tests {
         let gib = |gib: u64| gib << 30 >> 17;
         assert_eq!([1, 8, 16, 128, 1024].map(|size| part_blocks(gib(size), 32)), [1, 1, 2, 16, 32]);
         assert!(ram_bytes_at_most(gib(128), 32) < 72 << 20);
-        let cells = Cells::new(1000, 1000, 64);
+        let cells = Cells::new(1000, 1000, 64, &Economy::default());
         assert!(cells.ram_bytes() <= ram_bytes_at_most(1000, 64));
     }
 }

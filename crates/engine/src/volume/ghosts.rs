@@ -3,19 +3,11 @@
 //! What is asked for again soon after it left a queue would have been there in a larger one: as in ARC (Megiddo and Modha,
 //! FAST 2003), the share of the queue of new copies follows that.
 
+use crate::api::economy::Economy;
 use crate::base::hash::mix;
 
 /// The share of new copies is counted in so many parts.
 const PARTS: u64 = 1 << 16;
-/// At the beginning an eighth, as in S3-FIFO; with a quarter, traces of reads alone were answered up to 1.05 times as slowly.
-const FIRST_SHARE: u64 = PARTS / 8;
-const LEAST_SHARE: u64 = PARTS / 16;
-const MOST_SHARE: u64 = PARTS / 2;
-/// What one that is asked for again adds or takes away, more where few leave that queue.
-const STEP: u64 = 4;
-const MOST_STEPS: u64 = 64;
-/// So many that gave way are remembered for that, and counted half from then on.
-const MEMORY: u64 = 1 << 16;
 
 /// The queue that a copy is in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,6 +24,7 @@ pub struct Ghosts {
     small_share: u64,
     /// How many left the small queue, and the main one.
     left: [u64; 2],
+    economy: Economy,
 }
 
 const IS_THERE: u16 = 1;
@@ -44,9 +37,10 @@ pub fn ram_bytes(copies: u64) -> u64 {
 
 impl Ghosts {
     /// Beside so many copies at most.
-    pub fn new(copies: u32) -> Ghosts {
+    pub fn new(copies: u32, economy: &Economy) -> Ghosts {
         let prints = vec![0; (copies as usize).next_power_of_two()];
-        Ghosts { prints, small_share: FIRST_SHARE, left: [0; 2] }
+        let small_share = PARTS / economy.copies_new_first_share;
+        Ghosts { prints, small_share, left: [0; 2], economy: *economy }
     }
 
     /// Bytes of RAM.
@@ -63,7 +57,7 @@ impl Ghosts {
     pub fn left(&mut self, key: u64, queue: Queue) {
         let of_main = queue == Queue::Main;
         self.left[usize::from(of_main)] += 1;
-        if self.left[0] + self.left[1] > MEMORY {
+        if self.left[0] + self.left[1] > self.economy.copies_new_memory {
             self.left = [self.left[0] / 2, self.left[1] / 2];
         }
         let (at, print) = self.print(key);
@@ -79,12 +73,16 @@ impl Ghosts {
         }
         self.prints[at] = 0;
         if asked {
-            let [small, main] = self.left;
-            let steps = |others: u64, own: u64| STEP * (others / own.max(1)).clamp(1, MOST_STEPS);
+            let ([small, main], economy) = (self.left, &self.economy);
+            let most = economy.copies_new_most_steps;
+            let steps =
+                |others: u64, own: u64| economy.copies_new_step * (others / own.max(1)).clamp(1, most);
             self.small_share = if found & FROM_MAIN == 0 {
-                (self.small_share + steps(main, small)).min(MOST_SHARE)
+                (self.small_share + steps(main, small)).min(PARTS / economy.copies_new_most_share)
             } else {
-                self.small_share.saturating_sub(steps(small, main)).max(LEAST_SHARE)
+                self.small_share
+                    .saturating_sub(steps(small, main))
+                    .max(PARTS / economy.copies_new_least_share)
             };
         }
         true
@@ -103,7 +101,7 @@ mod tests {
 
     #[test]
     fn what_was_wanted_again_makes_its_queue_longer() {
-        let mut ghosts = Ghosts::new(1000);
+        let mut ghosts = Ghosts::new(1000, &Economy::default());
         assert_eq!(ghosts.gives_way(12, 88), Queue::Main);
         assert_eq!(ghosts.gives_way(13, 87), Queue::Small);
         assert_eq!(ghosts.gives_way(1, 0), Queue::Small);
@@ -118,6 +116,6 @@ mod tests {
             ghosts.left(key, Queue::Main);
             ghosts.is_back(key, true);
         }
-        assert_eq!(ghosts.small_share, LEAST_SHARE);
+        assert_eq!(ghosts.small_share, PARTS / ghosts.economy.copies_new_least_share);
     }
 }

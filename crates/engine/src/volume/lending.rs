@@ -8,14 +8,11 @@ use crate::base::bugs::{Bug, planted};
 use crate::engine::Engine;
 use bimetal_units::*;
 
-/// Beside the reserve, and what `Tuning::kept_from_copies` says, one segment in so many of the zone is not lent: what may land
-/// before those that are recalled are free.
-const KEPT_SHARE: u32 = 16;
-
 impl<A: Arena> Engine<A> {
     /// Free segments that stay with the log, which is to find them ready.
     fn segments_at_hand(&self) -> u32 {
-        self.reserve_segments() + self.tuning.kept_from_copies.max(1) + self.state.zone.len() / KEPT_SHARE
+        let kept = self.state.zone.len() / self.tuning.economy.lent_kept_share;
+        self.reserve_segments() + self.tuning.kept_from_copies.max(1) + kept
     }
 
     /// The slots of a segment that nothing lands in are trays from here on; false where none is to spare, or clients write:

@@ -13,12 +13,6 @@ use crate::base::bugs::{Bug, planted};
 use crate::engine::Engine;
 use bimetal_units::*;
 
-/// One slow slot in this many is left without a shadow, so that streams and what is pushed down find neighbouring slots.
-const SPARE_SHARE: u32 = 16;
-/// Shadows that give way for each slot that is taken where fewer are left: more than one, or slots would be taken wherever
-/// the next shadow happened to be.
-const GIVING_WAY: u32 = 4;
-
 /// The shadows of a volume.
 pub struct Shadows {
     /// The slow slot with the shadow of what is at home in a fast slot, plus one; 0 is none.
@@ -87,12 +81,12 @@ impl Shadows {
 impl<A: Arena> Engine<A> {
     fn slow_slots_are_plentiful(&self) -> bool {
         let slow = &self.space.slots[SLOW];
-        slow.unused() > slow.count() / SPARE_SHARE
+        slow.unused() > slow.count() / self.tuning.economy.shadow_spare_share
     }
 
     /// A slow slot; where they are not plentiful, shadows give way for it.
     pub(crate) fn take_slow_slot(&mut self) -> Option<Slot> {
-        for _ in 0..GIVING_WAY {
+        for _ in 0..self.tuning.economy.shadows_giving_way {
             if self.slow_slots_are_plentiful() {
                 break;
             }

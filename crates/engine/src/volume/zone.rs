@@ -11,10 +11,6 @@ use std::collections::VecDeque;
 use std::iter;
 use std::ops::Range;
 
-/// So much of the zone is emptied in one plan at most, bytes: as large a part is kept free meanwhile, which a large
-/// zone has better use for.
-const MOST_TAIL_BYTES: u64 = 8 << 30;
-
 /// A segment's place in RAM. Those of the zone's own areas come first, in their order; behind them are places for areas
 /// that it may borrow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord, Default)]
@@ -124,9 +120,9 @@ impl Zone {
     pub fn len(&self) -> u32 {
         (self.areas.len() - self.vacant.len()) as u32
     }
-    /// One part in so many of it, as far as that may be emptied in one plan, segments.
-    pub fn part(&self, share: u32) -> u32 {
-        (self.len() / share).min((MOST_TAIL_BYTES / self.area_bytes) as u32)
+    /// One part in so many of it, of so many bytes at most, segments.
+    pub fn part(&self, share: u32, most_bytes: u64) -> u32 {
+        (self.len() / share).min((most_bytes / self.area_bytes) as u32)
     }
     /// Segments in the zone's own areas.
     pub fn own_len(&self) -> u32 {

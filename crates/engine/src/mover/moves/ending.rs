@@ -156,8 +156,10 @@ impl<A: Arena> Engine<A> {
             let (merged, pushed) = (self.told.stats.destaged - merged, self.told.stats.demoted - pushed);
             let (idle, blocks) = (self.is_idle(), u64::from(self.state.geo.blocks_per_chunk()));
             let took = self.mover.planner.freeing_took_ns(b.started, self.io.now);
-            self.mover.planner.borrowing.learn(took, merged, room_halves / 2, pushed * blocks, idle);
-            self.placement.kept.merging.another(took, 0);
+            let economy = &self.tuning.economy;
+            let freed = (merged, room_halves / 2, pushed * blocks);
+            self.mover.planner.borrowing.learn(took, freed, idle, economy);
+            self.placement.kept.merging.another(took, 0, economy.cost_memory_ns);
         }
         let worked = self.io.tokens.background_ns(SLOW) - b.worked_ns;
         if placed > 0 {

@@ -4,29 +4,14 @@
 //!
 //! Nothing here holds back a move before both sides of it have been measured.
 
+use crate::api::economy::Economy;
 use bimetal_units::*;
 
 /// Where size classes of reads end, bytes; what is larger is the last class. A seek rules the first, the rate the last.
 const CLASSES: [u32; 2] = [16 << 10, 128 << 10];
-/// A mean of latencies gives this part to the newest: what the load was a few hundred reads ago is forgotten.
-const MEMORY: u64 = 64;
-/// Nothing is concluded from fewer.
-const LEAST_KNOWN: u64 = 16;
-/// Chunks moved, after which what that took counts half.
-const MOVES_KNOWN: u64 = 1024;
 
-/// Time of the slow device that nobody waits for costs one part in so many: what comes next may find it at work.
-const IDLE_SHARE: u64 = 8;
-/// Unit of caution: a move up has to save so many times what it costs. It begins with 3 (three traces as recorded, with
-/// a fast tier of 5, 10 and 25 %: 1.03 times as fast as with 1.5; in a closed loop 0.99), ...
+/// Unit of caution: a move up has to save so many times what it costs.
 const CAUTION_UNIT: u32 = 64;
-const FIRST_CAUTION: u32 = 192;
-/// ... and stays from 1 to 8.
-const LEAST_CAUTION: u32 = 64;
-const MOST_CAUTION: u32 = 512;
-/// Chunks that rose and were judged, after which it is set anew: when fewer than half have repaid their move it becomes a
-/// quarter more, when more than four fifths have, a tenth less.
-const JUDGED: u32 = 64;
 
 /// A mean of nanoseconds in which the newest count most.
 #[derive(Clone, Copy, Default, Debug)]
@@ -36,14 +21,15 @@ struct Mean {
 }
 
 impl Mean {
-    fn another(&mut self, ns: u64) {
+    /// The newest is one of so many at least.
+    fn another(&mut self, ns: u64, memory: u64) {
         self.count += 1;
-        let weight = self.count.min(MEMORY);
+        let weight = self.count.min(memory);
         self.ns = (self.ns * (weight - 1) + ns) / weight;
     }
 
-    fn known(&self) -> Option<u64> {
-        (self.count >= LEAST_KNOWN).then_some(self.ns)
+    fn known(&self, least: u64) -> Option<u64> {
+        (self.count >= least).then_some(self.ns)
     }
 }
 
@@ -61,7 +47,7 @@ pub struct Yield {
 
 impl Yield {
     /// Nothing has been measured: every move is as good as its heat.
-    pub const UNKNOWN: Yield = Yield { read_ns: None, write_ns: None, move_ns: None, caution: FIRST_CAUTION };
+    pub const UNKNOWN: Yield = Yield { read_ns: None, write_ns: None, move_ns: None, caution: CAUTION_UNIT };
 
     /// A move up has to save so many times what it costs.
     pub fn caution(&self) -> f64 {
@@ -74,9 +60,9 @@ impl Yield {
         Yield { read_ns: self.read_ns.map(share), write_ns: self.write_ns.map(share), ..self }
     }
 
-    /// The same where nobody waits for the slow device.
-    pub fn in_idle_time(self) -> Yield {
-        Yield { move_ns: self.move_ns.map(|ns| ns / IDLE_SHARE), ..self }
+    /// The same where nobody waits for the slow device, of whose time one part in so many is a cost then.
+    pub fn in_idle_time(self, share: u64) -> Yield {
+        Yield { move_ns: self.move_ns.map(|ns| ns / share), ..self }
     }
 
     /// What so many reads and writes take less time on the fast tier, ns; none where that is not known.
@@ -132,6 +118,7 @@ pub struct Benefit {
     recent: [u32; 2],
     judged: u64,
     repaid: u64,
+    economy: Economy,
 }
 
 /// What the trials of so many fast slots take.
@@ -141,28 +128,29 @@ pub(crate) fn ram_bytes(fast_slots: u64) -> u64 {
 
 impl Benefit {
     /// Of a volume with so many fast slots; nothing is known yet.
-    pub fn new(fast_slots: u32) -> Benefit {
+    pub fn new(fast_slots: u32, economy: &Economy) -> Benefit {
         Benefit {
             reads: Default::default(),
             moved: 0,
             worked_ns: 0,
-            caution: FIRST_CAUTION,
+            caution: economy.caution_first,
             trials: vec![Trial::default(); fast_slots as usize],
             recent: [0; 2],
             judged: 0,
             repaid: 0,
+            economy: *economy,
         }
     }
 
     /// A device answered a client's read of so many bytes after so long.
     pub fn read(&mut self, tier: Tier, bytes: u32, took_ns: u64) {
         let class = CLASSES.iter().filter(|end| bytes > **end).count();
-        self.reads[usize::from(tier.0)][class].another(took_ns);
+        self.reads[usize::from(tier.0)][class].another(took_ns, self.economy.latency_memory);
     }
 
     /// So many chunks were moved, for which the slow device worked so long.
     pub fn moved(&mut self, chunks: u64, worked_ns: u64) {
-        if self.moved >= MOVES_KNOWN {
+        if self.moved >= self.economy.move_cost_memory {
             (self.moved, self.worked_ns) = (self.moved / 2, self.worked_ns / 2);
         }
         (self.moved, self.worked_ns) = (self.moved + chunks, self.worked_ns + worked_ns);
@@ -171,16 +159,16 @@ impl Benefit {
     /// What moves save and cost now, where merging a block takes so long.
     pub fn yields(&self, write_ns: Option<u64>) -> Yield {
         // The mix of sizes is the slow tier's: those reads would change tiers.
-        let pairs = self.reads[0].iter().zip(&self.reads[1]);
+        let (pairs, least) = (self.reads[0].iter().zip(&self.reads[1]), self.economy.least_known);
         let (mut saved, mut count) = (0i128, 0u64);
         for (fast, slow) in pairs {
-            if let (Some(fast), Some(slow_ns)) = (fast.known(), slow.known()) {
+            if let (Some(fast), Some(slow_ns)) = (fast.known(least), slow.known(least)) {
                 saved += (i128::from(slow_ns) - i128::from(fast)) * i128::from(slow.count);
                 count += slow.count;
             }
         }
         let read_ns = (count > 0).then(|| (saved / i128::from(count)).max(0) as u64);
-        let move_ns = (self.moved >= LEAST_KNOWN).then(|| self.worked_ns / self.moved);
+        let move_ns = (self.moved >= least).then(|| self.worked_ns / self.moved);
         Yield { read_ns, write_ns, move_ns, caution: self.caution }
     }
 
@@ -225,13 +213,14 @@ impl Benefit {
         (self.judged, self.repaid) = (self.judged + 1, self.repaid + u64::from(repaid));
         let [judged, good] = &mut self.recent;
         (*judged, *good) = (*judged + 1, *good + u32::from(repaid));
-        if *judged == JUDGED {
+        let economy = &self.economy;
+        if *judged == economy.caution_judged {
             let caution = match *good {
-                few if few * 2 < JUDGED => self.caution * 5 / 4,
-                most if most * 5 > JUDGED * 4 => self.caution * 9 / 10,
+                few if few * 2 < *judged => self.caution * 5 / 4,
+                most if most * 5 > *judged * 4 => self.caution * 9 / 10,
                 _ => self.caution,
             };
-            self.caution = caution.clamp(LEAST_CAUTION, MOST_CAUTION);
+            self.caution = caution.clamp(economy.caution_least, economy.caution_most);
             self.recent = [0; 2];
         }
     }
@@ -252,9 +241,14 @@ mod tests {
     use super::*;
 
     const MS: u64 = Nanos::MS;
+    const LEAST_KNOWN: u64 = 16;
+
+    fn new(fast_slots: u32) -> Benefit {
+        Benefit::new(fast_slots, &Economy::default())
+    }
 
     fn measured(fast_ms: u64, slow_ms: u64, move_ms: u64) -> Benefit {
-        let mut benefit = Benefit::new(100);
+        let mut benefit = new(100);
         (0..LEAST_KNOWN).for_each(|_| {
             benefit.read(FAST, 4096, fast_ms * MS);
             benefit.read(SLOW, 4096, slow_ms * MS);
@@ -265,8 +259,8 @@ mod tests {
 
     #[test]
     fn what_was_not_measured_holds_nothing_back() {
-        let yields = Benefit::new(1).yields(None);
-        assert_eq!(yields, Yield::UNKNOWN);
+        let yields = new(1).yields(None);
+        assert_eq!(yields, Yield { caution: Economy::default().caution_first, ..Yield::UNKNOWN });
         assert!(yields.pays((1, 0), Some((9, 9))));
         assert!(measured(1, 11, 5).yields(None).pays((0, 1), None), "what writes cost is not known");
     }
@@ -288,8 +282,8 @@ mod tests {
     fn what_nobody_waits_for_costs_an_eighth() {
         let yields = measured(1, 11, 20).yields(None);
         assert!(!yields.pays((3, 0), Some((0, 0))));
-        assert!(yields.in_idle_time().pays((3, 0), Some((0, 0))));
-        assert!(!yields.in_idle_time().pays((3, 0), Some((3, 0))), "nothing is gained");
+        assert!(yields.in_idle_time(8).pays((3, 0), Some((0, 0))));
+        assert!(!yields.in_idle_time(8).pays((3, 0), Some((3, 0))), "nothing is gained");
     }
 
     #[test]
@@ -317,15 +311,19 @@ mod tests {
             (0..reads).for_each(|_| benefit.touched(Slot(7), false, &yields));
             benefit.left(Slot(7), &yields);
         };
-        (0..JUDGED).for_each(|_| trial(&mut benefit, 1));
-        assert_eq!(benefit.caution, FIRST_CAUTION * 5 / 4);
-        (0..JUDGED).for_each(|_| trial(&mut benefit, 2));
-        assert_eq!(benefit.caution, FIRST_CAUTION * 5 / 4 * 9 / 10);
-        (0..20 * JUDGED).for_each(|_| trial(&mut benefit, 3));
-        assert_eq!(benefit.caution, LEAST_CAUTION);
-        (0..20 * JUDGED).for_each(|_| trial(&mut benefit, 0));
-        assert_eq!(benefit.caution, MOST_CAUTION);
+        let Economy { caution_first, caution_least, caution_most, caution_judged, .. } = Economy::default();
+        (0..caution_judged).for_each(|_| trial(&mut benefit, 1));
+        assert_eq!(benefit.caution, caution_first * 5 / 4);
+        (0..caution_judged).for_each(|_| trial(&mut benefit, 2));
+        assert_eq!(benefit.caution, caution_first * 5 / 4 * 9 / 10);
+        (0..20 * caution_judged).for_each(|_| trial(&mut benefit, 3));
+        assert_eq!(benefit.caution, caution_least);
+        (0..20 * caution_judged).for_each(|_| trial(&mut benefit, 0));
+        assert_eq!(benefit.caution, caution_most);
         let audit = benefit.audit(None);
-        assert_eq!((audit.judged, audit.repaid), (u64::from(42 * JUDGED), u64::from(21 * JUDGED)));
+        assert_eq!(
+            (audit.judged, audit.repaid),
+            (u64::from(42 * caution_judged), u64::from(21 * caution_judged))
+        );
     }
 }

@@ -5,6 +5,7 @@
 
 use super::heats::{Heat, Heats};
 use super::{FirstWrite, Foresight, NextUse, Pace, Policy, Touch, View, Yield};
+use crate::api::economy::Economy;
 use crate::api::options::Tuning;
 use crate::mover::moves::{Destination, Move};
 use bimetal_units::*;
@@ -13,23 +14,10 @@ use std::cmp::Reverse;
 /// Chunks of a region, of which one bit says whether some of them may rise: neighbours rise together, so that the slow
 /// device reads runs (8 MiB at the default chunk size).
 const REGION_CHUNKS: u32 = 64;
-/// Chunks of a region that are to be hot at least before it rises while clients wait for the zone: bringing up sixteen in
-/// one sweep takes the disk little longer than merging some blocks into one, and nothing of theirs lands any more.
-const DENSE_CHUNKS: usize = 16;
 /// Regions looked at in one call for one that dense, so that it stays short.
 const REGIONS_PER_CALL: usize = 256;
-/// Neighbouring slots that are pushed down together.
-const RUN_SLOTS: u32 = 16;
-/// Runs of slots looked at to find cold ones: enough that the coldest of them is in the coldest few per cent.
-const SAMPLE_RUNS: u32 = 64;
 /// A chunk rises only over one that is colder by this much at least, or the two would change places for ever.
 const MARGIN: u32 = 1;
-/// One fast slot in this many is kept free for what rises and what is written first, ...
-const FREE_SHARE: u32 = 64;
-/// ... up to so many: 2 GiB at the default chunk size.
-const FREE_MOST: u32 = 16 << 10;
-/// One slow slot in this many is to be free when the volume is quiet, so that the landing zone can grow.
-const SLOW_FREE_SHARE: u32 = 100;
 /// Chunks looked at in one call for what to move up when nothing is hot, so that it stays short.
 const CHUNKS_PER_REFILL: u32 = 4096;
 
@@ -52,6 +40,7 @@ pub struct HeatPolicy {
     touches: u32,
     touch_ns: u64,
     free_target: u32,
+    economy: Economy,
     /// What comes, where that is known; heat is of no account then.
     foresight: Option<Foresight>,
 }
@@ -64,8 +53,9 @@ pub(crate) fn ram_bytes(chunks: u64) -> u64 {
 impl HeatPolicy {
     /// For a volume of `chunks` with `fast_slots`.
     pub fn new(chunks: u32, fast_slots: u32, tuning: &Tuning) -> HeatPolicy {
+        let economy = tuning.economy;
         HeatPolicy {
-            heats: Heats::new(chunks),
+            heats: Heats::new(chunks, tuning.economy.heat_half_life_touches),
             hot: vec![0; chunks.div_ceil(REGION_CHUNKS).div_ceil(64) as usize],
             hot_regions: 0,
             next_region: 0,
@@ -73,7 +63,8 @@ impl HeatPolicy {
             refill: 0,
             touches: tuning.promote_touches.max(1),
             touch_ns: tuning.touch_ns.max(1),
-            free_target: (fast_slots / FREE_SHARE).clamp(1, FREE_MOST),
+            free_target: (fast_slots / economy.fast_free_share).clamp(1, economy.fast_free_most),
+            economy,
             foresight: None,
         }
     }
@@ -86,13 +77,13 @@ impl HeatPolicy {
         if let Some(foresight) = &self.foresight {
             return foresight.ahead(chunk);
         }
-        self.heats.get(chunk).faded(tick).total()
+        self.heats.faded(chunk, tick).total()
     }
 
     /// Whether nobody wrote a chunk of late: copies serve it as well as a home does, and in less space where it is read here
     /// and there.
     fn is_only_read(&self, chunk: Chunk, tick: u16) -> bool {
-        self.foresight.is_none() && self.heats.get(chunk).faded(tick).writes == 0
+        self.foresight.is_none() && self.heats.faded(chunk, tick).writes == 0
     }
 
     fn mark_region(&mut self, chunk: Chunk) {
@@ -129,7 +120,7 @@ impl HeatPolicy {
 
     /// Reads and writes of a chunk, as far as they have not faded.
     fn touches_of(&self, chunk: Chunk, tick: u16) -> (u32, u32) {
-        let Heat { reads, writes, .. } = self.heats.get(chunk).faded(tick);
+        let Heat { reads, writes, .. } = self.heats.faded(chunk, tick);
         (u32::from(reads), u32::from(writes))
     }
 
@@ -186,7 +177,7 @@ impl HeatPolicy {
                 .filter(|chunk| self.may_rise(view, *chunk, tick) && !view.map.is_busy(*chunk))
                 .map(|chunk| (chunk, self.heat_at(chunk, tick)))
                 .collect();
-            if rising.len() >= DENSE_CHUNKS {
+            if rising.len() >= self.economy.dense_chunks as usize {
                 rising.truncate(most);
                 return rising;
             }
@@ -204,20 +195,21 @@ impl HeatPolicy {
     /// Up to so many chunks of the coldest runs of fast slots among a sample, with their heat.
     fn coldest(&mut self, view: &View<'_>, tick: u16, most: usize) -> Vec<(Chunk, u32)> {
         let slots = &view.slots[FAST];
-        let runs = slots.count().div_ceil(RUN_SLOTS);
+        let Economy { cold_run_slots: run_slots, cold_sample_runs, .. } = self.economy;
+        let runs = slots.count().div_ceil(run_slots);
         let mut sample = Vec::new();
-        for _ in 0..SAMPLE_RUNS.min(runs) {
+        for _ in 0..cold_sample_runs.min(runs) {
             self.hand = (self.hand + 1) % runs;
-            let first = self.hand * RUN_SLOTS;
+            let first = self.hand * run_slots;
             let owners =
-                (first..(first + RUN_SLOTS).min(slots.count())).filter_map(|slot| slots.owner(Slot(slot)));
+                (first..(first + run_slots).min(slots.count())).filter_map(|slot| slots.owner(Slot(slot)));
             let movable = |chunk: &Chunk| {
                 view.map.is_on(*chunk, FAST) && !view.map.is_busy(*chunk) && view.pins.allows(*chunk, SLOW)
             };
             let run: Vec<(Chunk, u32)> =
                 owners.filter(movable).map(|chunk| (chunk, self.heat_at(chunk, tick))).collect();
             if !run.is_empty() {
-                let heat = run.iter().map(|(_, heat)| heat).sum::<u32>() * RUN_SLOTS / run.len() as u32;
+                let heat = run.iter().map(|(_, heat)| heat).sum::<u32>() * run_slots / run.len() as u32;
                 sample.push((heat, run));
             }
         }
@@ -247,7 +239,8 @@ impl HeatPolicy {
     /// Fast slots that are to be without a home.
     fn target(&self, view: &View<'_>) -> u32 {
         let ByTier([fast, slow]) = view.slots;
-        let room = (fast.free() + slow.free()).saturating_sub(2 * (slow.count() / SLOW_FREE_SHARE));
+        let kept = slow.count() / self.economy.slow_free_share;
+        let room = (fast.free() + slow.free()).saturating_sub(2 * kept);
         view.copies_wanted.min(room).max(self.free_target)
     }
 
@@ -353,7 +346,8 @@ impl HeatPolicy {
 
     fn wants_refill(&self, view: &View<'_>) -> bool {
         let slow = &view.slots[SLOW];
-        view.slots[FAST].free() > 2 * self.free_target && slow.free() < slow.count() / SLOW_FREE_SHARE
+        view.slots[FAST].free() > 2 * self.free_target
+            && slow.free() < slow.count() / self.economy.slow_free_share
     }
 }
 
@@ -371,7 +365,7 @@ impl Policy for HeatPolicy {
         if before.last == tick {
             return;
         }
-        let mut heat = before.faded(tick);
+        let mut heat = self.heats.faded(touch.chunk, tick);
         heat.last = tick;
         if !(touch.stream && before.last == 0) {
             let counter = if touch.write { &mut heat.writes } else { &mut heat.reads };
@@ -385,7 +379,7 @@ impl Policy for HeatPolicy {
 
     fn wish(&mut self, chunk: Chunk, now: Nanos) {
         let tick = self.tick(now);
-        let mut heat = self.heats.get(chunk).faded(tick);
+        let mut heat = self.heats.faded(chunk, tick);
         heat.last = tick;
         let missing = self.touches.saturating_sub(heat.total()).min(u32::from(u8::MAX));
         heat.reads = heat.reads.saturating_add(missing as u8);
@@ -435,7 +429,7 @@ impl Policy for HeatPolicy {
         let (parts, of) = self.heats.credibility(used);
         let believed = view.yields.believed((parts, of));
         let yields = match pace {
-            Pace::Idle => believed.in_idle_time(),
+            Pace::Idle => believed.in_idle_time(self.economy.idle_cost_share),
             Pace::Busy => believed,
             // What rises then is no longer to be merged, of which clients wait for more than moves cost; but not where
             // most of what is hotter is so by chance.
@@ -478,9 +472,10 @@ mod tests {
     use crate::format::geometry::Geometry;
     use crate::placement::pins::PinList;
     use crate::placement::policy::Benefit;
-    use crate::placement::worth::LEAST_SHARE;
     use crate::volume::map::Map;
     use crate::volume::slots::Slots;
+
+    const LEAST_SHARE: u32 = 8;
 
     /// A volume of which every chunk is at home, the first ones on the fast tier.
     struct Volume {
@@ -549,6 +544,7 @@ mod tests {
                 slots: &self.slots,
                 pins,
                 copies_wanted,
+                copies_least_share: LEAST_SHARE,
                 copies_pressed,
                 may_rise,
                 yields,
@@ -583,7 +579,16 @@ mod tests {
         let has_work = |volume: &Volume| {
             let (map, slots, may_rise) = (&volume.map, &volume.slots, volume.may_rise);
             let (copies_pressed, yields) = (false, Yield::UNKNOWN);
-            let view = View { map, slots, pins, copies_wanted, copies_pressed, may_rise, yields };
+            let view = View {
+                map,
+                slots,
+                pins,
+                copies_wanted,
+                copies_least_share: LEAST_SHARE,
+                copies_pressed,
+                may_rise,
+                yields,
+            };
             volume.policy.has_work(&view)
         };
         volume.may_rise = 0;
@@ -671,7 +676,7 @@ mod tests {
     #[test]
     fn what_would_not_repay_its_move_stays() {
         let mut volume = Volume::new();
-        let mut benefit = Benefit::new(1);
+        let mut benefit = Benefit::new(1, &Economy::default());
         (0..100).for_each(|_| {
             benefit.read(FAST, 4096, Nanos::MS);
             benefit.read(SLOW, 4096, 11 * Nanos::MS);

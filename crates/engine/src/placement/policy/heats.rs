@@ -2,9 +2,6 @@
 
 use bimetal_units::*;
 
-/// Heat halves when a chunk is left alone for this many touch intervals (an hour at the default).
-const HALF_LIFE_TOUCHES: u32 = 3600;
-
 /// Heat of a chunk in four bytes: reads, writes, and when it was last touched; 0 is never.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Heat {
@@ -14,13 +11,14 @@ pub(super) struct Heat {
 }
 
 impl Heat {
-    pub(super) fn faded(self, tick: u16) -> Heat {
-        let halvings = self.halvings(tick).min(7);
+    fn faded(self, tick: u16, half_life: u32) -> Heat {
+        let halvings = self.halvings(tick, half_life).min(7);
         Heat { reads: self.reads >> halvings, writes: self.writes >> halvings, last: self.last }
     }
 
-    fn halvings(self, tick: u16) -> u32 {
-        u32::from(tick.wrapping_sub(self.last)) / HALF_LIFE_TOUCHES
+    /// How often it was halved, once in so many intervals.
+    fn halvings(self, tick: u16, half_life: u32) -> u32 {
+        u32::from(tick.wrapping_sub(self.last)) / half_life
     }
 
     pub(super) fn total(self) -> u32 {
@@ -31,6 +29,8 @@ impl Heat {
 /// The heat of all chunks.
 pub(super) struct Heats {
     heat: Vec<Heat>,
+    /// Touch intervals without a touch after which heat is halved.
+    half_life: u32,
     /// Chunks that were ever touched, the sum of their heat, of its squares, and of its products with the next chunk's. What
     /// nobody touches fades here only when its turn comes.
     touched: u64,
@@ -42,9 +42,10 @@ pub(super) struct Heats {
 }
 
 impl Heats {
-    pub(super) fn new(chunks: u32) -> Heats {
+    pub(super) fn new(chunks: u32, half_life: u32) -> Heats {
         Heats {
             heat: vec![Heat::default(); chunks as usize],
+            half_life,
             touched: 0,
             sum: 0,
             squares: 0,
@@ -66,6 +67,11 @@ impl Heats {
         self.heat[chunk.0 as usize]
     }
 
+    /// As it is now.
+    pub(super) fn faded(&self, chunk: Chunk, tick: u16) -> Heat {
+        self.get(chunk).faded(tick, self.half_life)
+    }
+
     pub(super) fn set(&mut self, chunk: Chunk, new: Heat) {
         let old = std::mem::replace(&mut self.heat[chunk.0 as usize], new);
         let index = chunk.0 as usize;
@@ -84,10 +90,10 @@ impl Heats {
         let chunk = Chunk(self.fading);
         self.fading = (self.fading + 1) % self.chunks();
         let heat = self.get(chunk);
-        let halvings = heat.halvings(tick);
+        let halvings = heat.halvings(tick, self.half_life);
         if heat.last != 0 && halvings > 0 {
-            let last = heat.last.wrapping_add((halvings * HALF_LIFE_TOUCHES) as u16).max(1);
-            self.set(chunk, Heat { last, ..heat.faded(tick) });
+            let last = heat.last.wrapping_add((halvings * self.half_life) as u16).max(1);
+            self.set(chunk, Heat { last, ..heat.faded(tick, self.half_life) });
         }
     }
 
@@ -115,7 +121,7 @@ mod tests {
 
     /// So many chunks, each touched so many times in ticks that follow each other.
     fn touched(times: impl Fn(u32) -> u8) -> Heats {
-        let mut heats = Heats::new(10_000);
+        let mut heats = Heats::new(10_000, 3600);
         for chunk in 0..heats.chunks() {
             heats.set(Chunk(chunk), Heat { reads: times(chunk), writes: 0, last: 9 });
         }
@@ -154,20 +160,20 @@ mod tests {
             let tick = (10 + step / 4) as u16;
             heats.fade_another(tick);
             let chunk = Chunk(step * 7919 % 10_000);
-            let heat = heats.get(chunk).faded(tick);
+            let heat = heats.faded(chunk, tick);
             heats.set(chunk, Heat { writes: heat.writes.saturating_add(1), last: tick, ..heat });
         }
         let all = || heats.heat.iter().map(|heat| u64::from(heat.total()));
         assert_eq!((heats.touched, heats.sum), (10_000, all().sum()));
         assert_eq!(heats.squares, all().map(|heat| heat * heat).sum());
         assert_eq!(heats.products, all().zip(all().skip(1)).map(|(one, next)| one * next).sum());
-        let fresh = heats.heat.iter().all(|heat| heat.halvings(7_509) == 0);
+        let fresh = heats.heat.iter().all(|heat| heat.halvings(7_509, 3600) == 0);
         assert!(fresh, "each had its turn");
     }
 
     #[test]
     fn sums_of_the_largest_volume_fit() {
-        let mut heats = Heats::new(1);
+        let mut heats = Heats::new(1, 3600);
         (heats.touched, heats.sum, heats.squares) = (u64::from(u32::MAX), 510 << 31, (510 * 510) << 31);
         let (parts, of) = heats.credibility(u32::MAX);
         assert!(parts > 0 && parts < of);

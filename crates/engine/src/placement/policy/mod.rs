@@ -12,7 +12,6 @@ pub(crate) use heat::ram_bytes;
 
 use crate::mover::moves::Move;
 use crate::placement::pins::PinList;
-use crate::placement::worth::LEAST_SHARE;
 use crate::volume::map::Map;
 use crate::volume::slots::Slots;
 use bimetal_units::*;
@@ -60,6 +59,8 @@ pub struct View<'a> {
     pub pins: &'a PinList,
     /// Fast slots that copies have use for.
     pub copies_wanted: u32,
+    /// They have use for one in so many at least.
+    pub copies_least_share: u32,
     /// Whether copies give way to others, or are asked for in vain, of late.
     pub copies_pressed: bool,
     /// Chunks that may be moved up now, as far as wear goes.
@@ -71,7 +72,7 @@ pub struct View<'a> {
 impl View<'_> {
     /// Whether copies were read again so often that they are worth more than the least share of the fast tier.
     pub fn copies_proved(&self) -> bool {
-        self.copies_wanted > self.slots[FAST].count() / LEAST_SHARE
+        self.copies_wanted > self.slots[FAST].count() / self.copies_least_share
     }
 }
 
