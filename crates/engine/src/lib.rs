@@ -6,6 +6,7 @@
 //! `path/gate` (free, show, reply). In the background `placement` and `mover/plan` choose, `mover/moves` carries out, and
 //! `path/checkpoint` lets the log's tail go. Around it, in `life`: `create`, `open` (`recovery`, `replay`), `check`, `repair`.
 
+mod answers;
 mod api;
 mod base;
 mod engine;
@@ -18,13 +19,13 @@ mod placement;
 mod volume;
 
 pub use api::action::Machine;
-pub use api::stats::{landing_ram_bytes_least, ram_bytes_at_most};
 pub use api::{action, coverage, economy, extents, moments, options, setting, why};
 pub use base::{arena, bugs, mask, sectors, slab};
 pub use engine::Engine;
 pub use life::check::check;
 pub use life::create::create;
 pub use life::open::open;
+pub use life::ram::{landing_ram_bytes_least, ram_bytes_at_most};
 pub use life::repair::repair;
 pub use life::task::Task;
 pub use placement::{pins, policy};

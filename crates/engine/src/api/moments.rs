@@ -1,10 +1,6 @@
 //! Moments at which another fault is worst: what one fault has left and is not settled yet, named, so that a simulator
 //! can bring the second one then.
 
-use crate::base::arena::Arena;
-use crate::engine::Engine;
-use crate::path::log::Job;
-
 macro_rules! moments {
     ($($(#[$doc:meta])* $name:ident = $text:literal),* $(,)?) => {
         /// Something that a fault, or a race, has left and that is not settled.
@@ -32,20 +28,4 @@ moments! {
     TornHome = "a home may be torn",
     /// A checkpoint's header is written and not known to be durable.
     HeaderUnflushed = "a checkpoint is between header and flush",
-}
-
-impl<A: Arena> Engine<A> {
-    /// Calls `f` with what is so at this moment.
-    pub fn moments(&self, f: &mut dyn FnMut(Moment)) {
-        let landed = &self.state.landed;
-        let now = [
-            (Moment::LostBlock, landed.len() > landed.to_merge()),
-            (Moment::LossUnderWay, self.log.losses > 0),
-            (Moment::Fence, self.log.internal.iter().any(|job| matches!(job, Job::Fence))),
-            (Moment::DiscardAwaited, self.commit_awaits_discard()),
-            (Moment::TornHome, self.state.may_have_torn_homes()),
-            (Moment::HeaderUnflushed, self.checkpoint.header_is_unflushed()),
-        ];
-        now.into_iter().filter(|(_, is)| *is).for_each(|(moment, _)| f(moment));
-    }
 }

@@ -1,5 +1,6 @@
 //! The way of a request: cut, locked, read or written, logged, committed, shown, answered.
 
+pub(crate) mod admission;
 pub(crate) mod checkpoint;
 pub(crate) mod claim;
 pub(crate) mod commit;
@@ -8,7 +9,9 @@ pub(crate) mod front;
 pub(crate) mod gate;
 pub(crate) mod locks;
 pub(crate) mod log;
+pub(crate) mod pending;
 pub(crate) mod piece;
+pub(crate) mod pins;
 pub(crate) mod read;
 pub(crate) mod requests;
 pub(crate) mod write;

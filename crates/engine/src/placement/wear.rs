@@ -7,12 +7,11 @@
 
 use crate::api::economy::Economy;
 use crate::api::options::{WearBudgetStatus, WearStatus};
-use crate::base::arena::Arena;
-use crate::engine::Engine;
 use bimetal_units::*;
 
 /// The time in which a budget is earned, ns.
 const DAY_NS: u64 = 86_400 * Nanos::SECOND;
+
 /// How much of a budget was left when the volume was closed is recorded nowhere. An opening begins with one part in this
 /// many of a day's budget: enough to be quick soon after it, and opened four times a day, the engine cannot write more
 /// than twice the budget. A budget of half of what the drive is rated for is within its rating even then.
@@ -63,8 +62,8 @@ impl Bucket {
 /// What the engine wrote of its own accord, and its budget for that.
 pub(crate) struct Wear {
     bucket: Option<Bucket>,
-    moved_bytes: u64,
-    copied_bytes: u64,
+    pub(crate) moved_bytes: u64,
+    pub(crate) copied_bytes: u64,
 }
 
 impl Wear {
@@ -75,14 +74,14 @@ impl Wear {
     }
 
     /// Chunks that may be moved up now.
-    fn may_rise(&self, chunk_bytes: u64, now: Nanos) -> usize {
+    pub(crate) fn may_rise(&self, chunk_bytes: u64, now: Nanos) -> usize {
         let Some(bucket) = &self.bucket else { return usize::MAX };
         let left = bucket.left_bytes(now);
         if left < bucket.run_bytes(chunk_bytes) { 0 } else { (left / chunk_bytes) as usize }
     }
 
     /// When something may rise again, if nothing may now; none where that is never.
-    fn rises_again(&self, chunk_bytes: u64, now: Nanos) -> Option<Nanos> {
+    pub(crate) fn rises_again(&self, chunk_bytes: u64, now: Nanos) -> Option<Nanos> {
         let bucket = self.bucket.as_ref()?;
         let run = bucket.run_bytes(chunk_bytes);
         let missing = (u128::from(run) * u128::from(DAY_NS)).checked_sub(bucket.level_at(now))?;
@@ -91,72 +90,28 @@ impl Wear {
     }
 
     /// Whether a copy of so many bytes may be written.
-    fn may_copy(&self, bytes: u64, now: Nanos) -> bool {
+    pub(crate) fn may_copy(&self, bytes: u64, now: Nanos) -> bool {
         let Some(bucket) = &self.bucket else { return true };
         let left = bucket.left_bytes(now);
         left >= bytes && left - bytes >= bucket.bytes_per_day / bucket.copies_share
     }
 
-    fn spend(&mut self, bytes: u64, now: Nanos) {
+    pub(crate) fn spend(&mut self, bytes: u64, now: Nanos) {
         if let Some(bucket) = &mut self.bucket {
             bucket.spend(bytes, now);
         }
     }
 
-    fn has(&self, bytes: u64, now: Nanos) -> bool {
+    pub(crate) fn has(&self, bytes: u64, now: Nanos) -> bool {
         self.bucket.as_ref().is_none_or(|bucket| bucket.left_bytes(now) >= bytes)
     }
 
-    fn status(&self, now: Nanos) -> WearStatus {
+    pub(crate) fn status(&self, now: Nanos) -> WearStatus {
         let budget = self.bucket.as_ref().map(|bucket| WearBudgetStatus {
             bytes_per_day: bucket.bytes_per_day,
             left_bytes: bucket.left_bytes(now),
         });
         WearStatus { moved_bytes: self.moved_bytes, copied_bytes: self.copied_bytes, budget }
-    }
-}
-
-impl<A: Arena> Engine<A> {
-    /// Chunks that may be moved up now, as far as wear goes.
-    pub(crate) fn may_rise(&self) -> usize {
-        self.placement.wear.may_rise(u64::from(self.state.geo.chunk_bytes), self.io.now)
-    }
-
-    /// When the budget lets something rise again, if it does not now; none where that is never.
-    pub(crate) fn rises_again(&self) -> Option<Nanos> {
-        self.placement.wear.rises_again(u64::from(self.state.geo.chunk_bytes), self.io.now)
-    }
-
-    /// Whether another copy of a chunk may be made, as far as wear goes.
-    pub(crate) fn may_copy(&self) -> bool {
-        self.placement.wear.may_copy(u64::from(self.state.geo.chunk_bytes), self.io.now)
-    }
-
-    /// A chunk that moves up is about to be written. False: what was left is gone meanwhile, and it may not be; one that
-    /// is pinned there always may.
-    pub(crate) fn wear_by_move(&mut self, chunk: Chunk, bytes: u64) -> bool {
-        if self.placement.pins.list().tier_of(chunk) != Some(FAST)
-            && !self.placement.wear.has(bytes, self.io.now)
-        {
-            return false;
-        }
-        self.placement.wear.spend(bytes, self.io.now);
-        self.placement.wear.moved_bytes += bytes;
-        true
-    }
-
-    /// A copy is about to be written. False: what was left is gone meanwhile, and it may not be.
-    pub(crate) fn wear_by_copy(&mut self, bytes: u64) -> bool {
-        if !self.placement.wear.may_copy(bytes, self.io.now) {
-            return false;
-        }
-        self.placement.wear.spend(bytes, self.io.now);
-        self.placement.wear.copied_bytes += bytes;
-        true
-    }
-
-    pub(crate) fn wear_status(&self) -> WearStatus {
-        self.placement.wear.status(self.io.now)
     }
 }
 

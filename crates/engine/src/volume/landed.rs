@@ -5,7 +5,9 @@
 //! leads from the volume's block to its zone block: at most 24 bytes per block of the zone. Parts of two blocks may share one,
 //! where there is memory for what that takes: 9 bytes more for the second owner and its sectors, and up to 5 in the hash table.
 
+use crate::api::options::Tuning;
 use crate::base::sectors::Sectors;
+use crate::format::geometry::Geometry;
 use crate::volume::places::{self, Places};
 use bimetal_units::Block;
 
@@ -58,6 +60,20 @@ pub struct Landed {
     used_twice: u32,
     /// Blocks of which something is lost.
     bad: u32,
+}
+
+/// Areas that the landing zone may have with as much RAM as its tables may take; its own are those at least.
+pub(crate) fn most_zone_areas(geo: &Geometry, tuning: &Tuning) -> u32 {
+    let area_bytes = ram_bytes(u64::from(geo.area_blocks()) << 10) >> 10;
+    let areas = u32::try_from(tuning.landing_ram_bytes / area_bytes).unwrap_or(u32::MAX);
+    areas.clamp(geo.zone_areas(), geo.most_zone_areas())
+}
+
+/// Whether parts of two blocks may share one of the log: where the zone has as many areas as it may ever have, and there is
+/// memory left for that.
+pub(crate) fn parts_may_share(geo: &Geometry, tuning: &Tuning) -> bool {
+    let blocks = u64::from(geo.most_zone_areas()) * u64::from(geo.area_blocks());
+    ram_bytes(blocks) + sharing_ram_bytes(blocks) <= tuning.landing_ram_bytes
 }
 
 /// Bytes of RAM for a zone of this many blocks, each with one owner.

@@ -4,7 +4,6 @@ pub(crate) mod cells;
 pub(crate) mod fast_sums;
 pub(crate) mod ghosts;
 pub(crate) mod landed;
-pub(crate) mod lending;
 pub(crate) mod map;
 pub(crate) mod pages;
 pub(crate) mod pending;

@@ -8,9 +8,7 @@
 //! One changed block ends the whole shadow. To write it alone would save bytes, but cost the disk a seek for each chunk,
 //! where the same chunks go down side by side.
 
-use crate::base::arena::Arena;
 use crate::base::bugs::{Bug, planted};
-use crate::engine::Engine;
 use bimetal_units::*;
 
 /// The shadows of a volume.
@@ -50,14 +48,14 @@ impl Shadows {
         self.of[place].checked_sub(1).map(Slot)
     }
 
-    fn keep(&mut self, fast: Slot, slow: Slot) {
+    pub(crate) fn keep(&mut self, fast: Slot, slow: Slot) {
         let shadow = &mut self.of[fast.0 as usize];
         assert!(*shadow == 0 || planted(Bug::ShadowOutlivesHome), "a home has one shadow");
         self.count += u32::from(*shadow == 0);
         *shadow = slow.0 + 1;
     }
 
-    fn take(&mut self, home: Home) -> Option<Slot> {
+    pub(crate) fn take(&mut self, home: Home) -> Option<Slot> {
         let shadow = self.get(home)?;
         self.of[home.slot.0 as usize] = 0;
         self.count -= 1;
@@ -65,7 +63,7 @@ impl Shadows {
     }
 
     /// The home whose shadow gives way next: which one makes no difference that is known.
-    fn next(&mut self) -> Option<Home> {
+    pub(crate) fn next(&mut self) -> Option<Home> {
         if self.count == 0 {
             return None;
         }
@@ -75,61 +73,6 @@ impl Shadows {
         let found = ahead.or_else(|| before.iter().position(is_one))?;
         self.hand = found;
         Some(Home { tier: FAST, slot: Slot(found as u32) })
-    }
-}
-
-impl<A: Arena> Engine<A> {
-    fn slow_slots_are_plentiful(&self) -> bool {
-        let slow = &self.space.slots[SLOW];
-        slow.unused() > slow.count() / self.tuning.economy.shadow_spare_share
-    }
-
-    /// A slow slot; where they are not plentiful, shadows give way for it.
-    pub(crate) fn take_slow_slot(&mut self) -> Option<Slot> {
-        for _ in 0..self.tuning.economy.shadows_giving_way {
-            if self.slow_slots_are_plentiful() {
-                break;
-            }
-            let Some(home) = self.space.shadows.next() else { break };
-            self.end_shadow(home);
-        }
-        self.space.slots[SLOW].take()
-    }
-
-    /// A chunk was moved up as it was, which is durable: whether its old home, which nothing needs any more, is kept as its
-    /// shadow. One that is still being read is not, so that a shadow can give way at once.
-    pub(crate) fn keep_shadow(&mut self, chunk: Chunk, home: Home, old: Home) -> bool {
-        let kept = home.tier == FAST
-            && old.tier == SLOW
-            && self.slow_slots_are_plentiful()
-            && !self.space.slots[SLOW].has_readers(old.slot);
-        if kept {
-            self.space.slots[SLOW].lend(old.slot, Some(chunk));
-            self.space.shadows.keep(home.slot, old.slot);
-        }
-        kept
-    }
-
-    /// What is at home here is about to change, or the slot of its shadow is needed.
-    pub(crate) fn end_shadow(&mut self, home: Home) {
-        if let Some(slot) = self.space.shadows.take(home) {
-            self.space.slots[SLOW].take_back(slot);
-            self.wanted.wake = true;
-        }
-    }
-
-    /// A chunk's home is elsewhere from here on.
-    pub(crate) fn leave_shadow(&mut self, left: Option<Home>) {
-        if let Some(home) = left.filter(|_| !planted(Bug::ShadowOutlivesHome)) {
-            self.end_shadow(home);
-        }
-    }
-
-    /// The shadow of what is at home here, to become its home: the slot is the caller's from here on.
-    pub(crate) fn take_shadow(&mut self, home: Home) -> Option<Home> {
-        let slot = self.space.shadows.take(home)?;
-        self.space.slots[SLOW].reclaim(slot);
-        Some(Home { tier: SLOW, slot })
     }
 }
 

@@ -1,14 +1,13 @@
 //! What the log says, applied: the same code for a running volume, for recovery and for the check.
 
 use crate::api::options::Tuning;
-use crate::api::stats;
 use crate::base::bugs::{Bug, planted};
 use crate::base::hash::IndexMap;
 use crate::base::mask::BlockMask;
 use crate::base::sectors::{Remains, Sectors};
 use crate::format::geometry::Geometry;
 use crate::format::log::{HomeRecord, Record};
-use crate::volume::landed::{Landed, ZoneBlock};
+use crate::volume::landed::{self, Landed, ZoneBlock};
 use crate::volume::map::Map;
 use crate::volume::sums::Sums;
 use crate::volume::zone::Zone;
@@ -36,10 +35,10 @@ pub struct State {
 impl State {
     /// An empty volume.
     pub fn new(geo: Geometry, tuning: &Tuning) -> State {
-        let most_areas = stats::most_zone_areas(&geo, tuning);
+        let most_areas = landed::most_zone_areas(&geo, tuning);
         State {
             map: Map::new(&geo),
-            landed: Landed::new(most_areas * geo.area_blocks(), stats::parts_may_share(&geo, tuning)),
+            landed: Landed::new(most_areas * geo.area_blocks(), landed::parts_may_share(&geo, tuning)),
             sums: Sums::new(&geo, tuning.recent_checksums, tuning.checksum_cache_pages),
             zone: Zone::new(&geo, most_areas),
             merging: IndexMap::default(),

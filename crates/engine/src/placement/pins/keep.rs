@@ -4,19 +4,14 @@
 //! before the first flush the list from before, or already the new one; from then on the new one. It is answered when both
 //! hold it, so that a bad sector takes no pin away.
 
-use super::{PinError, PinList, Pins};
-use crate::api::action::DeviceError;
+use super::{PinError, PinList};
 use crate::api::coverage::Stage;
-use crate::api::options::{Level, OpenError};
+use crate::api::options::OpenError;
 use crate::base::arena::{Arena, Buf, Pool};
-use crate::base::bugs::{Bug, planted};
-use crate::engine::Engine;
 use crate::format::Id;
 use crate::format::geometry::{PINS_AT, pins_at};
 use crate::format::page::{self, PageKind};
 use crate::format::pins::{get_pins, put_pins};
-use crate::io::flush::Waiter;
-use crate::io::tokens::Owner;
 use crate::life::open::no_memory;
 use crate::life::recovery::Reader;
 use bimetal_units::*;
@@ -25,7 +20,7 @@ use bimetal_units::*;
 const MAX_VERSION: u64 = 1 << 52;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-enum KeepStage {
+pub(crate) enum KeepStage {
     #[default]
     Idle,
     /// A buffer is wanted.
@@ -36,21 +31,21 @@ enum KeepStage {
 
 /// A change of the list that is under way, and where the list in force stands.
 #[derive(Default)]
-pub(super) struct Keeping {
-    stage: KeepStage,
+pub(crate) struct Keeping {
+    pub(crate) stage: KeepStage,
     /// The newest version that may stand on the device.
-    version: u64,
+    pub(crate) version: u64,
     /// The place that holds the list in force.
-    newest: Option<u8>,
+    pub(crate) newest: Option<u8>,
     /// It stands in both places.
-    twice: bool,
-    next: PinList,
+    pub(crate) twice: bool,
+    pub(crate) next: PinList,
     /// The place being written.
-    place: u8,
+    pub(crate) place: u8,
     /// The new list is durable in the other place already.
-    second: bool,
-    buf: Option<Buf>,
-    answer: Option<Result<(), PinError>>,
+    pub(crate) second: bool,
+    pub(crate) buf: Option<Buf>,
+    pub(crate) answer: Option<Result<(), PinError>>,
 }
 
 impl Keeping {
@@ -75,95 +70,12 @@ impl Keeping {
     }
 
     /// Whether the answer to the last change has not been taken yet.
-    pub(super) fn has_answer(&self) -> bool {
+    pub(crate) fn has_answer(&self) -> bool {
         self.answer.is_some()
     }
 
-    pub(super) fn take_answer(&mut self) -> Option<Result<(), PinError>> {
+    pub(crate) fn take_answer(&mut self) -> Option<Result<(), PinError>> {
         self.answer.take()
-    }
-}
-
-impl<A: Arena> Engine<A> {
-    /// Begins to make a list durable.
-    pub(super) fn keep_pins(&mut self, list: PinList) {
-        let Pins { keeping, list: in_force, unknown, .. } = &mut self.placement.pins;
-        if list == *in_force && keeping.twice && !*unknown {
-            keeping.answer = Some(Ok(()));
-            return;
-        }
-        // A version that failed may be on the device all the same, so its number is not used again.
-        keeping.version += 1;
-        keeping.next = list;
-        keeping.place = keeping.newest.map_or(0, |newest| 1 - newest);
-        (keeping.stage, keeping.second, keeping.twice) = (KeepStage::Wanted, false, false);
-    }
-
-    pub(crate) fn pump_pins(&mut self) {
-        if self.placement.pins.keeping.stage != KeepStage::Wanted {
-            return;
-        }
-        if self.life.is_read_only() {
-            return self.end_keeping(false, PinError::ReadOnly);
-        }
-        let Some(buf) = self.io.arena.alloc(Pool::Meta, BLOCK_BYTES) else { return };
-        let keeping = &mut self.placement.pins.keeping;
-        let mut payload = Vec::new();
-        put_pins(&mut payload, keeping.next.ranges());
-        let (volume, number) = (&self.life.superblock.volume, u64::from(keeping.place));
-        page::encode(self.io.arena.bytes_mut(buf), PageKind::Pins, volume, number, keeping.version, &payload);
-        (keeping.buf, keeping.stage) = (Some(buf), KeepStage::Write);
-        let at = pins_at(keeping.place);
-        self.write_metadata(Owner::Pins, at, buf);
-    }
-
-    /// One of the places is written.
-    pub(crate) fn pins_written(&mut self, result: Result<(), DeviceError>) {
-        self.io.flushers[FAST].dirty = true;
-        if let Some(buf) = self.placement.pins.keeping.buf.take() {
-            self.io.arena.free(buf);
-        }
-        match result {
-            Ok(()) => {
-                self.placement.pins.keeping.stage = KeepStage::Flush;
-                if planted(Bug::PinsNotFlushed) {
-                    return self.pins_flushed(true);
-                }
-                self.request_flush(FAST, Waiter::Pins);
-            }
-            Err(error) => {
-                let (name, at) = (&self.told.names[FAST], pins_at(self.placement.pins.keeping.place));
-                let what = format!("{name}: the list of pins at byte {at} cannot be written");
-                self.told.event(Level::Warning, what, Some(error));
-                self.end_keeping(false, PinError::Io);
-            }
-        }
-    }
-
-    /// What was written is durable, or may not be.
-    pub(crate) fn pins_flushed(&mut self, ok: bool) {
-        let keeping = &mut self.placement.pins.keeping;
-        if !ok || keeping.second {
-            return self.end_keeping(ok, PinError::Io);
-        }
-        keeping.newest = Some(keeping.place);
-        keeping.place = 1 - keeping.place;
-        (keeping.stage, keeping.second) = (KeepStage::Wanted, true);
-    }
-
-    /// The change ends. From the first place on it is durable, whatever became of the second one.
-    fn end_keeping(&mut self, ok: bool, error: PinError) {
-        let keeping = &mut self.placement.pins.keeping;
-        keeping.stage = KeepStage::Idle;
-        keeping.twice = ok;
-        if !keeping.second {
-            keeping.answer = Some(Err(error));
-            return;
-        }
-        self.placement.pins.list = std::mem::take(&mut keeping.next);
-        keeping.answer = Some(Ok(()));
-        self.placement.pins.unknown = false;
-        self.obey_pins();
     }
 }
 

@@ -1,0 +1,7 @@
+//! What is answered at once to whoever asks: where things are and why, counters, moments that tests wait for.
+
+mod extents;
+mod moments;
+mod pins;
+mod status;
+mod why;
