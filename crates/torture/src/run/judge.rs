@@ -133,8 +133,12 @@ impl Run<'_> {
         self.must_stand_twice(&anatomy)?;
         let indexed = anatomy.indexed(&self.world.disks[0], self.volume_id());
         self.world.truth.decided(|device, page| {
-            // A superblock that was lost stays behind the other one until it is written again.
+            // A superblock that was lost stays behind the other one until it is written again, and of metadata that is there
+            // twice an opening looks at the second copy only where the first is not good.
+            let twice =
+                || matches!(anatomy.part(page), Part::Root | Part::Directory | Part::Map | Part::Sums);
             anatomy.superblocks(device).contains(&page)
+                || device == 0 && twice()
                 || device == 0 && indexed.iter().any(|s| s.contains(&page))
         });
         Ok(())
