@@ -161,7 +161,7 @@ impl<A: Arena> Engine<A> {
     /// Changes whenever an operation took a step that handed nothing out.
     fn progress(&self) -> impl PartialEq + use<A> {
         (
-            (self.log.appended(), self.log.current(), self.log.durable),
+            (self.log.appended(), self.log.current(), self.log.durable()),
             (self.io.flushed_already.len(), self.front.requests.len()),
             (self.state.zone.room_blocks(), self.state.zone.free_segments()),
             (
@@ -201,7 +201,7 @@ impl<A: Arena> Engine<A> {
             Owner::Piece(p) => self.front.pieces.get(p)?.stage,
             Owner::Group(seq) => self.group_coverage(seq),
             Owner::Index(_) => Some(Stage::SealIndex),
-            Owner::Flush { tier, .. } => match self.flush_waiter(tier)? {
+            Owner::Flush { tier, .. } => match self.io.flushers[tier].first_waiter()? {
                 Waiter::Commit => self.commit.coverage(),
                 Waiter::Batch(batch) => self.mover.stage(batch),
                 Waiter::Checkpoint => self.checkpoint.coverage(),

@@ -4,5 +4,6 @@ pub mod arena;
 pub mod bugs;
 pub(crate) mod hash;
 pub mod mask;
+pub(crate) mod place;
 pub mod sectors;
 pub mod slab;

@@ -1,10 +1,5 @@
 //! Device flushes: at most one in flight per device; waiters share.
 
-use crate::api::action::DeviceError;
-use crate::base::arena::Arena;
-use crate::base::bugs::{Bug, planted};
-use crate::engine::Engine;
-use crate::io::tokens::Owner;
 use bimetal_units::*;
 use smallvec::SmallVec;
 
@@ -41,87 +36,110 @@ struct InFlight {
     covered: Seq,
 }
 
-impl<A: Arena> Engine<A> {
-    /// Calls the waiter back when every write that has completed on the device by now is durable.
-    pub(crate) fn request_flush(&mut self, tier: Tier, waiter: Waiter) {
-        let flusher = &mut self.io.flushers[tier];
-        if flusher.failed {
-            self.io.flushed_already.push_back((waiter, false));
-        } else if flusher.dirty || !flusher.waiting.is_empty() {
-            flusher.waiting.push(waiter);
-        } else if let Some(flight) = &mut flusher.in_flight {
+/// Proof that the log is durable up to a group: made by the flush that ended, and by the opening that read the groups.
+#[derive(Clone, Copy)]
+pub struct Durable {
+    upto: Seq,
+}
+
+impl Durable {
+    /// What an opening found is as durable as it will be.
+    pub(crate) fn found(upto: Seq) -> Durable {
+        Durable { upto }
+    }
+
+    /// The last group.
+    pub fn upto(self) -> Seq {
+        self.upto
+    }
+
+    /// Whether the group is covered.
+    pub fn covers(self, seq: Seq) -> bool {
+        seq <= self.upto
+    }
+}
+
+/// Proof that what somebody had written is durable: made when the last flush that he waited for has ended.
+#[derive(Clone, Copy)]
+pub struct DataFlushed(());
+
+/// Flushes that somebody waits for.
+#[derive(Default)]
+pub struct Awaited {
+    left: u32,
+    failed: bool,
+}
+
+impl Awaited {
+    /// Waits for one more.
+    pub(crate) fn one_more(&mut self) {
+        self.left += 1;
+    }
+
+    /// One has ended. None while others are awaited; then whether all went well.
+    pub(crate) fn ended(&mut self, ok: bool) -> Option<Result<DataFlushed, NotFlushed>> {
+        self.failed |= !ok;
+        self.left -= 1;
+        (self.left == 0).then(|| match std::mem::take(&mut self.failed) {
+            true => Err(NotFlushed),
+            false => Ok(DataFlushed(())),
+        })
+    }
+}
+
+/// A flush that was awaited failed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NotFlushed;
+
+impl Flusher {
+    /// No flush is believed from here on.
+    pub(crate) fn distrust(&mut self) {
+        self.failed = true;
+    }
+
+    /// Someone wants all that has completed to be durable. Some: he need not wait, and this is how it is.
+    pub(crate) fn want(&mut self, waiter: Waiter) -> Option<bool> {
+        if self.failed {
+            return Some(false);
+        }
+        if self.dirty || !self.waiting.is_empty() {
+            self.waiting.push(waiter);
+        } else if let Some(flight) = &mut self.in_flight {
             // It was submitted after the last write completed, so it covers that too.
             flight.waiters.push(waiter);
         } else {
-            self.io.flushed_already.push_back((waiter, true));
+            return Some(true);
         }
+        None
     }
 
-    /// Submits flushes that are wanted; calls those back that needed none.
-    pub(crate) fn pump_flushes(&mut self) {
-        while let Some((waiter, ok)) = self.io.flushed_already.pop_front() {
-            self.on_flushed(waiter, ok);
+    /// Begins a flush if one is wanted and none is in flight: it covers groups up to this one. Says whether a commit waits.
+    pub(crate) fn begin(&mut self, covered: Seq) -> Option<bool> {
+        if self.in_flight.is_some() || self.waiting.is_empty() {
+            return None;
         }
-        for tier in [SLOW, FAST] {
-            let covered = self.log.applied;
-            let flusher = &mut self.io.flushers[tier];
-            if flusher.in_flight.is_some() || flusher.waiting.is_empty() {
-                continue;
-            }
-            flusher.dirty = false;
-            flusher.count += 1;
-            let waiters = std::mem::take(&mut flusher.waiting);
-            let owner = Owner::Flush { tier, for_commit: waiters.contains(&Waiter::Commit) };
-            flusher.in_flight = Some(InFlight { waiters, covered });
-            self.io.flush(tier, owner);
-        }
+        self.dirty = false;
+        self.count += 1;
+        let waiters = std::mem::take(&mut self.waiting);
+        let for_commit = waiters.contains(&Waiter::Commit);
+        self.in_flight = Some(InFlight { waiters, covered });
+        Some(for_commit)
     }
 
-    /// The device was away while a command of its was in flight. Should it come back, it may have forgotten whatever it
-    /// had acknowledged, and report success for a flush all the same: so none is believed from here on.
-    pub(crate) fn device_was_away(&mut self, tier: Tier) {
-        if planted(Bug::ResetDeviceBelieved) {
-            return;
+    /// The flush has ended: who waited, and what of the log is durable now, if it is believed. One that failed leaves nobody
+    /// to wait for the next.
+    pub(crate) fn end(&mut self, ok: bool) -> (SmallVec<[Waiter; 4]>, Option<Durable>) {
+        let mut flight = self.in_flight.take().expect("a flush that ended was in flight");
+        if ok && !self.failed {
+            return (flight.waiters, Some(Durable { upto: flight.covered }));
         }
-        self.io.flushers[tier].failed = true;
-        self.space.unshown_lost |= tier == FAST;
+        self.failed = true;
+        flight.waiters.append(&mut self.waiting);
+        (flight.waiters, None)
     }
 
-    /// Who was in the middle of something when the device went away has been told; now all others are.
-    pub(crate) fn tell_of_absence(&mut self, tier: Tier, error: DeviceError) {
-        if !self.life.is_read_only() && !planted(Bug::ResetDeviceBelieved) {
-            let name = &self.told.names[tier];
-            let what = format!("{name} was away: the volume is read-only until it is opened again");
-            self.fail_volume(what, Some(error));
-        }
-    }
-
-    /// A flush has ended.
-    pub(crate) fn flush_done(&mut self, tier: Tier, result: Result<(), DeviceError>) {
-        let ok = result.is_ok() && !self.io.flushers[tier].failed;
-        let flusher = &mut self.io.flushers[tier];
-        let mut flight = flusher.in_flight.take().expect("a flush that ended was in flight");
-        if !ok {
-            flusher.failed = true;
-            flight.waiters.append(&mut flusher.waiting);
-        }
-        if ok && tier == FAST {
-            self.log_is_durable(flight.covered);
-            self.release_slots();
-        }
-        if let Err(error) = result {
-            self.space.unshown_lost |= tier == FAST;
-            let name = &self.told.names[tier];
-            let what = format!("a flush of {name} failed: the volume is read-only until it is opened again");
-            self.fail_volume(what, Some(error));
-        }
-        for waiter in flight.waiters {
-            self.on_flushed(waiter, ok);
-        }
-    }
-
-    /// The first to wait for a flush, for coverage.
-    pub(crate) fn flush_waiter(&self, tier: Tier) -> Option<Waiter> {
-        self.io.flushers[tier].in_flight.as_ref().and_then(|f| f.waiters.first().copied())
+    /// The first to wait for the flush in flight, for coverage.
+    pub(crate) fn first_waiter(&self) -> Option<Waiter> {
+        self.in_flight.as_ref().and_then(|flight| flight.waiters.first().copied())
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::api::action::Token;
 use crate::api::options::WakeUps;
+use crate::base::place::Place;
 use crate::base::slab::Slab;
 use bimetal_units::*;
 
@@ -20,7 +21,7 @@ pub enum Owner {
     /// A log group, by its number.
     Group(Seq),
     /// The index of a segment.
-    Index(crate::volume::zone::Place),
+    Index(Place),
     /// A flush.
     Flush {
         /// Of which device.

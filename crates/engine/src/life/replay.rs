@@ -10,6 +10,7 @@ use crate::api::options::{OpenError, UnconfirmedGroup};
 use crate::base::arena::{Arena, Buf, Pool};
 use crate::base::bugs::{Bug, planted};
 use crate::base::hash::IndexMap;
+use crate::base::place::Place;
 use crate::format::Id;
 use crate::format::codec::Get;
 use crate::format::header::CheckpointHeader;
@@ -17,7 +18,6 @@ use crate::format::log::{GroupHeader, Index, Record, SegmentHeader};
 use crate::life::open::no_memory;
 use crate::life::recovery::{Reader, Unreadable};
 use crate::volume::state::State;
-use crate::volume::zone::Place;
 use bimetal_units::*;
 
 /// Where the log ends.

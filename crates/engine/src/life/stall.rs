@@ -96,7 +96,7 @@ impl<A: Arena> Engine<A> {
             log.losses,
             log.appended().0,
             log.applied.0,
-            log.durable.0,
+            log.durable().0,
             log.cursor,
             self.state.geo.area_blocks(),
         );

@@ -18,7 +18,7 @@ use crate::base::mask::BlockMask;
 use crate::base::sectors::{Remains, Sectors};
 use crate::base::slab::Slab;
 use crate::engine::Engine;
-use crate::io::flush::Waiter;
+use crate::io::flush::{Awaited, DataFlushed, Waiter};
 use crate::io::issue::Command;
 use crate::io::patience::Unread;
 use crate::io::sumload::SumWaiter;
@@ -157,7 +157,9 @@ struct Batch {
     ios: Vec<Io>,
     issued: usize,
     in_flight: u32,
-    flushes_left: u32,
+    awaited: Awaited,
+    /// What it moves has been flushed.
+    data: Option<DataFlushed>,
     records_left: u32,
     flush_failed: bool,
     first: Option<Seq>,
@@ -315,7 +317,8 @@ impl<A: Arena> Engine<A> {
             ios: Vec::new(),
             issued: 0,
             in_flight: 0,
-            flushes_left: 0,
+            awaited: Awaited::default(),
+            data: None,
             records_left: 0,
             flush_failed: false,
             first: None,
@@ -567,7 +570,7 @@ impl<A: Arena> Engine<A> {
         let summed = |i: &Item, h: Home| h.tier == SLOW || fast.any(h.slot, &i.copy);
         let overwrites =
             |i: &Item| i.home == i.from && !i.copy.is_empty() && i.home.is_some_and(|h| summed(i, h));
-        let unsafe_yet = b.items.iter().any(overwrites) && b.landed_upto > self.log.durable;
+        let unsafe_yet = b.items.iter().any(overwrites) && b.landed_upto > self.log.durable();
         if unsafe_yet && !planted(Bug::MergeBeforeLandedDurable) {
             // A crash may lose a landed block that was never flushed, but keep what is merged over the
             // old, flushed one, which its recorded checksum would then deny.
@@ -578,7 +581,8 @@ impl<A: Arena> Engine<A> {
 
     fn flush_landed(&mut self, batch: u32) {
         let b = &mut self.mover.batches[batch];
-        (b.stage, b.flushes_left) = (BatchStage::FlushLanded, 1);
+        b.stage = BatchStage::FlushLanded;
+        b.awaited.one_more();
         self.request_flush(FAST, Waiter::Batch(batch));
     }
 
@@ -637,14 +641,15 @@ impl<A: Arena> Engine<A> {
         self.drop_failed(batch);
         let b = &mut self.mover.batches[batch];
         b.stage = BatchStage::FlushData;
-        (b.flushes_left, b.flush_failed) = (1, false);
+        b.flush_failed = false;
+        b.awaited.one_more();
         for tier in [SLOW, FAST] {
             let b = &mut self.mover.batches[batch];
             // What becomes a home without being written was flushed when it was one before.
             if b.items.iter().any(|i| i.home.is_some_and(|h| h.tier == tier) && !i.copy.is_empty())
                 && !planted(Bug::RecordBeforeData)
             {
-                b.flushes_left += 1;
+                b.awaited.one_more();
                 let tier = if planted(Bug::WrongDeviceFlushed) { FAST } else { tier };
                 self.request_flush(tier, Waiter::Batch(batch));
             }
@@ -654,11 +659,8 @@ impl<A: Arena> Engine<A> {
 
     pub(crate) fn batch_flushed(&mut self, batch: u32, ok: bool) {
         let b = &mut self.mover.batches[batch];
-        b.flush_failed |= !ok;
-        b.flushes_left -= 1;
-        if b.flushes_left > 0 {
-            return;
-        }
+        let Some(flushed) = b.awaited.ended(ok) else { return };
+        b.flush_failed |= flushed.is_err();
         if b.flush_failed || b.items.is_empty() || self.life.is_read_only() {
             return self.end_batch(batch, false);
         }
@@ -667,7 +669,7 @@ impl<A: Arena> Engine<A> {
             BatchStage::FlushLog => return self.end_batch(batch, true),
             _ => {}
         }
-        b.stage = BatchStage::Append;
+        (b.stage, b.data) = (BatchStage::Append, flushed.ok());
         let to = b.items.len() as u32;
         b.records_left = to;
         // Only now, for saying it takes space in the log, and a batch may fail again and again before it comes to this.

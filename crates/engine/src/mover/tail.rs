@@ -6,11 +6,11 @@
 //! device, each when its turn comes, from both ends.
 
 use crate::base::arena::Arena;
+use crate::base::place::Place;
 use crate::engine::Engine;
 use crate::mover::moves::{Destination, Move};
 use crate::volume::landed::ZoneBlock;
 use crate::volume::map::Map;
-use crate::volume::zone::Place;
 use bimetal_units::*;
 use std::collections::VecDeque;
 

@@ -15,6 +15,7 @@ use crate::api::coverage::Stage;
 use crate::api::options::Level;
 use crate::base::arena::{Arena, Buf, Pool};
 use crate::base::bugs::{Bug, planted};
+use crate::base::place::Place;
 use crate::engine::Engine;
 use crate::format::geometry::{HEADER_COPIES, header_at};
 use crate::format::header::CheckpointHeader;
@@ -23,7 +24,6 @@ use crate::io::flush::Waiter;
 use crate::io::sumload::SumWaiter;
 use crate::io::tokens::Owner;
 use crate::volume::pages::Pages;
-use crate::volume::zone::Place;
 use bimetal_units::*;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -411,7 +411,7 @@ impl<A: Arena> Engine<A> {
             number,
             generation: self.life.superblock.generation,
             applied: c.applied,
-            durable: self.log.durable,
+            durable: self.log.durable(),
             tail_area: self.state.zone.area(tail),
             tail_ordinal: segment.ordinal,
             tail_first: segment.first,

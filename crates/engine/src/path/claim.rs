@@ -53,7 +53,7 @@ impl<A: Arena> Engine<A> {
     /// what frees it: those records make claims themselves.
     pub(crate) fn claim_deadline(&self) -> Option<Nanos> {
         let claims = &self.log.claims;
-        let wanted = claims.content.min(self.log.durable) > claims.claimed && !claims.pending;
+        let wanted = claims.content.min(self.log.durable()) > claims.claimed && !claims.pending;
         let may = !self.life.is_read_only() && !self.life.shutdown.began() && !self.zone_is_full();
         (wanted && may).then(|| claims.flushed.after(CLAIM_AFTER_NS))
     }
@@ -67,7 +67,7 @@ impl<A: Arena> Engine<A> {
 
     /// What a group that is being formed says is durable.
     pub(crate) fn claim(&self) -> Seq {
-        if planted(Bug::ClaimedBeforeDurable) { self.log.applied } else { self.log.durable }
+        if planted(Bug::ClaimedBeforeDurable) { self.log.applied } else { self.log.durable() }
     }
 
     pub(crate) fn draft_claim(&mut self, draft: &mut Draft) -> Option<Job> {

@@ -10,7 +10,7 @@ use crate::base::bugs::{Bug, planted};
 use crate::base::mask::BlockMask;
 use crate::engine::Engine;
 use crate::format::log::{HomeRecord, Record};
-use crate::io::flush::Waiter;
+use crate::io::flush::{Awaited, DataFlushed, Waiter};
 use crate::path::log::{Homes, Job};
 use bimetal_units::*;
 
@@ -33,7 +33,9 @@ pub struct Commit {
     next: Vec<u32>,
     /// Chunks whose blocks this commit shows.
     chunks: Vec<Chunk>,
-    flushes_left: u32,
+    awaited: Awaited,
+    /// What it shows has been flushed.
+    data: Option<DataFlushed>,
     records_left: u32,
     failed: bool,
     /// First group with records of this commit that the map does not know yet.
@@ -137,10 +139,11 @@ impl<A: Arena> Engine<A> {
             tiers = [false; 2];
         }
         self.commit.stage = CommitStage::FlushData;
-        self.commit.flushes_left = 1;
+        (self.commit.awaited, self.commit.data) = (Awaited::default(), None);
+        self.commit.awaited.one_more();
         for tier in [SLOW, FAST] {
             if tiers[usize::from(tier.0)] {
-                self.commit.flushes_left += 1;
+                self.commit.awaited.one_more();
                 self.request_flush(tier, Waiter::Commit);
             }
         }
@@ -151,18 +154,15 @@ impl<A: Arena> Engine<A> {
     }
 
     pub(crate) fn commit_flushed(&mut self, ok: bool) {
-        self.commit.failed |= !ok;
-        self.commit.flushes_left -= 1;
-        if self.commit.flushes_left > 0 {
-            return;
-        }
+        let Some(flushed) = self.commit.awaited.ended(ok) else { return };
+        self.commit.failed |= flushed.is_err();
         match self.commit.stage {
             CommitStage::FlushData if self.commit.failed || self.life.is_read_only() => {
                 self.end_commit(false)
             }
             CommitStage::FlushData if self.commit.chunks.is_empty() => self.flush_commit_log(),
             CommitStage::FlushData => {
-                self.commit.stage = CommitStage::Append;
+                (self.commit.stage, self.commit.data) = (CommitStage::Append, flushed.ok());
                 let to = self.commit.chunks.len() as u32;
                 self.commit.records_left = to;
                 self.log.internal.push_back(Job::Homes { of: Homes::Commit, from: 0, to });
@@ -175,8 +175,8 @@ impl<A: Arena> Engine<A> {
     /// The record that shows a chunk's flushed blocks; none when nothing of them is left.
     pub(crate) fn commit_record(&mut self, i: u32) -> Option<Record> {
         let record = self.commit_home(i)?;
-        let proof = self.data_is_flushed();
-        Some(self.shown_by(record, &proof))
+        let proof = self.commit.data.expect("what a commit shows has been flushed");
+        Some(self.shown_by(record, proof))
     }
 
     fn commit_home(&self, i: u32) -> Option<HomeRecord> {
@@ -228,7 +228,7 @@ impl<A: Arena> Engine<A> {
             return;
         }
         self.commit.stage = CommitStage::FlushLog;
-        self.commit.flushes_left = 1;
+        self.commit.awaited.one_more();
         self.request_flush(FAST, Waiter::Commit);
     }
 
@@ -246,8 +246,7 @@ impl<A: Arena> Engine<A> {
         };
         for record in records {
             let (chunk, last) = (record.chunk, self.commit.last);
-            let proof = self.durable(last);
-            if let Some(old) = self.show(&record, last, &proof) {
+            if let Some(old) = self.show(&record, last, self.log.proof()) {
                 self.free_slot(old, last, false);
             }
             let entry = self.space.pending.get_mut(chunk).expect("a shown chunk is pending");

@@ -8,26 +8,11 @@ use crate::base::arena::Arena;
 use crate::base::bugs::{Bug, planted};
 use crate::engine::Engine;
 use crate::format::log::{HomeRecord, Record};
-use crate::io::flush::Waiter;
+use crate::io::flush::{DataFlushed, Durable};
 use crate::io::tokens::Owner;
 use crate::path::log::Homes;
 use bimetal_units::*;
 use std::collections::VecDeque;
-
-/// Proof that the log is durable up to a group.
-pub struct Durable {
-    upto: Seq,
-}
-
-impl Durable {
-    /// Whether the group is covered.
-    pub fn covers(&self, seq: Seq) -> bool {
-        seq <= self.upto
-    }
-}
-
-/// Proof that the data which a record will show has been flushed.
-pub struct DataFlushed(());
 
 /// A slot on its way to being free.
 struct Leaving {
@@ -64,29 +49,18 @@ const RELEASES_PER_CALL: usize = 256;
 const MAX_TRIMS: u32 = 32;
 
 impl<A: Arena> Engine<A> {
-    /// A flush of the fast device has ended that was submitted when every group up to `covered` was complete.
-    pub(crate) fn log_is_durable(&mut self, covered: Seq) {
-        if covered > self.log.durable {
-            self.log.durable = covered;
+    /// A flush of the fast device has ended.
+    pub(crate) fn log_is_durable(&mut self, durable: Durable) {
+        if durable.upto() > self.log.durable() {
+            self.log.is_durable(durable);
             self.log.claims.flushed(self.io.now);
-            self.state.sums.fast.durable(covered);
+            self.state.sums.fast.durable(durable.upto());
         }
     }
 
-    /// The flushes of a commit or a move's data have ended.
-    pub(crate) fn data_is_flushed(&mut self) -> DataFlushed {
-        DataFlushed(())
-    }
-
     /// A record that makes blocks readable: only for data that has been flushed.
-    pub(crate) fn shown_by(&self, record: HomeRecord, _proof: &DataFlushed) -> Record {
+    pub(crate) fn shown_by(&self, record: HomeRecord, _proof: DataFlushed) -> Record {
         Record::Home(Box::new(record))
-    }
-
-    /// Proof for groups up to `seq`; panics when they are not durable.
-    pub(crate) fn durable(&self, seq: Seq) -> Durable {
-        assert!(seq <= self.log.durable, "durability is claimed before the flush");
-        Durable { upto: self.log.durable }
     }
 
     /// Frees a slot once group `after` is durable and no read of it is in flight.
@@ -123,7 +97,7 @@ impl<A: Arena> Engine<A> {
             return;
         }
         let early = planted(Bug::FreedBeforeDurable);
-        let proof = Durable { upto: if early { Seq(u64::MAX) } else { self.log.durable } };
+        let proof = if early { Durable::found(Seq(u64::MAX)) } else { self.log.proof() };
         let looked_at = self.space.gate.leaving.len().min(RELEASES_PER_CALL);
         let mut left = 0;
         for _ in 0..looked_at {
@@ -139,7 +113,7 @@ impl<A: Arena> Engine<A> {
             } else if trim {
                 self.trim_slot(home);
             } else {
-                slots.release(home.slot, &proof);
+                slots.release(home.slot, proof);
                 self.wanted.wake = true;
             }
         }
@@ -161,7 +135,7 @@ impl<A: Arena> Engine<A> {
 
     /// Applies a record to the map: readers see it from here on. Gives the home that it replaces, and nobody needs any
     /// more.
-    pub(crate) fn show(&mut self, record: &HomeRecord, after: Seq, proof: &Durable) -> Option<Home> {
+    pub(crate) fn show(&mut self, record: &HomeRecord, after: Seq, proof: Durable) -> Option<Home> {
         assert!(proof.covers(after), "a record is shown when it is durable");
         let chunk = record.chunk;
         let old = self.state.map.home(chunk);
@@ -229,17 +203,6 @@ impl<A: Arena> Engine<A> {
         match of {
             Homes::Commit => self.commit_records_applied(records, false),
             Homes::Batch(batch) => self.batch_records_applied(batch, records, false),
-        }
-    }
-
-    /// Calls a waiter whose flush has ended.
-    pub(crate) fn on_flushed(&mut self, waiter: Waiter, ok: bool) {
-        match waiter {
-            Waiter::Commit => self.commit_flushed(ok),
-            Waiter::Batch(batch) => self.batch_flushed(batch, ok),
-            Waiter::Checkpoint => self.checkpoint_flushed(ok),
-            Waiter::Pins => self.pins_flushed(ok),
-            Waiter::Shutdown => self.shutdown_flushed(ok),
         }
     }
 }

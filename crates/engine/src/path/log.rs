@@ -7,14 +7,15 @@ use crate::api::action::{BufList, Class, DeviceError, RequestError};
 use crate::api::coverage::Stage;
 use crate::api::options::Level;
 use crate::base::arena::{Arena, Buf, Pool};
+use crate::base::place::Place;
 use crate::engine::Engine;
 use crate::format::log::{self as wire, GroupHeader, Index, SegmentHeader};
+use crate::io::flush::Durable;
 use crate::io::issue::Command;
 use crate::io::tokens::Owner;
 use crate::life::replay::LogEnd;
 use crate::path::claim::Claims;
 use crate::path::draft::{Draft, GROUP_HEADER_BLOCKS};
-use crate::volume::zone::Place;
 use bimetal_units::*;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
@@ -132,7 +133,7 @@ pub struct Log {
     /// Where the last applied group ends: whatever has landed lies before it.
     pub applied_end: LogPos,
     /// Every group up to here is durable.
-    pub durable: Seq,
+    durable: Durable,
     to_seal: VecDeque<Place>,
     pub(crate) claims: Claims,
     /// Blocks of clients that have landed since the volume was opened.
@@ -175,7 +176,7 @@ impl Log {
             next: Seq(last.0 + 1),
             applied: last,
             applied_end: at,
-            durable: last,
+            durable: Durable::found(last),
             claims: Claims::opened(last, claimed, now),
             to_seal: VecDeque::new(),
             landed_blocks: 0,
@@ -189,6 +190,21 @@ impl Log {
             retry_after: false,
             index_bufs: Vec::new(),
         }
+    }
+
+    /// Every group up to here is durable.
+    pub fn durable(&self) -> Seq {
+        self.durable.upto()
+    }
+
+    /// The proof of that.
+    pub fn proof(&self) -> Durable {
+        self.durable
+    }
+
+    /// A flush has made more of it durable.
+    pub fn is_durable(&mut self, durable: Durable) {
+        self.durable = durable;
     }
 
     /// The last group that was begun.
@@ -359,7 +375,7 @@ impl<A: Arena> Engine<A> {
             ordinal: segment.ordinal,
             epoch: group.epoch,
             first: segment.first,
-            durable: self.log.durable,
+            durable: self.log.durable(),
             successor: self.state.zone.area(segment.successor),
             checkpoint: self.checkpoint.number,
         };
@@ -589,7 +605,7 @@ impl<A: Arena> Engine<A> {
                 self.log.to_seal.pop_front();
                 continue;
             };
-            if index.last > self.log.durable || self.life.is_read_only() {
+            if index.last > self.log.durable() || self.life.is_read_only() {
                 return;
             }
             let blocks = Index::blocks(index.entries.len());

@@ -5,6 +5,7 @@ pub(crate) mod checkpoint;
 pub(crate) mod claim;
 pub(crate) mod commit;
 pub(crate) mod draft;
+pub(crate) mod flushes;
 pub(crate) mod front;
 pub(crate) mod gate;
 pub(crate) mod locks;

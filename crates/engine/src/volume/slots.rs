@@ -2,7 +2,7 @@
 
 use crate::base::bugs::{Bug, planted};
 use crate::base::hash::IndexMap;
-use crate::path::gate::Durable;
+use crate::io::flush::Durable;
 use bimetal_units::*;
 use std::ops::Range;
 
@@ -117,7 +117,7 @@ impl Slots {
     }
 
     /// Gives a slot back. What replaced it must be durable, and no read in flight.
-    pub fn release(&mut self, slot: Slot, _proof: &Durable) {
+    pub fn release(&mut self, slot: Slot, _proof: Durable) {
         assert!(!self.has_readers(slot), "a slot with reads in flight is not freed");
         let (word, bit) = (slot.0 as usize / 64, 1 << (slot.0 % 64));
         assert!(self.used[word] & bit != 0, "a free slot is not freed again");

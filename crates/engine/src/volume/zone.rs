@@ -3,6 +3,7 @@
 //! Its own areas lie at the end of the fast device. It may borrow further ones that held slots.
 
 use crate::base::hash::IndexMap;
+use crate::base::place::Place;
 use crate::format::geometry::Geometry;
 use crate::format::log::Index;
 use crate::volume::landed::ZoneBlock;
@@ -10,11 +11,6 @@ use bimetal_units::*;
 use std::collections::VecDeque;
 use std::iter;
 use std::ops::Range;
-
-/// A segment's place in RAM. Those of the zone's own areas come first, in their order; behind them are places for areas
-/// that it may borrow.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord, Default)]
-pub struct Place(pub u32);
 
 /// One segment of the log.
 #[derive(Default)]

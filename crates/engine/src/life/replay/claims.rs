@@ -10,11 +10,11 @@ use super::{LogEnd, Walk};
 use crate::api::options::OpenError;
 use crate::base::arena::{Arena, Buf, Pool};
 use crate::base::bugs::{Bug, planted};
+use crate::base::place::Place;
 use crate::format::log::{GroupHeader, SegmentHeader};
 use crate::life::open::no_memory;
 use crate::life::recovery::Reader;
 use crate::volume::state::State;
-use crate::volume::zone::Place;
 use bimetal_units::*;
 use smallvec::SmallVec;
 

@@ -10,8 +10,8 @@ impl<A: Arena> Engine<A> {
     pub(crate) fn batch_record(&mut self, batch: u32, i: u32) -> Option<Record> {
         let mut record = self.batch_home(batch, i)?;
         self.leave_out_landed_sums(&mut record);
-        let proof = self.data_is_flushed();
-        Some(self.shown_by(record, &proof))
+        let proof = self.mover.batches[batch].data.expect("what a batch shows has been flushed");
+        Some(self.shown_by(record, proof))
     }
 
     /// What landed since the copy, or is about to, may stand before this record in the log, and a replay may begin between the
@@ -68,7 +68,7 @@ impl<A: Arena> Engine<A> {
             return self.end_batch(batch, false);
         }
         b.stage = BatchStage::FlushLog;
-        b.flushes_left = 1;
+        b.awaited.one_more();
         self.request_flush(FAST, Waiter::Batch(batch));
     }
 
@@ -127,8 +127,7 @@ impl<A: Arena> Engine<A> {
         for (item, record) in b.items.into_iter().zip(records) {
             let moved = match record.filter(|_| ok) {
                 Some(record) => {
-                    let proof = self.durable(b.last);
-                    let old = self.show(&record, b.last, &proof);
+                    let old = self.show(&record, b.last, self.log.proof());
                     self.leave_home(&item, old, b.last);
                     self.begin_trial(&item);
                     placed += u64::from(!b.frees_zone && !item.copy.is_empty());
