@@ -57,15 +57,18 @@ pub(super) struct Places {
 }
 
 impl Places {
-    /// The place of a copy of a job; its targets are added to those that are needed.
+    /// The place of a copy of a job, and where in its file it begins, if that is what it is to be appended to; its targets
+    /// are added to those that are needed.
     pub(super) fn of(
         &mut self,
         targets: &mut Vec<Needed>,
         section: &JobSection,
         number: u32,
         redirect: Option<&TargetName>,
-    ) -> Result<usize> {
-        let wanted = needed(section, number, redirect)?;
+    ) -> Result<(usize, Option<u64>)> {
+        let mut wanted = needed(section, number, redirect)?;
+        let begins =
+            if section.options.appends { self.appended(targets, section, &mut wanted)? } else { None };
         let mut place = Vec::with_capacity(wanted.len());
         for needed in wanted {
             place.push(self.need(targets, needed));
@@ -82,10 +85,36 @@ impl Places {
         });
         let same = |known: &Place| known.targets == place && known.part == part;
         if let Some(found) = self.all.iter().position(same) {
-            return Ok(found);
+            return Ok((found, begins));
         }
         self.all.push(Place { targets: place, part });
-        Ok(self.all.len() - 1)
+        Ok((self.all.len() - 1, begins))
+    }
+
+    /// Where a file ends that is appended to, with what jobs before append; it is to be as much longer as the job needs.
+    /// Nothing is appended to devices, as in fio.
+    fn appended(
+        &self,
+        targets: &[Needed],
+        section: &JobSection,
+        wanted: &mut [Needed],
+    ) -> Result<Option<u64>> {
+        let [needed] = wanted else {
+            return wrong(section, "file_append of several files is not done; name one");
+        };
+        let TargetName::Path(path) = &needed.name else { return Ok(None) };
+        let there = std::fs::metadata(path).ok();
+        if there.as_ref().is_some_and(|there| !there.is_file()) {
+            return Ok(None);
+        }
+        let Some(Extent::Bytes(bytes)) = section.options.size else {
+            return wrong(section, "file_append needs to know how much: add size= in bytes");
+        };
+        let key = (needed.name.to_string(), needed.direct);
+        let known = self.known.get(&key).and_then(|place| targets[*place as usize].at_least_bytes);
+        let end = there.map_or(0, |there| there.len()).max(known.unwrap_or(0));
+        needed.at_least_bytes = Some(end.saturating_add(bytes));
+        Ok(Some(end))
     }
 
     /// The place of a target: one that is there, or a new one.
