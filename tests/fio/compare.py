@@ -287,7 +287,7 @@ def draw(seed):
         lines += ["numjobs=2"] + ([f"offset_increment={pick(['2m', '5%'])}"] if one_in(2) and not step and not filesize else [])
         # What fio does with the offset of random pairs, it does with that of a copy.
         lines = [line for line in lines if rw != "randtrimwrite" or not line.startswith("offset_increment")]
-    if "trimwrite" in rw and (filesize or any(line.startswith("number_ios") for line in lines)):
+    if "trimwrite" in rw and (filesize or norandommap or distribution or any(line.startswith("number_ios") for line in lines)):
         # fio doubles what ends a pass of pairs with each pass.
         lines = [line for line in lines if not line.startswith("loops")]
     if not verify and least == most and one_in(12):
