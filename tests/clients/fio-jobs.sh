@@ -1,5 +1,6 @@
 # Job files by chance: what a real fio takes, the lab takes, or refuses with a sentence that says where and why. And what
 # its command line, standard input and logs are to fio, they are to the lab.
+tests=$(realpath "$(dirname "$0")/..")
 . "$(dirname "$0")/lib.sh"
 need fio python3 jq timeout
 cd "$work"
@@ -69,6 +70,11 @@ if taken < 5 or runs < taken * 0.75:
     sys.exit('too few')
 P
 python3 adversary.py "$BIMETAL" "${SECONDS_OF_JOBS:-20}" "${SEED_OF_JOBS:-1}" || fail "what fio takes is taken or refused by name"
+
+# What people write, with something odd in it.
+python3 "$tests/fio/mutate.py" "$BIMETAL" --seconds "${SECONDS_OF_JOBS:-20}" --seed "${SEED_OF_JOBS:-1}" >odd.txt ||
+    { cat odd.txt; fail "what is odd in a file is taken or refused in words"; }
+head -1 odd.txt
 
 lab() { timeout -s KILL 60 "$BIMETAL" lab fio "$@"; }
 # The command line is fio's, with ours among it.

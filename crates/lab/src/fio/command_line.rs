@@ -67,7 +67,6 @@ type Wants = (&'static str, fn(&str) -> bool);
 const ANYTHING: Wants = ("", |_| true);
 const NUMBER: Wants = ("a number", |text| number::bytes(text, KbBase::default()).is_ok());
 const TIME: Wants = ("a time", |text| number::seconds(text).is_ok());
-const WHEN: Wants = ("always, never or auto", |text| ["always", "never", "auto"].contains(&text));
 const IDLE: Wants = ("system, percpu or calibrate", |text| ["system", "percpu", "calibrate"].contains(&text));
 
 /// Whether an option has a value.
@@ -89,10 +88,9 @@ fn own(name: &str) -> Option<(Value, Own)> {
         "output" => (Needed, Does(|line, value| line.output = Some(value.into()))),
         "output-format" => (Needed, Own::Formats),
         "section" => (Needed, Does(|line, value| line.only.push(value.into()))),
-        "eta" => (Needed, Nil("", WHEN)),
         "eta-newline" | "eta-interval" => (Needed, Nil("", TIME)),
         "max-jobs" | "alloc-size" => (Needed, Nil("", NUMBER)),
-        "debug" => (Needed, Nil("", ANYTHING)),
+        "debug" | "eta" => (Needed, Nil("", ANYTHING)),
         "warnings-fatal" => (Alone, Nil("warnings of fio's are notes here, so it changes nothing", ANYTHING)),
         "status-interval" => (Needed, Nil("the report is printed at the end only", TIME)),
         "idle-prof" => (Needed, Nil("how idle processors are is not measured", IDLE)),
@@ -172,11 +170,6 @@ impl CommandLine {
         let mut wrong = Vec::new();
         while let Some(word) = words.next() {
             let text = word.to_str();
-            if text == Some("--") {
-                // What follows is the names of files.
-                line.files.extend(words.by_ref().map(PathBuf::from));
-                break;
-            }
             let Some(option) = text.filter(|text| text.starts_with('-') && text.len() > 1) else {
                 line.files.push(word.into());
                 continue;
