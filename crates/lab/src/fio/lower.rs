@@ -9,7 +9,7 @@ use super::options::{
     Arrivals, BlockSizes, Data, Direction, Distribution as Spread, Durability, Ends, JobOptions,
     Limit as Far, Metric, PatternPart, PerSide as Sides, Sequencer, Zone,
 };
-use super::places::{Place, Places, all_file_bytes};
+use super::places::{Place, Places, alignment, all_file_bytes, begin};
 use super::view::options_for_record;
 use crate::job::{
     Content, DepthSearch, Distribution, Job, Ops, Order, PerSide, Rate, Reducible, Sizes, Think, UntilSteady,
@@ -399,16 +399,8 @@ fn lower(copy: &Copy<'_>, target_bytes: u64, is_spread: bool, seed: u64, n: u64)
 /// What a job asks for on its target.
 fn span(copy: &Copy<'_>, target_bytes: u64) -> Result<std::ops::Range<u64>> {
     let (section, options) = (copy.section, &copy.section.options);
-    let align = options.offset_align_bytes.unwrap_or(options.smallest_block_bytes()).max(1);
-    let offset = match options.offset {
-        Extent::Bytes(bytes) => bytes,
-        percent => part(percent, target_bytes).next_multiple_of(align),
-    };
-    let step = match options.offset_increment {
-        Extent::Bytes(bytes) => bytes,
-        percent => part(percent, target_bytes).next_multiple_of(align),
-    };
-    let start = offset.saturating_add(step.saturating_mul(u64::from(copy.number)));
+    let (offset, step) = (options.offset, options.offset_increment);
+    let start = begin(offset, step, copy.number, target_bytes, alignment(options));
     let start = copy.begins_bytes.unwrap_or(start);
     // A file's own size goes before the target's, and before `size`, which is then only how much is done.
     let end = all_file_bytes(section, copy.number).map_or(target_bytes, |bytes| bytes.min(target_bytes));
