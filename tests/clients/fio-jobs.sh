@@ -1,5 +1,6 @@
 # Job files by chance: what a real fio takes, the lab takes, or refuses with a sentence that says where and why. And what
 # its command line, standard input and logs are to fio, they are to the lab.
+tests=$(realpath "$(dirname "$0")/..")
 . "$(dirname "$0")/lib.sh"
 need fio python3 jq timeout
 cd "$work"
@@ -70,6 +71,11 @@ if taken < 5 or runs < taken * 0.75:
 P
 python3 adversary.py "$BIMETAL" "${SECONDS_OF_JOBS:-20}" "${SEED_OF_JOBS:-1}" || fail "what fio takes is taken or refused by name"
 
+# What people write, with something odd in it.
+python3 "$tests/fio/mutate.py" "$BIMETAL" --seconds "${SECONDS_OF_JOBS:-20}" --seed "${SEED_OF_JOBS:-1}" >odd.txt ||
+    { cat odd.txt; fail "what is odd in a file is taken or refused in words"; }
+head -1 odd.txt
+
 lab() { timeout -s KILL 60 "$BIMETAL" lab fio "$@"; }
 # The command line is fio's, with ours among it.
 lab --bs=4k --name=one --rw=write --size=64k --name two -rw read -size 32k --target null: --output-format=json >line.json 2>err.txt ||
@@ -80,6 +86,35 @@ printf '[a]\nrw=read\nsize=64k\n' | lab - --target null: --output=report.txt >ou
 [[ ! -s out.txt ]] && grep -q '^Run status group 0' report.txt || fail "--output takes the report"
 lab --name=a --rw=write --size=64k --readonly >out.txt 2>err.txt && fail "--readonly refuses writers"
 grep -q -- --readonly err.txt || fail "and says so"
+
+lab --name=a --bs=4kk --nope=1 --client=x ---z=1 >out.txt 2>err.txt && fail "what is wrong with a line is refused"
+for said in --nope --client ---z; do grep -q -- "$said" err.txt || fail "all that is wrong with a line is told: $said"; done
+
+# What is appended to a file lies behind what was there; its size is fio's.
+printf '[a]\nrw=write\nsize=64k\nfile_append=1\nfilename=grows\nnumjobs=2\n[b]\nstonewall\nrw=read\nsize=8k\nfile_append=1\nfilename=grows\n' >append.fio
+for who in theirs ours; do
+    rm -rf $who; mkdir $who; cp append.fio $who/j.fio
+    for _ in 1 2; do
+        if [[ $who == ours ]]; then (cd ours && lab j.fio --destroy-data >/dev/null 2>&1); else (cd theirs && fio j.fio >/dev/null 2>&1); fi
+    done
+    stat -c '%n %s' $who/grows | cut -d/ -f2 >$who.size
+done
+diff theirs.size ours.size || fail "files grow by appending as with fio"
+rm -rf theirs ours
+
+# The kernel's devices without storage take writes and give zeros.
+lab --name=a --filename=/dev/zero --rw=read --size=1m --json >zero.json 2>/dev/null || fail "/dev/zero is read"
+lab --name=a --filename=/dev/null --rw=write --size=1m --json >null.json 2>/dev/null || fail "/dev/null is written to"
+holds '.jobs[0].read.io_bytes == 1048576 and .jobs[0].error == 0' zero.json
+holds '.jobs[0].write.io_bytes == 1048576' null.json
+lab --name=a --filename=/dev/zero --rw=read >/dev/null 2>err.txt && fail "/dev/zero has no size"
+grep -q 'say with size=' err.txt || fail "and that is said"
+
+# Reads and writes as one, and beside it.
+lab --name=a --rw=randrw --size=4m --ioengine=null --unified_rw_reporting=1 --json >mixed.json 2>/dev/null
+lab --name=a --rw=randrw --size=4m --ioengine=null --unified_rw_reporting=both --json >both.json 2>/dev/null
+holds '.jobs[0] | (has("read") or has("write") or has("sync") | not) and .mixed.total_ios == 1024' mixed.json
+holds '.jobs[0] | .mixed.total_ios == .read.total_ios + .write.total_ios and .mixed.total_ios == 1024' both.json
 
 # Logs have fio's names and columns.
 printf '[global]\nrw=randrw\nbs=4k\nsize=256k\nwrite_bw_log=%%s\nwrite_lat_log=%%s\nwrite_iops_log=%%s\n[a]\n[b]\nstonewall\nlog_offset=1\nwrite_bw_log\n' >logs.txt

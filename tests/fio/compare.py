@@ -285,6 +285,11 @@ def draw(seed):
         lines.append(f"iodepth={pick([2, 4, 16])}")
     if not verify and one_in(8):
         lines += ["numjobs=2"] + ([f"offset_increment={pick(['2m', '5%'])}"] if one_in(2) and not step and not filesize else [])
+        # What fio does with the offset of random pairs, it does with that of a copy.
+        lines = [line for line in lines if rw != "randtrimwrite" or not line.startswith("offset_increment")]
+    if "trimwrite" in rw and (filesize or norandommap or distribution or any(line.startswith("number_ios") for line in lines)):
+        # fio doubles what ends a pass of pairs with each pass.
+        lines = [line for line in lines if not line.startswith("loops")]
     if not verify and least == most and one_in(12):
         rate = pick(["rate_iops=400", "rate=2m", "rate_iops=300,100"])
         lines += [rate, "runtime=1"] + (["time_based"] if one_in(2) else [])

@@ -1,6 +1,7 @@
 //! What is known of the machine and of a target: so that figures can be believed, and had again.
 
 use crate::record::{Environment, TargetFacts};
+use crate::target::FileKind;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -31,11 +32,13 @@ fn field<'t>(text: &'t str, name: &str) -> Option<&'t str> {
     })
 }
 
-/// What is known of a file or block device.
-pub fn describe(path: &Path, is_block_device: bool, size_bytes: u64) -> TargetFacts {
+/// What is known of a file or a device.
+pub fn describe(path: &Path, kind: FileKind, size_bytes: u64) -> TargetFacts {
     let mut details = BTreeMap::new();
-    let kind = if is_block_device { "block device" } else { "file" };
-    if let Ok(stat) = rustix::fs::stat(path) {
+    let is_block_device = kind == FileKind::BlockDevice;
+    if let Ok(stat) = rustix::fs::stat(path)
+        && kind != FileKind::Memory
+    {
         let device = if is_block_device { stat.st_rdev } else { stat.st_dev };
         let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
         queue(&format!("/sys/dev/block/{major}:{minor}"), &mut details);
@@ -44,7 +47,7 @@ pub fn describe(path: &Path, is_block_device: bool, size_bytes: u64) -> TargetFa
             details.insert("device".to_owned(), name);
         }
     }
-    TargetFacts { kind: kind.to_owned(), size_bytes, details }
+    TargetFacts { kind: kind.name().to_owned(), size_bytes, details }
 }
 
 /// What the kernel says of a block device's queue; of a partition, its disk's.

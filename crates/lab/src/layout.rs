@@ -24,6 +24,9 @@ pub fn lay_out(
 ) -> Result<bool, FileError> {
     let wrong = |what| move |error: io::Error| FileError::System { what, path: path.into(), error };
     let is_new = !path.exists();
+    // As fio does, for names such as jobs/1/data.
+    let folder = path.parent().filter(|folder| is_new && !folder.as_os_str().is_empty());
+    folder.map_or(Ok(()), std::fs::create_dir_all).map_err(wrong("make the folder of"))?;
     let options = OpenOptions::new().read(true).write(true).create(true).mode(0o600).clone();
     let mut file = options.open(path).map_err(wrong("open"))?;
     let there = file.metadata().map_err(wrong("examine"))?;

@@ -170,7 +170,10 @@ fn distributions() {
 /// Lines, and what must be said of them.
 const WRONG: &[(&str, &str)] = &[
     ("iodepht=4", "a.fio:3: [a] iodepht: fio has no such option; did you mean iodepth?"),
-    ("file_append=1", "a.fio:3: [a] file_append: appending is not offered"),
+    (
+        "trim_backlog=16",
+        "a.fio:3: [a] trim_backlog: discarding what was written for verifying is not offered",
+    ),
     ("verify=sum", "verifying with `sum` is not offered; name a checksum, such as verify=crc32c"),
     ("exec_prerun=rm", "no commands are run"),
     ("buffer_compress_percentage=101", "no percentage"),
@@ -220,7 +223,7 @@ fn what_is_wrong_is_named() {
             Err(error) => assert!(error.contains(said), "{lines}: {error}"),
         }
     }
-    let all = read(b"[a]\nx1=1\nx2=2\n[b]\nfile_append=1\n").map(|_| ()).map_err(|errors| errors.0.len());
+    let all = read(b"[a]\nx1=1\nx2=2\n[b]\nexec_prerun=x\n").map(|_| ()).map_err(|errors| errors.0.len());
     assert_eq!(all, Err(3));
     assert!(read(b"[global]\nbs=4k\n").is_err());
 }

@@ -11,7 +11,7 @@ use bimetal_lab::layout::lay_out;
 use bimetal_lab::load::LoadTarget;
 use bimetal_lab::record::TargetFacts;
 use bimetal_lab::survey::{Found, survey};
-use bimetal_lab::target::{Files, Nbd, Null, OpenFile, OpenHow, Simulated, TargetName, Volume};
+use bimetal_lab::target::{FileKind, Files, Nbd, Null, OpenFile, OpenHow, Simulated, TargetName, Volume};
 use bimetal_models::{Model, spec};
 use bimetal_sim::peers::Policy;
 use bimetal_sim::scenario::{self, MAX_FILE_BYTES, Scenario};
@@ -70,8 +70,9 @@ pub(crate) fn with<R>(
     }
     ensure!(
         wanted.iter().all(|wanted| wanted.name == first.name),
-        "files can be measured together, but {:?} only alone",
-        first.name
+        "files can be measured together, but no other target beside another: {} and {} are named",
+        first.name,
+        wanted.iter().map(|wanted| &wanted.name).find(|name| **name != first.name).unwrap_or(&first.name)
     );
     let open = match &first.name {
         TargetName::Path(_) => bail!("files can be measured together, but not with other targets"),
@@ -165,8 +166,8 @@ fn files(wanted: &[Wanted], opening: Opening<'_>) -> anyhow::Result<Open<'static
         if let Some(bytes) = lay_out_bytes {
             make(path, *bytes, *read, opening)?;
         }
-        let file = OpenFile::open(path, *how)?;
-        facts.push(describe(path, file.is_block_device(), file.size_bytes()));
+        let file = OpenFile::open(path, *how)?.of_bytes(*lay_out_bytes);
+        facts.push(describe(path, file.kind(), file.size_bytes()));
         opened.push(file);
     }
     Ok(Open { target: Box::new(Files::new(opened)?), facts, virtual_time: false })
@@ -237,7 +238,8 @@ fn guard<'t>(mut open: Open<'t>, wanted: &[Wanted], opening: Opening<'_>) -> any
         return Ok(open);
     }
     for (place, (wanted, facts)) in wanted.iter().zip(&open.facts).enumerate() {
-        if !wanted.how.write {
+        // What a memory device swallows overwrites nothing.
+        if !wanted.how.write || facts.kind == FileKind::Memory.name() {
             continue;
         }
         // Past the page cache, only sectors can be read, and written.

@@ -23,6 +23,12 @@ pub(crate) fn complete(job: &mut JobSection) {
         options.verify = None;
         options.verify_pattern.clear();
     }
+    // What is written is compared as well; what others have written, fio only reads.
+    let checks = options.direction != Direction::Read;
+    options.verify = options.verify.filter(|what| *what != Verify::Null || checks);
+    if options.verify == Some(Verify::Null) {
+        options.verify = Some(Verify::Checksum);
+    }
     if options.read_iolog.is_some() {
         options.logs.iolog = None;
         // What a log says goes before it.

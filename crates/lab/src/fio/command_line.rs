@@ -3,8 +3,9 @@
 //! Options are read as fio reads them: with one dash or two, the value behind `=` or in the next word; those before the
 //! first `--name` are for all jobs, those behind one for that job.
 
-use super::error::{At, Problem};
+use super::error::{At, MOST_TOLD, Problem};
 use super::ini::{Section, Written};
+use super::number::{self, KbBase};
 use super::table::{Known, unknown};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -54,11 +55,19 @@ enum Own {
     Formats,
     /// It says how the terse one is: in one way only.
     TerseVersion,
-    /// It changes nothing here, which a note says if there is one.
-    Nil(&'static str),
+    /// It changes nothing here, which a note says if there is one; what it wants, and whether a value is that.
+    Nil(&'static str, Wants),
     /// It is not offered.
     Refused(&'static str),
 }
+
+/// What a value is to be, in words and as a check.
+type Wants = (&'static str, fn(&str) -> bool);
+
+const ANYTHING: Wants = ("", |_| true);
+const NUMBER: Wants = ("a number", |text| number::bytes(text, KbBase::default()).is_ok());
+const TIME: Wants = ("a time", |text| number::seconds(text).is_ok());
+const IDLE: Wants = ("system, percpu or calibrate", |text| ["system", "percpu", "calibrate"].contains(&text));
 
 /// Whether an option has a value.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -79,13 +88,17 @@ fn own(name: &str) -> Option<(Value, Own)> {
         "output" => (Needed, Does(|line, value| line.output = Some(value.into()))),
         "output-format" => (Needed, Own::Formats),
         "section" => (Needed, Does(|line, value| line.only.push(value.into()))),
-        "eta" | "eta-newline" | "eta-interval" | "max-jobs" | "alloc-size" | "debug" => (Needed, Nil("")),
-        "warnings-fatal" => (Alone, Nil("warnings of fio's are notes here, so it changes nothing")),
-        "status-interval" => (Needed, Nil("the report is printed at the end only")),
-        "idle-prof" => (Needed, Nil("how idle processors are is not measured")),
-        "bandwidth-log" | "latency-log" => {
-            (Behind, Refused("write_bw_log and write_lat_log of the jobs write logs"))
+        "eta-newline" | "eta-interval" => (Needed, Nil("", TIME)),
+        "max-jobs" | "alloc-size" => (Needed, Nil("", NUMBER)),
+        "debug" | "eta" => (Needed, Nil("", ANYTHING)),
+        "warnings-fatal" => (Alone, Nil("warnings of fio's are notes here, so it changes nothing", ANYTHING)),
+        "status-interval" => (Needed, Nil("the report is printed at the end only", TIME)),
+        "idle-prof" => (Needed, Nil("how idle processors are is not measured", IDLE)),
+        "bandwidth-log" => {
+            let note = "fio fills these logs from its display only; write_bw_log of the jobs writes logs";
+            (Alone, Nil(note, ANYTHING))
         }
+        "latency-log" => (Behind, Refused("write_lat_log of the jobs writes logs")),
         "minimal" => (Alone, Does(|line, _| line.formats = vec![Format::Terse])),
         "append-terse" => (Alone, Does(|line, _| line.formats = vec![Format::Normal, Format::Terse])),
         "terse-version" => (Needed, Own::TerseVersion),
@@ -154,55 +167,77 @@ impl CommandLine {
         }
         let mut line = CommandLine::default();
         let mut words = words.iter();
+        let mut wrong = Vec::new();
         while let Some(word) = words.next() {
             let text = word.to_str();
             let Some(option) = text.filter(|text| text.starts_with('-') && text.len() > 1) else {
                 line.files.push(word.into());
                 continue;
             };
-            let option = option.trim_start_matches('-');
-            let (name, behind) = match option.split_once('=') {
-                Some((name, value)) => (name, Some(value.to_owned())),
-                None => (option, None),
-            };
-            let found = own(name);
-            let wants = match &found {
-                Some((wants, _)) => *wants,
-                None if ALONE.contains(&name) => Value::Behind,
-                None => Value::Needed,
-            };
-            if found.is_none() && Known::find(name).is_none() {
-                let Problem { problem, cure } = unknown(name);
-                return Err(format!("'--{name}': {problem}; {cure}"));
+            if let Err(problem) = line.word(option, &mut words) {
+                wrong.push(problem);
             }
-            let value = match (behind, wants) {
-                (Some(value), _) => Some(value),
-                (None, Value::Needed) => {
-                    let next = words.next().and_then(|word| word.to_str());
-                    Some(
-                        next.ok_or_else(|| format!("--{name}: a value is missing; write --{name}=VALUE"))?
-                            .into(),
-                    )
-                }
-                (None, Value::Behind | Value::None) => None,
-            };
-            match found {
-                Some((_, Own::Does(does))) => does(&mut line, value.as_deref().unwrap_or_default()),
-                Some((_, Own::Formats)) => line.formats = formats(value.as_deref().unwrap_or_default())?,
-                Some((_, Own::TerseVersion)) if value.as_deref() == Some("3") => {}
-                Some((_, Own::TerseVersion)) => {
-                    return Err("--terse-version: only version 3 is offered; write 3, or use json".into());
-                }
-                Some((_, Own::Nil(""))) => {}
-                Some((_, Own::Nil(note))) => line.notes.push(format!("--{name}: {note}")),
-                Some((_, Own::Refused(why))) => return Err(format!("--{name}: {why}")),
-                None => line.option(name, value),
+            if wrong.len() >= MOST_TOLD {
+                break;
             }
         }
-        if line.files.is_empty() && line.sections.iter().all(|section| section.global) {
-            return Err("there is no job; name a job file, or begin one with --name=NAME".into());
+        if wrong.is_empty() && line.files.is_empty() && line.sections.iter().all(|section| section.global) {
+            wrong.push("there is no job; name a job file, or begin one with --name=NAME".into());
         }
-        Ok(line)
+        if wrong.is_empty() { Ok(line) } else { Err(wrong.join("\n")) }
+    }
+
+    /// One word that begins with a dash, and the next, if that is its value.
+    fn word<'w>(
+        &mut self,
+        option: &str,
+        words: &mut impl Iterator<Item = &'w OsString>,
+    ) -> Result<(), String> {
+        let plain = option.strip_prefix("--").or_else(|| option.strip_prefix('-')).unwrap_or(option);
+        let (name, behind) = match plain.split_once('=') {
+            Some((name, value)) => (name, Some(value.to_owned())),
+            None => (plain, None),
+        };
+        let found = own(name);
+        let wants = match &found {
+            Some((wants, _)) => *wants,
+            None if ALONE.contains(&name) => Value::Behind,
+            None => Value::Needed,
+        };
+        if found.is_none() && Known::find(name).is_none() {
+            let Problem { problem, cure } = unknown(name);
+            return Err(format!("'--{name}': {problem}; {cure}"));
+        }
+        let value = match (behind, wants) {
+            (Some(_), Value::None) => {
+                return Err(format!("--{name}: it has no value; write --{name} alone"));
+            }
+            (Some(value), _) => Some(value),
+            (None, Value::Needed) => {
+                let next = words.next().and_then(|word| word.to_str());
+                Some(
+                    next.ok_or_else(|| format!("--{name}: a value is missing; write --{name}=VALUE"))?.into(),
+                )
+            }
+            (None, Value::Behind | Value::None) => None,
+        };
+        let text = value.as_deref().unwrap_or_default();
+        match found {
+            Some((_, Own::Does(does))) => does(self, text),
+            Some((_, Own::Formats)) => self.formats = formats(text)?,
+            Some((_, Own::TerseVersion)) if text == "3" => {}
+            Some((_, Own::TerseVersion)) => {
+                return Err("--terse-version: only version 3 is offered; write 3, or use json".into());
+            }
+            Some((_, Own::Nil(_, (wants, is_one)))) if !is_one(text) => {
+                return Err(format!("--{name}: `{text}` is not {wants}; write one, or leave it out"));
+            }
+            Some((_, Own::Nil("", _))) => {}
+            Some((_, Own::Nil(note, _))) => self.notes.push(format!("--{name}: {note}")),
+            Some((_, Own::Refused(why))) => return Err(format!("--{name}: {why}")),
+            None => self.option(name, value),
+        }
+        Ok(())
     }
 
     /// An option of a job: `name` begins one.
@@ -280,6 +315,10 @@ mod tests {
             ("--name=a --client=x", "not offered"),
             ("--name=a --output-format=xml", "normal, terse, json or json+"),
             ("--name=a --terse-version=5", "only version 3"),
+            ("--name=a ---bs=4k", "'---bs'"),
+            ("--name=a --readonly=1", "it has no value"),
+            ("--name=a --eta-newline=often", "`often` is not a time"),
+            ("--name=a --client=x --nope=1", "fio has no such option"),
         ] {
             let error = line(text).map(|_| ()).expect_err(text);
             assert!(error.contains(said), "{text}: {error}");

@@ -5,6 +5,7 @@ use super::command_line::CommandLine;
 use super::error::{At, Error, Errors, MOST_TOLD, Problem};
 use super::ini::{self, Section, Surroundings, Written};
 use super::iolog::IoLog;
+use super::not_read::is_a_value;
 use super::number::KbBase;
 use super::options::{EngineKind, JobOptions};
 use super::table::{Known, Treat, unknown};
@@ -182,7 +183,10 @@ impl Maker {
                 self.surprise(option, base);
             }
             Treat::Nil { silent, .. } if silent.contains(&said) => {}
-            Treat::Nil { note, .. } => self.notes.add(format!("{}: {note}", option.name)),
+            Treat::Nil { note, .. } => {
+                is_a_value(&Given { name: known.name, value, base })?;
+                self.notes.add(format!("{}: {note}", option.name));
+            }
             Treat::Refuse { harmless, .. } if harmless.contains(&said) => {}
             Treat::Refuse { why, cure, .. } => return Err(Problem::new(*why, *cure)),
         }

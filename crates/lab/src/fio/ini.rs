@@ -130,6 +130,10 @@ impl Reader<'_, '_> {
         if text.is_empty() {
             return Ok(());
         }
+        if text.contains('\r') {
+            let problem = "a carriage return stands within the line, which is none of its end";
+            return Err(Problem::new(problem, "end lines with a line feed, as Unix does, or with both"));
+        }
         if text.starts_with('[') {
             return self.section(at, text, deep);
         }
@@ -317,6 +321,7 @@ mod tests {
             ("[a]\ninclude self.fio\n", "include one another"),
             ("[a]\ndescription=${LONG}${LONG}\n", "more than 8192"),
             ("[a]\nx\0y\n", "no text"),
+            ("[a]\rrw=read\r", "a carriage return"),
         ] {
             let said_so = parse(text).err().map(|errors| errors.to_string()).unwrap_or_default();
             assert!(said_so.contains(said), "{text:?}: {said_so}");

@@ -4,8 +4,8 @@
 //! left out where nobody measured it; `disk_util` is of the machine's disks, which others use too. `short_ios` also counts I/Os whose data was not what it should be.
 //! `lat_ns` begins when an I/O was meant to begin, so where a rate is given it has all that fio's leaves out.
 
-use super::options::PERCENTILES;
-use super::view::{LAYOUT, LIMITS, MAKER, View, views};
+use super::options::{PERCENTILES, Unified};
+use super::view::{LAYOUT, LIMITS, MAKER, Samples, View, views};
 use crate::record::{Cpu, DiskUse, Latency, Run, Side, TierSide};
 use crate::stats::{Quantity, Rule, Steadiness, quantiles};
 use serde::{Serialize, Serializer};
@@ -63,10 +63,16 @@ struct Job {
     elapsed: u64,
     #[serde(rename = "job options")]
     options: BTreeMap<String, String>,
-    read: Direction,
-    write: Direction,
-    trim: Direction,
-    sync: Syncs,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    read: Option<Direction>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    write: Option<Direction>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trim: Option<Direction>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sync: Option<Syncs>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mixed: Option<Direction>,
     job_runtime: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     usr_cpu: Option<f64>,
@@ -164,6 +170,11 @@ struct Steady {
 struct SteadyData {
     bw_mean: u64,
     iops_mean: u64,
+    /// By checks: the last window of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    iops: Option<Vec<u64>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bw: Option<Vec<u64>>,
 }
 
 /// A JSON object whose keys keep their order.
@@ -191,7 +202,21 @@ impl Job {
                 options.entry(name.into()).or_insert(value);
             }
         }
-        let [read, write, trim] = [0, 1, 2].map(|n| Direction::of(view, n, plus));
+        let as_one = view.options.faces.unified == Unified::Mixed;
+        let [read, write, trim] = [0, 1, 2].map(|n| {
+            let (side, samples) = (view.sides.sides()[n], view.samples.sides()[n]);
+            Some(Direction::of(view, side, samples, plus))
+        });
+        let both = view.mixed.as_ref().map(|(side, samples)| Direction::of(view, side, samples, plus));
+        let sync = Syncs {
+            total_ios: view.flush.ios,
+            lat_ns: Times::of(&view.flush.service, percentiles(view, true), plus),
+        };
+        // What is reported as one has nothing beside it.
+        let (read, write, trim, sync, mixed) = match as_one {
+            true => (None, None, None, None, read),
+            false => (read, write, trim, Some(sync), both),
+        };
         Job {
             jobname: view.name.into(),
             desc: view.options.description.clone(),
@@ -205,10 +230,8 @@ impl Job {
             read,
             write,
             trim,
-            sync: Syncs {
-                total_ios: view.flush.ios,
-                lat_ns: Times::of(&view.flush.service, percentiles(view, true), plus),
-            },
+            sync,
+            mixed,
             job_runtime: view.runtime_ms(),
             usr_cpu: cpu.map(|cpu| cpu.user_percent),
             sys_cpu: cpu.map(|cpu| cpu.system_percent),
@@ -236,8 +259,7 @@ fn below(shares: &[f64]) -> Pairs<f64> {
 }
 
 impl Direction {
-    fn of(view: &View<'_>, n: usize, plus: bool) -> Direction {
-        let (side, samples) = (view.sides.sides()[n], view.samples.sides()[n]);
+    fn of(view: &View<'_>, side: &Side, samples: &Samples, plus: bool) -> Direction {
         let bandwidth = view.bandwidth(side);
         let faces = &view.options.faces;
         Direction {
@@ -329,6 +351,9 @@ impl Steady {
             let mean = facts.filter(|_| rule.quantity == quantity).map(|facts| facts.mean);
             mean.unwrap_or(otherwise) as u64
         };
+        let series = |of: fn(&(f64, f64)) -> f64| {
+            (!view.rates.is_empty()).then(|| view.rates.iter().map(|rate| of(rate) as u64).collect())
+        };
         Some(Steady {
             ss: view.written.get("steadystate").cloned().unwrap_or_default(),
             duration: view.options.steady_duration_ns / 1_000_000_000,
@@ -339,6 +364,8 @@ impl Steady {
             data: SteadyData {
                 bw_mean: mean(Quantity::Bw, bytes as f64),
                 iops_mean: mean(Quantity::Iops, ios),
+                iops: series(|rate| rate.0),
+                bw: series(|rate| rate.1),
             },
         })
     }

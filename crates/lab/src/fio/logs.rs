@@ -12,16 +12,17 @@ pub(super) struct LogFiles(BTreeMap<PathBuf, LogFile>);
 impl LogFiles {
     /// The logs of a copy of a job; `nth` is its number among all, from 1 on.
     pub(super) fn of(&mut self, section: &JobSection, nth: usize, target: &str) -> Vec<Log> {
-        let logs = &section.options.logs;
+        let (logs, faces) = (&section.options.logs, &section.options.faces);
         let kinds = [
-            (&logs.bandwidth, "bw", Logged::Bandwidth),
-            (&logs.latency, "lat", Logged::Response),
-            (&logs.latency, "slat", Logged::Submit),
-            (&logs.latency, "clat", Logged::Service),
-            (&logs.iops, "iops", Logged::Ios),
+            (&logs.bandwidth, "bw", Logged::Bandwidth, true),
+            (&logs.latency, "lat", Logged::Response, faces.lat),
+            (&logs.latency, "slat", Logged::Submit, faces.slat),
+            (&logs.latency, "clat", Logged::Service, faces.clat),
+            (&logs.iops, "iops", Logged::Ios, true),
         ];
         let mut all = Vec::new();
-        for (name, kind, what) in kinds {
+        // As in fio, a kind of times that is not measured has no log.
+        for (name, kind, what, _) in kinds.into_iter().filter(|(.., is_measured)| *is_measured) {
             let Some(name) = name else { continue };
             let name = if name.is_empty() { section.name.replace('/', "_") } else { name.clone() };
             let path = match logs.shared {

@@ -9,7 +9,7 @@ use super::options::{
     Arrivals, BlockSizes, Data, Direction, Distribution as Spread, Durability, Ends, JobOptions,
     Limit as Far, Metric, PatternPart, PerSide as Sides, Sequencer, Zone,
 };
-use super::places::{Place, Places, all_file_bytes};
+use super::places::{Place, Places, alignment, all_file_bytes, begin};
 use super::view::options_for_record;
 use crate::job::{
     Content, DepthSearch, Distribution, Job, Ops, Order, PerSide, Rate, Reducible, Sizes, Think, UntilSteady,
@@ -79,6 +79,8 @@ struct Copy<'f> {
     /// Its number among the copies.
     number: u32,
     place: usize,
+    /// Where in its file it begins, whatever its offset is.
+    begins_bytes: Option<u64>,
 }
 
 /// What a job file needs; with `redirect`, all of it is done there.
@@ -105,7 +107,9 @@ pub fn plan<'f>(file: &'f JobFile, redirect: Option<&TargetName>) -> Result<Plan
                 return wrong(section, format!("with its copies there are more than {MAX_JOBS} jobs"));
             }
             match plan.places.of(&mut plan.targets, section, number, redirect) {
-                Ok(place) => plan.copies.push(Copy { section, number, place }),
+                Ok((place, begins_bytes)) => {
+                    plan.copies.push(Copy { section, number, place, begins_bytes });
+                }
                 // Its other copies have it as well.
                 Err(error) => {
                     problems.add(error);
@@ -191,7 +195,7 @@ impl Plan<'_> {
             let options = &copy.section.options;
             if copy.number == 0 && begun {
                 group += u32::from(options.new_group || options.stonewall);
-                if options.stonewall {
+                if options.stonewall || options.waits {
                     phases.push(Vec::new());
                 }
             }
@@ -395,16 +399,9 @@ fn lower(copy: &Copy<'_>, target_bytes: u64, is_spread: bool, seed: u64, n: u64)
 /// What a job asks for on its target.
 fn span(copy: &Copy<'_>, target_bytes: u64) -> Result<std::ops::Range<u64>> {
     let (section, options) = (copy.section, &copy.section.options);
-    let align = options.offset_align_bytes.unwrap_or(options.smallest_block_bytes()).max(1);
-    let offset = match options.offset {
-        Extent::Bytes(bytes) => bytes,
-        percent => part(percent, target_bytes).next_multiple_of(align),
-    };
-    let step = match options.offset_increment {
-        Extent::Bytes(bytes) => bytes,
-        percent => part(percent, target_bytes).next_multiple_of(align),
-    };
-    let start = offset.saturating_add(step.saturating_mul(u64::from(copy.number)));
+    let (offset, step) = (options.offset, options.offset_increment);
+    let start = begin(offset, step, copy.number, target_bytes, alignment(options));
+    let start = copy.begins_bytes.unwrap_or(start);
     // A file's own size goes before the target's, and before `size`, which is then only how much is done.
     let end = all_file_bytes(section, copy.number).map_or(target_bytes, |bytes| bytes.min(target_bytes));
     let room = end.saturating_sub(start);
@@ -420,6 +417,9 @@ fn span(copy: &Copy<'_>, target_bytes: u64) -> Result<std::ops::Range<u64>> {
     };
     // What reaches over the target's end is left out, as with fio.
     let bytes = bytes.min(room);
+    if target_bytes == 0 {
+        return wrong(section, "its target has no size of its own; say with size= how many bytes are used");
+    }
     if bytes == 0 {
         let what = format!("it begins at byte {start} of a target that has {end}; make offset smaller");
         return wrong(section, what);

@@ -1,6 +1,9 @@
 //! fio's options that are not read: those that change nothing here, and those that are not offered.
 
+use super::number;
+use super::options::PerSide;
 use super::table::{Known, Treat};
+use super::value::{Given, Result};
 
 const fn nil(name: &'static str, silent: &'static [&'static str], note: &'static str) -> Known {
     Known { name, alias: name, treat: Treat::Nil { silent, note } }
@@ -14,6 +17,114 @@ const fn refuse(
     cure: &'static str,
 ) -> Known {
     Known { name, alias, treat: Treat::Refuse { harmless, why, cure } }
+}
+
+/// Options among these that are switched by 0 and 1.
+const SWITCHES: &[&str] = &[
+    "allrandrepeat",
+    "atomic",
+    "block_error_percentiles",
+    "cgroup_nodelete",
+    "create_fsync",
+    "create_on_open",
+    "create_serialize",
+    "dedupe_global",
+    "disk_util",
+    "error_dump",
+    "experimental_verify",
+    "log_prio",
+    "log_store_compressed",
+    "read_iolog_chunked",
+    "scramble_buffers",
+    "serialize_overlap",
+    "softrandommap",
+    "stats",
+    "trim_verify_zero",
+    "unique_filename",
+    "verify_dump",
+    "verify_state_load",
+    "verify_state_save",
+];
+
+/// Those that may stand alone as well.
+const FLAGS: &[&str] = &["exitall_on_error", "thread", "threads"];
+
+/// Those whose value is a number.
+const NUMBERS: &[&str] = &[
+    "bwavgtime",
+    "cgroup_weight",
+    "dedupe_working_set_percentage",
+    "gtod_cpu",
+    "hugepage-size",
+    "iodepth_batch",
+    "iodepth_batch_complete",
+    "iodepth_batch_complete_max",
+    "iodepth_batch_complete_min",
+    "iodepth_batch_submit",
+    "iodepth_low",
+    "iomem_align",
+    "iopsavgtime",
+    "log_alternate_epoch_clock_id",
+    "log_compression",
+    "log_entries",
+    "log_hist_coarseness",
+    "log_hist_msec",
+    "mem_align",
+    "openfiles",
+    "prio",
+    "prioclass",
+    "significant_figures",
+    "trim_backlog_batch",
+    "trim_percentage",
+    "verify_async",
+    "verify_backlog",
+    "verify_backlog_batch",
+    "verify_interval",
+];
+
+/// Those with a value for reads, writes and discards.
+const NUMBERS_PER_SIDE: &[&str] = &["rate_iops_min", "rate_min", "ratemin"];
+
+/// Those that have a time.
+const TIMES: &[&str] = &["thinktime_spin"];
+
+/// Those that have one of a few words.
+const WORDS: &[(&str, &[&str])] = &[
+    ("clocksource", &["gettimeofday", "clock_gettime", "cpu"]),
+    ("cpus_allowed_policy", &["shared", "split"]),
+    ("dedupe_mode", &["repeat", "working_set"]),
+    ("fadvise_hint", &["0", "1", "random", "sequential"]),
+    ("fallocate", &["none", "native", "posix", "keep", "truncate", "0", "1"]),
+    ("io_submit_mode", &["inline", "offload"]),
+    ("lockfile", &["none", "exclusive", "readwrite"]),
+    ("random_generator", &["tausworthe", "lfsr", "tausworthe64"]),
+    ("thinktime_blocks_type", &["complete", "issue"]),
+    ("unit_base", &["0", "1", "8"]),
+    ("write_hint", &["none", "short", "medium", "long", "extreme"]),
+];
+
+/// Whether the value of an option that changes nothing is one at all: what fio would not read is refused here, too.
+pub(super) fn is_a_value(given: &Given<'_>) -> Result<()> {
+    let name = given.name;
+    if SWITCHES.contains(&name) {
+        return given.bool().map(|_| ());
+    }
+    if FLAGS.contains(&name) {
+        return given.flag().map(|_| ());
+    }
+    if NUMBERS.contains(&name) {
+        return given.bytes().map(|_| ());
+    }
+    if TIMES.contains(&name) {
+        return given.micros().map(|_| ());
+    }
+    if NUMBERS_PER_SIDE.contains(&name) {
+        return given.per_side(&mut PerSide::default(), |text| number::bytes(text, given.base));
+    }
+    match WORDS.iter().find(|(option, _)| *option == name) {
+        Some((_, words)) => given.word(&words.iter().map(|word| (*word, ())).collect::<Vec<_>>()),
+        None => Ok(()),
+    }
 }
 
 const REPORTS: &str = "the record holds what every report is printed from, so it changes nothing";
@@ -41,6 +152,8 @@ pub(super) const NIL: &[Known] = &[
     nil("verify_write_sequence", &["1"], STAMPS),
     nil("experimental_verify", &["0"], AFTER),
     nil("verify_async_cpus", &[], "verifying keeps up by itself, so it changes nothing"),
+    nil("trim_percentage", &["0"], "nothing is discarded where there is no trim_backlog, as in fio"),
+    nil("trim_backlog_batch", &["0"], "nothing is discarded where there is no trim_backlog, as in fio"),
     nil("trim_verify_zero", &["0", "1"], "what was discarded is not read back"),
     nil("cpus_allowed_policy", &["shared"], "all jobs share the processors that they name"),
     nil("numa_cpu_nodes", &[], OURS),
@@ -80,7 +193,6 @@ pub(super) const NIL: &[Known] = &[
     nil("rate_iops_min", &["0"], "a job that falls below a rate goes on; the record has its intervals"),
     nil("rate_cycle", &["1000"], "a job that falls below a rate goes on; the record has its intervals"),
     nil("ratecycle", &["1000"], "a job that falls below a rate goes on; the record has its intervals"),
-    nil("unified_rw_reporting", &["none", "0"], "reads and writes are reported apart"),
     nil("block_error_percentiles", &["0"], "errors are not counted by block"),
     nil("read_iolog_chunked", &["0", "1"], "traces are always read in pieces"),
     nil("write_hist_log", &[], HISTOGRAMS),
@@ -157,7 +269,6 @@ pub(super) const REFUSED: &[Known] = &[
         "directories are not searched for files",
         "name the files with filename",
     ),
-    refuse("file_append", "file_append", &["0"], "appending is not offered", "use offset"),
     refuse("create_only", "create_only", &["0"], "a job without I/O is not offered", LATER),
     refuse(
         "allow_mounted_write",
@@ -167,19 +278,11 @@ pub(super) const REFUSED: &[Known] = &[
         "unmount it",
     ),
     refuse(
-        "trim_percentage",
-        "trim_percentage",
+        "trim_backlog",
+        "trim_backlog",
         &["0"],
-        "discarding what was verified is not offered",
-        "use rw=trimwrite",
-    ),
-    refuse("trim_backlog", "trim_backlog", &["0"], "discarding what was verified is not offered", LATER),
-    refuse(
-        "trim_backlog_batch",
-        "trim_backlog_batch",
-        &["0"],
-        "discarding what was verified is not offered",
-        LATER,
+        "discarding what was written for verifying is not offered",
+        "leave it out, or write rw=trimwrite",
     ),
     refuse(
         "merge_blktrace_file",
@@ -217,3 +320,21 @@ pub(super) const REFUSED: &[Known] = &[
     refuse("num_range", "num_range", &["1"], "several ranges in a discard are not offered", LATER),
     refuse("sprandom", "sprandom", &["0"], "its order is not offered", "precondition with a job of its own"),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fio::number::KbBase;
+
+    #[test]
+    fn what_fio_would_not_read_is_refused_though_it_changes_nothing() {
+        let lists = [SWITCHES, FLAGS, NUMBERS, NUMBERS_PER_SIDE, TIMES].into_iter().flatten().copied();
+        for name in lists.chain(WORDS.iter().map(|(name, _)| *name)) {
+            assert!(NIL.iter().any(|known| known.name == name), "{name} changes nothing");
+            let reads = |value| is_a_value(&Given { name, value: Some(value), base: KbBase::default() });
+            assert!(reads("nonsense").is_err(), "{name}=nonsense");
+            let one = WORDS.iter().find(|(option, _)| *option == name).map_or("1", |(_, words)| words[0]);
+            assert_eq!(reads(one), Ok(()), "{name}={one}");
+        }
+    }
+}

@@ -190,8 +190,12 @@ impl<'a> Reader<'a> {
             return Err(Problem::new(format!("`{}` lacks a closing parenthesis", self.text), "close it"));
         }
         self.deep -= 1;
-        let unit = self.take(|byte| byte.is_ascii_alphabetic());
-        value.checked_mul(self.unit(unit, true)?).ok_or_else(|| self.outside())
+        let before = self.at;
+        let unit_text = self.take(|byte| byte.is_ascii_alphabetic());
+        let after = std::mem::replace(&mut self.at, before);
+        let unit = self.unit(unit_text, true)?;
+        self.at = after;
+        value.checked_mul(unit).ok_or_else(|| self.outside())
     }
 
     fn sum(&mut self) -> Result<i128> {
@@ -283,7 +287,9 @@ impl<'a> Reader<'a> {
         }
         let before = self.at;
         let unit_text = self.take(|byte| byte.is_ascii_alphabetic());
-        let unit = self.unit(unit_text, expression).inspect_err(|_| self.at = before)?;
+        let after = std::mem::replace(&mut self.at, before);
+        let unit = self.unit(unit_text, expression)?;
+        self.at = after;
         let places = u32::try_from(fraction.len()).map_err(|_| self.outside())?;
         let ten = 10_i128.checked_pow(places).ok_or_else(|| self.outside())?;
         let digits = format!("{whole}{fraction}").parse::<i128>().map_err(|_| self.outside())?;
@@ -339,6 +345,16 @@ impl<'a> Reader<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_does_not_belong_is_named() {
+        for (text, rest) in
+            [("4kk", "kk"), ("1.5k", ".5k"), ("4q", "q"), ("k4", "k4"), ("(4kk+1)", "kk+1)"), ("(4)kk", "kk")]
+        {
+            let said = bytes(text, KbBase::default()).map_err(|problem| problem.problem);
+            assert_eq!(said, Err(format!("`{text}` is no number: `{rest}` does not belong")));
+        }
+    }
 
     #[test]
     fn sizes_have_fios_value() {

@@ -216,6 +216,8 @@ pub enum Verify {
     Checksum,
     /// [`JobOptions::verify_pattern`].
     Pattern,
+    /// Reading back is all that matters.
+    Null,
 }
 
 /// What is watched for a steady state.
@@ -290,11 +292,24 @@ pub struct LogOptions {
     pub wall_clock: bool,
 }
 
+/// Whether reads, writes and discards are reported as one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Unified {
+    /// Each for itself.
+    #[default]
+    Apart,
+    /// Only as one.
+    Mixed,
+    /// Each for itself, and all as one.
+    Both,
+}
+
 /// What the report shows. The record has all of it anyway.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs)]
 pub struct Faces {
     pub group_reporting: bool,
+    pub unified: Unified,
     pub slat_percentiles: bool,
     pub clat_percentiles: bool,
     pub lat_percentiles: bool,
@@ -314,6 +329,7 @@ impl Default for Faces {
     fn default() -> Faces {
         Faces {
             group_reporting: false,
+            unified: Unified::default(),
             slat_percentiles: false,
             clat_percentiles: true,
             lat_percentiles: false,
@@ -345,6 +361,8 @@ pub struct JobOptions {
     pub file_service: FileService,
     /// A file that is missing is made.
     pub creates_files: bool,
+    /// It works behind the end that a file had.
+    pub appends: bool,
     /// Files are written in full before the run.
     pub overwrites: bool,
     /// Files are read before the run.
@@ -445,8 +463,10 @@ pub struct JobOptions {
     pub jobs: u32,
     /// Begins a new group of reports.
     pub new_group: bool,
-    /// Waits for all before it.
+    /// Waits for all before it, and begins a new group of reports.
     pub stonewall: bool,
+    /// Waits for all before it.
+    pub waits: bool,
     /// Past the page cache.
     pub direct: bool,
     /// Drops what the page cache holds before it begins.
@@ -536,6 +556,7 @@ impl Default for JobOptions {
             filename_format: None,
             file_service: FileService::Turns(1),
             creates_files: true,
+            appends: false,
             overwrites: false,
             pre_reads: false,
             processors: Vec::new(),
@@ -585,6 +606,7 @@ impl Default for JobOptions {
             jobs: 1,
             new_group: false,
             stonewall: false,
+            waits: false,
             direct: false,
             invalidate: true,
             fsync_writes: 0,

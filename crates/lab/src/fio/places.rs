@@ -28,7 +28,9 @@ pub(super) struct Place {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Part {
     offset: Extent,
-    offset_bytes: u64,
+    step: Extent,
+    number: u32,
+    align_bytes: u64,
     /// Of each file; `None` for all that it has.
     bytes: Vec<Option<u64>>,
     block_bytes: u64,
@@ -41,7 +43,9 @@ impl Part {
     fn whole(files: usize) -> Part {
         Part {
             offset: Extent::Bytes(0),
-            offset_bytes: 0,
+            step: Extent::Bytes(0),
+            number: 0,
+            align_bytes: 1,
             bytes: vec![None; files],
             block_bytes: 1,
             turn_bytes: None,
@@ -57,15 +61,18 @@ pub(super) struct Places {
 }
 
 impl Places {
-    /// The place of a copy of a job; its targets are added to those that are needed.
+    /// The place of a copy of a job, and where in its file it begins, if that is what it is to be appended to; its targets
+    /// are added to those that are needed.
     pub(super) fn of(
         &mut self,
         targets: &mut Vec<Needed>,
         section: &JobSection,
         number: u32,
         redirect: Option<&TargetName>,
-    ) -> Result<usize> {
-        let wanted = needed(section, number, redirect)?;
+    ) -> Result<(usize, Option<u64>)> {
+        let mut wanted = needed(section, number, redirect)?;
+        let begins =
+            if section.options.appends { self.appended(targets, section, &mut wanted)? } else { None };
         let mut place = Vec::with_capacity(wanted.len());
         for needed in wanted {
             place.push(self.need(targets, needed));
@@ -82,10 +89,36 @@ impl Places {
         });
         let same = |known: &Place| known.targets == place && known.part == part;
         if let Some(found) = self.all.iter().position(same) {
-            return Ok(found);
+            return Ok((found, begins));
         }
         self.all.push(Place { targets: place, part });
-        Ok(self.all.len() - 1)
+        Ok((self.all.len() - 1, begins))
+    }
+
+    /// Where a file ends that is appended to, with what jobs before append; it is to be as much longer as the job needs.
+    /// Nothing is appended to devices, as in fio.
+    fn appended(
+        &self,
+        targets: &[Needed],
+        section: &JobSection,
+        wanted: &mut [Needed],
+    ) -> Result<Option<u64>> {
+        let [needed] = wanted else {
+            return wrong(section, "file_append of several files is not done; name one");
+        };
+        let TargetName::Path(path) = &needed.name else { return Ok(None) };
+        let there = std::fs::metadata(path).ok();
+        if there.as_ref().is_some_and(|there| !there.is_file()) {
+            return Ok(None);
+        }
+        let Some(Extent::Bytes(bytes)) = section.options.size else {
+            return wrong(section, "file_append needs to know how much: add size= in bytes");
+        };
+        let key = (needed.name.to_string(), needed.direct);
+        let known = self.known.get(&key).and_then(|place| targets[*place as usize].at_least_bytes);
+        let end = there.map_or(0, |there| there.len()).max(known.unwrap_or(0));
+        needed.at_least_bytes = Some(end.saturating_add(bytes));
+        Ok(Some(end))
     }
 
     /// The place of a target: one that is there, or a new one.
@@ -132,10 +165,8 @@ impl Place {
                 layout: Layout::concat(&sizes, 1),
             };
         };
-        let from = |size: u64| match part_of.offset {
-            Extent::Bytes(bytes) => bytes.saturating_add(part_of.offset_bytes),
-            percent => part(percent, size).next_multiple_of(part_of.block_bytes),
-        };
+        let Part { offset, step, number, align_bytes, .. } = *part_of;
+        let from = |size: u64| begin(offset, step, number, size, align_bytes);
         let from_bytes: Vec<u64> = sizes.iter().map(|&size| from(size)).collect();
         let used = sizes.iter().zip(&from_bytes).zip(&part_of.bytes).map(|((size, from), bytes)| {
             let room = size.saturating_sub(*from);
@@ -152,6 +183,20 @@ impl Place {
         };
         Spread { places: self.targets.clone(), from_bytes, layout }
     }
+}
+
+/// What a place in percent is rounded up to a multiple of.
+pub(super) fn alignment(options: &JobOptions) -> u64 {
+    options.offset_align_bytes.unwrap_or(options.smallest_block_bytes()).max(1)
+}
+
+/// Where a copy of a job begins in what has so many bytes. Where the offset or what copies add to it is a share, their sum
+/// is rounded up, as in fio.
+pub(super) fn begin(offset: Extent, step: Extent, number: u32, of_bytes: u64, align_bytes: u64) -> u64 {
+    let steps = part(step, of_bytes).saturating_mul(u64::from(number));
+    let begin = part(offset, of_bytes).saturating_add(steps);
+    let is_share = [offset, step].iter().any(|extent| matches!(extent, Extent::Percent(_)));
+    if is_share { begin.checked_next_multiple_of(align_bytes).unwrap_or(u64::MAX) } else { begin }
 }
 
 /// What is used of each file of a job that has several.
@@ -173,15 +218,13 @@ fn part_of(options: &JobOptions, number: u32, name: &str) -> Part {
         .map(|(_, sizes)| sizes)
         .collect();
     let one_size = used.iter().all(|sizes| **sizes == BlockSizes::Fixed(block_bytes));
-    let offset_bytes = match options.offset_increment {
-        Extent::Bytes(step) => step.saturating_mul(u64::from(number)),
-        Extent::Percent(_) => 0,
-    };
     let turn_bytes = match options.file_service {
         FileService::Turns(ios) if one_size => Some(block_bytes.saturating_mul(u64::from(ios))),
         _ => None,
     };
-    Part { offset: options.offset, offset_bytes, bytes: bytes.collect(), block_bytes, turn_bytes }
+    let (offset, step) = (options.offset, options.offset_increment);
+    let (align_bytes, bytes) = (alignment(options), bytes.collect());
+    Part { offset, step, number, align_bytes, bytes, block_bytes, turn_bytes }
 }
 
 /// Files of a job.

@@ -329,7 +329,8 @@ pub(crate) fn filenames(options: &mut JobOptions, given: &mut Given<'_>) -> Resu
 
 pub(crate) fn verify(options: &mut JobOptions, given: &mut Given<'_>) -> Result<()> {
     options.verify = match given.text()? {
-        "0" | "null" => None,
+        "0" => None,
+        "null" => Some(Verify::Null),
         // Which checksum fio would write is no matter: all bytes are compared.
         "crc7" | "crc16" | "crc32" | "crc32c" | "crc32c-intel" | "crc64" | "md5" | "xxhash" | "sha1"
         | "sha256" | "sha512" | "sha3-224" | "sha3-256" | "sha3-384" | "sha3-512" => Some(Verify::Checksum),
@@ -369,7 +370,8 @@ fn set_data(options: &mut JobOptions, given: &Given<'_>, data: Data) -> Result<(
 pub(crate) fn gtod_reduce(options: &mut JobOptions, given: &mut Given<'_>) -> Result<()> {
     if given.bool()? {
         let faces = &mut options.faces;
-        (faces.slat, faces.clat, faces.bandwidth, faces.clat_percentiles) = (false, false, false, false);
+        (faces.slat, faces.clat, faces.lat) = (false, false, false);
+        (faces.bandwidth, faces.clat_percentiles) = (false, false);
     }
     Ok(())
 }

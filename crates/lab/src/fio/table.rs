@@ -3,7 +3,7 @@
 use super::error::Problem;
 use super::iolog;
 use super::not_read::{NIL, REFUSED};
-use super::options::{Arrivals, Durability, Ends, JobOptions, Sequencer};
+use super::options::{Arrivals, Durability, Ends, JobOptions, Sequencer, Unified};
 use super::set;
 use super::value::{Given, Result};
 
@@ -100,6 +100,7 @@ const TARGET: &[Known] = &[
     field!("filename_format", "filename_format", filename_format = owned),
     by("file_service_type", "file_service_type", set::file_service),
     field!("allow_file_create", "allow_file_create", creates_files = bool),
+    field!("file_append", "file_append", appends = bool),
     field!("overwrite", "overwrite", overwrites = bool),
     field!("pre_read", "pre_read", pre_reads = bool),
     by("cpus_allowed", "cpus_allowed", set::processors),
@@ -212,7 +213,7 @@ const QUEUE: &[Known] = &[
         Ok(())
     }),
     by("wait_for", "wait_for", |options, given| {
-        options.stonewall |= given.owned()?.is_some_and(|name| name != "none");
+        options.waits |= given.owned()?.is_some_and(|name| name != "none");
         Ok(())
     }),
     field!("fsync", "fsync", fsync_writes = at_least_0),
@@ -270,6 +271,18 @@ const FACES: &[Known] = &[
     field!("slat_percentiles", "slat_percentiles", faces.slat_percentiles = bool),
     field!("clat_percentiles", "clat_percentiles", faces.clat_percentiles = bool),
     field!("lat_percentiles", "lat_percentiles", faces.lat_percentiles = bool),
+    by("unified_rw_reporting", "unified_rw_reporting", |options, given| {
+        let words = [
+            ("none", Unified::Apart),
+            ("0", Unified::Apart),
+            ("mixed", Unified::Mixed),
+            ("1", Unified::Mixed),
+            ("both", Unified::Both),
+            ("2", Unified::Both),
+        ];
+        options.faces.unified = given.word(&words)?;
+        Ok(())
+    }),
     field!("percentile_list", "percentile_list", faces.percentiles = percentiles),
     field!("disable_slat", "disable_slat", faces.slat = not),
     field!("disable_clat", "disable_clat", faces.clat = not),

@@ -3,7 +3,7 @@
 //! What is left out: the process's number, `cpu` where nobody measured it, I/Os dropped and zone resets.
 
 use super::json::{aggregate_percent, is_idle, time_text};
-use super::options::PERCENTILES;
+use super::options::{PERCENTILES, Unified};
 use super::view::{LAYOUT, LIMITS, MAKER, Samples, View, options_of, views};
 use crate::record::{Cpu, JobRun, Latency, Run, Side};
 use crate::stats::quantiles;
@@ -110,9 +110,10 @@ fn job(out: &mut String, view: &View<'_>, ended: u64, cpu: Option<Cpu>) {
     if let Some(description) = &view.options.description {
         line(out, format_args!("  Description  : [{description}]"));
     }
-    for ((side, samples), name) in
-        view.sides.sides().into_iter().zip(view.samples.sides()).zip(["read", "write", "trim"])
-    {
+    let first = if view.options.faces.unified == Unified::Mixed { "mixed" } else { "read" };
+    let apart = view.sides.sides().into_iter().zip(view.samples.sides()).zip([first, "write", "trim"]);
+    let mixed = view.mixed.as_ref().map(|(side, samples)| ((side, samples), "mixed"));
+    for ((side, samples), name) in apart.chain(mixed) {
         if !is_idle(side) {
             direction(out, view, name, side, samples);
         }
@@ -335,10 +336,16 @@ struct Together {
 }
 
 fn groups(out: &mut String, views: &[View<'_>]) {
-    let mut groups: BTreeMap<u32, [Option<Together>; 3]> = BTreeMap::new();
+    let mut groups: BTreeMap<u32, [Option<Together>; 4]> = BTreeMap::new();
     for view in views {
+        let [read, write, trim] = view.sides.sides();
+        let (nothing, mixed) = (Side::default(), view.mixed.as_ref().map(|(side, _)| side));
+        let sides = match view.options.faces.unified {
+            Unified::Mixed => [&nothing, &nothing, &nothing, read],
+            _ => [read, write, trim, mixed.unwrap_or(&nothing)],
+        };
         let group = groups.entry(view.group).or_default();
-        for (side, together) in view.sides.sides().into_iter().zip(group) {
+        for (side, together) in sides.into_iter().zip(group) {
             if is_idle(side) {
                 continue;
             }
@@ -356,7 +363,7 @@ fn groups(out: &mut String, views: &[View<'_>]) {
     }
     for (group, sides) in groups {
         line(out, format_args!("\nRun status group {group} (all jobs):"));
-        for (together, name) in sides.into_iter().zip(["READ", "WRITE", "TRIM"]) {
+        for (together, name) in sides.into_iter().zip(["READ", "WRITE", "TRIM", "MIXED"]) {
             together.into_iter().for_each(|together| status(out, name, &together));
         }
     }

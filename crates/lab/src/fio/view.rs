@@ -2,7 +2,7 @@
 
 use super::file::WrittenOptions;
 use super::number::KbBase;
-use super::options::{JobOptions, PerSide};
+use super::options::{JobOptions, PerSide, Unified};
 use super::table::{Known, Treat};
 use super::value::Given;
 use crate::load::TOO_LONG;
@@ -12,6 +12,8 @@ use std::collections::BTreeMap;
 
 const NANOS_PER_MILLI: u64 = 1_000_000;
 const NANOS_PER_SECOND: f64 = 1e9;
+/// Checks of a steady state that are shown: a day of one each second.
+const MOST_RATES: u64 = 86_400;
 
 /// The fio whose layout the reports have: tools take the number from it.
 pub(crate) const LAYOUT: &str = "fio-3.33";
@@ -39,6 +41,10 @@ pub(crate) struct View<'a> {
     pub(crate) depths_ns: Vec<(u32, u64)>,
     pub(crate) found_at_once: Vec<(u32, u64)>,
     pub(crate) samples: PerSide<Samples>,
+    /// All sides as one, where they are reported so beside each for itself.
+    pub(crate) mixed: Option<(Side, Samples)>,
+    /// I/Os and bytes per second, by checks of a steady state; the last window of them.
+    pub(crate) rates: Vec<(f64, f64)>,
     pub(crate) errors: BTreeMap<String, u64>,
     pub(crate) steady: Option<&'a Steadiness>,
 }
@@ -95,21 +101,41 @@ impl<'a> View<'a> {
         let end = |job: &&JobRun| job.began_ns.saturating_add(job.elapsed_ns);
         let began_ns = jobs.iter().map(|job| job.began_ns).min().unwrap_or(0);
         let elapsed_ns = jobs.iter().map(end).max().unwrap_or(0) - began_ns;
+        let options = options_of(&first.options);
+        let samples = |of: &dyn Fn(&Interval) -> (u64, u64)| Samples::of(jobs, began_ns, elapsed_ns, of);
+        let side = |side: &IntervalSide| (side.ios, side.bytes);
+        let mut samples_of = PerSide {
+            read: samples(&|interval| side(&interval.read)),
+            write: samples(&|interval| side(&interval.write)),
+            trim: Samples::default(),
+        };
+        let mut mixed = None;
+        if options.faces.unified != Unified::Apart {
+            let all = merged_side(&merged_side(&sides.read, &sides.write), &sides.trim);
+            let of_all = samples(&|interval| {
+                let (read, write) = (&interval.read, &interval.write);
+                (read.ios.saturating_add(write.ios), read.bytes.saturating_add(write.bytes))
+            });
+            if options.faces.unified == Unified::Mixed {
+                sides = PerSide { read: all, ..PerSide::default() };
+                samples_of = PerSide { read: of_all, ..PerSide::default() };
+            } else {
+                mixed = Some((all, of_all));
+            }
+        }
         Some(View {
             name: &first.name,
             group: first.group,
             jobs: jobs.len(),
             written: &first.options,
-            options: options_of(&first.options),
+            rates: rates(jobs, elapsed_ns, &options),
+            options,
             depth: first.depth,
             found_depth: jobs.iter().filter_map(|job| job.found_depth).max(),
             began_ns,
             elapsed_ns,
-            samples: PerSide {
-                read: Samples::of(jobs, began_ns, elapsed_ns, |interval| &interval.read),
-                write: Samples::of(jobs, began_ns, elapsed_ns, |interval| &interval.write),
-                trim: Samples::default(),
-            },
+            samples: samples_of,
+            mixed,
             sides,
             flush,
             depths_ns: depths.into_iter().collect(),
@@ -221,6 +247,28 @@ impl<'a> View<'a> {
     }
 }
 
+/// What jobs did in each check of the window that a steady state is looked for in, the last whole ones of them; nothing
+/// where intervals do not add up to checks.
+fn rates(jobs: &[&JobRun], elapsed_ns: u64, options: &JobOptions) -> Vec<(f64, f64)> {
+    let (length_ns, check_ns) = (jobs.first().map_or(0, |job| job.interval_ns), options.steady_interval_ns);
+    let alike = length_ns > 0 && jobs.iter().all(|job| job.interval_ns == length_ns);
+    if options.steady_state.is_none() || !alike || check_ns == 0 || !check_ns.is_multiple_of(length_ns) {
+        return Vec::new();
+    }
+    let whole = elapsed_ns / check_ns;
+    let first = whole.saturating_sub((options.steady_duration_ns / check_ns).min(MOST_RATES));
+    let mut rates = vec![(0.0, 0.0); (whole - first) as usize];
+    for interval in jobs.iter().flat_map(|job| &job.intervals) {
+        let nth = (interval.n / (check_ns / length_ns)).checked_sub(first);
+        if let Some(rate) = nth.and_then(|nth| rates.get_mut(usize::try_from(nth).ok()?)) {
+            let (read, write) = (&interval.read, &interval.write);
+            rate.0 += (read.ios as f64 + write.ios as f64) * NANOS_PER_SECOND / check_ns as f64;
+            rate.1 += (read.bytes as f64 + write.bytes as f64) * NANOS_PER_SECOND / check_ns as f64;
+        }
+    }
+    rates
+}
+
 /// Times below which fio counts I/Os together, in nanoseconds, then microseconds, then milliseconds.
 pub(crate) const LIMITS: [u64; 11] = [2, 4, 10, 20, 50, 100, 250, 500, 750, 1000, 2000];
 
@@ -264,7 +312,7 @@ impl Samples {
         jobs: &[&JobRun],
         began_ns: u64,
         elapsed_ns: u64,
-        side: impl Fn(&Interval) -> &IntervalSide,
+        side: &dyn Fn(&Interval) -> (u64, u64),
     ) -> Samples {
         let length_ns = jobs.first().map_or(0, |job| job.interval_ns);
         if length_ns == 0 || jobs.iter().any(|job| job.interval_ns != length_ns) {
@@ -278,11 +326,11 @@ impl Samples {
             let ahead = (job.began_ns - began_ns) / length_ns;
             for interval in &job.intervals {
                 let n = (interval.n / each).saturating_add(ahead);
-                let side = side(interval);
-                if n < whole && side.ios > 0 {
+                let (ios, bytes) = side(interval);
+                if n < whole && ios > 0 {
                     let sum = sums.entry(n).or_default();
-                    sum.0 += side.bytes as f64;
-                    sum.1 += side.ios as f64;
+                    sum.0 += bytes as f64;
+                    sum.1 += ios as f64;
                 }
             }
         }

@@ -25,15 +25,51 @@ pub struct OpenHow {
     pub write: bool,
 }
 
-/// A file or block device that is open.
+/// What stands behind a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileKind {
+    /// A file.
+    Regular,
+    /// A block device.
+    BlockDevice,
+    /// One of the kernel's devices without storage: `/dev/zero`, `/dev/null` and their kin.
+    Memory,
+}
+
+impl FileKind {
+    /// What it is called in a record.
+    pub fn name(self) -> &'static str {
+        match self {
+            FileKind::Regular => "file",
+            FileKind::BlockDevice => "block device",
+            FileKind::Memory => "memory device",
+        }
+    }
+
+    fn of(stat: &rustix::fs::Stat) -> Option<FileKind> {
+        /// The kernel's number for its memory devices; of these, `null`, `zero`, `full` and `urandom` never wait.
+        const MEMORY: (u32, [u32; 4]) = (1, [3, 5, 7, 9]);
+        let device = (rustix::fs::major(stat.st_rdev), rustix::fs::minor(stat.st_rdev));
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => Some(FileKind::Regular),
+            FileType::BlockDevice => Some(FileKind::BlockDevice),
+            FileType::CharacterDevice if device.0 == MEMORY.0 && MEMORY.1.contains(&device.1) => {
+                Some(FileKind::Memory)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// A file or a device that is open.
 pub struct OpenFile {
     fd: OwnedFd,
     path: PathBuf,
-    /// What it stands for: the same bytes may go by several names.
-    storage: Storage,
+    /// What it stands for, if it stores anything: the same bytes may go by several names.
+    storage: Option<Storage>,
     /// Opened for writing, too.
     write: bool,
-    is_block_device: bool,
+    kind: FileKind,
     size_bytes: u64,
     /// What I/O past the page cache has to be a multiple of; 1 where it goes through it.
     granule_bytes: u64,
@@ -75,12 +111,12 @@ impl OpenFile {
         if how.direct {
             flags |= OFlags::DIRECT;
         }
-        let kind = rustix::fs::stat(path).map(|stat| FileType::from_raw_mode(stat.st_mode));
+        let kind = rustix::fs::stat(path).map(|stat| FileKind::of(&stat));
         // Who opens a FIFO waits for somebody at its other end.
-        if kind.is_ok_and(|kind| !matches!(kind, FileType::RegularFile | FileType::BlockDevice)) {
+        if kind == Ok(None) {
             return Err(FileError::Kind(path.into()));
         }
-        if how.write && kind == Ok(FileType::BlockDevice) {
+        if how.write && kind == Ok(Some(FileKind::BlockDevice)) {
             // Refuses what is mounted, or part of another device.
             flags |= OFlags::EXCL;
         }
@@ -91,12 +127,8 @@ impl OpenFile {
         })?;
         let examine = |error: io::Error| FileError::System { what: "examine", path: path.into(), error };
         let stat = rustix::fs::fstat(&fd).map_err(|errno| examine(errno.into()))?;
-        let is_block_device = match FileType::from_raw_mode(stat.st_mode) {
-            FileType::RegularFile => false,
-            FileType::BlockDevice => true,
-            _ => return Err(FileError::Kind(path.into())),
-        };
-        let granule_bytes = if how.direct { direct_granule(&fd, is_block_device) } else { 1 };
+        let kind = FileKind::of(&stat).ok_or_else(|| FileError::Kind(path.into()))?;
+        let granule_bytes = if how.direct { direct_granule(&fd, kind == FileKind::BlockDevice) } else { 1 };
         if !how.direct {
             // What the page cache holds of it is not to be measured; that it holds it is no failure.
             let _ = rustix::fs::fadvise(&fd, 0, None, rustix::fs::Advice::DontNeed);
@@ -104,14 +136,29 @@ impl OpenFile {
         // The end of a block device is where seeking ends.
         let mut file = File::from(fd);
         let size_bytes = io::Seek::seek(&mut file, io::SeekFrom::End(0)).map_err(examine)?;
-        let storage = Storage::of(path).map_err(examine)?;
+        let storage = match kind {
+            FileKind::Memory => None,
+            _ => Some(Storage::of(path).map_err(examine)?),
+        };
         let (fd, write) = (file.into(), how.write);
-        Ok(OpenFile { fd, path: path.into(), storage, write, is_block_device, size_bytes, granule_bytes })
+        Ok(OpenFile { fd, path: path.into(), storage, write, kind, size_bytes, granule_bytes })
     }
 
-    /// Whether it is a block device.
-    pub fn is_block_device(&self) -> bool {
-        self.is_block_device
+    /// As large as is asked for, where it is a device that has no size of its own.
+    pub fn of_bytes(mut self, bytes: Option<u64>) -> OpenFile {
+        if self.kind == FileKind::Memory {
+            self.size_bytes = bytes.unwrap_or(0);
+        }
+        self
+    }
+
+    /// What it is.
+    pub fn kind(&self) -> FileKind {
+        self.kind
+    }
+
+    fn storage(&self) -> Option<&Storage> {
+        self.storage.as_ref()
     }
 
     /// Bytes that it has.
@@ -207,7 +254,7 @@ impl Files {
     /// Where a file has data, in bytes from its beginning, ascending, so many ranges at most; `None` where its file
     /// system does not tell, or there are more.
     fn data_ranges(&self, place: u32, most: usize) -> Option<Vec<Range<u64>>> {
-        let file = self.files.get(place as usize).filter(|file| !file.is_block_device)?;
+        let file = self.files.get(place as usize).filter(|file| file.kind == FileKind::Regular)?;
         let (mut ranges, mut at) = (Vec::new(), 0);
         while at < file.size_bytes {
             let start = match rustix::fs::seek(&file.fd, SeekFrom::Data(at)) {
@@ -239,13 +286,14 @@ impl Files {
 /// nobody's.
 fn lock(files: &[OpenFile]) -> Result<Vec<Claim>, RunError> {
     let mut claims = Vec::new();
-    let claimed: Vec<&OpenFile> = files.iter().filter(|file| file.write || !file.is_block_device).collect();
-    for (n, file) in claimed.iter().enumerate() {
-        let mut before = claimed[..n].iter().filter(|before| before.storage.overlaps(&file.storage));
-        match before.next() {
+    let is_claimed = |file: &&OpenFile| file.write || file.kind != FileKind::BlockDevice;
+    let storage = |file| Some((file, OpenFile::storage(file)?));
+    let claimed: Vec<(&OpenFile, &Storage)> = files.iter().filter(is_claimed).filter_map(storage).collect();
+    for (n, (file, storage)) in claimed.iter().enumerate() {
+        match claimed[..n].iter().find(|(_, before)| before.overlaps(storage)) {
             // Jobs may share a file, which is ours already.
-            Some(before) if before.storage.is_same(&file.storage) => continue,
-            Some(before) => {
+            Some((_, before)) if before.is_same(storage) => continue,
+            Some((before, _)) => {
                 return Err(RunError::Target(format!(
                     "{} and {} are the same storage, or overlap; name one of them",
                     before.path.display(),
@@ -273,7 +321,7 @@ impl Target for Files {
 
     fn submit(&mut self, slot: u32, place: u32, command: Command) {
         let fd = self.fd(place as usize);
-        let is_block_device = self.files[place as usize].is_block_device;
+        let is_block_device = self.files[place as usize].kind == FileKind::BlockDevice;
         let tag = u64::from(slot);
         let len = match command.kind {
             Kind::Read | Kind::Write { .. } => command.len as u32,

@@ -12,7 +12,7 @@ mod simulated;
 mod volume;
 
 pub use array::{Array, Layout, Spread};
-pub use files::{FileError, Files, OpenFile, OpenHow};
+pub use files::{FileError, FileKind, Files, OpenFile, OpenHow};
 pub use folder::{FOLDER, Folder, FolderError, Listing, MAX_FILES, device_bytes, free_bytes};
 pub use name::{NameError, TargetName};
 pub use nbd::{MAX_CONNECTIONS, Nbd, NbdAddress, NbdError};

@@ -18,7 +18,7 @@ use bimetal_lab::environment::describe;
 use bimetal_lab::load::{Inside, LoadTarget};
 use bimetal_lab::record::{JobRun, Run, TargetFacts};
 use bimetal_lab::report;
-use bimetal_lab::target::{OpenHow, TargetName, device_bytes};
+use bimetal_lab::target::{FileKind, OpenHow, TargetName, device_bytes};
 use bimetal_units::BLOCK_BYTES;
 pub(crate) use place::Listener;
 use place::{Ended, Making, Place, Room};
@@ -267,7 +267,8 @@ pub(crate) fn idle(args: &IdleArgs) -> anyhow::Result<Outcome> {
             stop.listen()?;
             let mut watched =
                 Watched::new(|| Some(Inside { device_bytes: device_bytes(path)?, ..Inside::default() }));
-            let facts = describe(path, !path.is_dir(), 0);
+            let kind = if path.is_dir() { FileKind::Regular } else { FileKind::BlockDevice };
+            let facts = describe(path, kind, 0);
             rest(&mut watched, facts, args, &mut listener)?
         }
         TargetName::Model { .. } | TargetName::Scenario(_) => bail!(

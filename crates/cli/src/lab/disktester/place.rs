@@ -14,7 +14,7 @@ use bimetal_lab::environment::describe;
 use bimetal_lab::load::LoadTarget;
 use bimetal_lab::record::{Run, TargetFacts};
 use bimetal_lab::session::Session;
-use bimetal_lab::target::{Folder, Listing, OpenHow, TargetName, free_bytes};
+use bimetal_lab::target::{FileKind, Folder, Listing, OpenHow, TargetName, free_bytes};
 use std::path::Path;
 
 /// Files are multiples of it.
@@ -228,7 +228,8 @@ impl<'a> Place<'a> {
         self.stop.listen()?;
         let mut listener = Listener::new(self.quiet, self.stop);
         let name = self.target.to_string();
-        let session = self.session(title, describe(directory, false, room.bytes), false, layout.seed);
+        let session =
+            self.session(title, describe(directory, FileKind::Regular, room.bytes), false, layout.seed);
         let asked = layout.count;
         let ran = {
             let mut boxed: Box<dyn LoadTarget + '_> = Box::new(&mut folder);
