@@ -4,7 +4,7 @@ use crate::progress::Progress;
 use crate::text_file::read;
 use crate::threads::threads;
 use crate::trace::{Spooled, written};
-use crate::{Outcome, complain, say};
+use crate::{Outcome, complain, say, say_json};
 use anyhow::{Context as _, bail, ensure};
 use bimetal_engine::options::Tuning;
 use bimetal_engine::setting::{Setting, out_of_order};
@@ -51,9 +51,9 @@ pub(crate) struct SweepArgs {
     /// Only the scenarios whose names have this in them
     #[arg(long, value_name = "TEXT")]
     pub(crate) only: Option<String>,
-    /// Write all of it, each seed too, as one JSON document, which must not be there yet
-    #[arg(long, value_name = "FILE")]
-    pub(crate) json: Option<PathBuf>,
+    /// Print all of it, each seed too, as one JSON document, and no Markdown; or with a file that is not there yet, write it there
+    #[arg(long, value_name = "FILE", num_args = 0..=1)]
+    pub(crate) json: Option<Option<PathBuf>>,
     /// Runs at a time [default: one for each processor]
     #[arg(long, value_name = "N")]
     pub(crate) jobs: Option<usize>,
@@ -109,7 +109,7 @@ struct Case {
 
 #[derive(Serialize)]
 struct Document<'d> {
-    scenarios: Vec<&'d str>,
+    scenarios: &'d [&'d str],
     seeds: u64,
     lines: &'d [Line],
     left_out: &'d [String],
@@ -125,8 +125,11 @@ pub(crate) fn run(args: &SweepArgs) -> anyhow::Result<Outcome> {
         "nothing is swept; add --set NAME=VALUES (`bimetal sim sweep --list` says which there are)"
     );
     let (variants, left_out) = variants(&args.sets)?;
-    if let Some(file) = args.json.as_ref().filter(|file| file.exists()) {
-        bail!("{} is there already; name another file for --json", file.display());
+    if let Some(file) = args.json.iter().flatten().find(|file| file.exists()) {
+        bail!(
+            "{} is there already; name another file for --json, or put --json last to print it",
+            file.display()
+        );
     }
     let spooled = Spooled::new(&args.traces)?;
     let cases = cases(args, &spooled)?;
@@ -149,10 +152,14 @@ pub(crate) fn run(args: &SweepArgs) -> anyhow::Result<Outcome> {
         .map_err(|(number, error)| anyhow::Error::new(error).context(cases[number].scenario.name.clone()))?;
     drop(line);
     let names: Vec<&str> = cases.iter().map(|case| case.scenario.name.as_str()).collect();
+    let document = || Document { scenarios: &names, seeds: args.seeds, lines: &lines, left_out: &left_out };
+    if args.json == Some(None) {
+        say_json(&document())?;
+        return Ok(Outcome::Good);
+    }
     describe(args, &names, &lines, &left_out);
-    if let Some(file) = &args.json {
-        let document = Document { scenarios: names, seeds: args.seeds, lines: &lines, left_out: &left_out };
-        let text = serde_json::to_string_pretty(&document).context("cannot say it as JSON")?;
+    if let Some(file) = args.json.as_ref().and_then(Option::as_ref) {
+        let text = serde_json::to_string_pretty(&document()).context("cannot say it as JSON")?;
         let cannot = || format!("cannot write {}", file.display());
         written(file, false, |mut buffer| {
             writeln!(buffer, "{text}").and_then(|()| buffer.flush()).with_context(cannot)
@@ -325,8 +332,9 @@ fn describe(args: &SweepArgs, names: &[&str], lines: &[Line], left_out: &[String
         }
     }
     say("\n## What moved\n");
-    say("| set | figures beyond noise | of | farthest |");
-    say("|---|---|---|---|");
+    say("Phases of which a figure is beyond noise, and the mean that is farthest from what it was.\n");
+    say(&format!("| set |{head} of | farthest mean |"));
+    say(&format!("|{}", "---|".repeat(3 + figures().count())));
     let mut sets: Vec<String> = Vec::new();
     for line in lines.iter().filter(|line| !line.set.is_empty()) {
         let set = set(line);
@@ -344,18 +352,19 @@ fn describe(args: &SweepArgs, names: &[&str], lines: &[Line], left_out: &[String
 }
 
 fn moved(set: &str, lines: &[Line]) -> String {
-    let of = || lines.iter().filter(|line| self::set(line) == set);
-    let all = of().flat_map(|line| line.figures.iter().flatten()).count();
-    let beyond: Vec<(&Line, &Figure)> =
-        of().flat_map(|line| line.beyond_noise().map(move |figure| (line, figure))).collect();
-    let far =
-        |figure: &Figure| figure.ratio.map_or(f64::INFINITY, |ratio| ratio.max(f64::MIN_POSITIVE).ln().abs());
-    let farthest = beyond.iter().max_by(|one, other| far(one.1).total_cmp(&far(other.1)));
+    let of: Vec<&Line> = lines.iter().filter(|line| self::set(line) == set).collect();
+    let beyond = |name: &'static str| {
+        of.iter().flat_map(move |line| {
+            line.beyond_noise().filter(move |figure| figure.figure == name).map(|figure| (*line, figure))
+        })
+    };
+    let counts: String = figures().map(|name| format!(" {} |", beyond(name).count())).collect();
+    let far = |figure: &Figure| figure.ratio.map_or(0.0, |ratio| ratio.ln().abs());
+    let farthest = beyond("mean_us").max_by(|one, other| far(one.1).total_cmp(&far(other.1)));
     let farthest = farthest.map_or("-".to_owned(), |(line, figure)| {
-        let times = figure.ratio.map_or("from nothing".to_owned(), |ratio| format!("{ratio:.3} times"));
-        format!("{} {times}: {}, {}", figure.figure, line.scenario, line.phase)
+        format!("{:.3} times: {}, {}", figure.ratio.unwrap_or(1.0), line.scenario, line.phase)
     });
-    format!("| {set} | {} | {all} | {farthest} |", beyond.len())
+    format!("| {set} |{counts} {} | {farthest} |", of.len())
 }
 
 fn set(line: &Line) -> String {
@@ -370,6 +379,7 @@ fn cell(figure: Option<&Figure>, line: &Line) -> String {
     let Some(figure) = figure else { return "-".to_owned() };
     let number = |value: f64| match figure.figure {
         "fast_share" => format!("{value:.3}"),
+        "moved_bytes" => format!("{:.1} MB", value / 1e6),
         _ => format!("{value:.0}"),
     };
     let within = |within: Option<f64>, shown: String| within.map_or(String::new(), |_| format!(" ± {shown}"));

@@ -32,7 +32,7 @@ const MOST_NUDGES: u64 = 1000;
 type Measured = fn(&Phase) -> Option<f64>;
 
 /// What is looked at of a phase.
-const FIGURES: [(&str, Measured); 4] = [
+const FIGURES: [(&str, Measured); 5] = [
     ("mean_us", |phase| (phase.mean_us > 0.0).then_some(phase.mean_us)),
     ("p99_us", |phase| (phase.p99_us > 0.0).then_some(phase.p99_us)),
     ("fast_share", |phase| phase.fast_share),
@@ -41,6 +41,7 @@ const FIGURES: [(&str, Measured); 4] = [
         let down = phase.demoted_bytes - phase.shadow_demoted_bytes;
         Some((phase.promoted_bytes + down + phase.destaged_bytes + copied) as f64)
     }),
+    ("slow_wakeups", |phase| phase.wakeups.get(1).map(|slow| (slow.clients + slow.background) as f64)),
 ];
 
 /// Names of the figures, in the order of [`Line::figures`].

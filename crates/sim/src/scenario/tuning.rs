@@ -22,7 +22,7 @@ pub struct TuningSpec {
 }
 
 impl TuningSpec {
-    /// What is set, in the order of the file.
+    /// What is set.
     pub fn all(&self) -> impl Iterator<Item = (&'static Setting, u64)> + '_ {
         self.set.iter().copied()
     }
