@@ -128,6 +128,8 @@ pub(crate) enum SimCommand {
     Run(ScenarioArgs),
     /// Run scenarios under several policies, and print their claims side by side
     Table(TableArgs),
+    /// Run scenarios with several values of what placement weighs, and see what that changes beyond noise
+    Sweep(crate::sweep::SweepArgs),
     /// Crash the engine in simulation again and again and verify every sector against the promise
     Torture(TortureArgs),
     /// Kill a real serving process again and again and verify every sector against the promise

@@ -27,6 +27,7 @@ mod scenario;
 mod serve;
 mod shell;
 mod signatures;
+mod sweep;
 mod synth;
 mod table;
 mod text_file;
@@ -99,6 +100,7 @@ fn main() -> ExitCode {
         Command::Sim { command: SimCommand::Calibrate(args) } => calibrate::run(&args),
         Command::Sim { command: SimCommand::Run(args) } => scenario::run(&args),
         Command::Sim { command: SimCommand::Table(args) } => table::run(&args),
+        Command::Sim { command: SimCommand::Sweep(args) } => sweep::run(&args),
     };
     match outcome {
         Ok(_) if UNSAID.load(Ordering::Relaxed) => ExitCode::from(2),

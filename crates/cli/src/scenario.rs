@@ -5,7 +5,7 @@ use crate::progress::Progress;
 use crate::text_file::read;
 use crate::{Outcome, say, say_json, size};
 use anyhow::{Context as _, ensure};
-use bimetal_sim::scenario::{MAX_FILE_BYTES, Phase, Report, Responses, Scenario};
+use bimetal_sim::scenario::{MAX_FILE_BYTES, Phase, Report, Responses, Scenario, tuning};
 use serde::Serialize;
 use std::path::Path;
 
@@ -74,6 +74,10 @@ fn describe(scenario: &Scenario, report: &Report) {
     say(&format!("{}: {}{trace}, seed {}", report.scenario, size::show(report.size_bytes), report.seed));
     if !scenario.about.is_empty() {
         say(scenario.about.trim());
+    }
+    for (setting, value) in scenario.tuning.all() {
+        let (value, default) = (tuning::show(setting, value), tuning::show(setting, setting.default()));
+        say(&format!("{} = {value} is set; the default is {default}", setting.name));
     }
     say(
         "\nphase                        seconds       MB/s  worst s       IOPS    mean us     p50 us     p99 us     max us  fast   moved up      down  destaged    copied  written  wakes",

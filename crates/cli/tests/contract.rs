@@ -196,6 +196,22 @@ const RUN: &[&str] = &[
 ];
 
 /// Written beside the volume.
+const SWEEP: &[&str] = &[
+    "scenarios",
+    "seeds",
+    "left_out",
+    "lines.0.set",
+    "lines.0.scenario",
+    "lines.0.phase",
+    "lines.0.figures.0.figure",
+    "lines.0.figures.0.mean",
+    "lines.0.figures.0.sure_within",
+    "lines.0.figures.0.ratio",
+    "lines.0.figures.0.ratio_sure_within",
+    "lines.0.figures.0.beyond_noise",
+    "lines.0.figures.0.by_seed",
+];
+
 const SCENARIO: &str = r#"
 name = "short"
 [trace]
@@ -476,6 +492,10 @@ const SAMPLES: &[Sample] = &[
     Sample {
         keys: Some(TABLE),
         ..sample("sim table", &["--scenarios", "%/scenario.toml", "--policies", "spill-only"])
+    },
+    Sample {
+        keys: Some(SWEEP),
+        ..sample("sim sweep", &["%/scenario.toml", "--set", "push_worth=8", "--seeds", "1"])
     },
     Sample { keys: Some(&["volume", "devices.0.erased"]), ..sample("destroy", &["@", "--yes"]) },
 ];

@@ -338,6 +338,24 @@ fn what_makes_no_sense_is_refused_in_a_sentence() {
     assert!(error.contains("drum-1956") && error.contains("disk-1tb-2012"), "{error}");
 }
 
+/// What placement weighs is set for ours alone, and told of; a device places nothing.
+#[test]
+fn what_placement_weighs_can_be_set() {
+    let text = format!("{VOLUME}{STORY}\n[tuning]\nzone_merged_from_percent = 5\nidle_after_ns = \"2s\"\n");
+    let set = run(&Scenario::parse(&text).expect("a scenario")).expect("it runs");
+    let plain = run(&Scenario::parse(&format!("{VOLUME}{STORY}")).expect("a scenario")).expect("it runs");
+    assert_ne!(set.event_hash, plain.event_hash);
+    let told: Vec<_> = set.tuning.iter().map(|set| (set.name, set.value, set.default)).collect();
+    assert_eq!(told, [("idle_after_ns", 2_000_000_000, 500_000_000), ("zone_merged_from_percent", 5, 50)]);
+    assert!(plain.tuning.is_empty());
+    let by_default = format!("{VOLUME}{STORY}\n[tuning]\nzone_merged_from_percent = 50\n");
+    let same = run(&Scenario::parse(&by_default).expect("a scenario")).expect("it runs");
+    assert_eq!(same.event_hash, plain.event_hash);
+    let device = "name = \"d\"\n[device]\nmodel = \"disk-1tb-2012\"\n[tuning]\npush_worth = 3\n[[phase]]\nname = \"p\"\npause_seconds = 1\n";
+    let error = Scenario::parse(device).expect_err("a device places nothing").to_string();
+    assert!(error.contains("[tuning] is for a [volume]"), "{error}");
+}
+
 /// Cut anywhere, or with any byte changed, a file is a scenario or an error.
 #[test]
 fn damaged_files_are_refused_or_read() {
@@ -355,7 +373,8 @@ fn damaged_files_are_refused_or_read() {
 fn scenarios_that_come_with_the_project_are_valid() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios");
     let mut count = 0;
-    for entry in std::fs::read_dir(folder).expect("scenarios") {
+    let entries = |folder: &str| std::fs::read_dir(folder).expect("scenarios");
+    for entry in entries(folder).chain(entries(&format!("{folder}/sweep"))) {
         let path = entry.expect("an entry").path();
         if path.is_dir() {
             continue;

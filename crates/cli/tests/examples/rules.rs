@@ -109,6 +109,8 @@ pub const RULES: &[Rule] = &[
     ("bimetal sim run scenarios/hybrid", Parsed(MINUTES), &[]),
     ("bimetal sim run scenarios/traces.toml", Parsed("it needs traces that have to be fetched"), &[]),
     ("bimetal sim table", Parsed(MINUTES), &[]),
+    ("bimetal sim sweep", Parsed(MINUTES), &[]),
+    ("bimetal sim sweep --list", Ends(0), &[]),
     ("bimetal sim torture --seeds 1000", Parsed(MINUTES), &[]),
     ("bimetal sim torture --seed 4711", Ends(0), &[]),
     ("bimetal sim kill", Parsed(MINUTES), &[]),

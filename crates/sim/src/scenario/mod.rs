@@ -36,8 +36,10 @@ mod run;
 mod series;
 mod summary;
 mod survey;
+pub mod sweep;
 mod table;
 mod target;
+pub mod tuning;
 
 pub use claim::{Against, ClaimSpec, ExpectSpec, Rival, SummarySpec};
 pub use dependent::Dependent;
@@ -48,13 +50,14 @@ pub use phase::{FilesSpec, LoadSpec, Map, Mode, Order, PhaseSpec, Reopen, Replay
 pub use queued::Queued;
 pub use replay::Replay;
 pub use report::{
-    Device, Expectation, FastWritten, Late, Load, Phase, Replayed, Report, Responses, Wakes, WrittenBy,
+    Device, Expectation, FastWritten, Late, Load, Phase, Replayed, Report, Responses, SetTo, Wakes, WrittenBy,
 };
 pub use run::{Progress, run};
 pub use summary::{MOST_TIMES, Summary, Worst, summaries};
 pub use survey::{MAX_GRAINS, Survey};
 pub use table::{FORESIGHTS, Row, TableProgress, needed, rows};
 pub use target::{Moved, Target};
+pub use tuning::TuningSpec;
 
 pub use crate::peers::Policy;
 use bimetal_models::Model;
@@ -93,6 +96,9 @@ pub struct Scenario {
     pub device: Option<DeviceSpec>,
     /// A trace that phases replay, and that sizes may be shares of.
     pub trace: Option<TraceSpec>,
+    /// What placement of our engine weighs otherwise than by default. The other policies know nothing of it.
+    #[serde(default)]
+    pub tuning: TuningSpec,
     /// What is done, in order.
     #[serde(rename = "phase")]
     pub phases: Vec<PhaseSpec>,
@@ -245,6 +251,10 @@ impl Scenario {
         if self.volume.as_ref().is_some_and(|volume| !(volume.foresight > 0.0 && volume.foresight <= 1.0)) {
             return wrong("foresight is a share above 0 and up to 1".into());
         }
+        if self.device.is_some() && !self.tuning.is_empty() {
+            return wrong("[tuning] is for a [volume]: a device alone places nothing".into());
+        }
+        self.tuning.check().map_err(ScenarioError::Sense)?;
         if self.phases.len() > MAX_ENTRIES || self.expectations.len() > MAX_ENTRIES {
             return wrong(format!("more than {MAX_ENTRIES} phases or expectations"));
         }

@@ -80,12 +80,26 @@ pub struct Report {
     pub size_bytes: u64,
     /// Bytes that the trace touches, in whole grains; none without a trace.
     pub trace_bytes: Option<u64>,
+    /// What placement weighed otherwise than by default.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tuning: Vec<SetTo>,
     /// In order.
     pub phases: Vec<Phase>,
     /// What each device did, in tier order.
     pub devices: Vec<Device>,
     /// What was expected.
     pub expectations: Vec<Expectation>,
+}
+
+/// A setting of placement, and what it was set to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SetTo {
+    /// Its name.
+    pub name: &'static str,
+    /// Its value, as a number: of bytes, of nanoseconds, or of what it is one part in.
+    pub value: u64,
+    /// Its value where nobody sets it.
+    pub default: u64,
 }
 
 /// What came of a phase. Latencies are those of reads and writes together.

@@ -73,6 +73,7 @@ pub fn run(scenario: &Scenario, folder: &Path, progress: Progress<'_>) -> Result
         event_hash: format!("{:016x}", target.hash()),
         size_bytes: whole.target_bytes,
         trace_bytes: survey.map(|survey| survey.bytes()),
+        tuning: scenario.tuning.told(),
         phases,
         devices: devices(scenario, &target.counts().usage),
         expectations,

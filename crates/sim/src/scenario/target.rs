@@ -60,6 +60,7 @@ impl Target {
     pub(super) fn new(scenario: &Scenario, whole: Whole) -> Result<Target, ScenarioError> {
         let wear_budget = scenario.volume.as_ref().and_then(|volume| volume.wear_budget);
         let tuning = Tuning { wear_bytes_per_day: wear_budget.map(|Size(bytes)| bytes), ..Tuning::default() };
+        let tuning = scenario.tuning.applied(tuning);
         let kind = match (&scenario.volume, &scenario.device) {
             (Some(volume), _) if matches!(volume.policy, Policy::Bimetal | Policy::Clairvoyant) => {
                 Kind::Volume(Box::new(create(volume, whole, scenario.seed, &tuning)?))

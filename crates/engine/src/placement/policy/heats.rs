@@ -12,6 +12,10 @@ pub(super) struct Heat {
 
 impl Heat {
     fn faded(self, tick: u16, half_life: u32) -> Heat {
+        // Mostly a chunk was touched later than that, and planning asks it of many.
+        if u32::from(tick.wrapping_sub(self.last)) < half_life {
+            return self;
+        }
         let halvings = self.halvings(tick, half_life).min(7);
         Heat { reads: self.reads >> halvings, writes: self.writes >> halvings, last: self.last }
     }
