@@ -1,6 +1,7 @@
 //! What the engine takes and gives: requests, actions, options, status, stages, and why something is where it is.
 
 pub mod action;
+pub mod audit;
 pub mod coverage;
 pub mod economy;
 pub mod extents;

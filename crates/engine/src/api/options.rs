@@ -1,8 +1,8 @@
 //! What a volume is made and opened with, and what it says about itself.
 
 use crate::api::action::DeviceError;
+use crate::api::audit::Audit;
 use crate::api::economy::Economy;
-use crate::placement::policy::Audit;
 use bimetal_units::{Nanos, Tier};
 
 /// One device of a volume, in tier order.

@@ -4,6 +4,7 @@ pub(crate) mod check;
 pub(crate) mod create;
 pub(crate) mod health;
 pub(crate) mod open;
+pub(crate) mod pins;
 pub(crate) mod ram;
 pub(crate) mod recovery;
 pub(crate) mod repair;

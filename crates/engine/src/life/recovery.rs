@@ -88,7 +88,7 @@ pub struct Recovered {
     /// Everything the log said, applied.
     pub state: State,
     /// The log's end.
-    pub log: crate::life::replay::LogEnd,
+    pub log: crate::path::log::LogEnd,
     /// Groups behind it.
     pub unconfirmed: Vec<UnconfirmedGroup>,
 }

@@ -17,21 +17,9 @@ use crate::format::header::CheckpointHeader;
 use crate::format::log::{GroupHeader, Index, Record, SegmentHeader};
 use crate::life::open::no_memory;
 use crate::life::recovery::{Reader, Unreadable};
+use crate::path::log::LogEnd;
 use crate::volume::state::State;
 use bimetal_units::*;
-
-/// Where the log ends.
-#[derive(Clone, Copy, Debug)]
-pub struct LogEnd {
-    /// Its last segment.
-    pub place: Place,
-    /// The next free block there; the segment's length when it is full.
-    pub cursor: u32,
-    /// The last good group.
-    pub last: Seq,
-    /// Groups up to here are known to have been durable by what the device says.
-    pub claimed: Seq,
-}
 
 struct Walk<'a> {
     volume: &'a Id,

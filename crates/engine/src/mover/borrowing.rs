@@ -3,8 +3,8 @@
 use crate::api::why::Reason;
 use crate::base::arena::Arena;
 use crate::engine::Engine;
-use crate::mover::moves::{Destination, Move};
 use crate::placement::elastic::{Run, far_step};
+use crate::placement::policy::{Destination, Move};
 use bimetal_units::*;
 use std::ops::Range;
 

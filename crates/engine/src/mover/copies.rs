@@ -19,6 +19,7 @@ use crate::format::geometry::Geometry;
 use crate::io::issue::Command;
 use crate::io::tokens::Owner;
 use crate::path::piece::{Extent, PieceKind, Source};
+use crate::path::read::Fetched;
 use crate::placement::policy::NextUse;
 use crate::placement::worth::Worth;
 use crate::volume::cells::{Cell, CellBlock, Cells, Ended, Wish};
@@ -67,17 +68,6 @@ impl Fill {
     fn part(&self, e: &Extent) -> Buf {
         self.buf.slice((e.first - self.first) * BLOCK_BYTES, e.count * BLOCK_BYTES)
     }
-}
-
-/// Whether a copy gives a read what it needs.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fetched {
-    /// It has.
-    Now,
-    /// It will.
-    Later,
-    /// The read goes to the device by itself.
-    No,
 }
 
 /// The copies, and those being made.

@@ -27,30 +27,13 @@ use crate::mover::copies::Copies;
 use crate::mover::plan::Planner;
 use crate::path::log::{Homes, Job};
 use crate::placement::policy::Pace;
+use crate::placement::policy::{Destination, Move};
 use crate::volume::landed::ZoneBlock;
 use crate::volume::sums::Lookup;
 use bimetal_units::*;
 
 /// Batches in flight: two that free the zone, of which one has been written, and one that places chunks.
 pub const MAX_BATCHES: usize = 3;
-/// Where a chunk's blocks are to go.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Destination {
-    /// Landed blocks into the home that the chunk has.
-    Merge,
-    /// Everything to a fresh slot on a tier.
-    Tier(Tier),
-}
-
-/// A chunk to move.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Move {
-    /// The chunk.
-    pub chunk: Chunk,
-    /// Where to.
-    pub to: Destination,
-}
-
 /// Which of the two that are laid together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 enum Which {

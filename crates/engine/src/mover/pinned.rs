@@ -3,8 +3,8 @@
 use crate::api::why::Reason;
 use crate::base::arena::Arena;
 use crate::engine::Engine;
-use crate::mover::moves::{Destination, Move};
 use crate::placement::pins::place::Placing;
+use crate::placement::policy::{Destination, Move};
 use bimetal_units::*;
 
 /// Pinned chunks looked at in one call, so that it stays short.

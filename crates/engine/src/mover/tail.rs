@@ -8,7 +8,7 @@
 use crate::base::arena::Arena;
 use crate::base::place::Place;
 use crate::engine::Engine;
-use crate::mover::moves::{Destination, Move};
+use crate::placement::policy::{Destination, Move};
 use crate::volume::landed::ZoneBlock;
 use crate::volume::map::Map;
 use bimetal_units::*;

@@ -1,7 +1,6 @@
 //! The gate: every "free", every "show" and every "reply" goes through this module.
 //!
-//! What may happen only after something is durable takes a proof that the flush has ended, and only
-//! this module makes such proofs.
+//! What may happen only after something is durable takes a proof that the flush has ended (`io/flush.rs`).
 
 use crate::api::action::{Action, RequestError, RequestId};
 use crate::base::arena::Arena;
@@ -11,34 +10,8 @@ use crate::format::log::{HomeRecord, Record};
 use crate::io::flush::{DataFlushed, Durable};
 use crate::io::tokens::Owner;
 use crate::path::log::Homes;
+use crate::volume::leaving::Leaving;
 use bimetal_units::*;
-use std::collections::VecDeque;
-
-/// A slot on its way to being free.
-struct Leaving {
-    home: Home,
-    /// Free when this group is durable.
-    after: Seq,
-    /// Whether to give its space back to the device first.
-    trim: bool,
-}
-
-/// Slots on their way to being free.
-#[derive(Default)]
-pub struct Gate {
-    leaving: VecDeque<Leaving>,
-    /// Since when there has been one that waits.
-    pub(crate) leaving_since: Option<Nanos>,
-    /// Discards in flight.
-    trims: u32,
-}
-
-impl Gate {
-    /// Slots that wait for a flush or a read.
-    pub fn leaving(&self) -> usize {
-        self.leaving.len()
-    }
-}
 
 /// No group yet: the slot waits for a fence in the log.
 const FENCED: Seq = Seq(u64::MAX - 1);

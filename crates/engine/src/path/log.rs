@@ -13,7 +13,6 @@ use crate::format::log::{self as wire, GroupHeader, Index, SegmentHeader};
 use crate::io::flush::Durable;
 use crate::io::issue::Command;
 use crate::io::tokens::Owner;
-use crate::life::replay::LogEnd;
 use crate::path::claim::Claims;
 use crate::path::draft::{Draft, GROUP_HEADER_BLOCKS};
 use bimetal_units::*;
@@ -116,6 +115,19 @@ struct Group {
     index_mark: usize,
     /// The groups that it says are durable.
     claims: Seq,
+}
+
+/// Where the log ends.
+#[derive(Clone, Copy, Debug)]
+pub struct LogEnd {
+    /// Its last segment.
+    pub place: Place,
+    /// The next free block there; the segment's length when it is full.
+    pub cursor: u32,
+    /// The last good group.
+    pub last: Seq,
+    /// Groups up to here are known to have been durable by what the device says.
+    pub claimed: Seq,
 }
 
 /// The log's head.

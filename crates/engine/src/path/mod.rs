@@ -13,6 +13,8 @@ pub(crate) mod log;
 pub(crate) mod pending;
 pub(crate) mod piece;
 pub(crate) mod pins;
+pub(crate) mod probe;
 pub(crate) mod read;
 pub(crate) mod requests;
+pub(crate) mod sumload;
 pub(crate) mod write;

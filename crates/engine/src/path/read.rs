@@ -9,7 +9,6 @@ use crate::base::sectors::Sectors;
 use crate::engine::Engine;
 use crate::io::issue::Command;
 use crate::io::tokens::Owner;
-use crate::mover::copies::Fetched;
 use crate::path::piece::{Extent, Overlay, PieceKind, Source};
 use crate::volume::landed::ZoneBlock;
 use crate::volume::pending::PendingChunk;
@@ -22,6 +21,17 @@ enum Verdict {
     Good,
     NeedPage(u32),
     Mismatch(Tier, u64),
+}
+
+/// Whether a copy gives a read what it needs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fetched {
+    /// It has.
+    Now,
+    /// It will.
+    Later,
+    /// The read goes to the device by itself.
+    No,
 }
 
 /// Where blocks are.

@@ -8,7 +8,6 @@
 use super::ghosts::{self, Ghosts, Queue};
 use crate::api::economy::Economy;
 use crate::base::bugs::{Bug, planted};
-use crate::placement::policy::NextUse;
 use crate::volume::places::{self, Places};
 use bimetal_units::*;
 use std::collections::VecDeque;
@@ -444,7 +443,7 @@ impl Cells {
     }
 
     /// The chunk that gives way next where it is known when each is used: the last of some.
-    pub fn last_used(&mut self, next_use: impl Fn(Chunk) -> NextUse) -> Option<(NextUse, Chunk)> {
+    pub fn last_used<U: Ord>(&mut self, next_use: impl Fn(Chunk) -> U) -> Option<(U, Chunk)> {
         let of_small = self.small.len() >= self.main.len();
         let queue = if of_small { &mut self.small } else { &mut self.main };
         let steps = EVICTION_STEPS.min(queue.len());

@@ -4,6 +4,7 @@ pub(crate) mod cells;
 pub(crate) mod fast_sums;
 pub(crate) mod ghosts;
 pub(crate) mod landed;
+pub(crate) mod leaving;
 pub(crate) mod map;
 pub(crate) mod pages;
 pub(crate) mod pending;

@@ -1,6 +1,6 @@
 //! What is in use beside what is recorded: slots, what waits in them to be recorded or to be free, shadows.
 
-use crate::path::gate::Gate;
+use crate::volume::leaving::Gate;
 use crate::volume::pending::Pending;
 use crate::volume::shadows::Shadows;
 use crate::volume::slots::Slots;

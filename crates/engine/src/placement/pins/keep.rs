@@ -6,15 +6,11 @@
 
 use super::{PinError, PinList};
 use crate::api::coverage::Stage;
-use crate::api::options::OpenError;
-use crate::base::arena::{Arena, Buf, Pool};
+use crate::base::arena::Buf;
 use crate::format::Id;
-use crate::format::geometry::{PINS_AT, pins_at};
+use crate::format::geometry::pins_at;
 use crate::format::page::{self, PageKind};
-use crate::format::pins::{get_pins, put_pins};
-use crate::life::open::no_memory;
-use crate::life::recovery::Reader;
-use bimetal_units::*;
+use crate::format::pins::get_pins;
 
 /// No version is ever as high as this.
 const MAX_VERSION: u64 = 1 << 52;
@@ -87,15 +83,15 @@ pub struct PinsRead {
     pub known: bool,
     /// What is wrong, and at which byte of the fast device.
     pub faults: Vec<(u64, String)>,
-    version: u64,
-    newest: Option<u8>,
+    pub(crate) version: u64,
+    pub(crate) newest: Option<u8>,
     twice: bool,
     /// The one place that could not be read.
-    unreadable: Option<u8>,
+    pub(crate) unreadable: Option<u8>,
 }
 
 /// What stands in a place.
-enum Found {
+pub(crate) enum Found {
     Version(u64, PinList),
     /// Never written.
     Nothing,
@@ -107,7 +103,7 @@ enum Found {
     Unreadable,
 }
 
-fn find(block: &[u8], volume: &Id, place: u8, chunks: u32) -> Found {
+pub(crate) fn find(block: &[u8], volume: &Id, place: u8, chunks: u32) -> Found {
     match page::decode(block, PageKind::Pins, volume, u64::from(place)) {
         Some((payload, version)) => match get_pins(payload, chunks) {
             Some(ranges) if version < MAX_VERSION => Found::Version(version, PinList { ranges }),
@@ -118,44 +114,9 @@ fn find(block: &[u8], volume: &Id, place: u8, chunks: u32) -> Found {
     }
 }
 
-impl<A: Arena> Reader<A> {
-    /// Reads the list of pins of a volume of so many chunks. Nothing that is wrong with it keeps a volume closed.
-    pub(crate) async fn pins(&self, volume: &Id, chunks: u32) -> Result<PinsRead, OpenError> {
-        let buf = self.io.alloc(Pool::Meta, 2 * BLOCK_BYTES).ok_or_else(no_memory)?;
-        let unreadable = self.read_around(FAST, PINS_AT, buf).await;
-        let found = [0u8, 1].map(|place| {
-            let n = u32::from(place);
-            match &unreadable {
-                Ok(unreadable) if !unreadable.any(n..n + 1) => self.io.with(|arena| {
-                    let block = arena.bytes(buf.slice(n * BLOCK_BYTES, BLOCK_BYTES));
-                    find(block, volume, place, chunks)
-                }),
-                _ => Found::Unreadable,
-            }
-        });
-        self.io.free(buf);
-        Ok(judge(found))
-    }
-
-    /// Writes over a place that could not be read, where the list is known without it: were it read again later, it might
-    /// say something else, a change that a crash cut short. Where that fails, it is left as it is: data does not wait.
-    pub(crate) async fn settle_pins(&self, volume: &Id, read: &mut PinsRead) {
-        let Some(place) = read.unreadable.filter(|_| read.known) else { return };
-        let (version, mut payload) = (read.version + 2, Vec::new());
-        put_pins(&mut payload, read.list.ranges());
-        let fill = |block: &mut [u8]| {
-            page::encode(block, PageKind::Pins, volume, u64::from(place), version, &payload);
-        };
-        let written = self.io.write_block(FAST, pins_at(place), fill).await;
-        if written.is_ok() && self.io.flush(FAST).await.is_ok() {
-            (read.version, read.newest) = (version, Some(place));
-        }
-    }
-}
-
 /// Which list is in force, and what is wrong. A place that is torn is what a crash leaves while the other one holds the
 /// list, or before there was any.
-fn judge(found: [Found; 2]) -> PinsRead {
+pub(crate) fn judge(found: [Found; 2]) -> PinsRead {
     let mut read = PinsRead {
         list: PinList::default(),
         known: true,

@@ -7,7 +7,7 @@ use super::heats::{Heat, Heats};
 use super::{FirstWrite, Foresight, NextUse, Pace, Policy, Touch, View, Yield};
 use crate::api::economy::Economy;
 use crate::api::options::Tuning;
-use crate::mover::moves::{Destination, Move};
+use crate::placement::policy::{Destination, Move};
 use bimetal_units::*;
 use std::cmp::Reverse;
 

@@ -5,12 +5,12 @@ mod foresight;
 mod heat;
 mod heats;
 
-pub use benefit::{Audit, Benefit, Yield};
+pub use crate::api::audit::{Audit, Yield};
+pub use benefit::Benefit;
 pub use foresight::Foresight;
 pub use heat::HeatPolicy;
 pub(crate) use heat::ram_bytes;
 
-use crate::mover::moves::Move;
 use crate::placement::pins::PinList;
 use crate::volume::map::Map;
 use crate::volume::slots::Slots;
@@ -36,6 +36,24 @@ pub struct Touch {
     pub stream: bool,
     /// Whether its home is on the fast tier.
     pub on_fast: bool,
+}
+
+/// Where a chunk's blocks are to go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Destination {
+    /// Landed blocks into the home that the chunk has.
+    Merge,
+    /// Everything to a fresh slot on a tier.
+    Tier(Tier),
+}
+
+/// A chunk to move.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Move {
+    /// The chunk.
+    pub chunk: Chunk,
+    /// Where to.
+    pub to: Destination,
 }
 
 /// When a chunk will be touched.

@@ -1,0 +1,122 @@
+//! Pages of checksums are loaded, once for all who wait.
+
+use crate::api::action::{Class, DeviceError};
+use crate::api::coverage::Stage;
+use crate::api::options::Level;
+use crate::base::arena::{Arena, Pool};
+use crate::engine::Engine;
+use crate::format::page::{self, PageKind};
+use crate::io::issue::Command;
+use crate::io::sumload::{Load, SumWaiter};
+use crate::io::tokens::Owner;
+use bimetal_units::*;
+use smallvec::SmallVec;
+
+impl<A: Arena> Engine<A> {
+    pub(crate) fn load_sum_page(&mut self, page: u32, piece: u32) {
+        self.want_sum_page(page, SumWaiter::Piece(piece));
+    }
+
+    /// Calls the waiter when the page is cached.
+    pub(crate) fn want_sum_page(&mut self, page: u32, waiter: SumWaiter) {
+        if let Some(load) = self.io.sum_loads.loads.get_mut(&page) {
+            return load.waiters.push(waiter);
+        }
+        let load = Load { buf: None, checkpoint: 0, waiters: SmallVec::from_elem(waiter, 1) };
+        self.io.sum_loads.loads.insert(page, load);
+        self.issue_sum_load(page);
+    }
+
+    fn issue_sum_load(&mut self, page: u32) {
+        let number = self.state.geo.map_pages + page;
+        let Some(place) = self.checkpoint.page(number).index() else {
+            self.state.sums.fill(page, &[]);
+            return self.finish_sum_load(page, true);
+        };
+        let Some(buf) = self.io.arena.alloc(Pool::Meta, BLOCK_BYTES) else {
+            return self.io.sum_loads.starved.push(page);
+        };
+        let load = self.io.sum_loads.loads.get_mut(&page).expect("a page being loaded");
+        (load.buf, load.checkpoint) = (Some(buf), self.checkpoint.number);
+        let (offset, owner) = (self.state.geo.page_at(number, place), Owner::SumPage(page));
+        self.io.read(Command { device: FAST, offset, owner, class: Class::Foreground }, buf);
+    }
+
+    pub(crate) fn sum_page_loaded(&mut self, page: u32, result: Result<(), DeviceError>) {
+        let load = self.io.sum_loads.loads.get_mut(&page).expect("a page being loaded");
+        let buf = load.buf.take().expect("a page being read has its buffer");
+        if load.checkpoint != self.checkpoint.number {
+            self.io.arena.free(buf);
+            return self.issue_sum_load(page);
+        }
+        let number = self.state.geo.map_pages + page;
+        let volume = &self.life.superblock.volume;
+        let bytes = self.io.arena.bytes(buf);
+        let sum = self.checkpoint.page(number).sum;
+        let read = || page::decode_version(bytes, PageKind::Sums, volume, u64::from(number), sum);
+        let payload = match result {
+            Ok(()) => read().map_err(|fault| fault.to_string()),
+            Err(_) => Err("cannot be read".into()),
+        };
+        let mut good = payload.is_ok();
+        match payload {
+            Ok(payload) => {
+                self.state.sums.fill(page, payload);
+                self.io.sum_loads.unread.forget(&page);
+                self.io.sum_loads.given_up.remove(&page);
+                self.read_well(FAST);
+            }
+            Err(what) => good = self.sum_page_failed(page, &what, result.err()),
+        }
+        self.io.arena.free(buf);
+        self.finish_sum_load(page, good);
+        if let Some(next) = self.io.sum_loads.starved.pop() {
+            self.issue_sum_load(next);
+        }
+    }
+
+    /// A page that stays unreadable, or is not the one in force, would keep every checkpoint from folding. In the end it
+    /// counts as empty: what the list of recent checksums has is folded into it, and blocks whose checksums it held are
+    /// errors until they are written again, as they are already. True: it was given up.
+    fn sum_page_failed(&mut self, page: u32, what: &str, error: Option<DeviceError>) -> bool {
+        let number = self.state.geo.map_pages + page;
+        let version = self.checkpoint.page(number);
+        if self.io.sum_loads.given_up.get(&page) == Some(&version) {
+            self.state.sums.fill(page, &[]);
+            return true;
+        }
+        let at = version.index().map_or(0, |p| self.state.geo.page_at(number, p));
+        let name = self.told.names[FAST].clone();
+        let lost =
+            self.io.sum_loads.unread.failed(page, error.is_none(), self.io.now, self.io.good_reads[FAST]);
+        self.want_probe(FAST);
+        let what = if lost { "is given up: the blocks it stands for are lost" } else { what };
+        let level = if lost { Level::Error } else { Level::Warning };
+        self.told.event(level, format!("{name}: the checksum page at byte {at} {what}"), error);
+        if lost {
+            self.io.sum_loads.unread.forget(&page);
+            self.io.sum_loads.given_up.insert(page, version);
+            self.state.sums.fill(page, &[]);
+        }
+        lost
+    }
+
+    fn finish_sum_load(&mut self, page: u32, ok: bool) {
+        let load = self.io.sum_loads.loads.remove(&page).expect("a page being loaded");
+        for waiter in load.waiters {
+            match waiter {
+                SumWaiter::Piece(piece) => self.checksums_arrived(piece, ok),
+                SumWaiter::Batch(batch) => self.batch_sums_arrived(batch, ok),
+                SumWaiter::Checkpoint => self.checkpoint_page_arrived(ok),
+            }
+        }
+    }
+
+    pub(crate) fn sum_load_coverage(&self, page: u32) -> Option<Stage> {
+        match self.io.sum_loads.loads.get(&page)?.waiters.first()? {
+            SumWaiter::Piece(piece) => self.front.pieces.get(*piece)?.stage,
+            SumWaiter::Batch(batch) => self.mover.stage(*batch),
+            SumWaiter::Checkpoint => self.checkpoint.coverage(),
+        }
+    }
+}
