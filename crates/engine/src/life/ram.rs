@@ -11,7 +11,7 @@ use crate::volume::shadows;
 use crate::volume::sums::RECENT_BYTES;
 use bimetal_units::*;
 
-/// The most that the tables and caches of a volume take once it is open: what [`Status::ram_bytes`] can come to.
+/// The most that the tables and caches of a volume take once it is open: what [`Status::ram_bytes`](crate::options::Status::ram_bytes) can come to.
 pub fn ram_bytes_at_most(geo: &Geometry, tuning: &Tuning) -> u64 {
     let caches = tuning.recent_checksums as u64 * RECENT_BYTES
         + tuning.checksum_cache_pages as u64 * u64::from(BLOCK_BYTES);

@@ -8,17 +8,14 @@ use crate::placement::policy::{Destination, Move};
 use bimetal_units::*;
 use std::ops::Range;
 
-/// Borrowed areas given back in one call, so that it stays short.
-const AREAS_PER_CALL: usize = 64;
-
-/// Pause after that, ns.
-const PAUSE_NS: u64 = Nanos::SECOND;
-
-/// Attempts to push down what is left in a run, before it is left alone.
-const MAX_ATTEMPTS: u32 = 3;
-
 /// Areas looked at in one call for some that nobody misses, so that it stays short: of most, one slot is looked at.
 const LOOKS_PER_CALL: u32 = 64;
+/// Attempts to push down what is left in a run, before it is left alone.
+const MAX_ATTEMPTS: u32 = 3;
+/// Pause after that, ns.
+const PAUSE_NS: u64 = Nanos::SECOND;
+/// Borrowed areas given back in one call, so that it stays short.
+const AREAS_PER_CALL: usize = 64;
 
 impl<A: Arena> Engine<A> {
     fn areas_per_run(&self) -> u32 {

@@ -134,7 +134,7 @@ impl<A: Arena> Engine<A> {
 
     /// A client asks for a range to be made fast: its chunks on the slow tier become candidates, as if they had
     /// been touched often enough, and the mover promotes them when it may; colder chunks make room. A hint: it
-    /// is never waited for, loses to what is hotter, and what goes beyond [`CHUNKS_PER_WISH`] is forgotten. Chunks without a home are left to destage, which gives them one.
+    /// is never waited for, loses to what is hotter, and what goes beyond `CHUNKS_PER_WISH` is forgotten. Chunks without a home are left to destage, which gives them one.
     pub fn prefer_fast(&mut self, now: Nanos, offset: u64, len: u64) {
         self.io.tick(now);
         let end = offset.saturating_add(len).min(self.size_bytes());

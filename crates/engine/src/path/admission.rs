@@ -8,17 +8,14 @@ use crate::path::log::{Homes, Job};
 use crate::placement::admission::Room;
 use bimetal_units::{BLOCK_BYTES, Nanos};
 
-/// Blocks of the last segment that they leave free, even where they hold what that batch is to move: its records.
-const HELD_RESERVE_BLOCKS: u32 = 3 * GROUP_HEADER_BLOCKS;
-
-/// Segments of these that records of commits and placements leave free for the batch that empties the zone.
-const FREEING_RESERVE: u32 = 2;
-
-/// ... and one more for so many of the zone: merging a third of it takes records of 1 in 127 of its size.
-const RESERVE_SHARE: u32 = 96;
-
 /// Segments that client data leaves free for records of commits and moves, ...
 const RESERVE_SEGMENTS: u32 = 4;
+/// ... and one more for so many of the zone: merging a third of it takes records of 1 in 127 of its size.
+const RESERVE_SHARE: u32 = 96;
+/// Segments of these that records of commits and placements leave free for the batch that empties the zone.
+const FREEING_RESERVE: u32 = 2;
+/// Blocks of the last segment that they leave free, even where they hold what that batch is to move: its records.
+const HELD_RESERVE_BLOCKS: u32 = 3 * GROUP_HEADER_BLOCKS;
 
 impl<A: Arena> Engine<A> {
     pub(crate) fn reserve_segments(&self) -> u32 {
