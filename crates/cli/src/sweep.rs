@@ -22,7 +22,7 @@ use std::sync::Mutex;
 Examples:
   bimetal sim sweep --list
   bimetal sim sweep scenarios/peers-small.toml --set push_worth=2,4,8 --seeds 5
-  bimetal sim sweep scenarios/peers-small.toml --set busy_share=1/5,1/20 --set idle_after_ns=100ms,2s
+  bimetal sim sweep scenarios/peers-small.toml --set busy_share=1/5,1/20 --set idle_after_ns=2s
   bimetal sim sweep scenarios/files-small.toml --trace mail.gz --set all=x0.5,x2 --json sweep.json
 
 Each scenario is run as it is, and with each combination of the values, with several seeds. A figure is compared seed by
