@@ -153,8 +153,8 @@ lab write.fio --target others.img --destroy-data >/dev/null 2>&1
 # What is not known is named.
 printf '[j]\nrw=read\nsize=1m\niodpeth=4\n' >typo.fio
 refused 'iodpeth.*iodepth' lab typo.fio --target null:
-printf '[j]\nrw=read\nsize=1m\nfile_append=1\n' >log.fio
-refused 'log.fio.*file_append' lab log.fio --target null:
+printf '[j]\nrw=read\nsize=1m\nexec_prerun=true\n' >before.fio
+refused 'before.fio.*exec_prerun' lab before.fio --target null:
 
 printf '[j]\nrw=read\nsize=1m\nioengine=rdma\n' >engine.fio
 refused 'engine.fio:4.*rdma' lab engine.fio --target null:

@@ -56,11 +56,15 @@ for i in 1 2; do lab over.fio >/dev/null 2>&1 || fail "the lab's own file is wri
 # What is no target at all.
 mkdir folder
 mkfifo fifo
-for name in folder /dev/null fifo; do
+for name in folder fifo; do
     refused . reads.fio --target $name
     refused . writes.fio --target $name
 done
 refused 'name one that is' reads.fio --target fifo
+# A memory device is a file as for fio: what is written is taken, and there is nothing to read.
+lab writes.fio --target /dev/null >/dev/null 2>&1 || fail "/dev/null takes what is written"
+lab reads.fio --target /dev/null >/dev/null 2>err.txt && fail "there is nothing in /dev/null"
+grep -q '/dev/null: only a part was done' err.txt || fail "and that is said"
 refused folder folder
 refused 'No such' nbd.fio
 refused 'port' reads.fio --target nbd://localhost:99999/
