@@ -6,8 +6,7 @@ use crate::threads::threads;
 use crate::trace::{Spooled, written};
 use crate::{Outcome, complain, say, say_json};
 use anyhow::{Context as _, bail, ensure};
-use bimetal_engine::options::Tuning;
-use bimetal_engine::setting::{Setting, out_of_order};
+use bimetal_engine::setting::Setting;
 use bimetal_sim::scenario::sweep::{Figure, Line, MAX_RUNS, Variant, figures, sweep};
 use bimetal_sim::scenario::{MAX_FILE_BYTES, Scenario, Survey, TraceSpec, tuning};
 use clap::Args;
@@ -227,11 +226,8 @@ fn each_alone(times: &[String]) -> (Vec<Variant>, Vec<String>) {
 fn check(cases: &[Case], variants: &[Variant]) -> anyhow::Result<()> {
     for Case { scenario, .. } in cases {
         for variant in variants {
-            let mut spec = scenario.tuning.clone();
-            variant.iter().for_each(|(setting, value)| spec.set(setting, *value));
-            if out_of_order(&spec.applied(Tuning::default())).is_some() {
-                spec.check().map_err(anyhow::Error::msg).with_context(|| scenario.name.clone())?;
-            }
+            let spec = scenario.tuning.clone().with(variant);
+            spec.check().map_err(anyhow::Error::msg).with_context(|| scenario.name.clone())?;
         }
     }
     Ok(())
@@ -335,15 +331,16 @@ fn describe(args: &SweepArgs, names: &[&str], lines: &[Line], left_out: &[String
     say("Phases of which a figure is beyond noise, and the mean that is farthest from what it was.\n");
     say(&format!("| set |{head} of | farthest mean |"));
     say(&format!("|{}", "---|".repeat(3 + figures().count())));
-    let mut sets: Vec<String> = Vec::new();
+    let mut by_set: Vec<(String, Vec<&Line>)> = Vec::new();
     for line in lines.iter().filter(|line| !line.set.is_empty()) {
         let set = set(line);
-        if !sets.contains(&set) {
-            sets.push(set);
+        match by_set.iter_mut().find(|(known, _)| *known == set) {
+            Some((_, of)) => of.push(line),
+            None => by_set.push((set, vec![line])),
         }
     }
-    for set in sets {
-        say(&moved(&set, lines));
+    for (set, of) in by_set {
+        say(&moved(&set, &of));
     }
     if !left_out.is_empty() {
         say("\nNot run:\n");
@@ -351,11 +348,10 @@ fn describe(args: &SweepArgs, names: &[&str], lines: &[Line], left_out: &[String
     }
 }
 
-fn moved(set: &str, lines: &[Line]) -> String {
-    let of: Vec<&Line> = lines.iter().filter(|line| self::set(line) == set).collect();
+fn moved(set: &str, of: &[&Line]) -> String {
     let beyond = |name: &'static str| {
         of.iter().flat_map(move |line| {
-            line.beyond_noise().filter(move |figure| figure.figure == name).map(|figure| (*line, figure))
+            line.beyond_noise().filter(move |figure| figure.figure == name).map(move |figure| (*line, figure))
         })
     };
     let counts: String = figures().map(|name| format!(" {} |", beyond(name).count())).collect();

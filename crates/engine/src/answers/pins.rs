@@ -2,8 +2,7 @@
 
 use crate::base::arena::Arena;
 use crate::engine::Engine;
-use crate::format::pins::MAX_PIN_RANGES;
-use crate::format::pins::PinRange;
+use crate::format::pins::{MAX_PIN_RANGES, PinRange};
 use crate::placement::pins::{PinError, PinReport, PinnedRange};
 use bimetal_units::*;
 

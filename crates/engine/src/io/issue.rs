@@ -3,8 +3,6 @@
 use crate::api::action::{Action, BufList, Class};
 use crate::base::arena::{Arena, Buf};
 use crate::io::flush::{Flusher, Waiter};
-use crate::io::probe::Probe;
-use crate::io::sumload::SumLoads;
 use crate::io::tokens::{Owner, Tokens};
 use bimetal_units::*;
 use smallvec::SmallVec;
@@ -22,10 +20,8 @@ pub(crate) struct Io<A> {
     pub(crate) flushers: ByTier<Flusher>,
     /// Who asked for a flush that was not needed, or is not to be had, and whether it holds.
     pub(crate) flushed_already: VecDeque<(Waiter, bool)>,
-    pub(crate) sum_loads: SumLoads,
     /// How often each device has read something that was what it should be.
     pub(crate) good_reads: ByTier<u64>,
-    pub(crate) probes: ByTier<Probe>,
     written_bytes: ByTier<u64>,
 }
 
@@ -47,9 +43,7 @@ impl<A: Arena> Io<A> {
             tokens: Tokens::new(now, rest_after_ns),
             flushers: Default::default(),
             flushed_already: VecDeque::new(),
-            sum_loads: SumLoads::default(),
             good_reads: Default::default(),
-            probes: Default::default(),
             written_bytes: Default::default(),
         }
     }

@@ -1,8 +1,6 @@
-//! Commands in flight and who waits for them: tokens, flushes, loads of pages, probes, patience.
+//! Commands in flight and who waits for them: tokens, flushes, patience with devices.
 
 pub(crate) mod flush;
 pub(crate) mod issue;
 pub(crate) mod patience;
-pub(crate) mod probe;
-pub(crate) mod sumload;
 pub(crate) mod tokens;

@@ -21,8 +21,8 @@ use crate::format::geometry::{HEADER_COPIES, header_at};
 use crate::format::header::CheckpointHeader;
 use crate::format::page::{self, PageKind, PageRef};
 use crate::io::flush::Waiter;
-use crate::io::sumload::SumWaiter;
 use crate::io::tokens::Owner;
+use crate::path::sumload::SumWaiter;
 use crate::volume::pages::Pages;
 use bimetal_units::*;
 

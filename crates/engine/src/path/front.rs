@@ -1,10 +1,12 @@
-//! The front: requests that are not answered yet, and the pieces of them that are under way.
+//! The front: requests that are not answered yet, the pieces of them that are under way, and what is read for their sake.
 
 use crate::api::action::MAX_REQUESTS;
 use crate::base::slab::Slab;
 use crate::path::locks::Locks;
 use crate::path::piece::Piece;
+use crate::path::probe::Probe;
 use crate::path::requests::{InRequest, MAX_PIECES};
+use crate::path::sumload::SumLoads;
 use crate::path::write::HomeWriters;
 use crate::placement::streams::Streams;
 use bimetal_units::*;
@@ -24,6 +26,9 @@ pub(crate) struct Front {
     /// Pieces that were given their lock and have not started.
     pub(crate) granted: Vec<u32>,
     pub(crate) home_writers: HomeWriters,
+    /// Pages of checksums that are being loaded.
+    pub(crate) sum_loads: SumLoads,
+    pub(crate) probes: ByTier<Probe>,
     /// When a client last asked for something.
     pub(crate) last_client: Nanos,
     /// When a client last asked for something that is not a read.
@@ -44,6 +49,8 @@ impl Front {
             locks: Locks::default(),
             granted: Vec::new(),
             home_writers: HomeWriters::default(),
+            sum_loads: SumLoads::default(),
+            probes: Default::default(),
             last_client: now,
             last_change: now,
             streams: Default::default(),

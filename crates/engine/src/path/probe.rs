@@ -1,18 +1,38 @@
-//! Something is read of a device to hear whether it reads at all.
+//! Something is read of a device for no other reason than to hear whether it reads at all: what tells a block that cannot
+//! be read from a device that reads nothing.
+//!
+//! Superblocks are read: they are known to be good, each device has two of them, far apart, and nobody needs them while the
+//! volume is open. Should a device fail to read both, one is written again, until that has succeeded once: sectors that went
+//! bad are good then, and who waits to hear whether the device reads at all does not wait for ever.
 
 use crate::api::action::{Class, DeviceError};
-use crate::base::arena::{Arena, Pool};
+use crate::base::arena::{Arena, Buf, Pool};
 use crate::engine::Engine;
 use crate::format::superblock::{Found, Superblock};
 use crate::io::issue::Command;
-use crate::io::probe::Asked;
 use crate::io::tokens::Owner;
 use bimetal_units::*;
+
+/// A question to one device.
+#[derive(Default)]
+pub struct Probe {
+    wanted: bool,
+    asked: Option<Asked>,
+    /// Its superblock was written again in this opening.
+    mended: bool,
+}
+
+/// A superblock that is being read or written.
+struct Asked {
+    buf: Buf,
+    offset: u64,
+    is_write: bool,
+}
 
 impl<A: Arena> Engine<A> {
     /// Something of this device could not be read, or was wrong.
     pub(crate) fn want_probe(&mut self, tier: Tier) {
-        self.io.probes[tier].wanted = true;
+        self.front.probes[tier].wanted = true;
     }
 
     /// The device read something well.
@@ -22,7 +42,7 @@ impl<A: Arena> Engine<A> {
 
     pub(crate) fn pump_probes(&mut self) {
         for tier in [FAST, SLOW] {
-            let probe = &mut self.io.probes[tier];
+            let probe = &mut self.front.probes[tier];
             if probe.asked.is_none() && std::mem::take(&mut probe.wanted) && !self.moves_are_over() {
                 self.ask_for(tier, 0);
             }
@@ -31,7 +51,7 @@ impl<A: Arena> Engine<A> {
 
     fn ask_for(&mut self, tier: Tier, offset: u64) {
         let Some(buf) = self.io.arena.alloc(Pool::Meta, BLOCK_BYTES) else { return };
-        self.io.probes[tier].asked = Some(Asked { buf, offset, is_write: false });
+        self.front.probes[tier].asked = Some(Asked { buf, offset, is_write: false });
         let owner = Owner::Probe(tier);
         self.io.read(Command { device: tier, offset, owner, class: Class::Background }, buf);
     }
@@ -40,14 +60,14 @@ impl<A: Arena> Engine<A> {
     fn mend(&mut self, tier: Tier, offset: u64) {
         let Some(buf) = self.io.arena.alloc(Pool::Meta, BLOCK_BYTES) else { return };
         Superblock { tier, ..self.life.superblock.clone() }.encode(self.io.arena.bytes_mut(buf), offset);
-        self.io.probes[tier].asked = Some(Asked { buf, offset, is_write: true });
+        self.front.probes[tier].asked = Some(Asked { buf, offset, is_write: true });
         let owner = Owner::Probe(tier);
         self.io.write(Command { device: tier, offset, owner, class: Class::Background }, buf);
     }
 
     /// A superblock was read, or not. Where the one is not good, the other is asked for.
     pub(crate) fn probe_done(&mut self, tier: Tier, result: Result<(), DeviceError>) {
-        let probe = &mut self.io.probes[tier];
+        let probe = &mut self.front.probes[tier];
         let Asked { buf, offset, is_write } = probe.asked.take().expect("what was read was asked for");
         probe.mended |= is_write && result.is_ok();
         let may_mend = !probe.mended;

@@ -1,16 +1,46 @@
-//! Pages of checksums are loaded, once for all who wait.
+//! Loads pages of checksums from the fast tier, once for all who wait.
 
 use crate::api::action::{Class, DeviceError};
 use crate::api::coverage::Stage;
 use crate::api::options::Level;
-use crate::base::arena::{Arena, Pool};
+use crate::base::arena::{Arena, Buf, Pool};
+use crate::base::hash::IndexMap;
 use crate::engine::Engine;
-use crate::format::page::{self, PageKind};
+use crate::format::page::{self, PageKind, PageRef};
 use crate::io::issue::Command;
-use crate::io::sumload::{Load, SumWaiter};
+use crate::io::patience::Unread;
 use crate::io::tokens::Owner;
 use bimetal_units::*;
 use smallvec::SmallVec;
+
+/// Who waits for a page.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SumWaiter {
+    /// A read or fill.
+    Piece(u32),
+    /// A batch of moves.
+    Batch(u32),
+    /// The checkpoint, which folds recent checksums into it.
+    Checkpoint,
+}
+
+struct Load {
+    buf: Option<Buf>,
+    /// The checkpoint in force when the read was issued; a later one may have moved the page.
+    checkpoint: u64,
+    waiters: SmallVec<[SumWaiter; 4]>,
+}
+
+/// Pages being loaded.
+#[derive(Default)]
+pub struct SumLoads {
+    loads: IndexMap<u32, Load>,
+    /// Pages that wait for a buffer.
+    starved: Vec<u32>,
+    unread: Unread<u32>,
+    /// Versions of pages that were given up: where the cache has forgotten one, nobody waits for it as long again.
+    given_up: IndexMap<u32, PageRef>,
+}
 
 impl<A: Arena> Engine<A> {
     pub(crate) fn load_sum_page(&mut self, page: u32, piece: u32) {
@@ -19,11 +49,11 @@ impl<A: Arena> Engine<A> {
 
     /// Calls the waiter when the page is cached.
     pub(crate) fn want_sum_page(&mut self, page: u32, waiter: SumWaiter) {
-        if let Some(load) = self.io.sum_loads.loads.get_mut(&page) {
+        if let Some(load) = self.front.sum_loads.loads.get_mut(&page) {
             return load.waiters.push(waiter);
         }
         let load = Load { buf: None, checkpoint: 0, waiters: SmallVec::from_elem(waiter, 1) };
-        self.io.sum_loads.loads.insert(page, load);
+        self.front.sum_loads.loads.insert(page, load);
         self.issue_sum_load(page);
     }
 
@@ -34,16 +64,16 @@ impl<A: Arena> Engine<A> {
             return self.finish_sum_load(page, true);
         };
         let Some(buf) = self.io.arena.alloc(Pool::Meta, BLOCK_BYTES) else {
-            return self.io.sum_loads.starved.push(page);
+            return self.front.sum_loads.starved.push(page);
         };
-        let load = self.io.sum_loads.loads.get_mut(&page).expect("a page being loaded");
+        let load = self.front.sum_loads.loads.get_mut(&page).expect("a page being loaded");
         (load.buf, load.checkpoint) = (Some(buf), self.checkpoint.number);
         let (offset, owner) = (self.state.geo.page_at(number, place), Owner::SumPage(page));
         self.io.read(Command { device: FAST, offset, owner, class: Class::Foreground }, buf);
     }
 
     pub(crate) fn sum_page_loaded(&mut self, page: u32, result: Result<(), DeviceError>) {
-        let load = self.io.sum_loads.loads.get_mut(&page).expect("a page being loaded");
+        let load = self.front.sum_loads.loads.get_mut(&page).expect("a page being loaded");
         let buf = load.buf.take().expect("a page being read has its buffer");
         if load.checkpoint != self.checkpoint.number {
             self.io.arena.free(buf);
@@ -62,15 +92,15 @@ impl<A: Arena> Engine<A> {
         match payload {
             Ok(payload) => {
                 self.state.sums.fill(page, payload);
-                self.io.sum_loads.unread.forget(&page);
-                self.io.sum_loads.given_up.remove(&page);
+                self.front.sum_loads.unread.forget(&page);
+                self.front.sum_loads.given_up.remove(&page);
                 self.read_well(FAST);
             }
             Err(what) => good = self.sum_page_failed(page, &what, result.err()),
         }
         self.io.arena.free(buf);
         self.finish_sum_load(page, good);
-        if let Some(next) = self.io.sum_loads.starved.pop() {
+        if let Some(next) = self.front.sum_loads.starved.pop() {
             self.issue_sum_load(next);
         }
     }
@@ -81,28 +111,28 @@ impl<A: Arena> Engine<A> {
     fn sum_page_failed(&mut self, page: u32, what: &str, error: Option<DeviceError>) -> bool {
         let number = self.state.geo.map_pages + page;
         let version = self.checkpoint.page(number);
-        if self.io.sum_loads.given_up.get(&page) == Some(&version) {
+        if self.front.sum_loads.given_up.get(&page) == Some(&version) {
             self.state.sums.fill(page, &[]);
             return true;
         }
         let at = version.index().map_or(0, |p| self.state.geo.page_at(number, p));
         let name = self.told.names[FAST].clone();
         let lost =
-            self.io.sum_loads.unread.failed(page, error.is_none(), self.io.now, self.io.good_reads[FAST]);
+            self.front.sum_loads.unread.failed(page, error.is_none(), self.io.now, self.io.good_reads[FAST]);
         self.want_probe(FAST);
         let what = if lost { "is given up: the blocks it stands for are lost" } else { what };
         let level = if lost { Level::Error } else { Level::Warning };
         self.told.event(level, format!("{name}: the checksum page at byte {at} {what}"), error);
         if lost {
-            self.io.sum_loads.unread.forget(&page);
-            self.io.sum_loads.given_up.insert(page, version);
+            self.front.sum_loads.unread.forget(&page);
+            self.front.sum_loads.given_up.insert(page, version);
             self.state.sums.fill(page, &[]);
         }
         lost
     }
 
     fn finish_sum_load(&mut self, page: u32, ok: bool) {
-        let load = self.io.sum_loads.loads.remove(&page).expect("a page being loaded");
+        let load = self.front.sum_loads.loads.remove(&page).expect("a page being loaded");
         for waiter in load.waiters {
             match waiter {
                 SumWaiter::Piece(piece) => self.checksums_arrived(piece, ok),
@@ -113,7 +143,7 @@ impl<A: Arena> Engine<A> {
     }
 
     pub(crate) fn sum_load_coverage(&self, page: u32) -> Option<Stage> {
-        match self.io.sum_loads.loads.get(&page)?.waiters.first()? {
+        match self.front.sum_loads.loads.get(&page)?.waiters.first()? {
             SumWaiter::Piece(piece) => self.front.pieces.get(*piece)?.stage,
             SumWaiter::Batch(batch) => self.mover.stage(*batch),
             SumWaiter::Checkpoint => self.checkpoint.coverage(),

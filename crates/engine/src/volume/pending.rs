@@ -34,7 +34,7 @@ impl PendingChunk {
 /// All such chunks.
 #[derive(Default)]
 pub struct Pending {
-    pub(crate) chunks: IndexMap<Chunk, PendingChunk>,
+    chunks: IndexMap<Chunk, PendingChunk>,
     /// Chunks with written blocks, in the order they came: what the next commit takes.
     pub dirty: Vec<Chunk>,
     /// Bytes in slow slots.
@@ -55,5 +55,42 @@ impl Pending {
     /// Entries.
     pub fn len(&self) -> usize {
         self.chunks.len()
+    }
+
+    /// A write to the chunk's pending home begins; there is an entry from here on.
+    pub(crate) fn begin(&mut self, chunk: Chunk, home: Home, chunk_bytes: u32) {
+        let entry = self.chunks.entry(chunk).or_insert_with(|| {
+            self.slow_bytes += if home.tier == SLOW { u64::from(chunk_bytes) } else { 0 };
+            let (written, flushing) = (BlockMask::EMPTY, BlockMask::EMPTY);
+            PendingChunk { home, written, flushing, ends: LogPos(0), sums: Vec::new(), in_flight: 0 }
+        });
+        assert!(entry.home == home, "a chunk is written to one pending home");
+        entry.in_flight += 1;
+    }
+
+    /// A write to the chunk's pending home has ended.
+    pub(crate) fn end(&mut self, chunk: Chunk, written: BlockMask, now: Nanos) {
+        let entry = self.chunks.get_mut(&chunk).expect("a write in flight has its entry");
+        entry.in_flight -= 1;
+        if entry.written.is_empty() && !written.is_empty() {
+            self.dirty.push(chunk);
+            self.since.get_or_insert(now);
+        }
+        entry.written = entry.written.or(written);
+    }
+
+    /// Forgets an entry in which nothing is left; gives its home.
+    pub(crate) fn forget_if_empty(&mut self, chunk: Chunk, chunk_bytes: u32) -> Option<Home> {
+        let entry = self.chunks.get(&chunk)?;
+        if entry.in_flight > 0 || !entry.shown().is_empty() {
+            return None;
+        }
+        let home = entry.home;
+        self.chunks.remove(&chunk);
+        self.dirty.retain(|c| *c != chunk);
+        if home.tier == SLOW {
+            self.slow_bytes -= u64::from(chunk_bytes);
+        }
+        Some(home)
     }
 }

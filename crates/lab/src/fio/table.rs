@@ -6,6 +6,7 @@ use super::not_read::{NIL, REFUSED};
 use super::options::{Arrivals, Durability, Ends, JobOptions, Sequencer, Unified};
 use super::set;
 use super::value::{Given, Result};
+use strsim::osa_distance;
 
 /// What becomes of an option.
 pub(crate) enum Treat {
@@ -37,7 +38,7 @@ pub(crate) fn unknown(name: &str) -> Problem {
     let names = TABLES.iter().copied().flatten().flat_map(|known| [known.name, known.alias]);
     // Only names of about that length can be near enough, and the others take long to tell.
     let names = names.filter(|known| name.len().abs_diff(known.len()) <= wrong_letters(known));
-    let near = names.map(|known| (distance(name, known), known)).min();
+    let near = names.map(|known| (osa_distance(name, known), known)).min();
     match near.filter(|(distance, known)| *distance <= wrong_letters(known)) {
         Some((_, known)) => Problem::new(problem, format!("did you mean {known}?")),
         None => Problem::new(problem, "see fio's manual for those that there are"),
@@ -47,25 +48,6 @@ pub(crate) fn unknown(name: &str) -> Problem {
 /// How many letters of a name may be wrong.
 fn wrong_letters(name: &str) -> usize {
     1 + name.len() / 4
-}
-
-/// How many letters must be added, removed, changed or swapped to make one of the other.
-fn distance(one: &str, other: &str) -> usize {
-    let (one, other) = (one.as_bytes(), other.as_bytes());
-    let mut rows = vec![(0..=other.len()).collect::<Vec<_>>()];
-    for (n, letter) in one.iter().enumerate() {
-        let mut row = vec![n + 1];
-        for (m, with) in other.iter().enumerate() {
-            let changed = rows[n][m] + usize::from(letter != with);
-            let mut least = changed.min(rows[n][m + 1] + 1).min(row[m] + 1);
-            if n > 0 && m > 0 && *letter == other[m - 1] && one[n - 1] == *with {
-                least = least.min(rows[n - 1][m - 1] + 1);
-            }
-            row.push(least);
-        }
-        rows.push(row);
-    }
-    rows[one.len()][other.len()]
 }
 
 macro_rules! field {

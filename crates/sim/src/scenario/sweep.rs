@@ -136,9 +136,7 @@ pub fn sweep(
 fn with(scenario: &Scenario, variant: &Variant, nth: u64) -> Scenario {
     let mut scenario = scenario.clone();
     scenario.seed = scenario.seed.wrapping_add(nth);
-    for (setting, value) in variant {
-        scenario.tuning.set(setting, *value);
-    }
+    scenario.tuning = scenario.tuning.with(variant);
     if scenario.phases.iter().any(|phase| phase.replay.is_some()) {
         let nudges = scenario.seed.wrapping_sub(1) % MOST_NUDGES;
         for seconds in scenario.phases.iter_mut().filter_map(|phase| phase.pause_seconds.as_mut()) {
@@ -157,15 +155,14 @@ fn figures_of(report: &Report) -> Found {
 }
 
 fn lines_of(scenario: &str, variant: &Variant, found: &[Found], plain: &[Found]) -> Vec<Line> {
-    let mut spec = TuningSpec::default();
-    variant.iter().for_each(|(setting, value)| spec.set(setting, *value));
+    let told = TuningSpec::default().with(variant).told();
     let line = |(at, (phase, _)): (usize, &(String, _))| {
         let figure = |(number, (name, _)): (usize, &(&'static str, _))| {
             let of = |runs: &[Found]| runs.iter().map(|run| run[at].1[number]).collect::<Option<Vec<f64>>>();
             Some(compare(name, of(found)?, &of(plain)?))
         };
         Line {
-            set: spec.told(),
+            set: told.clone(),
             scenario: scenario.to_owned(),
             phase: phase.clone(),
             figures: FIGURES.iter().enumerate().map(figure).collect(),

@@ -14,6 +14,7 @@ use bimetal_engine::setting::{Setting, Unit, out_of_order};
 use bimetal_models::size;
 use serde::de::{self, Deserialize, DeserializeSeed, Deserializer, MapAccess, Visitor};
 use std::fmt;
+use strsim::levenshtein;
 
 /// Values of settings; all others are what they are by default.
 #[derive(Clone, Default)]
@@ -36,6 +37,13 @@ impl TuningSpec {
     pub fn set(&mut self, setting: &'static Setting, value: u64) {
         self.set.retain(|(other, _)| other.name != setting.name);
         self.set.push((setting, value));
+    }
+
+    /// This, with more of it set.
+    #[must_use]
+    pub fn with(mut self, values: &[(&'static Setting, u64)]) -> TuningSpec {
+        values.iter().for_each(|(setting, value)| self.set(setting, *value));
+        self
     }
 
     /// What is set, as a report tells of it.
@@ -86,27 +94,13 @@ pub fn find(name: &str) -> Result<&'static Setting, String> {
         return Ok(setting);
     }
     let shown: String = name.chars().take(64).collect();
-    let near = Setting::all().map(|setting| (distance(&shown, setting.name), setting));
+    let near = Setting::all().map(|setting| (levenshtein(&shown, setting.name), setting));
     let near = near.min_by_key(|(wrong, _)| *wrong).filter(|(wrong, it)| *wrong <= 1 + it.name.len() / 3);
     let cure = match near {
         Some((_, setting)) => format!("the nearest is {}, {}", setting.name, range(setting)),
         None => "`bimetal sim sweep --list` says which there are".to_owned(),
     };
     Err(format!("there is no setting {shown:?}; {cure}"))
-}
-
-/// How many letters must be added, removed or changed to make one of the other.
-fn distance(one: &str, other: &str) -> usize {
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (n, letter) in one.bytes().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], n + 1);
-        for (m, with) in other.bytes().enumerate() {
-            let changed = diagonal + usize::from(letter != with);
-            diagonal = row[m + 1];
-            row[m + 1] = changed.min(diagonal + 1).min(row[m] + 1);
-        }
-    }
-    row[other.len()]
 }
 
 /// The values that a setting may have, in words.
