@@ -130,6 +130,8 @@ pub(crate) enum SimCommand {
     Table(TableArgs),
     /// Run scenarios with several values of what placement weighs, and see what that changes beyond noise
     Sweep(crate::sweep::SweepArgs),
+    /// Put workloads that nobody chose, or one of your own, under our engine and other policies, and see who is ahead
+    Duel(crate::duel::DuelArgs),
     /// Crash the engine in simulation again and again and verify every sector against the promise
     Torture(TortureArgs),
     /// Kill a real serving process again and again and verify every sector against the promise

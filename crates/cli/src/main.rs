@@ -7,6 +7,7 @@ mod check;
 mod complete;
 mod create;
 mod destroy;
+mod duel;
 #[cfg(test)]
 #[path = "../tests/examples/extract.rs"]
 mod examples;
@@ -101,6 +102,7 @@ fn main() -> ExitCode {
         Command::Sim { command: SimCommand::Run(args) } => scenario::run(&args),
         Command::Sim { command: SimCommand::Table(args) } => table::run(&args),
         Command::Sim { command: SimCommand::Sweep(args) } => sweep::run(&args),
+        Command::Sim { command: SimCommand::Duel(args) } => duel::run(&args),
     };
     match outcome {
         Ok(_) if UNSAID.load(Ordering::Relaxed) => ExitCode::from(2),

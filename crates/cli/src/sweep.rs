@@ -74,13 +74,19 @@ pub(crate) enum Set {
 #[derive(Clone, Copy)]
 pub(crate) struct Name(&'static Setting);
 
+impl Name {
+    pub(crate) fn setting(self) -> &'static Setting {
+        self.0
+    }
+}
+
 impl std::fmt::Debug for Name {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.0.name)
     }
 }
 
-fn parse_set(text: &str) -> Result<Set, String> {
+pub(crate) fn parse_set(text: &str) -> Result<Set, String> {
     let (name, values) = text.split_once('=').ok_or("write NAME=VALUE,VALUE, such as push_worth=2,8")?;
     let mut values: Vec<String> = values.split(',').map(|value| value.trim().to_owned()).collect();
     values.dedup();

@@ -212,6 +212,23 @@ const SWEEP: &[&str] = &[
     "lines.0.figures.0.by_seed",
 ];
 
+const DUEL: &[&str] = &[
+    "grammar",
+    "seeds",
+    "mean.static.geometric",
+    "mean.static.worst",
+    "mean.static.worst_seed",
+    "mean.static.behind_share",
+    "mean.best.geometric",
+    "p99.best.behind_share",
+    "worst",
+    "harms.seeds",
+    "harms.longest_seconds",
+    "harms.sustained",
+    "harms.failures",
+    "seconds",
+];
+
 const SCENARIO: &str = r#"
 name = "short"
 [trace]
@@ -496,6 +513,10 @@ const SAMPLES: &[Sample] = &[
     Sample {
         keys: Some(SWEEP),
         ..sample("sim sweep", &["%/scenario.toml", "--set", "push_worth=8", "--seeds", "1"])
+    },
+    Sample {
+        keys: Some(DUEL),
+        ..sample("sim duel", &["--seeds", "1", "--seed", "17", "--policies", "static", "--threads", "1"])
     },
     Sample { keys: Some(&["volume", "devices.0.erased"]), ..sample("destroy", &["@", "--yes"]) },
 ];

@@ -1,4 +1,5 @@
 //! Scenarios in virtual time: volumes without payload on modelled devices, the policies of peers, and tables of them.
+pub mod duel;
 pub mod peers;
 pub mod scenario;
 mod side_by_side;

@@ -111,6 +111,8 @@ pub const RULES: &[Rule] = &[
     ("bimetal sim table", Parsed(MINUTES), &[]),
     ("bimetal sim sweep", Parsed(MINUTES), &[]),
     ("bimetal sim sweep --list", Ends(0), &[]),
+    ("bimetal sim duel", Parsed(MINUTES), &[]),
+    ("bimetal sim duel --seed 1000017", Ends(0), &[]),
     ("bimetal sim torture --seeds 1000", Parsed(MINUTES), &[]),
     ("bimetal sim torture --seed 4711", Ends(0), &[]),
     ("bimetal sim kill", Parsed(MINUTES), &[]),

@@ -89,6 +89,11 @@ impl Policy {
         Policy::ALL.into_iter().chain(Policy::BOUNDS).find(|policy| policy.name() == name)
     }
 
+    /// Whether it is the engine of this project.
+    pub fn is_ours(self) -> bool {
+        matches!(self, Policy::Bimetal | Policy::Clairvoyant)
+    }
+
     /// Whether the fast device holds copies only, so that the slow one must hold the whole volume.
     pub fn is_cache(self) -> bool {
         matches!(self, Policy::Bcache | Policy::BcacheSecond | Policy::DmCacheSmq)

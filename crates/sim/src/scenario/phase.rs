@@ -3,7 +3,7 @@
 use super::extent::{Extent, Size};
 use super::{MAX_BLOCK_BYTES, MAX_DEPTH, MAX_ENTRIES, MAX_FILES, MAX_SECONDS, one};
 use bimetal_load::Pattern;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// Commands in flight of a load with a rate, or of a timed replay, unless it says otherwise.
 const OPEN_DEPTH: u32 = 1024;
@@ -41,7 +41,7 @@ pub struct PhaseSpec {
 }
 
 /// How a process ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reopen {
     /// The volume is closed.

@@ -61,26 +61,46 @@ impl Target {
         let wear_budget = scenario.volume.as_ref().and_then(|volume| volume.wear_budget);
         let tuning = Tuning { wear_bytes_per_day: wear_budget.map(|Size(bytes)| bytes), ..Tuning::default() };
         let tuning = scenario.tuning.applied(tuning);
-        let kind = match (&scenario.volume, &scenario.device) {
-            (Some(volume), _) if matches!(volume.policy, Policy::Bimetal | Policy::Clairvoyant) => {
-                Kind::Volume(Box::new(create(volume, whole, scenario.seed, &tuning)?))
-            }
-            (Some(volume), _) if volume.policy == Policy::AllFast => {
-                Kind::Device(all_fast(volume, whole, scenario.seed)?, EventHash::default())
-            }
+        match (&scenario.volume, &scenario.device) {
             (Some(volume), _) => {
-                if let Some(phase) = scenario.phases.iter().find(|phase| phase.reopen.is_some()) {
+                if let Some(phase) = scenario.phases.iter().find(|phase| phase.reopen.is_some())
+                    && !volume.policy.is_ours()
+                {
                     let (name, policy) = (&phase.name, volume.policy.name());
                     return Err(ScenarioError::Sense(format!(
                         "phase {name:?}: a volume under {policy} cannot be opened again"
                     )));
                 }
-                Kind::Peer(Box::new(peer(volume, whole, scenario.seed)?))
+                Target::of_volume(volume, whole, scenario.seed, tuning)
             }
-            (_, Some(device)) => Kind::Device(device.build(whole, scenario.seed)?, EventHash::default()),
-            _ => return Err(ScenarioError::Sense("there is nothing to load".into())),
+            (_, Some(device)) => {
+                let kind = Kind::Device(device.build(whole, scenario.seed)?, EventHash::default());
+                Ok(Target { kind, tuning })
+            }
+            _ => Err(ScenarioError::Sense("there is nothing to load".into())),
+        }
+    }
+
+    fn of_volume(
+        volume: &VolumeSpec,
+        whole: Whole,
+        seed: u64,
+        tuning: Tuning,
+    ) -> Result<Target, ScenarioError> {
+        let kind = match volume.policy {
+            policy if policy.is_ours() => Kind::Volume(Box::new(create(volume, whole, seed, &tuning)?)),
+            Policy::AllFast => Kind::Device(all_fast(volume, whole, seed)?, EventHash::default()),
+            _ => Kind::Peer(Box::new(peer(volume, whole, seed)?)),
         };
         Ok(Target { kind, tuning })
+    }
+
+    /// A new volume, whose sizes are no shares of a trace.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub fn volume(spec: &VolumeSpec, seed: u64, tuning: Tuning) -> Result<Target, ScenarioError> {
+        Target::of_volume(spec, Whole::default(), seed, tuning)
     }
 
     /// What a scenario loads, before its first phase; one whose sizes are no shares of a trace.
@@ -107,6 +127,11 @@ impl Target {
             copied,
             merged: counts.destaged_bytes,
         })
+    }
+
+    /// How long each of its devices has been busy so far, nanoseconds, in tier order.
+    pub fn busy_ns(&self) -> Vec<u64> {
+        self.counts().usage.iter().map(|usage| usage.busy_ns).collect()
     }
 
     /// Its virtual time.
@@ -179,7 +204,10 @@ impl Target {
     }
 
     /// Ends what serves the volume and opens it again. How long opening took, nanoseconds.
-    pub(super) fn reopen(self, how: Reopen) -> Result<(Target, u64), ScenarioError> {
+    ///
+    /// # Errors
+    /// When it is no volume of ours, or does not open.
+    pub fn reopen(self, how: Reopen) -> Result<(Target, u64), ScenarioError> {
         let Kind::Volume(volume) = self.kind else {
             return Err(ScenarioError::Sense("only a volume of ours can be opened again".into()));
         };
