@@ -27,11 +27,12 @@ fast_bytes = 134217728
 slow = "disk-1tb-2012"
 slow_bytes = 536870912
 fill_percent = 60
-requests = 2000
+requests = 4000
 arrival = { closed = { depth = 4 } }
 [[stream]]
 read_percent = 80
 bytes = 4096
+from_permille = 600
 span_permille = 50
 grid_bytes = 4096
 "#;
@@ -71,7 +72,7 @@ fn a_workload_of_ones_own_is_shown_policy_by_policy() {
 #[test]
 fn what_cannot_be_is_said_in_a_sentence() {
     let dir = tempfile::tempdir().expect("temporary directory");
-    std::fs::write(dir.path().join("wrong.toml"), HOT.replace("requests = 2000", "requests = 7"))
+    std::fs::write(dir.path().join("wrong.toml"), HOT.replace("requests = 4000", "requests = 7"))
         .expect("write");
     let wrong = dir.path().join("wrong.toml").display().to_string();
     let refused: [(&[&str], &str); 6] = [
