@@ -17,7 +17,7 @@ const LEAST_REQUESTS: usize = 100;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Metric {
-    /// The mean response.
+    /// The mean response of all requests; of flushes, too, for whoever puts off a write until then is not ahead by it.
     Mean,
     /// Of a hundred responses, the second longest.
     P99,
@@ -77,9 +77,8 @@ pub struct Figures {
 impl Figures {
     /// Of requests, which took so long together.
     pub(super) fn new(asked: &[Asked], took: Nanos, debt_ns: u64) -> Figures {
-        let transfers = || asked.iter().filter(|one| one.is_read.is_some());
         let times = |of: &dyn Fn(&Asked) -> bool| -> Vec<u64> {
-            transfers().filter(|one| of(one)).filter_map(|one| one.took).map(|took| took.0).collect()
+            asked.iter().filter(|one| of(one)).filter_map(|one| one.took).map(|took| took.0).collect()
         };
         let mut all = times(&|_| true);
         let second_half = mean(&all[all.len() / 2..]);
@@ -93,7 +92,7 @@ impl Figures {
                 mean(&times(&|one| one.is_read == Some(true))),
                 mean(&times(&|one| one.is_read == Some(false))),
                 second_half,
-                worst_second(transfers()),
+                worst_second(asked),
             ],
             rate: asked.len() as f64 * 1e9 / took.0.max(1) as f64,
             harm_ns: harm(asked),
@@ -123,9 +122,9 @@ fn quantile(sorted: &[u64], permille: usize) -> Option<f64> {
         .then(|| sorted[(sorted.len() * permille / 1000).min(sorted.len() - 1)] as f64)
 }
 
-fn worst_second<'a>(asked: impl Iterator<Item = &'a Asked>) -> Option<f64> {
+fn worst_second(asked: &[Asked]) -> Option<f64> {
     let mut seconds: BTreeMap<u64, (u128, u64)> = BTreeMap::new();
-    for (one, took) in asked.filter_map(|one| Some((one, one.took?))) {
+    for (one, took) in asked.iter().filter_map(|one| Some((one, one.took?))) {
         let (sum, count) = seconds.entry(one.at.0 / Nanos::SECOND).or_default();
         (*sum, *count) = (*sum + u128::from(took.0), *count + 1);
     }
