@@ -31,6 +31,10 @@ fn rot_payload(s: &mut Story, fill: u8) {
     s.world.disks[0].rot(data, &mut Rng::new(1, 1));
 }
 
+fn area_blocks(s: &Story) -> u64 {
+    u64::from(s.geometry().area_bytes) / BLOCK
+}
+
 fn checked(s: &mut Story) -> CheckReport {
     s.checked().expect("it can be checked")
 }
@@ -137,6 +141,59 @@ fn intact_groups_behind_the_end_are_told_of_and_kept() {
         s.flush();
         s.die(Death::Kill);
         assert_eq!(checked(&mut s).unconfirmed, report.unconfirmed, "life {life}: they are still there");
+    }
+}
+
+/// A flush was answered for a block. The next group was torn by the crash, but for its header, which was the only one that said
+/// that the block had been durable; and the block rots. An opening erased that header as what stands behind the log's end.
+/// The next one found nobody who said so: it took the block's group for a torn one, and the block read as it was before. Now
+/// an opening says it first, and the device may vanish at each of its commands.
+#[test]
+fn an_opening_erases_no_claim_that_nothing_else_makes() {
+    let (mut s, chunk) = begin();
+    s.write(chunk + BLOCK, BLOCK, 0x22);
+    s.flush();
+    // Somewhere within a segment: a header of the next one would say it, too.
+    for i in 3..7 {
+        s.write(chunk + i * BLOCK, BLOCK, 0x11);
+    }
+    s.write(chunk + BLOCK, BLOCK, 0x33);
+    s.flush();
+    s.write(chunk + 2 * BLOCK, BLOCK, 0x44);
+    s.die(Death::Kill);
+    rot_payload(&mut s, 0x33);
+    rot_payload(&mut s, 0x44);
+    let is_known_lost = |s: &mut Story, what: &str| {
+        s.open().unwrap_or_else(|e| panic!("{what}: {e}"));
+        assert!(s.read(chunk + BLOCK, BLOCK).is_err(), "{what}: the value from before");
+    };
+    // A check flushes the devices: the torn group stays where it is.
+    let report = checked(&mut s);
+    let [torn] = report.unconfirmed.as_slice() else {
+        panic!("one group was torn: {:?}", report.unconfirmed)
+    };
+    assert!(
+        !report.findings.is_empty() && (torn.offset / BLOCK) % area_blocks(&s) > 2,
+        "in the same segment"
+    );
+    let cuts = [CutStyle::LoseAll, CutStyle::Sectors, CutStyle::KeepAll];
+    for (after, cut) in (0..).flat_map(|after| cuts.map(|cut| (after, cut))) {
+        let mut again = Story::with(s.world.disks.clone());
+        again.tuning = s.tuning.clone();
+        let vanish = Vanish { device: 0, after, stage: None, ns: Nanos::MS / 10, cache: Some(cut), errno: 5 };
+        again.world.begin(Storm { vanish: Some(vanish), ..Storm::default() });
+        let opened = again.open();
+        again.world.calm();
+        let over = again.world.injected.vanished == 0;
+        assert!(!over || opened.is_ok(), "nothing has happened to it: {opened:?}");
+        for life in 0..3 {
+            again.die(Death::Kill);
+            is_known_lost(&mut again, &format!("after {after} commands, {cut:?}, life {life}"));
+        }
+        if over {
+            assert!(after > 20, "{after} commands");
+            break;
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use crate::engine::{Engine, Wanted};
 use crate::format::Id;
 use crate::format::geometry::{HEADER_COPIES, HEADERS_AT, header_at};
 use crate::format::header::CheckpointHeader;
-use crate::format::log::{GroupHeader, Index, SegmentHeader};
+use crate::format::log::{GroupHeader, INDEX_ENTRY_BYTES, Index, SegmentHeader};
 use crate::format::superblock::{OpenState, Superblock};
 use crate::io::issue::Io;
 use crate::life::health::Life;
@@ -56,7 +56,7 @@ pub fn open<A: Arena + 'static>(
         let leaves = reader.leaves_tail(&recovered);
         // A lost header may claim the group that the log ends before: it must not come back once that is erased.
         reader.settle_lost_headers(&recovered.superblocks[0].volume, &recovered.header).await?;
-        if !leaves {
+        if !leaves && !reader.claim_end(&mut recovered).await? {
             reader.erase_end(&recovered.state, &recovered.log).await?;
         }
         let bad_copies = reader.bad_copies.borrow().clone();
@@ -110,6 +110,49 @@ impl<A: Arena> Reader<A> {
         let offset = state.zone.offset(end.place, end.cursor);
         self.write_block(FAST, offset, |_| {}).await?;
         self.flush(FAST).await
+    }
+
+    /// Ends the log with an empty group that says of all before it that they are durable, as the opening has flushed them;
+    /// nothing older behind it counts any more. What stood there may have been the only one that said so: of a group that a
+    /// crash has torn, the header may be whole. So it is said a block further on first, by a group that nobody takes for a
+    /// part of the log; one of the two blocks is whole at any moment. False where an orderly close has said it, and where
+    /// there is no room, so that no group can have begun there either.
+    async fn claim_end(&self, recovered: &mut Recovered) -> Result<bool, OpenError> {
+        let Recovered { superblocks, header, state, log, .. } = recovered;
+        let segment = state.zone.get(log.place);
+        let (ordinal, successor) = (segment.ordinal, state.zone.area(segment.successor));
+        let room = |index: &Index| {
+            let entries = index.entries.len() + INDEX_ENTRY_BYTES;
+            log.cursor.saturating_add(1 + Index::blocks(entries)) <= state.geo.area_blocks()
+        };
+        let has_room = segment.index.as_ref().is_some_and(room);
+        if !has_room || header.durable >= log.last {
+            return Ok(false);
+        }
+        let (volume, epoch) = (superblocks[0].volume, superblocks[0].generation);
+        let claim = GroupHeader {
+            ordinal,
+            epoch,
+            attempt: u32::MAX,
+            seq: Seq(log.last.0 + 1),
+            durable: log.last,
+            checkpoint: header.number,
+            offset: log.cursor,
+            payload_blocks: 0,
+            successor: Some(successor),
+        };
+        let ahead = GroupHeader { seq: log.last, offset: log.cursor + 1, ..claim };
+        for group in [ahead, claim] {
+            let at = state.zone.offset(log.place, group.offset);
+            self.write_block(FAST, at, |b| group.encode(b, &volume, &[])).await?;
+            self.flush(FAST).await?;
+        }
+        let own = state.zone.get_mut(log.place);
+        own.last = claim.seq;
+        let index = own.index.as_mut().expect("it has room for the group");
+        index.add(claim.seq, epoch, claim.offset, 1, &[]);
+        *log = LogEnd { place: log.place, cursor: log.cursor + 1, last: claim.seq, claimed: claim.seq };
+        Ok(true)
     }
 
     /// Whether the log goes on in another segment, so that groups behind its end, which may be more than what a crash has
