@@ -66,7 +66,7 @@ holds '.run.interrupted and .passes[0].files > 0' cut.json
 # A real volume in this process, its slow tier timed as a disk: it migrates, and is quiet in the end. What is timed is
 # real: on a busy machine the fast tier may not be told from the disk, and the story is told of another new volume.
 for try in 1 2 3; do
-    rm -f v.toml fast.img slow.img
+    rm -f v.toml fast.img slow.img story.html
     "$BIMETAL" create "$work/v.toml" --fast "$work/fast.img?size=160M" \
         --slow "model:disk-2tb-2012?file=$work/slow.img&size=2G" --landing 16M >/dev/null
     lab adaptation "volume:$work/v.toml" --rounds 3 --reads 2 --quiet 2s --idle 6s -n 300 -f 2M \

@@ -277,33 +277,26 @@ fn cases(args: &SweepArgs, traces: &Spooled) -> anyhow::Result<Vec<Case>> {
     Ok(cases)
 }
 
-/// As `scenarios/traces.toml` replays traces: what a trace touches is placed in order first, then left alone.
-const OF_TRACE: &str = r#"
-name = "trace"
-[trace]
-files = ["trace"]
-[volume]
-fast = { model = "ssd-128gb-2012", size = "10% of trace" }
-slow = { model = "disk-1tb-2012", size = "110% of trace" }
-[[phase]]
-name = "place"
-load = [{ pattern = "sequential", block = "128K", depth = 2, span = "100% of trace" }]
-for = "100% of trace"
-[[phase]]
-name = "settle"
-pause_seconds = 600
-[[phase]]
-"#;
+/// How traces are replayed: what a trace touches is placed in order first, then left alone.
+const TRACES: &str = include_str!("../../../scenarios/traces.toml");
 
+/// The scenario that replays a trace as those of `scenarios/traces.toml` are, on a fast tier of a tenth of what it touches.
 fn of_trace(name: &str, path: &Path) -> anyhow::Result<Scenario> {
     let path = path.to_str().context("the path is no UTF-8; rename the file")?;
     let spec = TraceSpec::new(vec![path.to_owned()]);
-    let replay = match Survey::read(&spec, Path::new(""))?.timed() {
-        true => "name = \"as recorded\"\nreplay = { mode = \"timed\" }\n",
-        false => "name = \"4 in flight\"\nreplay = { mode = \"closed\", depth = 4 }\n",
+    let mode = match Survey::read(&spec, Path::new(""))?.timed() {
+        true => "as recorded",
+        false => "4 in flight",
     };
-    let scenario = Scenario::parse(&format!("{OF_TRACE}{replay}"))?;
-    Ok(Scenario { name: format!("{name}, 10% of it fast"), trace: Some(spec), ..scenario })
+    let is_meant = |scenario: &Scenario| {
+        let has = |axis: &str, value: &str| {
+            scenario.combination.iter().any(|(known, picked)| known == axis && picked == value)
+        };
+        has("mode", mode) && has("share", "10%")
+    };
+    let scenario = Scenario::parse_all(TRACES)?.into_iter().find(is_meant);
+    let scenario = scenario.context("scenarios/traces.toml has no such combination")?;
+    Ok(Scenario { name: format!("{name}, 10% of it fast, {mode}"), trace: Some(spec), ..scenario })
 }
 
 fn describe(args: &SweepArgs, names: &[&str], lines: &[Line], left_out: &[String]) {

@@ -99,7 +99,7 @@ fn a_trace_is_replayed_without_a_scenario() {
     let (output, printed, said) =
         sweep(dir.path(), &["--trace", &trace, "--set", "busy_share=x2", "--seeds", "2"]);
     assert_eq!(output.status.code(), Some(0), "{said}");
-    assert!(printed.contains("made.iolog, 10% of it fast | as recorded |"), "{printed}");
+    assert!(printed.contains("made.iolog, 10% of it fast, as recorded | replay |"), "{printed}");
 }
 
 #[test]

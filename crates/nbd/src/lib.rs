@@ -19,6 +19,40 @@
 //! the specification, `doc/proto.md` in the NBD project's repository.
 //!
 //! Everything a peer can make us hold or send is bounded; the bounds and their reasons are in [`limits`].
+//!
+//! Both sides, without a socket between them:
+//!
+//! ```
+//! use bimetal_nbd::{ClientHandshake, ClientStep, Command, Export, Exports, Handshake, HandshakeStep};
+//! use bimetal_nbd::{NbdErrno, Parse, Request, Terms, Transmission, encode_request};
+//! use std::sync::Arc;
+//!
+//! let vault =
+//!     Export { name: "vault".into(), description: String::new(), size_bytes: 1 << 20, read_only: true };
+//! let exports = Arc::new(Exports::new(vec![vault])?);
+//! let (mut down, mut up) = (Vec::new(), Vec::new());
+//! let mut server = Handshake::new(exports.clone(), &mut down);
+//! let mut client = ClientHandshake::new("vault")?;
+//! let index = loop {
+//!     let (used, step) = client.on_bytes(&down, &mut up)?;
+//!     down.drain(..used);
+//!     if let ClientStep::Transmission(remote) = &step {
+//!         assert_eq!(remote.size_bytes, 1 << 20);
+//!     }
+//!     let (used, at_server) = server.on_bytes(&up, &mut down)?;
+//!     up.drain(..used);
+//!     if let (ClientStep::Transmission(_), HandshakeStep::Transmission { export, .. }) = (step, at_server) {
+//!         break export;
+//!     }
+//! };
+//!
+//! // What clients may not do is told from what makes no sense: the stream goes on.
+//! let asked = Request::new(7, Command::Trim, 4096, 4096);
+//! let Parse::Request { request, .. } = Transmission::new().next(&encode_request(&asked))? else { panic!() };
+//! assert_eq!(request, asked);
+//! assert_eq!(request.validate(exports.get(index), &Terms::default()), Err(NbdErrno::NotPermitted));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 #![forbid(unsafe_code)]
 
 mod chunk;

@@ -83,7 +83,7 @@ pub struct Door {
 }
 
 impl Door {
-    /// Takes the sockets, [`MAX_LISTENERS`] at most, on which the volumes are to be offered. Clients can connect
+    /// Takes the sockets, `MAX_LISTENERS` at most, on which the volumes are to be offered. Clients can connect
     /// from here on; they are answered once the first volume's [`Server::run`] runs.
     pub fn new(
         addresses: Vec<Address>,

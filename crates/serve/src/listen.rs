@@ -84,7 +84,7 @@ pub enum ListenError {
         /// Its number in this process.
         fd: RawFd,
     },
-    /// More than [`MAX_LISTENERS`].
+    /// More than `MAX_LISTENERS`.
     #[error("there are {count} sockets to listen on, more than {MAX_LISTENERS}; leave some out")]
     TooMany {
         /// How many were asked for.

@@ -475,6 +475,13 @@ impl Model {
         list.push(candidate(BASE, content));
     }
 
+    /// Whether a sector that was read as a whole, and was not since the volume went down, holds what was written last of
+    /// what may have survived.
+    pub fn is_newest(&self, sector: u64, found: &[u8]) -> bool {
+        let newest = self.sectors[sector as usize].last().map_or(Content::ZERO, |c| c.content);
+        self.contents.matches(sector, newest, 0, found)
+    }
+
     /// The volume went down, in whatever way: what survives is one of each sector's candidates.
     /// Returns the sectors that were written since the last opening.
     pub fn crash(&mut self) -> Vec<u32> {
@@ -486,9 +493,9 @@ impl Model {
             let mut left = List::new();
             let list = &self.sectors[index];
             for c in list.iter().filter(|c| self.survives(list, c, crash_floor)) {
-                if !left.iter().any(|l| self.contents.same(u64::from(s), l.content, c.content)) {
-                    left.push(candidate(BASE, c.content));
-                }
+                // The newest stays the last.
+                left.retain(|l| !self.contents.same(u64::from(s), l.content, c.content));
+                left.push(candidate(BASE, c.content));
             }
             if left.len() == 1 && left[0].content == Content::ZERO {
                 left.clear();

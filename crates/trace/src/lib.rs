@@ -2,6 +2,26 @@
 //!
 //! A trace is a stream. However long it is, a reader holds a buffer per file and a few bounded tables, and a line that
 //! makes no sense is an item of its own: the caller counts it and goes on.
+//!
+//! ```
+//! use bimetal_trace::{Op, Stat, Trace};
+//!
+//! let log = "fio version 3 iolog\n0 /dev/sda add\n0 /dev/sda open\n\
+//!            1 /dev/sda write 0 4096\n3 /dev/sda read 8192 4096\nnonsense\n5 /dev/sda read 0 4096\n";
+//! let mut trace = Trace::read(vec![("mail.iolog".to_owned(), Box::new(log.as_bytes()))])?;
+//! let (mut stat, mut wrong) = (Stat::default(), Vec::new());
+//! for found in trace.by_ref() {
+//!     stat.add(&found);
+//!     match found {
+//!         Ok(record) => assert!(record.op == Op::Write || record.bytes == 4096),
+//!         Err(error) => wrong.push(error.to_string()),
+//!     }
+//! }
+//! assert!(wrong.len() == 1 && wrong[0].starts_with("mail.iolog, line 6: "), "{wrong:?}");
+//! let summary = stat.summary(&trace);
+//! assert_eq!((summary.reads, summary.writes), (2, 1));
+//! # Ok::<(), bimetal_trace::OpenError>(())
+//! ```
 #![forbid(unsafe_code)]
 
 mod binary;

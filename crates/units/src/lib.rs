@@ -1,4 +1,25 @@
 //! Newtypes for every index and unit, the random number generator, and the hash of all that happened in a run.
+//!
+//! ```
+//! use bimetal_units::rng::Rng;
+//! use bimetal_units::{ByTier, Chunk, FAST, Nanos, SLOW};
+//!
+//! // Times are added and taken apart by name. What lies ahead is no time ago.
+//! let (began, ended) = (Nanos(5 * Nanos::MS), Nanos(5 * Nanos::MS).after(Nanos::SECOND));
+//! assert_eq!((ended.since(began), began.since(ended)), (Nanos::SECOND, 0));
+//!
+//! // A chunk is no slot, and says what it is.
+//! assert_eq!(format!("{:?} is chunk {}", Chunk(7), Chunk(7)), "c7 is chunk 7");
+//!
+//! let mut bytes = ByTier([0, 0]);
+//! bytes[FAST] += 4096;
+//! assert_eq!((bytes[FAST], bytes[SLOW]), (4096, 0));
+//!
+//! // The same seed and stream draw the same for ever; another stream of the seed has nothing to do with it.
+//! let draw = |stream| { let mut rng = Rng::new(1, stream); [rng.below(1000), rng.below(1000), rng.below(1000)] };
+//! assert_eq!(draw(0), draw(0));
+//! assert_ne!(draw(0), draw(1));
+//! ```
 #![forbid(unsafe_code)]
 
 pub mod event_hash;

@@ -1,30 +1,34 @@
 //! One connection's load, and the reading back of its part of the volume.
 
 use super::client::Client;
-use super::model::{Model, SECTOR, fill};
+use super::part::{EXTENT, EXTENT_SECTORS, Part};
 use bimetal_nbd::{Command, Request};
+use bimetal_torture::model::{FlushHandle, ReadHandle, SECTOR, WriteHandle};
 use bimetal_units::rng::Rng;
 use std::io;
 use std::path::Path;
 
-/// Connections take turns in the address space by extents of this many bytes, so that they never overlap
-/// but share areas, segments and groups.
-const EXTENT: u64 = 1 << 20;
 /// Requests in flight per connection at most.
 const DEPTH: u64 = 16;
 /// Sectors in a block.
 const BLOCK_SECTORS: u64 = 8;
 
-/// What one connection is about to be answered.
-#[derive(Clone, Debug)]
-struct InFlight {
+/// What one connection asks for: sectors are those of its part.
+#[derive(Clone, Copy, Debug)]
+struct Ask {
     cookie: u64,
     command: Command,
     fua: bool,
     first: u64,
     count: u64,
-    /// For a flush: what was in flight when it was sent, which it need not cover.
-    beside: Vec<u64>,
+}
+
+/// What the model calls it.
+#[derive(Clone, Copy, Debug)]
+enum Handle {
+    Read(ReadHandle),
+    Flush(FlushHandle),
+    Write(WriteHandle),
 }
 
 /// Figures of a run.
@@ -52,59 +56,60 @@ pub(crate) struct Worker {
     place: u64,
     workers: u64,
     rng: Rng,
-    model: Model,
-    next_write: u64,
+    salt: u64,
+    /// None until the size of the volume is known.
+    part: Option<Part>,
+    next_cookie: u64,
     pub(crate) counts: Counts,
 }
 
 impl Worker {
-    pub(crate) fn new(place: u64, workers: u64, rng: Rng) -> Worker {
-        Worker { place, workers, rng, model: Model::default(), next_write: 1, counts: Counts::default() }
+    pub(crate) fn new(place: u64, workers: u64, mut rng: Rng) -> Worker {
+        let salt = rng.next_u64();
+        Worker { place, workers, rng, salt, part: None, next_cookie: 1, counts: Counts::default() }
+    }
+
+    fn part(&mut self, client: &Client) -> &mut Part {
+        let (place, workers, salt) = (self.place, self.workers, self.salt);
+        self.part.get_or_insert_with(|| Part::new(place, workers, client.size_bytes, salt))
     }
 
     /// Loads the server until it is gone (`Ok`), or something is wrong (`Err` says what).
     pub(crate) fn load(&mut self, socket: &Path) -> Result<(), String> {
-        let mut flights = Vec::new();
         let mut violation = None;
         if let Ok(mut client) = Client::connect(socket) {
             // Any error here is the kill that we are waiting for.
-            let _ = self.converse(&mut client, &mut flights, &mut violation);
+            let _ = self.converse(&mut client, &mut violation);
         }
         violation.map_or(Ok(()), Err)
     }
 
-    fn converse(
-        &mut self,
-        client: &mut Client,
-        flights: &mut Vec<InFlight>,
-        violation: &mut Option<String>,
-    ) -> io::Result<()> {
-        let extents = client.size_bytes / EXTENT / self.workers;
+    fn converse(&mut self, client: &mut Client, violation: &mut Option<String>) -> io::Result<()> {
+        let mut flights: Vec<(Ask, Handle)> = Vec::new();
+        let extents = self.part(client).extents();
         // Most requests go to a few extents, so that blocks are written again and again.
         let hot = (0..4).map(|_| self.rng.below(extents)).collect::<Vec<_>>();
         let depth = 1 + self.rng.below(DEPTH);
         loop {
             while (flights.len() as u64) < depth {
-                match self.choose(extents, &hot, flights) {
-                    Some(flight) => {
-                        self.start(client, &flight);
-                        flights.push(flight);
-                    }
+                match self.choose(extents, &hot, &flights) {
+                    Some(ask) => flights.push((ask, self.start(client, &ask))),
                     None => break,
                 }
             }
             client.send()?;
             let reply = client.reply()?;
-            let Some(at) = flights.iter().position(|flight| flight.cookie == reply.cookie) else {
+            let Some(at) = flights.iter().position(|(ask, _)| ask.cookie == reply.cookie) else {
                 *violation = Some(format!("a reply came for cookie {}, which was not asked", reply.cookie));
                 return Ok(());
             };
-            let flight = flights.swap_remove(at);
+            let (ask, handle) = flights.swap_remove(at);
             if let Err(errno) = reply.result {
-                *violation = Some(format!("{:?} of sector {} failed: {errno}", flight.command, flight.first));
+                let byte = self.part(client).byte_of(ask.first);
+                *violation = Some(format!("{:?} at byte {byte} failed: {errno}", ask.command));
                 return Ok(());
             }
-            if let Some(wrong) = self.finish(client, &flight)? {
+            if let Some(wrong) = self.finish(client, &ask, handle)? {
                 *violation = Some(wrong);
                 return Ok(());
             }
@@ -112,20 +117,12 @@ impl Worker {
     }
 
     /// A request that overlaps none in flight; `None` when chance found none.
-    fn choose(&mut self, extents: u64, hot: &[u64], flights: &[InFlight]) -> Option<InFlight> {
-        let cookie = self.next_write;
-        self.next_write += 1;
+    fn choose(&mut self, extents: u64, hot: &[u64], flights: &[(Ask, Handle)]) -> Option<Ask> {
+        let cookie = self.next_cookie;
+        self.next_cookie += 1;
         let kind = self.rng.below(100);
         if kind < 4 {
-            let beside = flights.iter().map(|other| other.cookie).collect();
-            return Some(InFlight {
-                cookie,
-                command: Command::Flush,
-                fua: false,
-                first: 0,
-                count: 0,
-                beside,
-            });
+            return Some(Ask { cookie, command: Command::Flush, fua: false, first: 0, count: 0 });
         }
         let (command, aligned) = match kind {
             4..30 => (Command::Read, false),
@@ -137,72 +134,55 @@ impl Worker {
             true => self.rng.below(extents),
             false => hot[self.rng.below(hot.len() as u64) as usize],
         };
-        let extent_sectors = EXTENT / SECTOR as u64;
-        let longest = [8, 8, 64, 256, extent_sectors][self.rng.below(5) as usize];
+        let longest = [8, 8, 64, 256, EXTENT_SECTORS][self.rng.below(5) as usize];
         let unit = if aligned { BLOCK_SECTORS } else { 1 };
-        let count = (1 + self.rng.below(longest)).next_multiple_of(unit).min(extent_sectors);
-        let start = self.rng.below(extent_sectors - count + 1) / unit * unit;
-        let first = (extent * self.workers + self.place) * extent_sectors + start;
-        let overlaps = |other: &InFlight| first < other.first + other.count && other.first < first + count;
+        let count = (1 + self.rng.below(longest)).next_multiple_of(unit).min(EXTENT_SECTORS);
+        let start = self.rng.below(EXTENT_SECTORS - count + 1) / unit * unit;
+        let first = extent * EXTENT_SECTORS + start;
+        let overlaps =
+            |(other, _): &(Ask, Handle)| first < other.first + other.count && other.first < first + count;
         if flights.iter().any(overlaps) {
             return None;
         }
         let fua = command != Command::Read && self.rng.one_in(10);
-        Some(InFlight { cookie, command, fua, first, count, beside: Vec::new() })
+        Some(Ask { cookie, command, fua, first, count })
     }
 
-    fn start(&mut self, client: &mut Client, flight: &InFlight) {
-        let &InFlight { cookie, command, fua, first, count, .. } = flight;
-        let mut payload = Vec::new();
-        match command {
+    fn start(&mut self, client: &mut Client, ask: &Ask) -> Handle {
+        let &Ask { cookie, command, fua, first, count } = ask;
+        let part = self.part(client);
+        let (handle, payload) = match command {
+            Command::Flush => (Handle::Flush(part.begin_flush()), Vec::new()),
+            Command::Read => (Handle::Read(part.begin_read()), Vec::new()),
             Command::Write => {
-                payload.resize(count as usize * SECTOR, 0);
-                for (sector, bytes) in (first..).zip(payload.chunks_exact_mut(SECTOR)) {
-                    fill(bytes, sector, self.mark(cookie));
-                }
-                self.model.written(first, count, self.mark(cookie), false);
+                let (handle, payload) = part.write(first, count, fua);
+                (Handle::Write(handle), payload)
             }
-            Command::Trim | Command::WriteZeroes => {
-                self.model.written(first, count, self.mark(cookie), true);
-            }
-            _ => {}
-        }
-        let length = (count * SECTOR as u64) as u32;
-        let request = Request::new(cookie, command, first * SECTOR as u64, length);
+            _ => (Handle::Write(part.zero(first, count, fua)), Vec::new()),
+        };
+        // A flush has no place.
+        let offset = if count == 0 { 0 } else { part.byte_of(first) };
+        let request = Request::new(cookie, command, offset, (count * SECTOR as u64) as u32);
         client.queue(&if fua { request.with_fua() } else { request }, &payload);
+        handle
     }
 
-    /// Numbers of writes differ between connections, so that a foreign sector shows.
-    fn mark(&self, cookie: u64) -> u64 {
-        cookie << 8 | self.place
-    }
-
-    fn finish(&mut self, client: &mut Client, flight: &InFlight) -> io::Result<Option<String>> {
-        match flight.command {
-            Command::Read => {
-                let mut bytes = vec![0; flight.count as usize * SECTOR];
+    fn finish(&mut self, client: &mut Client, ask: &Ask, handle: Handle) -> io::Result<Option<String>> {
+        match handle {
+            Handle::Read(handle) => {
+                let mut bytes = vec![0; ask.count as usize * SECTOR];
                 client.data(&mut bytes)?;
                 self.counts.reads += 1;
-                for (sector, bytes) in (flight.first..).zip(bytes.chunks_exact(SECTOR)) {
-                    if let Err(wrong) = self.model.check_latest(sector, bytes) {
-                        return Ok(Some(format!("a read gave wrong data: {wrong}")));
-                    }
-                }
+                let right = self.part(client).end_read(handle, ask.first, &bytes);
+                return Ok(right.err().map(|wrong| format!("a read gave wrong data: {wrong}")));
             }
-            Command::Flush => {
+            Handle::Flush(handle) => {
                 self.counts.flushes += 1;
-                // A write is covered when it was answered before the flush was sent.
-                let covered = |write: u64| {
-                    let cookie = write >> 8;
-                    cookie < flight.cookie && !flight.beside.contains(&cookie)
-                };
-                self.model.flushed(covered);
+                self.part(client).end_flush(handle);
             }
-            _ => {
+            Handle::Write(handle) => {
                 self.counts.writes += 1;
-                if flight.fua {
-                    self.model.durable(flight.first, flight.count, self.mark(flight.cookie));
-                }
+                self.part(client).written(handle);
             }
         }
         Ok(None)
@@ -212,10 +192,13 @@ impl Worker {
     pub(crate) fn verify(&mut self, socket: &Path) -> Result<(), String> {
         let broken = |error: io::Error| format!("reading back failed: {error}");
         let mut client = Client::connect(socket).map_err(broken)?;
-        let extents = client.size_bytes / EXTENT / self.workers;
+        let part = self.part(&client);
+        part.crash();
+        let extents = part.extents();
         let mut bytes = vec![0; EXTENT as usize];
         for extent in 0..extents {
-            let offset = (extent * self.workers + self.place) * EXTENT;
+            let first = extent * EXTENT_SECTORS;
+            let offset = self.part(&client).byte_of(first);
             client.queue(&Request::new(extent, Command::Read, offset, EXTENT as u32), &[]);
             client.send().map_err(broken)?;
             client
@@ -224,10 +207,8 @@ impl Worker {
                 .result
                 .map_err(|errno| format!("reading back {offset} failed: {errno}"))?;
             client.data(&mut bytes).map_err(broken)?;
-            for (sector, bytes) in (offset / SECTOR as u64..).zip(bytes.chunks_exact(SECTOR)) {
-                self.counts.sectors += 1;
-                self.counts.older += u64::from(self.model.check_recovered(sector, bytes)?);
-            }
+            self.counts.sectors += EXTENT_SECTORS;
+            self.counts.older += self.part(&client).recovered(first, &bytes)?;
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 mod client;
 mod load;
-mod model;
+mod part;
 
 use crate::args::KillArgs;
 use crate::create::{self, Plan};

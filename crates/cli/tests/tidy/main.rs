@@ -1,6 +1,7 @@
 //! Rules of the house that no compiler checks. Each failure names the file and the line.
 
 mod doors;
+mod limits;
 
 use std::path::{Path, PathBuf};
 

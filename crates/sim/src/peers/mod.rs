@@ -1,6 +1,6 @@
 //! What else can be had today: models of other ways to use a fast and a slow device as one volume, to compare with.
 //!
-//! Each is a set of rules ([`rules::Rules`]) over the same two modelled devices that the engine would run on. They are
+//! Each is a set of rules (`rules::Rules`) over the same two modelled devices that the engine would run on. They are
 //! not further implementations of a volume: they keep no data, no log and no metadata on the devices, never crash, and
 //! do exactly what decides about time: which device a command goes to, and what is copied between the devices, when.
 //! So they are faster than the real ones where those wait for their own metadata.

@@ -157,7 +157,7 @@ pub struct Phase {
     /// What each load saw, where several were side by side.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub loads: Vec<Load>,
-    /// How it went: at most [`MAX_POINTS`] points.
+    /// How it went: at most `MAX_POINTS` points.
     pub series: Vec<Point>,
 }
 
