@@ -111,13 +111,16 @@ impl HeatPolicy {
     /// worth a move.
     fn pays(&self, view: &View<'_>, chunk: Chunk, over: Option<Chunk>, tick: u16) -> bool {
         let of = |chunk| self.touches_of(chunk, tick);
-        let worth = |chunk| {
-            let Fine { reads, writes } = self.fine(chunk, tick);
-            view.yields.worth(reads, writes)
-        };
+        let worth = |chunk| self.worth(view, chunk, tick);
         self.foresight.is_some()
             || view.yields.pays(of(chunk), over.map(of))
                 && over.is_none_or(|over| self.is_clearly_more(worth(chunk), worth(over)))
+    }
+
+    /// What clients' touches of a chunk take less time on the fast tier.
+    fn worth(&self, view: &View<'_>, chunk: Chunk, tick: u16) -> u64 {
+        let Fine { reads, writes } = self.fine(chunk, tick);
+        view.yields.worth(reads, writes)
     }
 
     /// Whether what comes is worth so much more than what goes that the two do not change places again and again.
@@ -532,7 +535,7 @@ impl Policy for HeatPolicy {
 
     fn outdoes(&self, chunk: Chunk, copies_in: Slot, now: Nanos, view: &View<'_>) -> bool {
         let tick = self.tick(now);
-        self.is_worth_more(view, chunk, self.worth_of_copies(view, copies_in, tick), tick)
+        self.is_clearly_more(self.worth(view, chunk, tick), self.worth_of_copies(view, copies_in, tick))
     }
 
     fn victims(&mut self, now: Nanos, view: &View<'_>, most: usize) -> Vec<Chunk> {

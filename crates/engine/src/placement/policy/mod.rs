@@ -130,7 +130,8 @@ pub trait Policy {
     fn cool(&mut self, chunk: Chunk);
     /// Up to `budget` moves that are worth making now.
     fn plan(&mut self, now: Nanos, view: &View<'_>, budget: usize, pace: Pace) -> Plan;
-    /// Whether a chunk is worth more on the fast tier than the copies in this slot, which would end for it.
+    /// Whether a chunk with landed blocks, whose own copies end with its next home, is worth more on the fast tier than
+    /// the copies in this slot, which would end for it.
     fn outdoes(&self, chunk: Chunk, copies_in: Slot, now: Nanos, view: &View<'_>) -> bool;
     /// Up to so many chunks of the fast tier that are to make room for what is pinned there, coldest first.
     fn victims(&mut self, now: Nanos, view: &View<'_>, most: usize) -> Vec<Chunk>;
