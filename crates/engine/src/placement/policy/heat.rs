@@ -298,9 +298,9 @@ impl HeatPolicy {
             // What is colder goes down first: no slot is without a copy that is worth more than what rises.
             down = self.coldest(view, tick, blocked.len().min(room));
             self.pair(view, &mut blocked, &mut down, (target, target), tick, pace);
-            if !down.is_empty() {
-                blocked.into_iter().for_each(|(chunk, heat)| self.mark_region(chunk, heat));
-            }
+        }
+        if !up.is_empty() || !down.is_empty() {
+            blocked.into_iter().for_each(|(chunk, heat)| self.mark_region(chunk, heat));
         }
         let to = |tier| move |(chunk, _)| Move { chunk, to: Destination::Tier(tier) };
         let moves = up.into_iter().map(to(FAST)).chain(down.into_iter().map(to(SLOW))).collect();
