@@ -3,4 +3,5 @@
 mod long_queue;
 mod matrix;
 mod peers;
+mod rest;
 mod scenarios;

@@ -103,8 +103,7 @@ pub const RULES: &[Rule] = &[
     ("bimetal lab idle", Parsed("it waits for an hour"), &[]),
     ("bimetal lab adaptation", Parsed(MINUTES), &[]),
     ("bimetal lab torture-recovery", Parsed(MINUTES), &[]),
-    // It is known that its expectation is not held.
-    ("bimetal sim run scenarios/first-look.toml", Ends(1), &[]),
+    ("bimetal sim run scenarios/first-look.toml", Ends(0), &[]),
     ("bimetal sim run scenarios/made-replay.toml", Ends(0), &[]),
     ("bimetal sim run scenarios/hybrid", Parsed(MINUTES), &[]),
     ("bimetal sim run scenarios/traces.toml", Parsed("it needs traces that have to be fetched"), &[]),

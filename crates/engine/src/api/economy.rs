@@ -52,6 +52,9 @@ economy! {
     fast_free_share: u32 = 64, Unit::OnePartIn, 2..=65_536;
     /// Fast slots kept free at most.
     fast_free_most: u32 = 16 << 10, Unit::Count("slots"), 1..=1 << 20;
+    /// What takes another's place saves more than that did by this part at least.
+    /// More of it: what is hotter by a little stays where it is; less of it: two that are about as hot change places.
+    edge_share: u64 = 4, Unit::OnePartIn, 1..=1024;
     /// Of the slow slots, what is to be free when the volume is quiet, so that the zone can grow.
     /// More of it: longer bursts; fewer slots for copies.
     slow_free_share: u32 = 100, Unit::OnePartIn, 4..=65_536;
@@ -83,6 +86,10 @@ economy! {
     copies_least_share: u32 = 8, Unit::OnePartIn, 1..=1024;
     /// Of the fast slots, what is left to homes however well copies do.
     copies_others_share: u32 = 8, Unit::OnePartIn, 2..=1024;
+    /// Of the fast slots, what copies have to have use for beside the least share before they have proved worth it; they have
+    /// until they have use for less than half of that.
+    /// More of it: the zone and homes keep their place until that is surer.
+    copies_proved_share: u64 = 64, Unit::OnePartIn, 1..=8192;
     /// What copies have use for grows by so many 8,192ths with each that was read again; one that was not takes one away.
     copies_growth: u64 = 4, Unit::Count("8,192ths"), 0..=8192;
     /// The same for what was asked for soon after its copy gave way.

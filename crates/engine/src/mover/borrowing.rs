@@ -51,7 +51,7 @@ impl<A: Arena> Engine<A> {
         let is_part = |share| borrowing.pushing.is_part_of(&borrowing.merging, share);
         borrowing.pushing.blocks > 0
             && (is_part(share * self.tuning.economy.push_worth_most)
-                || is_part(share) && !self.view().copies_proved())
+                || is_part(share) && !self.mover.copies.have_proved(self.io.now))
     }
 
     /// Whether the zone may have a further run without touching what is left to chunks that become used.
@@ -137,7 +137,10 @@ impl<A: Arena> Engine<A> {
     fn borrow_what_is_idle(&mut self) {
         // A small zone runs short before it is half full, and would give back at once what it borrowed. Where copies
         // have proved worth their slots, those not read yet may be tomorrow's.
-        if !self.zone_is_half_full() || !self.idle_area_is_wanted() || self.view().copies_proved() {
+        if !self.zone_is_half_full()
+            || !self.idle_area_is_wanted()
+            || self.mover.copies.have_proved(self.io.now)
+        {
             return;
         }
         let areas = self.state.geo.zone_first.0;

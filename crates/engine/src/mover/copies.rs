@@ -133,6 +133,16 @@ impl Copies {
         self.worth.wanted(now)
     }
 
+    /// Whether copies were read again so often that they are worth more than the least share of the fast tier.
+    pub fn have_proved(&self, now: Nanos) -> bool {
+        self.worth.have_proved(now)
+    }
+
+    /// Where they are.
+    pub(crate) fn cells(&self) -> &Cells {
+        &self.cells
+    }
+
     /// Whether a stream comes by again and again where there was no slot for it.
     pub fn are_asked_for(&self, now: Nanos) -> bool {
         self.worth.are_asked_for(now)
@@ -171,6 +181,18 @@ impl<A: Arena> Engine<A> {
             self.drop_tray(slot);
         }
         self.space.slots[FAST].take()
+    }
+
+    /// Whether a chunk may have a fast home now: while nobody asks for anything, no copies that are worth more give way.
+    pub(crate) fn outdoes_copies(&self, chunk: Chunk) -> bool {
+        let pushes_out = self.space.slots[FAST].unused() == 0 && self.is_idle();
+        !pushes_out
+            || self
+                .mover
+                .copies
+                .cells
+                .next_tray()
+                .is_some_and(|slot| self.placement.policy.outdoes(chunk, slot, self.io.now, &self.view()))
     }
 
     /// A slot of a tier for a home.
@@ -274,7 +296,7 @@ impl<A: Arena> Engine<A> {
     }
 
     /// Fast slots that are left without a copy.
-    fn spare_slots(&self) -> u32 {
+    pub(crate) fn spare_slots(&self) -> u32 {
         self.space.slots[FAST].count() / self.tuning.economy.copies_spare_share
     }
 
@@ -469,7 +491,7 @@ impl<A: Arena> Engine<A> {
     }
 
     /// The copies in a slot end, and it is somebody's else, as soon as nothing is written into it any more.
-    fn drop_tray(&mut self, slot: Slot) {
+    pub(crate) fn drop_tray(&mut self, slot: Slot) {
         let Copies { cells, worth, .. } = &mut self.mover.copies;
         if cells.drop_tray(slot, |ended| Copies::learn(worth, ended)) {
             self.return_slot(slot);

@@ -376,10 +376,20 @@ impl<A: Arena> Engine<A> {
         let mut parts = BlockMask::EMPTY;
         landed.iter().filter(|(_, z)| !st.landed.sectors(*z).is_all()).for_each(|(b, _)| parts.set(*b));
         landed.iter().for_each(|(b, _)| copy.set(*b));
+        if frees_zone
+            && item.to == Destination::Tier(FAST)
+            && item.from.is_some()
+            && !self.outdoes_copies(chunk)
+        {
+            item.to = Destination::Merge;
+        }
         if item.to == Destination::Merge && item.from.is_none() && !landed.is_empty() {
             let pinned = self.placement.pins.list().tier_of(chunk);
             let fast = pinned.map_or_else(
-                || self.placement.policy.settles_fast(self.space.slots[FAST].free()),
+                || {
+                    self.placement.policy.settles_fast(self.space.slots[FAST].free())
+                        && self.outdoes_copies(chunk)
+                },
                 |tier| tier == FAST,
             );
             item.to = Destination::Tier(if fast { FAST } else { SLOW });

@@ -456,8 +456,9 @@ impl<A: Arena> Engine<A> {
             map: &self.state.map,
             slots: &self.space.slots,
             pins: self.placement.pins.list(),
+            copies: self.mover.copies.cells(),
             copies_wanted: self.mover.copies.wanted(self.io.now),
-            copies_least_share: self.tuning.economy.copies_least_share,
+            copies_proved: self.mover.copies.have_proved(self.io.now),
             copies_pressed: self.copies_are_pressed(),
             may_rise: self.may_rise(),
             yields: self.yields(),
@@ -470,8 +471,9 @@ impl<A: Arena> Engine<A> {
             map: &self.state.map,
             slots: &self.space.slots,
             pins: self.placement.pins.list(),
+            copies: self.mover.copies.cells(),
             copies_wanted: self.mover.copies.wanted(self.io.now),
-            copies_least_share: self.tuning.economy.copies_least_share,
+            copies_proved: self.mover.copies.have_proved(self.io.now),
             copies_pressed: self.copies_are_pressed(),
             may_rise: self.may_rise(),
             yields: self.yields(),
@@ -514,7 +516,9 @@ impl<A: Arena> Engine<A> {
         let mut moves = if pace == Pace::Short { Vec::new() } else { self.pin_moves(budget) };
         if moves.is_empty() {
             let now = self.io.now;
-            moves = self.ask_policy(|policy, view| policy.plan(now, view, budget, pace));
+            let plan = self.ask_policy(|policy, view| policy.plan(now, view, budget, pace));
+            plan.leaving.into_iter().for_each(|slot| self.drop_tray(slot));
+            moves = plan.moves;
             self.decide_by_heat(&moves);
         }
         if budget == 0 || moves.is_empty() {

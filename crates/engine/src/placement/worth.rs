@@ -10,6 +10,17 @@ use bimetal_units::*;
 /// to homes meanwhile does not come back soon.
 const PARTS: u64 = 8192;
 
+/// Whether something was more than so much, and has not been less than half of that since: what is about as much as that
+/// changes nothing.
+#[derive(Default)]
+struct Proof(bool);
+
+impl Proof {
+    fn follow(&mut self, is: u64, proves: u64) {
+        self.0 = is >= proves || self.0 && is * 2 >= proves;
+    }
+}
+
 /// Chunks that streams read from the slow device once more, and for which no slot was free.
 struct Asked {
     /// How long that counts, ns.
@@ -67,6 +78,10 @@ pub struct Worth {
     wanted: u64,
     slots: u32,
     asked: Asked,
+    /// Those that were made have proved worth more than the least share, ...
+    proved: Proof,
+    /// ... or those that streams asked for would have.
+    proved_by_streams: Proof,
     economy: Economy,
 }
 
@@ -83,6 +98,8 @@ impl Worth {
             wanted: PARTS / u64::from(economy.copies_least_share),
             slots,
             asked: Asked::new(economy.copies_asked_ns),
+            proved: Proof::default(),
+            proved_by_streams: Proof::default(),
             economy: *economy,
         }
     }
@@ -94,14 +111,28 @@ impl Worth {
         (wanted as u32).saturating_add(self.asked_lately(now)).min(most)
     }
 
+    /// Whether copies have use for so much more than their least share that they are worth it.
+    pub fn have_proved(&self, now: Nanos) -> bool {
+        self.proved.0 || self.proved_by_streams.0 && self.are_asked_for(now)
+    }
+
+    fn want(&mut self, parts: u64) {
+        let economy = &self.economy;
+        let (least, others) = (u64::from(economy.copies_least_share), u64::from(economy.copies_others_share));
+        let least = PARTS / least;
+        self.wanted = parts.max(least).min(PARTS - PARTS / others);
+        self.proved.follow(self.wanted.saturating_sub(least), PARTS / economy.copies_proved_share);
+    }
+
     fn want_more(&mut self, parts: u64) {
-        let most = PARTS - PARTS / u64::from(self.economy.copies_others_share);
-        self.wanted = (self.wanted + parts).min(most);
+        self.want(self.wanted + parts);
     }
 
     /// A stream would read a chunk from a copy, were there one.
     pub fn asked(&mut self, now: Nanos) {
         self.asked.another(now);
+        let proves = u64::from(self.slots) / self.economy.copies_proved_share;
+        self.proved_by_streams.follow(u64::from(self.asked_lately(now)), proves.max(1));
     }
 
     /// Chunks for which streams found no slot lately.
@@ -159,8 +190,7 @@ impl Worth {
         if repaid {
             self.want_more(self.economy.copies_growth);
         } else {
-            let least = PARTS / u64::from(self.economy.copies_least_share);
-            self.wanted = (self.wanted - 1).max(least);
+            self.want(self.wanted.saturating_sub(1));
         }
         self.ended += 1;
         self.repaid += u32::from(repaid);
@@ -228,5 +258,29 @@ mod tests {
         (0..20).for_each(|_| _ = wholes(&mut worth));
         let copied = (0..1600).filter(|_| worth.copies_pay()).count();
         assert_eq!(copied, 100, "neither pays");
+    }
+
+    /// One copy that is read again, or one stream that finds no slot, says nothing; and what has proved worth it has until
+    /// that is clearly over.
+    #[test]
+    fn copies_prove_worth_it_by_many_and_not_by_one() {
+        let mut worth = Worth::new(6400, &Economy::default());
+        let proves = (PARTS / worth.economy.copies_proved_share / worth.economy.copies_growth) as usize;
+        (1..proves).for_each(|_| worth.learn(true));
+        assert!(!worth.have_proved(Nanos(0)));
+        worth.learn(true);
+        assert!(worth.have_proved(Nanos(0)));
+        for _ in 0..20 {
+            (0..60).for_each(|_| worth.learn(false));
+            assert!(worth.have_proved(Nanos(0)), "ups and downs around where it was proved change nothing");
+            (0..15).for_each(|_| worth.learn(true));
+        }
+        (0..1000).for_each(|_| worth.learn(false));
+        assert!(!worth.have_proved(Nanos(0)));
+        (0..99).for_each(|_| worth.asked(Nanos(0)));
+        assert!(!worth.have_proved(Nanos(0)), "streams asked for less than a 64th of the slots");
+        worth.asked(Nanos(0));
+        assert!(worth.have_proved(Nanos(0)));
+        assert!(!worth.have_proved(Nanos(200 * Nanos::SECOND)), "nobody asks any more");
     }
 }

@@ -228,6 +228,54 @@ impl Cells {
         self.is_tray(slot) && self.states_of(slot).iter().all(|state| state & (USED | REPAID | FILLING) == 0)
     }
 
+    /// The chunks with parts in a tray, and how many parts of each; one may come twice.
+    pub fn chunks_in(&self, slot: Slot) -> impl Iterator<Item = (Chunk, u32)> {
+        let mut cells = self.cells_of(slot).filter_map(|cell| self.chunk_in(cell)).peekable();
+        std::iter::from_fn(move || {
+            let chunk = cells.next()?;
+            let mut parts = 1;
+            while cells.next_if_eq(&chunk).is_some() {
+                parts += 1;
+            }
+            Some((chunk, parts))
+        })
+    }
+
+    /// Parts of a chunk.
+    pub fn parts_per_chunk(&self) -> u32 {
+        self.per_slot
+    }
+
+    /// Some trays whose slots are for homes, and into which nothing is being written: those whose cells give way next, and
+    /// some from a slot on. Gives the slot from which to go on as well.
+    pub fn some_trays(&self, from: u32) -> (Vec<Slot>, u32) {
+        let next = self.small.iter().take(EVICTION_STEPS).chain(self.main.iter().take(EVICTION_STEPS));
+        let mut slots: Vec<Slot> = next.map(|cell| self.slot_of(*cell)).collect();
+        slots.extend(self.with_room.iter().take(TRAYS_LOOKED_AT));
+        let (mut hand, mut found) = (from, 0);
+        for _ in 0..SLOTS_LOOKED_AT.min(self.homes) {
+            if found == TRAYS_LOOKED_AT {
+                break;
+            }
+            hand = (hand + 1) % self.homes;
+            if self.trays[hand as usize].exists {
+                found += 1;
+                slots.push(Slot(hand));
+            }
+        }
+        slots.sort_unstable();
+        slots.dedup();
+        let is_written = |slot: Slot| self.states_of(slot).iter().any(|state| state & FILLING != 0);
+        slots.retain(|slot| self.may_leave(*slot) && !is_written(*slot));
+        (slots, hand)
+    }
+
+    /// Whether a slot is a tray that homes may have.
+    fn may_leave(&self, slot: Slot) -> bool {
+        let tray = self.trays[slot.0 as usize];
+        slot.0 < self.homes && tray.exists && !tray.leaving
+    }
+
     /// Makes a slot a tray with free cells.
     pub fn add_tray(&mut self, slot: Slot) {
         assert!(!self.is_tray(slot), "a tray is somebody's already");
@@ -456,12 +504,9 @@ impl Cells {
     }
 
     /// The tray whose slot, one for homes, is missed least: an empty one, or of those whose cells give way next, the one of
-    /// which least was read; or any.
-    pub fn tray_to_leave(&mut self) -> Option<Slot> {
-        let stays = |slot: &Slot| {
-            let tray = self.trays[slot.0 as usize];
-            slot.0 < self.homes && tray.exists && !tray.leaving
-        };
+    /// which least was read.
+    pub fn next_tray(&self) -> Option<Slot> {
+        let stays = |slot: &Slot| self.may_leave(*slot);
         let mut empty = self.with_room.iter().take(TRAYS_LOOKED_AT).copied();
         if let Some(slot) = empty.find(|slot| stays(slot) && self.trays[slot.0 as usize].taken == 0) {
             return Some(slot);
@@ -474,18 +519,21 @@ impl Cells {
         let used = |slot: &Slot| {
             self.states_of(*slot).iter().filter(|state| **state & (USED | FILLING) != 0).count()
         };
-        if let Some(slot) = slots.into_iter().min_by_key(used) {
-            return Some(slot);
-        }
+        slots.into_iter().min_by_key(used)
+    }
+
+    /// The same, or any.
+    pub fn tray_to_leave(&mut self) -> Option<Slot> {
         let count = self.homes;
-        for _ in 0..SLOTS_LOOKED_AT.min(count) {
-            self.hand = (self.hand + 1) % count;
-            let tray = self.trays[self.hand as usize];
-            if tray.exists && !tray.leaving {
-                return Some(Slot(self.hand));
+        self.next_tray().or_else(|| {
+            for _ in 0..SLOTS_LOOKED_AT.min(count) {
+                self.hand = (self.hand + 1) % count;
+                if self.may_leave(Slot(self.hand)) {
+                    return Some(Slot(self.hand));
+                }
             }
-        }
-        None
+            None
+        })
     }
 }
 

@@ -195,6 +195,7 @@ impl<A: Arena> Engine<A> {
             && !self.space.slots[FAST].is_closing(old.slot)
             && item.home.is_some_and(|home| home.tier == SLOW)
             && !self.mover.copies.are_asked_for(self.io.now)
+            && !(self.is_idle() && self.space.slots[FAST].unused() <= self.spare_slots())
         {
             self.keep_copy(item.chunk, old.slot);
         } else if !(stays && item.home.is_some_and(|home| self.keep_shadow(item.chunk, home, old))) {

@@ -61,6 +61,13 @@ impl Yield {
         Some(of(reads, self.read_ns)? + of(writes, self.write_ns)?)
     }
 
+    /// What so many reads and writes are worth on the fast tier, to be compared with what others are. Where one of the two
+    /// was not measured it counts as the other does.
+    pub(super) fn worth(&self, reads: u32, writes: u32) -> u64 {
+        let read_ns = self.read_ns.or(self.write_ns).unwrap_or(1);
+        u64::from(reads) * read_ns + u64::from(writes) * self.write_ns.unwrap_or(read_ns)
+    }
+
     /// Whether a chunk with so many reads and writes repays rising, if it is touched as often again as it was of late. `over`
     /// is what the chunk that gives way to it has been touched, if one does.
     pub fn pays(&self, (reads, writes): (u32, u32), over: Option<(u32, u32)>) -> bool {

@@ -3,17 +3,15 @@
 //! Reads and writes count alike. A sequential pass over what nobody touched before counts as having been seen, and no
 //! more, so that films and backups do not rise when they are read once; later passes count as any touch does.
 
-use super::heats::{Heat, Heats};
-use super::{FirstWrite, Foresight, NextUse, Pace, Policy, Touch, View, Yield};
+use super::heats::{FINE, Fine, Heat, Heats};
+use super::regions::{BANDS, HotRegions, REGION_CHUNKS, band_of};
+use super::{FirstWrite, Foresight, NextUse, Pace, Plan, Policy, Touch, View, Yield};
 use crate::api::economy::Economy;
 use crate::api::options::Tuning;
 use crate::placement::policy::{Destination, Move};
 use bimetal_units::*;
 use std::cmp::Reverse;
 
-/// Chunks of a region, of which one bit says whether some of them may rise: neighbours rise together, so that the slow
-/// device reads runs (8 MiB at the default chunk size).
-const REGION_CHUNKS: u32 = 64;
 /// Regions looked at in one call for one that dense, so that it stays short.
 const REGIONS_PER_CALL: usize = 256;
 /// A chunk rises only over one that is colder by this much at least, or the two would change places for ever.
@@ -27,14 +25,14 @@ const FORESEEN_TOUCHES: u32 = 2;
 /// See the module.
 pub struct HeatPolicy {
     heats: Heats,
-    /// A bit per region: some chunk of it on the slow tier has become hot.
-    hot: Vec<u64>,
-    /// Regions of which the bit is set.
-    hot_regions: u32,
+    /// Regions of which some chunk on the slow tier has become hot.
+    hot: HotRegions,
     /// The region that is looked at next for what rises.
     next_region: u32,
     /// The run of slots that was looked at last for what is cold.
     hand: u32,
+    /// The slot that was looked at last for copies that give way.
+    copies_hand: u32,
     /// The chunk that is looked at next for what to move up when nothing is hot.
     refill: u32,
     touches: u32,
@@ -47,7 +45,7 @@ pub struct HeatPolicy {
 
 /// What the policy of a volume of so many chunks takes.
 pub(crate) fn ram_bytes(chunks: u64) -> u64 {
-    Heats::ram_bytes(chunks) + chunks.div_ceil(u64::from(REGION_CHUNKS)).div_ceil(64) * 8
+    Heats::ram_bytes(chunks) + HotRegions::ram_bytes(chunks)
 }
 
 impl HeatPolicy {
@@ -56,10 +54,10 @@ impl HeatPolicy {
         let economy = tuning.economy;
         HeatPolicy {
             heats: Heats::new(chunks, tuning.economy.heat_half_life_touches),
-            hot: vec![0; chunks.div_ceil(REGION_CHUNKS).div_ceil(64) as usize],
-            hot_regions: 0,
+            hot: HotRegions::new(chunks),
             next_region: 0,
             hand: 0,
+            copies_hand: 0,
             refill: 0,
             touches: tuning.promote_touches.max(1),
             touch_ns: tuning.touch_ns.max(1),
@@ -86,31 +84,16 @@ impl HeatPolicy {
         self.foresight.is_none() && self.heats.faded(chunk, tick).writes == 0
     }
 
-    fn mark_region(&mut self, chunk: Chunk) {
-        let region = chunk.0 / REGION_CHUNKS;
-        let (word, bit) = (&mut self.hot[region as usize / 64], 1 << (region % 64));
-        self.hot_regions += u32::from(*word & bit == 0);
-        *word |= bit;
-    }
-
-    fn unmark_region(&mut self, region: u32) {
-        let (word, bit) = (&mut self.hot[region as usize / 64], 1 << (region % 64));
-        self.hot_regions -= u32::from(*word & bit != 0);
-        *word &= !bit;
-    }
-
-    /// The next region with hot chunks, round and round.
-    fn hot_region(&self) -> Option<u32> {
-        let words = self.hot.len();
-        let (mut word, mut mask) = (self.next_region as usize / 64 % words, !0u64 << (self.next_region % 64));
-        for _ in 0..=words {
-            let bits = self.hot[word] & mask;
-            if bits != 0 {
-                return Some(word as u32 * 64 + bits.trailing_zeros());
-            }
-            (word, mask) = ((word + 1) % words, !0);
+    /// Touches of a chunk in parts of one, or of its uses where those are known.
+    fn fine(&self, chunk: Chunk, tick: u16) -> Fine {
+        match &self.foresight {
+            Some(foresight) => Fine { reads: foresight.ahead(chunk) * FINE, writes: 0 },
+            None => self.heats.fine(chunk, tick),
         }
-        None
+    }
+
+    fn mark_region(&mut self, chunk: Chunk, heat: u32) {
+        self.hot.mark(chunk.0 / REGION_CHUNKS, band_of(heat));
     }
 
     fn chunks_in(&self, region: u32) -> impl Iterator<Item = Chunk> + use<> {
@@ -128,26 +111,48 @@ impl HeatPolicy {
     /// worth a move.
     fn pays(&self, view: &View<'_>, chunk: Chunk, over: Option<Chunk>, tick: u16) -> bool {
         let of = |chunk| self.touches_of(chunk, tick);
-        self.foresight.is_some() || view.yields.pays(of(chunk), over.map(of))
+        let worth = |chunk| self.worth(view, chunk, tick);
+        self.foresight.is_some()
+            || view.yields.pays(of(chunk), over.map(of))
+                && over.is_none_or(|over| self.is_clearly_more(worth(chunk), worth(over)))
     }
 
-    /// Up to so many chunks that may rise, with their heat: of each region the hottest.
+    /// What clients' touches of a chunk take less time on the fast tier.
+    fn worth(&self, view: &View<'_>, chunk: Chunk, tick: u16) -> u64 {
+        let Fine { reads, writes } = self.fine(chunk, tick);
+        view.yields.worth(reads, writes)
+    }
+
+    /// Whether what comes is worth so much more than what goes that the two do not change places again and again.
+    fn is_clearly_more(&self, comes: u64, goes: u64) -> bool {
+        comes > goes + goes / self.economy.edge_share
+    }
+
+    /// Up to so many chunks that may rise, with their heat: of each region the hottest. While nobody waits, what is in a
+    /// lower band waits until nothing is left above it; while clients are busy, neighbours are worth more than order.
     /// What does not pay while clients are busy may do so when nobody waits, so it is not forgotten.
     fn rising(&mut self, view: &View<'_>, tick: u16, most: usize, idle: bool) -> Vec<(Chunk, u32)> {
         let (mut rising, mut kept) = (Vec::new(), 0);
         while rising.len() < most
-            && kept < REGIONS_PER_CALL.min(self.hot_regions as usize)
-            && let Some(region) = self.hot_region()
+            && kept < REGIONS_PER_CALL.min(self.hot.marks() as usize)
+            && let Some(band) = if idle { self.hot.hottest() } else { Some(0) }
+            && let Some(region) = self.hot.next(self.next_region, band)
         {
-            let (mut later, mut found) = (false, Vec::new());
+            let (mut later, mut found, mut below) = (false, Vec::new(), [false; BANDS]);
             for chunk in self.chunks_in(region) {
                 if !self.may_rise(view, chunk, tick) {
                     continue;
                 }
-                if !self.pays(view, chunk, None, tick) {
+                let heat = self.heat_at(chunk, tick);
+                let its_band = band_of(heat);
+                if its_band < band {
+                    below[its_band] = true;
+                } else if idle && its_band > band {
+                    // It has had its turn.
+                } else if !self.pays(view, chunk, None, tick) {
                     later |= !idle;
                 } else if !view.map.is_busy(chunk) {
-                    found.push((chunk, self.heat_at(chunk, tick)));
+                    found.push((chunk, heat));
                 }
             }
             let room = most - rising.len();
@@ -161,8 +166,9 @@ impl HeatPolicy {
             if later {
                 kept += 1;
             } else {
-                self.unmark_region(region);
+                self.hot.unmark_from(region, band);
             }
+            (0..BANDS).filter(|band| below[*band]).for_each(|band| self.hot.mark(region, band));
         }
         rising
     }
@@ -170,7 +176,7 @@ impl HeatPolicy {
     /// The same of dense regions alone; the others keep their bit.
     fn rising_dense(&mut self, view: &View<'_>, tick: u16, most: usize) -> Vec<(Chunk, u32)> {
         for _ in 0..REGIONS_PER_CALL {
-            let Some(region) = self.hot_region() else { break };
+            let Some(region) = self.hot.next(self.next_region, 0) else { break };
             self.next_region = region + 1;
             let mut rising: Vec<(Chunk, u32)> = self
                 .chunks_in(region)
@@ -209,8 +215,10 @@ impl HeatPolicy {
             let run: Vec<(Chunk, u32)> =
                 owners.filter(movable).map(|chunk| (chunk, self.heat_at(chunk, tick))).collect();
             if !run.is_empty() {
-                let heat = run.iter().map(|(_, heat)| heat).sum::<u32>() * run_slots / run.len() as u32;
-                sample.push((heat, run));
+                // In parts of a touch: after hours of rest, what was hot before is still the last to go.
+                let heat =
+                    run.iter().map(|(chunk, _)| u64::from(self.fine(*chunk, tick).total())).sum::<u64>();
+                sample.push((heat * u64::from(run_slots) / run.len() as u64, run));
             }
         }
         sample.sort_by_key(|(heat, _)| *heat);
@@ -245,14 +253,7 @@ impl HeatPolicy {
     }
 
     /// Moves after which so many fast slots are without a home, or nearer to that.
-    fn plan_towards(
-        &mut self,
-        target: u32,
-        now: Nanos,
-        view: &View<'_>,
-        budget: usize,
-        pace: Pace,
-    ) -> Vec<Move> {
+    fn plan_towards(&mut self, target: u32, now: Nanos, view: &View<'_>, budget: usize, pace: Pace) -> Plan {
         let tick = self.tick(now);
         let (free, slow_free) = (view.slots[FAST].free() as usize, view.slots[SLOW].free() as usize);
         let (half, target) = (budget.div_ceil(2), target as usize);
@@ -260,14 +261,20 @@ impl HeatPolicy {
         let rises = half.min(free).min(view.may_rise);
         let short = target.saturating_sub(free);
         let idle = pace == Pace::Idle;
-        let mut up = Vec::new();
+        let (mut up, mut leaving, mut blocked) = (Vec::new(), Vec::new(), Vec::new());
+        let mut refills = false;
         if pace == Pace::Short {
             up = self.rising_dense(view, tick, rises);
         } else if short <= half {
             up = self.rising(view, tick, rises, idle);
             if up.is_empty() && idle && self.wants_refill(view) {
                 up = self.refilling(view, rises);
+                refills = true;
             }
+        }
+        if idle {
+            up.sort_by_key(|(_, heat)| Reverse(*heat));
+            leaving = self.outdone(view, &mut up, &mut blocked, refills, tick);
         }
         // What rises into slots that are free beyond the target pushes nothing out.
         let needed = (target + up.len()).saturating_sub(free).min(budget - up.len()).min(room);
@@ -275,8 +282,8 @@ impl HeatPolicy {
         // Copies push out only what nobody touches; while clients are busy and copies have proved worth it, only as fast as they
         // fill what is free.
         let for_copies = up.is_empty() && free >= self.free_target as usize;
-        let proved = view.copies_proved();
-        let wanted = if for_copies && proved { view.copies_pressed } else { self.hot_regions > 0 };
+        let proved = view.copies_proved;
+        let wanted = if for_copies && proved { view.copies_pressed } else { self.hot.marks() > 0 };
         if needed > 0 && (idle || !up.is_empty() || pace == Pace::Busy && wanted) {
             down = self.coldest(view, tick, needed);
             if for_copies {
@@ -286,9 +293,82 @@ impl HeatPolicy {
         }
         if !up.is_empty() {
             self.pair(view, &mut up, &mut down, (free, target), tick, pace);
+            leaving.truncate(up.len().saturating_sub(view.slots[FAST].unused() as usize));
+        } else if down.is_empty() && !blocked.is_empty() {
+            // What is colder goes down first: no slot is without a copy that is worth more than what rises.
+            down = self.coldest(view, tick, blocked.len().min(room));
+            self.pair(view, &mut blocked, &mut down, (target, target), tick, pace);
+        }
+        if !up.is_empty() || !down.is_empty() {
+            blocked.into_iter().for_each(|(chunk, heat)| self.mark_region(chunk, heat));
         }
         let to = |tier| move |(chunk, _)| Move { chunk, to: Destination::Tier(tier) };
-        up.into_iter().map(to(FAST)).chain(down.into_iter().map(to(SLOW))).collect()
+        let moves = up.into_iter().map(to(FAST)).chain(down.into_iter().map(to(SLOW))).collect();
+        Plan { moves, leaving }
+    }
+
+    /// Leaves of what may rise, hottest first, what finds a slot in which nothing is, or copies that it outdoes; the others
+    /// are blocked. What rises only to make room below outdoes what nobody has read. Gives the slots of those copies.
+    fn outdone(
+        &mut self,
+        view: &View<'_>,
+        up: &mut Vec<(Chunk, u32)>,
+        blocked: &mut Vec<(Chunk, u32)>,
+        refills: bool,
+        tick: u16,
+    ) -> Vec<Slot> {
+        let mut unused = view.slots[FAST].unused() as usize;
+        if up.len() <= unused {
+            return Vec::new();
+        }
+        let (trays, hand) = view.copies.some_trays(self.copies_hand);
+        self.copies_hand = hand;
+        let mut trays: Vec<(u64, Slot)> =
+            trays.into_iter().map(|slot| (self.worth_of_copies(view, slot, tick), slot)).collect();
+        trays.sort_unstable();
+        let mut leaving = Vec::new();
+        for (chunk, heat) in std::mem::take(up) {
+            if unused > 0 {
+                unused -= 1;
+            } else {
+                let gives_way = |worth, slot| match refills {
+                    true => view.copies.is_unread(slot),
+                    false => self.is_worth_more(view, chunk, worth, tick),
+                };
+                match trays.get(leaving.len()) {
+                    Some((worth, slot)) if gives_way(*worth, *slot) => leaving.push(*slot),
+                    _ => {
+                        blocked.push((chunk, heat));
+                        continue;
+                    }
+                }
+            }
+            up.push((chunk, heat));
+        }
+        leaving
+    }
+
+    /// What clients' touches of late would have taken longer without the copies in a slot. A chunk's reads are shared by
+    /// the parts of it that have copies.
+    fn worth_of_copies(&self, view: &View<'_>, slot: Slot, tick: u16) -> u64 {
+        let of = |(chunk, here): (Chunk, u32)| {
+            let reads = self.fine(chunk, tick).reads;
+            let parts =
+                if here == view.copies.parts_per_chunk() { here } else { view.copies.parts_of(chunk) };
+            view.yields.worth(reads, 0) * u64::from(here) / u64::from(parts.max(here))
+        };
+        view.copies.chunks_in(slot).map(of).sum()
+    }
+
+    /// Whether a chunk that rises saves clients clearly more than what is worth so much. What its own copies serve already is
+    /// no gain.
+    fn is_worth_more(&self, view: &View<'_>, chunk: Chunk, than: u64, tick: u16) -> bool {
+        let Fine { reads, writes } = self.fine(chunk, tick);
+        let parts = view.copies.parts_per_chunk();
+        let missing = parts - view.copies.parts_of(chunk);
+        let gain =
+            view.yields.worth((u64::from(reads) * u64::from(missing) / u64::from(parts)) as u32, writes);
+        self.is_clearly_more(gain, than)
     }
 
     /// Of what may rise and what may go down, leaves the hottest and the coldest: each goes down for one that is
@@ -326,9 +406,9 @@ impl HeatPolicy {
         // Everything looked at is as hot: the others may try again when they are touched again.
         let left = up.split_off(rise);
         if costs_too_much {
-            left.into_iter().for_each(|(chunk, _)| self.mark_region(chunk));
+            left.into_iter().for_each(|(chunk, heat)| self.mark_region(chunk, heat));
         } else if rise == 0 && pace != Pace::Short {
-            self.unmark_region(last);
+            self.hot.unmark_from(last, 0);
         }
         if rise == 0 {
             self.next_region = last + 1;
@@ -354,8 +434,9 @@ impl HeatPolicy {
 impl Policy for HeatPolicy {
     fn touch(&mut self, touch: Touch, now: Nanos) {
         if let Some(foresight) = &mut self.foresight {
-            if let Some(seen) = foresight.step().filter(|seen| foresight.ahead(*seen) >= self.touches) {
-                self.mark_region(seen);
+            let seen = foresight.step().map(|seen| (seen, foresight.ahead(seen)));
+            if let Some((seen, ahead)) = seen.filter(|(_, ahead)| *ahead >= self.touches) {
+                self.mark_region(seen, ahead);
             }
             return;
         }
@@ -373,7 +454,7 @@ impl Policy for HeatPolicy {
         }
         self.heats.set(touch.chunk, heat);
         if !touch.on_fast && heat.total() >= self.touches {
-            self.mark_region(touch.chunk);
+            self.mark_region(touch.chunk, heat.total());
         }
     }
 
@@ -384,7 +465,7 @@ impl Policy for HeatPolicy {
         let missing = self.touches.saturating_sub(heat.total()).min(u32::from(u8::MAX));
         heat.reads = heat.reads.saturating_add(missing as u8);
         self.heats.set(chunk, heat);
-        self.mark_region(chunk);
+        self.mark_region(chunk, heat.total());
     }
 
     fn heat(&self, chunk: Chunk, now: Nanos) -> u32 {
@@ -406,8 +487,12 @@ impl Policy for HeatPolicy {
 
     fn foresee(&mut self, foresight: Foresight) {
         self.touches = FORESEEN_TOUCHES;
-        let hot = (0..self.heats.chunks()).map(Chunk).filter(|chunk| foresight.ahead(*chunk) >= self.touches);
-        hot.collect::<Vec<_>>().into_iter().for_each(|chunk| self.mark_region(chunk));
+        for chunk in (0..self.heats.chunks()).map(Chunk) {
+            let ahead = foresight.ahead(chunk);
+            if ahead >= self.touches {
+                self.mark_region(chunk, ahead);
+            }
+        }
         self.foresight = Some(foresight);
     }
 
@@ -424,7 +509,7 @@ impl Policy for HeatPolicy {
         self.heats.set(chunk, cold);
     }
 
-    fn plan(&mut self, now: Nanos, view: &View<'_>, budget: usize, pace: Pace) -> Vec<Move> {
+    fn plan(&mut self, now: Nanos, view: &View<'_>, budget: usize, pace: Pace) -> Plan {
         let used: u32 = view.slots.0.iter().map(|slots| slots.count() - slots.free()).sum();
         let (parts, of) = self.heats.credibility(used);
         let believed = view.yields.believed((parts, of));
@@ -433,19 +518,24 @@ impl Policy for HeatPolicy {
             Pace::Busy => believed,
             // What rises then is no longer to be merged, of which clients wait for more than moves cost; but not where
             // most of what is hotter is so by chance.
-            Pace::Short if parts < of / 2 => return Vec::new(),
+            Pace::Short if parts < of / 2 => return Plan::default(),
             Pace::Short => Yield::UNKNOWN,
         };
         let view = &View { yields, ..*view };
         let target = self.target(view);
-        let moves = self.plan_towards(target, now, view, budget, pace);
+        let plan = self.plan_towards(target, now, view, budget, pace);
         // Where nothing cold is left to give way to copies, their wish does not keep down what is hot. While clients are busy,
         // copies that have proved worth their slots keep those they have: chunks rise in exchange for others.
-        if moves.is_empty() && target > self.free_target && pace != Pace::Short {
-            let kept = if pace == Pace::Busy && view.copies_proved() { view.slots[FAST].free() } else { 0 };
+        if plan.moves.is_empty() && target > self.free_target && pace != Pace::Short {
+            let kept = if pace == Pace::Busy && view.copies_proved { view.slots[FAST].free() } else { 0 };
             return self.plan_towards(kept.clamp(self.free_target, target), now, view, budget, pace);
         }
-        moves
+        plan
+    }
+
+    fn outdoes(&self, chunk: Chunk, copies_in: Slot, now: Nanos, view: &View<'_>) -> bool {
+        let tick = self.tick(now);
+        self.is_clearly_more(self.worth(view, chunk, tick), self.worth_of_copies(view, copies_in, tick))
     }
 
     fn victims(&mut self, now: Nanos, view: &View<'_>, most: usize) -> Vec<Chunk> {
@@ -454,7 +544,7 @@ impl Policy for HeatPolicy {
     }
 
     fn has_work(&self, view: &View<'_>) -> bool {
-        let rises = view.may_rise > 0 && (self.hot_regions > 0 || self.wants_refill(view));
+        let rises = view.may_rise > 0 && (self.hot.marks() > 0 || self.wants_refill(view));
         rises || view.slots[FAST].free() < self.target(view)
     }
 
@@ -472,10 +562,12 @@ mod tests {
     use crate::format::geometry::Geometry;
     use crate::placement::pins::PinList;
     use crate::placement::policy::Benefit;
+    use crate::volume::cells::{Cells, Wish};
     use crate::volume::map::Map;
     use crate::volume::slots::Slots;
+    use std::ops::Range;
 
-    const LEAST_SHARE: u32 = 8;
+    const CHUNK_BLOCKS: u32 = 32;
 
     /// A volume of which every chunk is at home, the first ones on the fast tier.
     struct Volume {
@@ -483,7 +575,9 @@ mod tests {
         slots: ByTier<Slots>,
         policy: HeatPolicy,
         on_fast: u32,
+        copies: Cells,
         copies_wanted: u32,
+        copies_proved: bool,
         copies_pressed: bool,
         may_rise: usize,
         yields: Yield,
@@ -515,7 +609,9 @@ mod tests {
                 slots,
                 policy,
                 on_fast,
+                copies: Cells::new(geo.slots(FAST), geo.slots(FAST), CHUNK_BLOCKS, &Economy::default()),
                 copies_wanted: 0,
+                copies_proved: false,
                 copies_pressed: true,
                 may_rise: usize::MAX,
                 yields: Yield::UNKNOWN,
@@ -536,22 +632,46 @@ mod tests {
         }
 
         fn plan_at(&mut self, second: u64, pace: Pace) -> (Vec<u32>, usize) {
-            let (pins, copies_wanted) = (&PinList::default(), self.copies_wanted);
-            let may_rise = self.may_rise;
-            let (copies_pressed, yields) = (self.copies_pressed, self.yields);
+            let moves = self.whole_plan(second, pace).moves;
+            let up = moves.iter().filter(|m| m.to == Destination::Tier(FAST)).map(|m| m.chunk.0).collect();
+            (up, moves.iter().filter(|m| m.to == Destination::Tier(SLOW)).count())
+        }
+
+        fn whole_plan(&mut self, second: u64, pace: Pace) -> Plan {
+            let (pins, budget) = (PinList::default(), self.budget);
+            self.ask(&pins, |policy, view| policy.plan(Nanos(second * Nanos::SECOND), view, budget, pace))
+        }
+
+        fn ask<R>(&mut self, pins: &PinList, ask: impl FnOnce(&mut HeatPolicy, &View<'_>) -> R) -> R {
             let view = View {
                 map: &self.map,
                 slots: &self.slots,
                 pins,
-                copies_wanted,
-                copies_least_share: LEAST_SHARE,
-                copies_pressed,
-                may_rise,
-                yields,
+                copies: &self.copies,
+                copies_wanted: self.copies_wanted,
+                copies_proved: self.copies_proved,
+                copies_pressed: self.copies_pressed,
+                may_rise: self.may_rise,
+                yields: self.yields,
             };
-            let moves = self.policy.plan(Nanos(second * Nanos::SECOND), &view, self.budget, pace);
-            let up = moves.iter().filter(|m| m.to == Destination::Tier(FAST)).map(|m| m.chunk.0).collect();
-            (up, moves.iter().filter(|m| m.to == Destination::Tier(SLOW)).count())
+            ask(&mut self.policy, &view)
+        }
+
+        /// All slots in which nothing is hold copies of these chunks, so many parts of each.
+        fn copy(&mut self, chunks: impl IntoIterator<Item = u32>, parts: u32) {
+            let mut chunks = chunks.into_iter();
+            while self.slots[FAST].unused() > 0 {
+                let slot = self.slots[FAST].take().expect("there is one");
+                self.slots[FAST].lend(slot, None);
+                self.copies.add_tray(slot);
+                while self.copies.free() >= parts {
+                    let Some(chunk) = chunks.next() else { break };
+                    for (part, cell) in self.copies.take(parts as usize, |_| true).into_iter().enumerate() {
+                        self.copies.fill(Chunk(chunk), part as u32, cell, Wish::First);
+                        self.copies.filled(cell, true);
+                    }
+                }
+            }
         }
     }
 
@@ -575,27 +695,13 @@ mod tests {
     fn what_may_not_rise_now_is_not_forgotten() {
         let mut volume = Volume::new();
         (1..=3).for_each(|pass| volume.read(100 * pass, 4, false));
-        let (pins, copies_wanted) = (&PinList::default(), 0);
-        let has_work = |volume: &Volume| {
-            let (map, slots, may_rise) = (&volume.map, &volume.slots, volume.may_rise);
-            let (copies_pressed, yields) = (false, Yield::UNKNOWN);
-            let view = View {
-                map,
-                slots,
-                pins,
-                copies_wanted,
-                copies_least_share: LEAST_SHARE,
-                copies_pressed,
-                may_rise,
-                yields,
-            };
-            volume.policy.has_work(&view)
-        };
+        let has_work =
+            |volume: &mut Volume| volume.ask(&PinList::default(), |policy, view| policy.has_work(view));
         volume.may_rise = 0;
-        assert!(!has_work(&volume));
+        assert!(!has_work(&mut volume));
         assert_eq!(volume.plan(350).0, []);
         volume.may_rise = 1;
-        assert!(has_work(&volume));
+        assert!(has_work(&mut volume));
         assert_eq!(volume.plan(350).0, [volume.on_fast]);
     }
 
@@ -696,11 +802,10 @@ mod tests {
     #[test]
     fn copies_push_out_what_nobody_touches_and_while_clients_are_busy_only_where_they_proved_worth_it() {
         let mut volume = Volume::with_blank(1000);
-        let least = volume.slots[FAST].count() / LEAST_SHARE;
-        volume.copies_wanted = least;
+        volume.copies_wanted = volume.slots[FAST].count() / 8;
         assert_eq!(volume.plan_at(10, Pace::Idle), (vec![], 16));
         assert_eq!(volume.plan_at(10, Pace::Busy), (vec![], 0));
-        volume.copies_wanted = least + 1;
+        volume.copies_proved = true;
         assert_eq!(volume.plan_at(10, Pace::Busy), (vec![], 16));
         volume.copies_pressed = false;
         assert_eq!(volume.plan_at(10, Pace::Busy), (vec![], 0), "they have what they need");
@@ -724,7 +829,7 @@ mod tests {
     #[test]
     fn the_wish_of_copies_that_cannot_be_met_does_not_keep_down_what_is_hot() {
         let mut volume = Volume::with_blank(1000);
-        volume.copies_wanted = volume.slots[FAST].count() / 2;
+        (volume.copies_wanted, volume.copies_proved) = (volume.slots[FAST].count() / 2, true);
         for chunk in (0..volume.on_fast).map(Chunk) {
             let touch = Touch { chunk, write: true, stream: false, on_fast: true };
             volume.policy.touch(touch, Nanos(5 * Nanos::SECOND));
@@ -740,5 +845,80 @@ mod tests {
         let (up, down) = volume.plan_at(61, Pace::Idle);
         assert_eq!(up, (first..first + free.min(8)).collect::<Vec<_>>());
         assert_eq!(down, up.len(), "what was touched once makes room");
+    }
+
+    /// In each of some seconds, chunks are read, or written.
+    fn touch(volume: &mut Volume, chunks: Range<u32>, seconds: Range<u64>, write: bool) {
+        for second in seconds {
+            for chunk in chunks.clone().map(Chunk) {
+                let touch = Touch { chunk, write, stream: false, on_fast: chunk.0 < volume.on_fast };
+                volume.policy.touch(touch, Nanos(second * Nanos::SECOND));
+            }
+        }
+    }
+
+    /// What is far behind was read 60 times; all before it four times.
+    #[test]
+    fn in_idle_time_the_hottest_rises_first_wherever_it_is() {
+        let mut volume = Volume::new();
+        let (first, last) = (volume.on_fast, volume.policy.heats.chunks() - 200);
+        touch(&mut volume, first..last, 1..5, false);
+        touch(&mut volume, last - 3..last, 5..65, false);
+        volume.budget = 6;
+        assert_eq!(volume.plan(65).0, [last - 3, last - 2, last - 1]);
+    }
+
+    /// A volume whose fast homes are hotter than all else, with copies of other chunks in all slots that are left.
+    fn full_of_copies(parts: u32, reads: u64) -> Volume {
+        let mut volume = Volume::with_blank(1000);
+        volume.policy.free_target = 1;
+        let copied = volume.on_fast + 100;
+        let copied = copied..copied + volume.slots[FAST].free() * (CHUNK_BLOCKS / parts);
+        volume.copy(copied.clone(), parts);
+        touch(&mut volume, copied, 1..1 + reads, false);
+        let homes = 0..volume.on_fast;
+        touch(&mut volume, homes, 100..250, true);
+        volume
+    }
+
+    /// Old copies were read 30 times each. What was written 36 times does not outdo them, by less than a quarter; what
+    /// was 42 times does, and no more of them end than it needs.
+    #[test]
+    fn what_rises_takes_the_place_of_no_copies_that_are_worth_as_much() {
+        let mut volume = full_of_copies(CHUNK_BLOCKS, 30);
+        let first = volume.on_fast;
+        touch(&mut volume, first..first + 4, 250..286, true);
+        assert_eq!(volume.whole_plan(286, Pace::Idle), Plan::default());
+        touch(&mut volume, first..first + 4, 290..296, true);
+        let plan = volume.whole_plan(296, Pace::Idle);
+        assert_eq!((plan.moves.len(), plan.leaving.len()), (4, 4), "{plan:?}");
+    }
+
+    /// A slot with parts of 32 chunks, each read three times, is worth more than one chunk that is read 60 times.
+    #[test]
+    fn many_small_copies_in_a_slot_are_worth_what_all_of_them_are() {
+        let mut volume = full_of_copies(1, 3);
+        let first = volume.on_fast;
+        touch(&mut volume, first..first + 4, 250..310, false);
+        assert_eq!(volume.whole_plan(310, Pace::Idle), Plan::default());
+        touch(&mut volume, first..first + 4, 310..390, false);
+        assert_eq!(volume.whole_plan(390, Pace::Idle).leaving.len(), 4);
+    }
+
+    /// Copies are hot, a run of homes is not: those go down first, and in their place rises what is hotter.
+    #[test]
+    fn where_copies_are_hot_what_rises_takes_the_place_of_cold_homes() {
+        let mut volume = full_of_copies(CHUNK_BLOCKS, 100);
+        let first = volume.on_fast;
+        (0..16).for_each(|chunk| volume.policy.cool(Chunk(chunk)));
+        touch(&mut volume, first..first + 1, 250..370, true);
+        let plan = volume.whole_plan(371, Pace::Idle);
+        let cold = |m: &Move| m.chunk.0 < 16 && m.to == Destination::Tier(SLOW);
+        assert!(plan.moves.iter().all(cold) && !plan.moves.is_empty() && plan.leaving.is_empty(), "{plan:?}");
+        let slot = volume.map.home(Chunk(0)).expect("it has a home").slot;
+        volume.slots[FAST].lend(slot, None);
+        volume.slots[FAST].take_back(slot);
+        volume.map.set(Chunk(0), None, &BlockMask::EMPTY);
+        assert_eq!(volume.plan(372).0, [first]);
     }
 }

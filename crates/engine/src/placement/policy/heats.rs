@@ -2,6 +2,9 @@
 
 use bimetal_units::*;
 
+/// Parts of a touch in which chunks are compared.
+pub(super) const FINE: u32 = 256;
+
 /// Heat of a chunk in four bytes: reads, writes, and when it was last touched; 0 is never.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Heat {
@@ -25,8 +28,33 @@ impl Heat {
         u32::from(tick.wrapping_sub(self.last)) / half_life
     }
 
+    /// Reads and writes in [`FINE`] parts of one, faded evenly: what was halved a moment ago is not half as hot as what is
+    /// halved in a moment, or the two would change places though nobody touched either.
+    fn fine(self, tick: u16, half_life: u32) -> Fine {
+        let age = u32::from(tick.wrapping_sub(self.last));
+        let halvings = (age / half_life).min(u16::BITS);
+        let of = |count: u8| {
+            let fine = u64::from((u32::from(count) * FINE) >> halvings);
+            (fine * u64::from(2 * half_life - age % half_life) / u64::from(2 * half_life)) as u32
+        };
+        Fine { reads: of(self.reads), writes: of(self.writes) }
+    }
+
     pub(super) fn total(self) -> u32 {
         u32::from(self.reads) + u32::from(self.writes)
+    }
+}
+
+/// Touches of a chunk in [`FINE`] parts of one.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(super) struct Fine {
+    pub(super) reads: u32,
+    pub(super) writes: u32,
+}
+
+impl Fine {
+    pub(super) fn total(self) -> u32 {
+        self.reads + self.writes
     }
 }
 
@@ -74,6 +102,11 @@ impl Heats {
     /// As it is now.
     pub(super) fn faded(&self, chunk: Chunk, tick: u16) -> Heat {
         self.get(chunk).faded(tick, self.half_life)
+    }
+
+    /// As it is now, in parts of a touch.
+    pub(super) fn fine(&self, chunk: Chunk, tick: u16) -> Fine {
+        self.get(chunk).fine(tick, self.half_life)
     }
 
     pub(super) fn set(&mut self, chunk: Chunk, new: Heat) {
@@ -155,6 +188,22 @@ mod tests {
         let alike = touched(|_| 30);
         assert_eq!(alike.credibility(0), (0, 0), "all that there are");
         assert!(share(alike.credibility(1_000_000)) > 0.95, "and many that nobody touched");
+    }
+
+    /// Two chunks were touched 60 and 40 times, five minutes apart: for hours, the second is never nearly as hot.
+    #[test]
+    fn what_is_hotter_is_so_at_every_moment_of_a_rest() {
+        let hot = Heat { reads: 60, writes: 0, last: 100 };
+        let warm = Heat { reads: 30, writes: 10, last: 400 };
+        let mut before = hot.fine(399, 3600).reads;
+        for tick in 400..10_000 {
+            let (hot, warm) = (hot.fine(tick, 3600), warm.fine(tick, 3600));
+            assert!(hot.total() * 4 >= warm.total() * 5, "{tick}: {hot:?} {warm:?}");
+            assert!(hot.reads <= before && before - hot.reads < 30, "evenly, at {tick}");
+            before = hot.reads;
+        }
+        assert_eq!(hot.fine(100, 3600), Fine { reads: 60 * FINE, writes: 0 });
+        assert_eq!(hot.fine(3700, 3600).reads, 30 * FINE);
     }
 
     #[test]

@@ -4,6 +4,7 @@ pub mod benefit;
 mod foresight;
 mod heat;
 mod heats;
+mod regions;
 
 pub use crate::api::audit::{Audit, Yield};
 pub use benefit::Benefit;
@@ -12,6 +13,7 @@ pub use heat::HeatPolicy;
 pub(crate) use heat::ram_bytes;
 
 use crate::placement::pins::PinList;
+use crate::volume::cells::Cells;
 use crate::volume::map::Map;
 use crate::volume::slots::Slots;
 use bimetal_units::*;
@@ -56,6 +58,15 @@ pub struct Move {
     pub to: Destination,
 }
 
+/// Moves that are worth making now.
+#[derive(PartialEq, Eq, Default, Debug)]
+pub struct Plan {
+    /// The moves.
+    pub moves: Vec<Move>,
+    /// Fast slots with copies that end for them.
+    pub leaving: Vec<Slot>,
+}
+
 /// When a chunk will be touched.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum NextUse {
@@ -75,23 +86,18 @@ pub struct View<'a> {
     pub slots: &'a ByTier<Slots>,
     /// What is pinned.
     pub pins: &'a PinList,
+    /// Copies.
+    pub copies: &'a Cells,
     /// Fast slots that copies have use for.
     pub copies_wanted: u32,
-    /// They have use for one in so many at least.
-    pub copies_least_share: u32,
+    /// Whether copies were read again so often that they are worth more than the least share of the fast tier.
+    pub copies_proved: bool,
     /// Whether copies give way to others, or are asked for in vain, of late.
     pub copies_pressed: bool,
     /// Chunks that may be moved up now, as far as wear goes.
     pub may_rise: usize,
     /// What moves save and cost.
     pub yields: Yield,
-}
-
-impl View<'_> {
-    /// Whether copies were read again so often that they are worth more than the least share of the fast tier.
-    pub fn copies_proved(&self) -> bool {
-        self.copies_wanted > self.slots[FAST].count() / self.copies_least_share
-    }
 }
 
 /// How much of the slow device is to be had for placing chunks.
@@ -123,7 +129,10 @@ pub trait Policy {
     /// A chunk that was to rise cannot be read as a whole, or found no slot: it counts as cold.
     fn cool(&mut self, chunk: Chunk);
     /// Up to `budget` moves that are worth making now.
-    fn plan(&mut self, now: Nanos, view: &View<'_>, budget: usize, pace: Pace) -> Vec<Move>;
+    fn plan(&mut self, now: Nanos, view: &View<'_>, budget: usize, pace: Pace) -> Plan;
+    /// Whether a chunk with landed blocks, whose own copies end with its next home, is worth more on the fast tier than
+    /// the copies in this slot, which would end for it.
+    fn outdoes(&self, chunk: Chunk, copies_in: Slot, now: Nanos, view: &View<'_>) -> bool;
     /// Up to so many chunks of the fast tier that are to make room for what is pinned there, coldest first.
     fn victims(&mut self, now: Nanos, view: &View<'_>, most: usize) -> Vec<Chunk>;
     /// Clients will do this from now on, and nothing of what they did before counts.
