@@ -129,7 +129,8 @@ impl<A: Arena> Reader<A> {
         if !has_room || header.durable >= log.last {
             return Ok(false);
         }
-        let (volume, epoch) = (superblocks[0].volume, superblocks[0].generation);
+        let (volume, epoch) = (superblocks[0].volume, log.epoch);
+        // Not of the generation that is being raised: what this opening logs is to be newer.
         let claim = GroupHeader {
             ordinal,
             epoch,
@@ -151,7 +152,7 @@ impl<A: Arena> Reader<A> {
         own.last = claim.seq;
         let index = own.index.as_mut().expect("it has room for the group");
         index.add(claim.seq, epoch, claim.offset, 1, &[]);
-        *log = LogEnd { place: log.place, cursor: log.cursor + 1, last: claim.seq, claimed: claim.seq };
+        *log = LogEnd { cursor: log.cursor + 1, last: claim.seq, claimed: claim.seq, ..*log };
         Ok(true)
     }
 
@@ -208,7 +209,7 @@ impl<A: Arena> Reader<A> {
         (own.ordinal, own.first, own.last) = (ordinal, seq, seq);
         (own.successor, own.index) = (next, Some(index));
         state.zone.chain.push_back(successor);
-        *log = LogEnd { place: successor, cursor: 2, last: seq, claimed: log.last };
+        *log = LogEnd { place: successor, cursor: 2, last: seq, claimed: log.last, epoch };
         Ok(())
     }
 
