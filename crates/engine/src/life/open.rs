@@ -56,17 +56,15 @@ pub fn open<A: Arena + 'static>(
         let leaves = reader.leaves_tail(&recovered);
         // A lost header may claim the group that the log ends before: it must not come back once that is erased.
         reader.settle_lost_headers(&recovered.superblocks[0].volume, &recovered.header).await?;
-        if !leaves && !reader.claim_end(&mut recovered).await? {
-            reader.erase_end(&recovered.state, &recovered.log).await?;
-        }
         let bad_copies = reader.bad_copies.borrow().clone();
         reader.heal_copies().await?;
         reader.catch_up(&recovered.superblocks).await?;
         reader.settle_pins(&recovered.superblocks[0].volume, &mut pins).await;
         reader.raise(&mut recovered.superblocks).await?;
         let log_end = recovered.log.last;
-        if leaves {
-            reader.leave_tail(&mut recovered).await?;
+        match leaves {
+            true => reader.leave_tail(&mut recovered).await?,
+            false => reader.end_log(&mut recovered).await?,
         }
         let told = reader.copies_told(&bad_copies);
         let mut engine = engine(&reader, recovered, log_end, slots, pins, options);
@@ -102,22 +100,12 @@ pub(crate) fn used_slots(state: &State) -> Result<ByTier<Slots>, Home> {
 }
 
 impl<A: Arena> Reader<A> {
-    /// Erases what stands behind the log's end: a group torn by the crash must not come back to life.
-    async fn erase_end(&self, state: &State, end: &LogEnd) -> Result<(), OpenError> {
-        if end.cursor >= state.geo.area_blocks() {
-            return Ok(());
-        }
-        let offset = state.zone.offset(end.place, end.cursor);
-        self.write_block(FAST, offset, |_| {}).await?;
-        self.flush(FAST).await
-    }
-
     /// Ends the log with an empty group that says of all before it that they are durable, as the opening has flushed them;
-    /// nothing older behind it counts any more. What stood there may have been the only one that said so: of a group that a
+    /// it is of the generation that was raised, so nothing older behind it counts any more. What stood there may have been the only one that said so: of a group that a
     /// crash has torn, the header may be whole. So it is said a block further on first, by a group that nobody takes for a
-    /// part of the log; one of the two blocks is whole at any moment. False where an orderly close has said it, and where
-    /// there is no room, so that no group can have begun there either.
-    async fn claim_end(&self, recovered: &mut Recovered) -> Result<bool, OpenError> {
+    /// part of the log; one of the two blocks is whole at any moment. Where an orderly close has said it, and where there is
+    /// no room, so that no group can have begun there either, that block is erased.
+    async fn end_log(&self, recovered: &mut Recovered) -> Result<(), OpenError> {
         let Recovered { superblocks, header, state, log, .. } = recovered;
         let segment = state.zone.get(log.place);
         let (ordinal, successor) = (segment.ordinal, state.zone.area(segment.successor));
@@ -127,14 +115,17 @@ impl<A: Arena> Reader<A> {
         };
         let has_room = segment.index.as_ref().is_some_and(room);
         if !has_room || header.durable >= log.last {
-            return Ok(false);
+            if log.cursor < state.geo.area_blocks() {
+                self.write_block(FAST, state.zone.offset(log.place, log.cursor), |_| {}).await?;
+                self.flush(FAST).await?;
+            }
+            return Ok(());
         }
-        let (volume, epoch) = (superblocks[0].volume, log.epoch);
-        // Not of the generation that is being raised: what this opening logs is to be newer.
+        let (volume, epoch) = (superblocks[0].volume, superblocks[0].generation);
         let claim = GroupHeader {
             ordinal,
             epoch,
-            attempt: u32::MAX,
+            attempt: 0,
             seq: Seq(log.last.0 + 1),
             durable: log.last,
             checkpoint: header.number,
@@ -153,7 +144,7 @@ impl<A: Arena> Reader<A> {
         let index = own.index.as_mut().expect("it has room for the group");
         index.add(claim.seq, epoch, claim.offset, 1, &[]);
         *log = LogEnd { cursor: log.cursor + 1, last: claim.seq, claimed: claim.seq, ..*log };
-        Ok(true)
+        Ok(())
     }
 
     /// Whether the log goes on in another segment, so that groups behind its end, which may be more than what a crash has
@@ -209,7 +200,7 @@ impl<A: Arena> Reader<A> {
         (own.ordinal, own.first, own.last) = (ordinal, seq, seq);
         (own.successor, own.index) = (next, Some(index));
         state.zone.chain.push_back(successor);
-        *log = LogEnd { place: successor, cursor: 2, last: seq, claimed: log.last, epoch };
+        *log = LogEnd { place: successor, cursor: 2, last: seq, claimed: log.last };
         Ok(())
     }
 

@@ -70,8 +70,7 @@ impl<A: Arena> Reader<A> {
             .ok_or_else(|| self.no_area(state, 0, "the checkpoint names a tail that is no area"))?;
         let mut segment =
             self.segment(volume, state, tail).await?.filter(|s| s.ordinal == header.tail_ordinal);
-        let mut end =
-            LogEnd { place: tail, cursor: 0, last: first, claimed: walk.durable, epoch: walk.epoch };
+        let mut end = LogEnd { place: tail, cursor: 0, last: first, claimed: walk.durable };
         let mut place = tail;
         let mut named = IndexMap::from_iter([(tail, ())]);
         while let Some(s) = segment {
@@ -238,8 +237,7 @@ impl<A: Arena> Reader<A> {
         }
         walk.epoch = walk.epoch.max(index.epoch);
         walk.durable = walk.durable.max(index.last);
-        let (last, claimed, epoch) = (walk.last, walk.durable, walk.epoch);
-        Ok(LogEnd { place, cursor: state.geo.area_blocks(), last, claimed, epoch })
+        Ok(LogEnd { place, cursor: state.geo.area_blocks(), last: walk.last, claimed: walk.durable })
     }
 
     /// Finds the groups of a segment without an index, as far as they are whole or known to have been.
@@ -303,7 +301,7 @@ impl<A: Arena> Reader<A> {
         let ordinal = state.zone.get(place).ordinal;
         self.refuse_later_groups(walk, state, (place, cursor), ordinal, buf)?;
         state.zone.get_mut(place).index = Some(index);
-        Ok(LogEnd { place, cursor, last: walk.last, claimed: walk.durable, epoch: walk.epoch })
+        Ok(LogEnd { place, cursor, last: walk.last, claimed: walk.durable })
     }
 
     /// Groups whose headers follow each other, from the segment's start. Where the next header would be

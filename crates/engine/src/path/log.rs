@@ -128,8 +128,6 @@ pub struct LogEnd {
     pub last: Seq,
     /// Groups up to here are known to have been durable by what the device says.
     pub claimed: Seq,
-    /// The opening that wrote it, or its segment where that holds none.
-    pub epoch: Generation,
 }
 
 /// The log's head.
@@ -180,7 +178,7 @@ const MAX_TO_SEAL: usize = 4;
 impl Log {
     /// A log whose last good group is `last`, ending at block `cursor` of the chain's last segment.
     pub fn new(end: &LogEnd, at: LogPos, now: Nanos) -> Log {
-        let LogEnd { place, cursor, last, claimed, .. } = *end;
+        let LogEnd { place, cursor, last, claimed } = *end;
         Log {
             internal: VecDeque::new(),
             client: VecDeque::new(),
