@@ -242,8 +242,8 @@ fn pinned_chunks_come_to_their_tier_whole_and_stay_over_a_restart() {
 }
 
 /// As much is pinned to the fast tier as may be, and all of it is cold; what is on the slow tier is read again and
-/// again. Nothing pinned gives way; the rest of the fast tier goes to what is hot, but for what is pinned to the slow
-/// tier.
+/// again. Nothing pinned gives way; the rest of the fast tier goes to what is hot, or to copies of it, but for what is pinned to the
+/// slow tier.
 #[test]
 fn what_is_pinned_and_cold_stays_while_hotter_chunks_want_its_place() {
     let mut s = Story::begin(60, 100);
@@ -264,7 +264,8 @@ fn what_is_pinned_and_cold_stays_while_hotter_chunks_want_its_place() {
     }
     s.wait(20 * Nanos::SECOND);
     assert_eq!(tier(&mut s, slow[0]), Some(SLOW), "pinned, and hot");
-    assert!(slow.iter().any(|&chunk| tier(&mut s, chunk) == Some(FAST)), "others rise");
+    let risen = slow.iter().any(|&chunk| tier(&mut s, chunk) == Some(FAST));
+    assert!(risen || s.engine().status().copied_bytes > 0, "others rise, or copies of them are kept");
     s.stop();
     assert_eq!(s.check().expect("it can be checked"), [""; 0]);
 }
