@@ -196,8 +196,8 @@ impl<A: Arena> Engine<A> {
     }
 
     /// A slot of a tier for a home.
-    pub(crate) fn take_slot(&mut self, tier: Tier) -> Option<Slot> {
-        if tier == FAST { self.take_fast_slot() } else { self.take_slow_slot() }
+    pub(crate) fn take_slot(&mut self, tier: Tier, chunk: Chunk, in_order: bool) -> Option<Slot> {
+        if tier == FAST { self.take_fast_slot() } else { self.take_slow_slot(chunk, in_order) }
     }
 
     /// A read needs an extent from the slow home of its chunk, and up to block `until` others from there: it takes it from

@@ -429,9 +429,13 @@ impl<A: Arena> Engine<A> {
         (item.parts, item.bare) = (parts, parts.minus(self.state.map.valid(chunk)));
         self.add_remnants(item, left);
         item.sums = vec![None; copy.count() as usize];
+        // Whoever waits for it waits for a seek less where what goes down together lies together.
+        let in_order = !frees_zone && self.is_idle();
         item.home = match item.to {
             Destination::Merge => item.from,
-            Destination::Tier(tier) => self.take_slot(tier).map(|slot| Home { tier, slot }),
+            Destination::Tier(tier) => {
+                self.take_slot(tier, item.chunk, in_order).map(|slot| Home { tier, slot })
+            }
         };
         if let Destination::Tier(tier) = item.to
             && item.home.is_none()
@@ -439,7 +443,7 @@ impl<A: Arena> Engine<A> {
         {
             // Landed blocks without a home take what there is: while they wait, they hold the log's tail.
             let other = if tier == FAST { SLOW } else { FAST };
-            item.home = self.take_slot(other).map(|slot| Home { tier: other, slot });
+            item.home = self.take_slot(other, item.chunk, in_order).map(|slot| Home { tier: other, slot });
         }
         item.logged = self.sums_that_stay(item);
         let pins = item.landed.iter().map(|(_, z)| self.state.zone.place_of(*z)).collect::<Vec<_>>();

@@ -11,8 +11,9 @@ impl<A: Arena> Engine<A> {
         slow.unused() > slow.count() / self.tuning.economy.shadow_spare_share
     }
 
-    /// A slow slot; where they are not plentiful, shadows give way for it.
-    pub(crate) fn take_slow_slot(&mut self) -> Option<Slot> {
+    /// A slow slot, where it would be were all in the volume's order, or else behind the last one taken; where they are not
+    /// plentiful, shadows give way for it.
+    pub(crate) fn take_slow_slot(&mut self, chunk: Chunk, in_order: bool) -> Option<Slot> {
         for _ in 0..self.tuning.economy.shadows_giving_way {
             if self.slow_slots_are_plentiful() {
                 break;
@@ -20,7 +21,22 @@ impl<A: Arena> Engine<A> {
             let Some(home) = self.space.shadows.next() else { break };
             self.end_shadow(home);
         }
-        self.space.slots[SLOW].take()
+        let place = self.place_in_order(chunk);
+        match in_order {
+            true => self.space.slots[SLOW].take_near(place),
+            false => self.space.slots[SLOW].take(),
+        }
+    }
+
+    /// Where a chunk would be, were the slow tier in the volume's order: behind the chunk before it, or else in proportion.
+    fn place_in_order(&self, chunk: Chunk) -> Slot {
+        let slots = &self.space.slots[SLOW];
+        let before = chunk.0.checked_sub(1).and_then(|before| self.state.map.home(Chunk(before)));
+        let behind = before.filter(|home| home.tier == SLOW).map(|home| Slot(home.slot.0 + 1));
+        behind.filter(|slot| slot.0 < slots.count() && !slots.is_used(*slot)).unwrap_or_else(|| {
+            let place = u64::from(chunk.0) * u64::from(slots.count()) / u64::from(self.state.geo.chunks);
+            Slot(place as u32)
+        })
     }
 
     /// A chunk was moved up as it was, which is durable: whether its old home, which nothing needs any more, is kept as its

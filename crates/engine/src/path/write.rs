@@ -323,7 +323,8 @@ impl<A: Arena> Engine<A> {
             self.want_fold(true);
             return self.land_piece(piece);
         }
-        match self.take_slow_slot() {
+        let chunk = self.front.pieces[piece].chunk;
+        match self.take_slow_slot(chunk, long && self.state.map.home(chunk).is_none()) {
             Some(slot) => self.write_stream(piece, Home { tier: SLOW, slot }),
             None => self.land_piece(piece),
         }
