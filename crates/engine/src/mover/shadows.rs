@@ -21,11 +21,11 @@ impl<A: Arena> Engine<A> {
             let Some(home) = self.space.shadows.next() else { break };
             self.end_shadow(home);
         }
-        let place = self.place_in_order(chunk);
-        match in_order {
-            true => self.space.slots[SLOW].take_near(place),
-            false => self.space.slots[SLOW].take(),
+        if !in_order {
+            return self.space.slots[SLOW].take();
         }
+        let place = self.place_in_order(chunk);
+        self.space.slots[SLOW].take_near(place)
     }
 
     /// Where a chunk would be, were the slow tier in the volume's order: behind the chunk before it, or else in proportion.
