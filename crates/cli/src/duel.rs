@@ -291,7 +291,7 @@ fn describe(document: &Document, bouts: &[Bout], args: &DuelArgs) {
         say("\nFarthest behind:\n");
     }
     for Worst { seed, policy, metric, times, what } in &document.worst {
-        say(&format!("- seed {seed}: {times:.3} of {policy} by {}: {what}", metric.name()));
+        say(&format!("- seed {seed}: {times:.4} of {policy} by {}: {what}", metric.name()));
     }
     if !document.climbed.is_empty() {
         say("\nWorse that was found from the worst seeds on:\n");
