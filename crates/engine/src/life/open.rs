@@ -74,6 +74,27 @@ pub fn open<A: Arena + 'static>(
     })
 }
 
+/// An empty group behind the last one, which says that all up to that are durable; in a segment of this ordinal, at this block.
+fn claim(
+    last: Seq,
+    epoch: Generation,
+    checkpoint: u64,
+    (ordinal, offset): (u64, u32),
+    successor: Area,
+) -> GroupHeader {
+    GroupHeader {
+        ordinal,
+        epoch,
+        attempt: 0,
+        seq: Seq(last.0 + 1),
+        durable: last,
+        checkpoint,
+        offset,
+        payload_blocks: 0,
+        successor: Some(successor),
+    }
+}
+
 pub(crate) fn no_memory() -> OpenError {
     OpenError::Memory { what: "the buffer pools are too small for this volume: give it more memory".into() }
 }
@@ -122,17 +143,7 @@ impl<A: Arena> Reader<A> {
             return Ok(());
         }
         let (volume, epoch) = (superblocks[0].volume, superblocks[0].generation);
-        let claim = GroupHeader {
-            ordinal,
-            epoch,
-            attempt: 0,
-            seq: Seq(log.last.0 + 1),
-            durable: log.last,
-            checkpoint: header.number,
-            offset: log.cursor,
-            payload_blocks: 0,
-            successor: Some(successor),
-        };
+        let claim = claim(log.last, epoch, header.number, (ordinal, log.cursor), successor);
         let ahead = GroupHeader { seq: log.last, offset: log.cursor + 1, ..claim };
         for group in [ahead, claim] {
             let at = state.zone.offset(log.place, group.offset);
@@ -175,17 +186,7 @@ impl<A: Arena> Reader<A> {
             successor: state.zone.area(next),
             checkpoint,
         };
-        let group = GroupHeader {
-            ordinal,
-            epoch,
-            attempt: 0,
-            seq,
-            durable: log.last,
-            checkpoint,
-            offset: 1,
-            payload_blocks: 0,
-            successor: Some(segment.successor),
-        };
+        let group = claim(log.last, epoch, checkpoint, (ordinal, 1), segment.successor);
         let (volume, at) = (superblocks[0].volume, state.geo.area_at(area));
         // The group first: without the header nobody looks at it.
         self.write_block(FAST, at + u64::from(BLOCK_BYTES), |b| group.encode(b, &volume, &[])).await?;

@@ -103,38 +103,39 @@ impl Slots {
         if self.free == 0 {
             return None;
         }
-        let words = self.used.len();
-        let mut word = self.cursor as usize / 64;
-        let mut mask = !0u64 << (self.cursor % 64);
-        for _ in 0..=words {
-            let bits = !self.used[word] & mask;
-            let slot = Slot(word as u32 * 64 + bits.trailing_zeros());
-            if bits != 0 && slot.0 < self.count {
-                self.mark_used(slot);
-                self.cursor = (slot.0 + 1) % self.count;
-                return Some(slot);
-            }
-            (word, mask) = ((word + 1) % words, !0);
-        }
-        None
+        let slot = self.free_from(self.cursor, self.used.len() + 1)?;
+        self.mark_used(slot);
+        self.cursor = (slot.0 + 1) % self.count;
+        Some(slot)
     }
 
     /// The free slot without a copy or a shadow that is next to this one or behind it, not far away; or else any.
     pub fn take_near(&mut self, near: Slot) -> Option<Slot> {
         let from = near.0.min(self.count.saturating_sub(1));
         let end = from.saturating_add(NEAR_SLOTS).min(self.count);
+        let words = end.div_ceil(64) - from / 64;
+        match self.free_from(from, words as usize).filter(|slot| slot.0 < end) {
+            Some(slot) => {
+                self.mark_used(slot);
+                Some(slot)
+            }
+            None => self.take(),
+        }
+    }
+
+    /// The first free slot without a copy or a shadow in so many words from a slot on, round and round.
+    fn free_from(&self, from: u32, words: usize) -> Option<Slot> {
         let mut word = from as usize / 64;
         let mut mask = !0u64 << (from % 64);
-        while (word as u32) * 64 < end {
+        for _ in 0..words {
             let bits = !self.used[word] & mask;
             let slot = Slot(word as u32 * 64 + bits.trailing_zeros());
-            if bits != 0 && slot.0 < end {
-                self.mark_used(slot);
+            if bits != 0 && slot.0 < self.count {
                 return Some(slot);
             }
-            (word, mask) = (word + 1, !0);
+            (word, mask) = ((word + 1) % self.used.len(), !0);
         }
-        self.take()
+        None
     }
 
     /// Gives a slot back. What replaced it must be durable, and no read in flight.
