@@ -9,8 +9,8 @@ use anyhow::{Context as _, bail};
 use bimetal_engine::options::Tuning;
 use bimetal_models::spec;
 use bimetal_sim::duel::{
-    Bout, Climbed, GRAMMAR, Harms, Metric, OTHERS, Rules, Score, Shrunk, Workload, Worst, bout, climb,
-    scores, shrink, worst,
+    Bout, Found, GRAMMAR, Harms, Metric, OTHERS, Rules, Score, Workload, Worst, bout, climb, scores, shrink,
+    worst,
 };
 use bimetal_sim::peers::Policy;
 use bimetal_sim::scenario::{ScenarioError, TuningSpec};
@@ -103,13 +103,13 @@ struct Document {
     worst: Vec<Worst>,
     harms: Harms,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    climbed: Vec<Found>,
+    climbed: Vec<Told>,
     seconds: f64,
 }
 
 /// A workload that was found, as JSON tells of it.
 #[derive(Serialize)]
-struct Found {
+struct Told {
     seed: u64,
     policy: &'static str,
     metric: Metric,
@@ -152,7 +152,7 @@ pub(crate) fn run(args: &DuelArgs) -> anyhow::Result<Outcome> {
             .collect(),
         worst: worst(&bouts, WORST),
         harms: Harms::of(&bouts),
-        climbed: climbed.into_iter().map(found).collect(),
+        climbed: climbed.into_iter().map(told).collect(),
         seconds: began.elapsed().as_secs_f64(),
     };
     match args.json {
@@ -199,7 +199,7 @@ fn search(
     bouts: &[Bout],
     rules: &Rules,
     threads: NonZeroUsize,
-) -> anyhow::Result<Vec<Climbed>> {
+) -> anyhow::Result<Vec<Found>> {
     let mut from: Vec<(&Bout, Policy, f64)> = bouts
         .iter()
         .filter_map(|bout| {
@@ -212,44 +212,33 @@ fn search(
     let climbed = at_once("looking for worse", args.json, &from, threads, |(bout, policy, _)| {
         climb(bout, *policy, Metric::Mean, rules)
     })?;
-    let mut climbed: Vec<Climbed> = climbed.into_iter().flatten().collect();
+    let mut climbed: Vec<Found> = climbed.into_iter().flatten().collect();
     climbed.sort_by(|one, other| one.times[1].total_cmp(&other.times[1]));
     Ok(climbed)
 }
 
-fn found(climbed: Climbed) -> Found {
-    Found {
-        seed: climbed.seed,
-        policy: climbed.policy.name(),
-        metric: climbed.metric,
-        times: climbed.times[1],
-        from_times: climbed.times[0],
-        what: climbed.workload.what(),
-        workload: climbed.workload,
-    }
+fn told(Found { seed, policy, metric, times: [from_times, times], workload }: Found) -> Told {
+    let what = workload.what();
+    Told { seed, policy: policy.name(), metric, times, from_times, what, workload }
 }
 
 fn shrunk(args: &DuelArgs, seed: u64, rules: &Rules) -> anyhow::Result<Outcome> {
     let mut line = Progress::new(format!("shrinking the workload of seed {seed}"), args.json);
     line.at("the first bout");
     let first = bout(&Workload::drawn(seed, args.devices.as_ref()), seed, rules)?;
-    let Some(Shrunk { policy, metric, times, workload }) = shrink(&first, rules)? else {
+    let Some(found) = shrink(&first, rules)? else {
         bail!("with seed {seed} ours is behind none of the others, so there is nothing to shrink");
     };
     drop(line);
-    let what = workload.what();
+    let told = told(found);
     if args.json {
-        let from_times = times[0];
-        let policy = policy.name();
-        say_json(&Found { seed, policy, metric, times: times[1], from_times, what, workload })?;
+        say_json(&told)?;
         return Ok(Outcome::Good);
     }
+    let Told { policy, metric, times, from_times, what, workload, .. } = told;
     say(&format!(
-        "# Shrunk from seed {seed}: {} by {}, {:.3} times (it was {:.3}).\n# {what}\n",
-        policy.name(),
-        metric.name(),
-        times[1],
-        times[0]
+        "# Shrunk from seed {seed}: {policy} by {}, {times:.3} times (it was {from_times:.3}).\n# {what}\n",
+        metric.name()
     ));
     say(workload.to_toml().trim_end());
     Ok(Outcome::Good)
@@ -296,7 +285,7 @@ fn describe(document: &Document, bouts: &[Bout], args: &DuelArgs) {
     if !document.climbed.is_empty() {
         say("\nWorse that was found from the worst seeds on:\n");
     }
-    for Found { seed, policy, metric, times, from_times, what, workload } in &document.climbed {
+    for Told { seed, policy, metric, times, from_times, what, workload } in &document.climbed {
         say(&format!(
             "- from seed {seed}: {times:.4} of {policy} by {} (it was {from_times:.3}): {what}\n\n```toml\n{}```\n",
             metric.name(),
@@ -305,7 +294,7 @@ fn describe(document: &Document, bouts: &[Bout], args: &DuelArgs) {
     }
 }
 
-/// One bout is shown in milliseconds beside the ratios.
+/// One bout, and each of a workload of one's own, is shown in microseconds beside the ratios.
 fn show_bouts(bouts: &[Bout], args: &DuelArgs) {
     if bouts.len() > 1 && args.workload.is_none() {
         return;

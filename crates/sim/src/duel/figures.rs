@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 /// over a write that may not.
 const SLACK_NS: f64 = 300_000.0;
 /// A request that is older does harm.
-pub(super) const HARM_NS: u64 = Nanos::SECOND;
+const HARM_NS: u64 = Nanos::SECOND;
 /// A mean over fewer requests says nothing.
 const LEAST_REQUESTS: usize = 100;
 

@@ -11,11 +11,11 @@ use serde::{Deserialize, Serialize};
 pub const GRAMMAR: u32 = 1;
 
 /// Streams of a workload at most.
-pub const MAX_STREAMS: usize = 16;
+const MAX_STREAMS: usize = 16;
 /// Requests of a workload at most.
-pub const MAX_REQUESTS: u32 = 1_000_000;
+const MAX_REQUESTS: u32 = 1_000_000;
 /// A run that never ends.
-pub const FOR_EVER: u32 = u32::MAX;
+pub(super) const FOR_EVER: u32 = u32::MAX;
 
 const MIB: u64 = 1 << 20;
 const SECTOR: u64 = 512;
@@ -206,6 +206,11 @@ impl Workload {
         };
         drawn.bound_moved();
         drawn
+    }
+
+    /// Whether requests come at times of their own.
+    pub fn is_open(&self) -> bool {
+        matches!(self.arrival, Arrival::Open { .. })
     }
 
     /// The same, with one feature drawn anew.

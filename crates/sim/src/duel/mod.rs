@@ -12,9 +12,9 @@ mod score;
 mod search;
 
 pub use figures::{Figures, Metric, times};
-pub use grammar::{Arrival, FOR_EVER, GRAMMAR, MAX_REQUESTS, MAX_STREAMS, Pause, StreamSpec, Workload};
+pub use grammar::{Arrival, GRAMMAR, Pause, StreamSpec, Workload};
 pub use score::{Harms, Score, Worst, scores, worst};
-pub use search::{Climbed, Shrunk, climb, shrink};
+pub use search::{Found, climb, shrink};
 
 use crate::peers::Policy;
 use crate::scenario::ScenarioError;
@@ -40,8 +40,6 @@ pub struct Bout {
     pub seed: u64,
     /// What was asked for.
     pub workload: Workload,
-    /// Whether requests come at times of their own.
-    pub is_open: bool,
     /// What ours did.
     pub ours: Figures,
     /// What the others did, in the order of the rules.
@@ -67,10 +65,9 @@ impl Bout {
 /// # Errors
 /// When a volume cannot be made of its devices.
 pub fn bout(workload: &Workload, seed: u64, rules: &Rules) -> Result<Bout, ScenarioError> {
-    let is_open = matches!(workload.arrival, Arrival::Open { .. });
-    let rate = if is_open { run::sustained_rate(workload, seed)? } else { 1.0 };
+    let rate = if workload.is_open() { run::sustained_rate(workload, seed)? } else { 1.0 };
     let figures = |policy| run::run(workload, seed, policy, &rules.tuning, rate);
     let theirs = rules.others.iter().map(|&policy| Ok((policy, figures(policy)?)));
     let theirs = theirs.collect::<Result<_, ScenarioError>>()?;
-    Ok(Bout { seed, workload: workload.clone(), is_open, ours: figures(Policy::Bimetal)?, theirs })
+    Ok(Bout { seed, workload: workload.clone(), ours: figures(Policy::Bimetal)?, theirs })
 }

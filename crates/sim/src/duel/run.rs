@@ -46,11 +46,11 @@ pub(super) fn run(
     tuning: &Tuning,
     rate: f64,
 ) -> Result<Figures, ScenarioError> {
-    let mut target = Target::volume(&volume(workload, policy), seed, tuning.clone())?;
+    let target = Target::volume(&volume(workload, policy), seed, tuning.clone())?;
     let size_bytes = target.size_bytes();
     let filled_bytes = size_bytes / 100 * u64::from(workload.fill_percent) / MIB * MIB;
-    let mut now = target.now();
-    let mut bench = Bench::since(target, now, seed);
+    let opened = target.now();
+    let mut bench = Bench::since(target, opened, seed);
     fill(&mut bench, workload, seed, filled_bytes);
     bench.rest(REST_NS);
     let mut mix = Mix::new(workload, seed, size_bytes, filled_bytes, rate);
@@ -70,10 +70,10 @@ pub(super) fn run(
         if let Some(&Pause { seconds, reopen }) = workload.pauses.get(part as usize) {
             bench.rest(u64::from(seconds) * Nanos::SECOND);
             if let (Some(how), Policy::Bimetal) = (reopen, policy) {
-                now = bench.now();
-                target = bench.model.reopen(how)?.0;
-                now = now.max(target.now());
-                bench = Bench::since(target, now, seed);
+                let before = bench.now();
+                let target = bench.model.reopen(how)?.0;
+                let opened = before.max(target.now());
+                bench = Bench::since(target, opened, seed);
             }
         }
     }

@@ -118,7 +118,7 @@ impl Harms {
             let Some((_, fixed)) = bout.theirs.iter().find(|(policy, _)| *policy == Policy::Static) else {
                 continue;
             };
-            if bout.is_open {
+            if bout.workload.is_open() {
                 rates.push((bout.ours.rate / fixed.rate.max(f64::MIN_POSITIVE), bout.seed));
             }
             let seconds = bout.ours.harm_ns as f64 / 1e9;

@@ -9,19 +9,25 @@ use bimetal_units::rng::Rng;
 /// How often a workload is changed while worse is looked for.
 const MUTATIONS: u32 = 60;
 
-/// The worst that was found from a seed on.
+/// What was found from a seed on.
 #[derive(Clone, Debug)]
-pub struct Climbed {
+pub struct Found {
     /// Where it began.
     pub seed: u64,
     /// Who is ahead, and by which figure.
     pub policy: Policy,
-    /// See [`Climbed::policy`].
+    /// See [`Found::policy`].
     pub metric: Metric,
-    /// Theirs over ours: at the beginning, and in the end.
+    /// Theirs over ours: at the beginning, and of what was found.
     pub times: [f64; 2],
     /// What was found.
     pub workload: Workload,
+}
+
+impl Found {
+    fn beginning(from: &Bout, policy: Policy, metric: Metric, times: f64) -> Found {
+        Found { seed: from.seed, policy, metric, times: [times, times], workload: from.workload.clone() }
+    }
 }
 
 /// Changes one feature after the other of the workload of a bout, and keeps what puts ours farther behind that policy.
@@ -33,12 +39,11 @@ pub fn climb(
     policy: Policy,
     metric: Metric,
     rules: &Rules,
-) -> Result<Option<Climbed>, ScenarioError> {
+) -> Result<Option<Found>, ScenarioError> {
     let rules = Rules { others: vec![policy], ..rules.clone() };
     let Some(first) = from.times(policy, metric) else { return Ok(None) };
     let mut rng = Rng::new(from.seed, 4);
-    let mut found =
-        Climbed { seed: from.seed, policy, metric, times: [first, first], workload: from.workload.clone() };
+    let mut found = Found::beginning(from, policy, metric, first);
     for _ in 0..MUTATIONS {
         let changed = found.workload.mutated(&mut rng);
         let times = bout(&changed, from.seed, &rules)?.times(policy, metric);
@@ -47,19 +52,6 @@ pub fn climb(
         }
     }
     Ok(Some(found))
-}
-
-/// The least that still loses in the same way.
-#[derive(Clone, Debug)]
-pub struct Shrunk {
-    /// Who is ahead, and by which figure.
-    pub policy: Policy,
-    /// See [`Shrunk::policy`].
-    pub metric: Metric,
-    /// Theirs over ours: before, and of what is left.
-    pub times: [f64; 2],
-    /// What is left.
-    pub workload: Workload,
 }
 
 /// In which way ours loses.
@@ -89,18 +81,13 @@ impl Signature {
 ///
 /// # Errors
 /// When a volume cannot be made.
-pub fn shrink(from: &Bout, rules: &Rules) -> Result<Option<Shrunk>, ScenarioError> {
+pub fn shrink(from: &Bout, rules: &Rules) -> Result<Option<Found>, ScenarioError> {
     let Some((signature, first)) = Signature::of(from).filter(|(_, times)| *times < 1.0) else {
         return Ok(None);
     };
     let rules = Rules { others: vec![signature.policy], ..rules.clone() };
     let enough = first.sqrt();
-    let mut least = Shrunk {
-        policy: signature.policy,
-        metric: signature.metric,
-        times: [first, first],
-        workload: from.workload.clone(),
-    };
+    let mut least = Found::beginning(from, signature.policy, signature.metric, first);
     loop {
         let mut is_simpler = false;
         for simpler in simpler(&least.workload) {
