@@ -358,7 +358,7 @@ impl<A: Arena> Engine<A> {
     /// superseded the landed blocks that were in the segments it leaves behind.
     fn root_written(&mut self) {
         self.choose_tail();
-        self.checkpoint.log_upto = self.log.appended();
+        self.checkpoint.log_upto = self.all_said();
         self.checkpoint.stage = CheckpointStage::FlushPages;
     }
 

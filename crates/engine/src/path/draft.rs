@@ -89,7 +89,9 @@ impl<A: Arena> Engine<A> {
             Job::Merging { batch, from, to } => self.draft_merging(draft, batch, from, to),
             Job::Claim => self.draft_claim(draft),
             Job::Fence => {
-                self.lift_fence(self.log.appended());
+                // Where all before it has turned out to be needless, this group may never be.
+                let needless = u64::from(draft.parts.is_empty());
+                self.lift_fence(Seq(self.log.appended().0 - needless));
                 None
             }
         }

@@ -45,14 +45,22 @@ impl<A: Arena> Engine<A> {
         self.wanted.wake = true;
     }
 
+    /// All that was ever said to the log is in groups up to this one. Where some of it is to be appended again, the last
+    /// group is one from before, and durable: then only the fence knows.
+    pub(crate) fn all_said(&self) -> Seq {
+        if self.log.is_fenced && !planted(Bug::FenceOverlooked) { FENCED } else { self.log.appended() }
+    }
+
     /// Groups from `seq` on will be appended again under other numbers: what waits for them waits for the fence.
     pub(crate) fn raise_fence(&mut self, seq: Seq) {
+        self.log.is_fenced = true;
         self.fences().filter(|after| **after >= seq).for_each(|after| *after = FENCED);
     }
 
     /// Everything before the fence is in groups up to `seq`.
     pub(crate) fn lift_fence(&mut self, seq: Seq) {
         let seq = if planted(Bug::FenceLiftedEarly) { Seq(0) } else { seq };
+        self.log.is_fenced = false;
         self.fences().filter(|after| **after == FENCED).for_each(|after| *after = seq);
     }
 
@@ -136,7 +144,7 @@ impl<A: Arena> Engine<A> {
             self.leave_shadow(Some(home));
             self.end_trial(Some(home));
             // Whatever emptied it may be in a group that is not even complete.
-            let after = self.log.appended();
+            let after = self.all_said();
             self.free_slot(home, after, true);
         }
     }

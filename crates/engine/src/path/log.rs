@@ -161,6 +161,8 @@ pub struct Log {
     retry_at: Option<Nanos>,
     attempt: u32,
     retry_after: bool,
+    /// The fence waits: what was in groups that failed is not all in others yet.
+    pub(crate) is_fenced: bool,
     /// Indexes that are being written, with their memory.
     index_bufs: Vec<(Place, Buf)>,
 }
@@ -200,6 +202,7 @@ impl Log {
             retry_at: None,
             attempt: 0,
             retry_after: false,
+            is_fenced: false,
             index_bufs: Vec::new(),
         }
     }
@@ -513,7 +516,7 @@ impl<A: Arena> Engine<A> {
         let (began, failed_at) = (first.begins, first.offset);
         // What was admitted once does not wait for admission again: freeing space may wait for it.
         // One fence stands for all: whatever was fenced before is still in front of it.
-        if !self.log.internal.iter().any(|j| matches!(j, Job::Fence)) {
+        if !self.log.is_fenced {
             self.log.internal.push_front(Job::Fence);
         }
         self.raise_fence(seq);

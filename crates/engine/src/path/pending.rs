@@ -24,7 +24,7 @@ impl<A: Arena> Engine<A> {
         let Some(home) = forgotten else { return };
         self.state.map.set_pending(chunk, false);
         if self.state.map.home(chunk) != Some(home) {
-            let after = self.log.appended();
+            let after = self.all_said();
             self.free_slot(home, after, false);
         }
         self.drop_empty_home(chunk);
@@ -33,11 +33,11 @@ impl<A: Arena> Engine<A> {
 
     /// Blocks of the chunk were discarded.
     pub(crate) fn discard_pending(&mut self, chunk: Chunk, blocks: BlockMask) {
-        let appended = self.log.appended();
+        let said = self.all_said();
         if let Some(entry) = self.space.pending.get_mut(chunk) {
             if !entry.shown().and(blocks).is_empty() {
                 // A flush owes what is discarded here to nobody any more, but the zeros in its stead.
-                self.commit.discards_upto = appended;
+                self.commit.discards_upto = said;
             }
             entry.written = entry.written.minus(blocks);
             entry.flushing = entry.flushing.minus(blocks);

@@ -111,7 +111,7 @@ impl<A: Arena> Engine<A> {
         self.state.map.set_moving(item.chunk, false);
         self.decided(item.chunk, item.from, item.home, moved);
         if let Some(home) = item.home.filter(|h| !moved && item.from != Some(*h)) {
-            let after = self.log.appended();
+            let after = self.all_said();
             self.free_slot(home, after, false);
         }
         self.drop_empty_home(item.chunk);
