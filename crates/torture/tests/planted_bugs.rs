@@ -138,7 +138,6 @@ planted! {
     long_piece_askew: LongPieceAskew at 1009,
     last_block_forgotten: LastBlockForgotten at 1121,
     fence_lifted_early: FenceLiftedEarly at 1799,
-    fence_overlooked: FenceOverlooked at 110_003_459,
     one_superblock_raised: OneSuperblockRaised at 1000,
     wrong_device_flushed: WrongDeviceFlushed at 1001,
     header_copy_not_restored: HeaderCopyNotRestored at 1000,

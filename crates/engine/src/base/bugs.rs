@@ -117,8 +117,6 @@ bugs! {
     LastBlockForgotten,
     /// What waits for the fence goes on once it is in a group, durable or not.
     FenceLiftedEarly,
-    /// Who begins to wait for the log while some of it is to be appended again does not wait for the fence.
-    FenceOverlooked,
     /// Only the first superblock of each device is raised.
     OneSuperblockRaised,
     /// A move flushes the fast device where it wrote to the slow one.

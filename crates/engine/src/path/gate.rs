@@ -48,7 +48,7 @@ impl<A: Arena> Engine<A> {
     /// All that was ever said to the log is in groups up to this one. Where some of it is to be appended again, the last
     /// group is one from before, and durable: then only the fence knows.
     pub(crate) fn all_said(&self) -> Seq {
-        if self.log.is_fenced && !planted(Bug::FenceOverlooked) { FENCED } else { self.log.appended() }
+        if self.log.is_fenced { FENCED } else { self.log.appended() }
     }
 
     /// Groups from `seq` on will be appended again under other numbers: what waits for them waits for the fence.
