@@ -111,6 +111,11 @@ impl FastSums {
         }
     }
 
+    /// The same for blocks of which a record says that they have one, and which were something else before it was noted.
+    pub fn end_unnoted(&mut self, slot: Slot, blocks: &BlockMask) {
+        self.ended.push(Ended { slot, blocks: *blocks, after: None });
+    }
+
     /// True: some of them had one.
     fn remove(&mut self, slot: Slot, blocks: &BlockMask) -> bool {
         let Some(sums) = self.slots.get_mut(&slot.0) else { return false };

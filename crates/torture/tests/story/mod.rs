@@ -369,6 +369,19 @@ impl Story {
         panic!("{stage:?} is never reached");
     }
 
+    /// Goes on until no operation is in this stage.
+    pub fn until_no_stage(&mut self, stage: Stage) {
+        for _ in 0..PATIENCE {
+            let mut found = false;
+            self.engine().stages_in_flight(&mut |s| found |= s == stage);
+            if !found {
+                return;
+            }
+            self.step();
+        }
+        panic!("{stage:?} never ends");
+    }
+
     /// Lets this much time pass.
     pub fn wait(&mut self, ns: u64) {
         let end = self.world.now().after(ns);

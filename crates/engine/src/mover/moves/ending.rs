@@ -33,6 +33,20 @@ impl<A: Arena> Engine<A> {
         (record.summed, record.sums) = (summed, sums);
     }
 
+    /// What landed or was discarded while the record was on its way has no checksum here, and a crash may bring back the one in
+    /// the record: it counts as ended until that is durable.
+    fn end_sums_of_what_changed(&mut self, item: &Item) {
+        let Some(home) = item.home.filter(|home| home.tier == FAST) else { return };
+        let fast = &mut self.state.sums.fast;
+        let mut changed = BlockMask::EMPTY;
+        item.logged.iter().filter(|b| fast.get(home.slot, *b).is_none()).for_each(|b| changed.set(b));
+        if !changed.is_empty() {
+            fast.end_unnoted(home.slot, &changed);
+            let said = self.all_said();
+            self.state.sums.fast.ended_by(said);
+        }
+    }
+
     fn batch_home(&self, batch: u32, i: u32) -> Option<HomeRecord> {
         let item = &self.mover.batches[batch].items[i as usize];
         let merge = item.home == item.from;
@@ -128,6 +142,7 @@ impl<A: Arena> Engine<A> {
             let moved = match record.filter(|_| ok) {
                 Some(record) => {
                     let old = self.show(&record, b.last, self.log.proof());
+                    self.end_sums_of_what_changed(&item);
                     self.leave_home(&item, old, b.last);
                     self.begin_trial(&item);
                     placed += u64::from(!b.frees_zone && !item.copy.is_empty());
