@@ -274,7 +274,6 @@ fn what_changes_while_its_checksum_is_being_recorded_is_not_overwritten_too_earl
             } else {
                 s.write(2 * BLOCK, BLOCK, 0x77);
             }
-            s.world.services[0].flush_factor = 1;
             s.until_no_stage(Stage::MoveFlushLog);
             if discards {
                 s.write(2 * BLOCK, BLOCK, 0x77);
