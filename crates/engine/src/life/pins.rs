@@ -15,7 +15,7 @@ impl<A: Arena> Reader<A> {
     /// Reads the list of pins of a volume of so many chunks. Nothing that is wrong with it keeps a volume closed.
     pub(crate) async fn pins(&self, volume: &Id, chunks: u32) -> Result<PinsRead, OpenError> {
         let buf = self.io.alloc(Pool::Meta, 2 * BLOCK_BYTES).ok_or_else(no_memory)?;
-        let unreadable = self.read_around(FAST, PINS_AT, buf).await;
+        let unreadable = self.read_around(PINS_AT, buf).await;
         let found = [0u8, 1].map(|place| {
             let n = u32::from(place);
             match &unreadable {

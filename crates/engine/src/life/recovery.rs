@@ -17,19 +17,31 @@ use crate::life::task::TaskIo;
 use crate::volume::pages::Pages;
 use crate::volume::state::State;
 use bimetal_units::*;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 /// EIO.
 const EIO: i32 = 5;
-/// Reads of a single block of the log before it counts as one that cannot be read, as long as others near it can. The
-/// header of its group is believed from then on, and hides what was there before, even if its data never got there.
+/// Reads of a single block before it counts as one that cannot be read. Of the log, the header of its group is believed from
+/// then on, and hides what was there before, even if its data never got there; what a checkpoint header or a segment's says is
+/// done without, and written over.
 const BLOCK_READS: u32 = 5;
+
+/// Reads of the same blocks that failed.
+#[derive(Default)]
+struct Failures {
+    /// While the device read something else.
+    alone: u32,
+    /// While it read nothing, which says nothing of these blocks.
+    with_all: u32,
+}
 
 /// A way to the devices of a volume that is being read.
 pub struct Reader<A> {
     pub(crate) io: TaskIo<A>,
     pub(crate) devices: Vec<DeviceInfo>,
+    /// A superblock of the fast device that could be read: as long as it can be, the device reads something.
+    witness: Cell<u64>,
     /// Blocks of metadata that could not be read, and were done without.
     pub(crate) unreadable: RefCell<Vec<(Tier, u64)>>,
     /// Superblocks that are older than the other one of their device: a raise was interrupted between the two.
@@ -99,6 +111,7 @@ impl<A: Arena> Reader<A> {
         Reader {
             io,
             devices,
+            witness: Cell::new(0),
             unreadable: RefCell::default(),
             older_superblocks: RefCell::default(),
             bad_spares: RefCell::default(),
@@ -227,31 +240,66 @@ impl<A: Arena> Reader<A> {
         }
     }
 
-    /// Fills a buffer; where the device cannot, block by block, so that one bad sector costs one block, and again, so that
-    /// a passing error costs none.
-    pub(crate) async fn read_around(
+    /// The same of a block of the fast device that may say what nothing else does. What it says is lost for good once an
+    /// opening has gone on without it, so no error that passes hides it.
+    pub(crate) async fn lone_block<R>(
         &self,
-        tier: Tier,
         offset: u64,
-        buf: Buf,
-    ) -> Result<Unreadable, OpenError> {
-        let Err(error) = self.io.read(tier, offset, buf).await else { return Ok(Unreadable(Vec::new())) };
+        f: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Option<R>, OpenError> {
+        let buf = self.io.alloc(Pool::Meta, BLOCK_BYTES).ok_or_else(no_memory)?;
+        let mut failures = Failures::default();
+        let result = loop {
+            let Err(error) = self.io.read(FAST, offset, buf).await else {
+                break Ok(Some(self.io.with(|a| f(a.bytes(buf)))));
+            };
+            let error = self.device_error(FAST, offset, error.errno);
+            match self.is_bad(&mut failures, error, buf).await {
+                Ok(false) => {}
+                Ok(true) => break Ok(None),
+                Err(error) => break Err(error),
+            }
+        };
+        self.io.free(buf);
+        result
+    }
+
+    /// Whether what could not be read of the fast device once more counts as bad. A device that reads nothing at all is no
+    /// evidence against a block, however long that lasts: then this is the error. `spare` may be overwritten.
+    async fn is_bad(&self, failures: &mut Failures, error: OpenError, spare: Buf) -> Result<bool, OpenError> {
+        let read = self.io.read(FAST, self.witness.get(), spare).await;
+        self.io.with(|a| a.zero(spare));
+        *(if read.is_ok() { &mut failures.alone } else { &mut failures.with_all }) += 1;
+        if failures.with_all == BLOCK_READS { Err(error) } else { Ok(failures.alone == BLOCK_READS) }
+    }
+
+    /// Fills a buffer from the fast device; where that cannot, block by block, so that one bad sector costs one block, and again,
+    /// so that a passing error costs none.
+    pub(crate) async fn read_around(&self, offset: u64, buf: Buf) -> Result<Unreadable, OpenError> {
+        let Err(error) = self.io.read(FAST, offset, buf).await else { return Ok(Unreadable(Vec::new())) };
+        let error = self.device_error(FAST, offset, error.errno);
         let count = buf.len / BLOCK_BYTES;
         let mut bad: Vec<u32> = (0..count).collect();
-        for _ in 0..BLOCK_READS {
+        let mut failures = Failures::default();
+        loop {
             let missing = std::mem::take(&mut bad);
             for i in missing {
                 let block = buf.slice(i * BLOCK_BYTES, BLOCK_BYTES);
-                if self.io.read(tier, offset + u64::from(i) * BLOCK, block).await.is_err() {
+                if self.io.read(FAST, offset + u64::from(i) * BLOCK, block).await.is_err() {
                     self.io.with(|a| a.zero(block));
                     bad.push(i);
                 }
             }
             if bad.len() as u32 == count {
-                return Err(self.device_error(tier, offset, error.errno));
+                return Err(error);
+            }
+            let Some(spare) = bad.first().map(|i| buf.slice(i * BLOCK_BYTES, BLOCK_BYTES)) else {
+                return Ok(Unreadable(bad));
+            };
+            if self.is_bad(&mut failures, error.clone(), spare).await? {
+                return Ok(Unreadable(bad));
             }
         }
-        Ok(Unreadable(bad))
     }
 
     async fn superblocks(&self, expected: Option<Id>) -> Result<[Superblock; 2], OpenError> {
@@ -327,6 +375,9 @@ impl<A: Arena> Reader<A> {
                 ));
             }
         }
+        if tier == FAST {
+            self.witness.set(if lost { second_at } else { 0 });
+        }
         let second = second.unwrap_or(Found::Nothing);
         match (first, second) {
             // One that belongs on the other device came here by mistake; both do where the devices are swapped.
@@ -356,16 +407,8 @@ impl<A: Arena> Reader<A> {
     async fn headers_found(&self, volume: &Id) -> Result<Headers, OpenError> {
         let mut found = Vec::new();
         for place in 0..2 {
-            for left in (0..BLOCK_READS).rev() {
-                let (found_before, lost_before) = (found.len(), self.unreadable.borrow().len());
-                for copy in 0..HEADER_COPIES {
-                    found.extend(self.header_found(volume, place, header_at(place) + copy * BLOCK).await?);
-                }
-                // What no copy says may be the newest: a passing error does not hide it.
-                if found.len() > found_before || left == 0 {
-                    break;
-                }
-                self.unreadable.borrow_mut().truncate(lost_before);
+            for copy in 0..HEADER_COPIES {
+                found.extend(self.header_found(volume, place, header_at(place) + copy * BLOCK).await?);
             }
         }
         let newest =
@@ -384,10 +427,11 @@ impl<A: Arena> Reader<A> {
 
     /// Reads a copy of a checkpoint header; none where it cannot be read.
     async fn header_found(&self, volume: &Id, place: u64, at: u64) -> Result<Option<HeaderFound>, OpenError> {
-        let read = self.spare_block(FAST, at, |b| {
-            (CheckpointHeader::decode(b, volume, place), b.iter().all(|byte| *byte == 0))
-        });
-        let Some((header, blank)) = read.await? else { return Ok(None) };
+        let decode = |b: &[u8]| (CheckpointHeader::decode(b, volume, place), b.iter().all(|byte| *byte == 0));
+        let Some((header, blank)) = self.lone_block(at, decode).await? else {
+            self.unreadable.borrow_mut().push((FAST, at));
+            return Ok(None);
+        };
         // A header is one sector, which no crash tears; a place that was never written is blank.
         if header.is_none() && !blank {
             let what = "this copy of a checkpoint header is not valid; the newest one is known from another";

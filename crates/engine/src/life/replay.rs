@@ -152,7 +152,7 @@ impl<A: Arena> Reader<A> {
         let (mut most, mut torn, mut claims_known) = (None, false, false);
         for _ in 0..END_READS {
             let buf = self.io.alloc(Pool::Log, state.geo.area_bytes).ok_or_else(no_memory)?;
-            let read = match self.read_around(FAST, state.zone.offset(place, 0), buf).await {
+            let read = match self.read_around(state.zone.offset(place, 0), buf).await {
                 Ok(unreadable) => self.read_groups(walk, state, place, next, &Segment { buf, unreadable }),
                 Err(error) => Err(error),
             };
@@ -193,21 +193,37 @@ impl<A: Arena> Reader<A> {
         let end = state.geo.area_blocks();
         let block = |n: u32| state.geo.area_at(area) + u64::from(n) * u64::from(BLOCK_BYTES);
         let trailer = block(end - 1);
-        let body =
-            self.spare_block(FAST, trailer, |b| Index::decode_trailer(b, walk.volume, ordinal)).await?;
+        let body = self.lone_block(trailer, |b| Index::decode_trailer(b, walk.volume, ordinal)).await?;
+        if body.is_none() {
+            self.unreadable.borrow_mut().push((FAST, trailer));
+        }
         let Some(body) = body.flatten().filter(|n| (1..end - 1).contains(n)) else { return Ok(None) };
         let at = block(end - 1 - body);
         let buf = self.io.alloc(Pool::Log, body * BLOCK_BYTES).ok_or_else(no_memory)?;
         let read = self.io.read(FAST, at, buf).await;
-        let index = match read {
-            Ok(()) => self.io.with(|a| Index::decode(a.bytes(buf), walk.volume, ordinal)),
-            Err(_) => {
-                self.unreadable.borrow_mut().push((FAST, at));
-                None
+        let decode = |a: &mut A| Index::decode(a.bytes(buf), walk.volume, ordinal);
+        let at_once = read.is_ok().then(|| self.io.with(decode));
+        self.io.free(buf);
+        let index = match at_once {
+            Some(index) => index,
+            None => {
+                let blocks = self.lone_blocks(at, body).await?;
+                blocks.and_then(|blocks| Index::decode(&blocks, walk.volume, ordinal))
             }
         };
-        self.io.free(buf);
         Ok(index.filter(|i| i.epoch >= walk.epoch))
+    }
+
+    /// Reads blocks one by one; none where one of them cannot be read.
+    async fn lone_blocks(&self, at: u64, count: u32) -> Result<Option<Vec<u8>>, OpenError> {
+        let mut bytes = Vec::with_capacity((count * BLOCK_BYTES) as usize);
+        for at in (0..count).map(|block| at + u64::from(block * BLOCK_BYTES)) {
+            if self.lone_block(at, |b| bytes.extend_from_slice(b)).await?.is_none() {
+                self.unreadable.borrow_mut().push((FAST, at));
+                return Ok(None);
+            }
+        }
+        Ok(Some(bytes))
     }
 
     fn apply_index(

@@ -253,7 +253,7 @@ impl<A: Arena> Reader<A> {
             return Ok(Vec::new());
         };
         let buf = self.io.alloc(Pool::Meta, run.len() as u32 * 2 * BLOCK_BYTES).ok_or_else(no_memory)?;
-        let read = self.read_around(FAST, at, buf).await;
+        let read = self.read_around(at, buf).await;
         let unreadable = |block: u32| match &read {
             Ok(blocks) => blocks.any(block..block + 1).then_some(EIO),
             Err(OpenError::Device { errno, .. }) => Some(*errno),

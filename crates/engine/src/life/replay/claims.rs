@@ -93,9 +93,9 @@ impl<A: Arena> Reader<A> {
                 break;
             }
             let decode = |b: &[u8]| SegmentHeader::decode(b, walk.volume, area);
-            let read = self.blocks(FAST, state.geo.area_at(area), 1, decode).await;
+            let read = self.lone_block(state.geo.area_at(area), decode).await?;
             let follows = |h: &SegmentHeader| h.ordinal == ordinal && h.epoch >= walk.epoch;
-            let successor = if let Some(header) = read.ok().flatten().filter(follows) {
+            let successor = if let Some(header) = read.flatten().filter(follows) {
                 walk.durable = walk.durable.max(header.durable);
                 newest = Some((area, ordinal));
                 Some(header.successor)
@@ -114,8 +114,8 @@ impl<A: Arena> Reader<A> {
         Ok(())
     }
 
-    /// The valid segment headers of these places. One that cannot be read claims nothing: most of these segments are
-    /// out of use, and a bad sector there must not keep the volume closed.
+    /// The valid segment headers of these places. One that cannot be read, while the device reads something else, claims
+    /// nothing: most of these segments are out of use, and a bad sector there must not keep the volume closed.
     async fn headers(
         &self,
         walk: &Walk<'_>,
@@ -126,14 +126,22 @@ impl<A: Arena> Reader<A> {
         let block = |i: usize| buf.slice(i as u32 * BLOCK_BYTES, BLOCK_BYTES);
         let read = |(i, place): (usize, &Place)| self.io.read(FAST, state.zone.offset(*place, 0), block(i));
         let reads: SmallVec<[_; HEADERS_IN_FLIGHT]> = places.iter().enumerate().map(read).collect();
-        let mut found = SmallVec::new();
+        let (mut found, mut failed) = (SmallVec::new(), SmallVec::<[Place; HEADERS_IN_FLIGHT]>::new());
         for (i, read) in reads.into_iter().enumerate() {
-            let readable = read.await.is_ok();
+            if read.await.is_err() {
+                failed.push(places[i]);
+                continue;
+            }
             let area = state.zone.area(places[i]);
             let decode = |a: &mut A| SegmentHeader::decode(a.bytes(block(i)), walk.volume, area);
-            found.extend(readable.then(|| self.io.with(decode)).flatten().map(|h| (places[i], h)));
+            found.extend(self.io.with(decode).map(|h| (places[i], h)));
         }
         self.io.free(buf);
+        for place in failed {
+            let decode = |b: &[u8]| SegmentHeader::decode(b, walk.volume, state.zone.area(place));
+            let read = self.lone_block(state.zone.offset(place, 0), decode).await?;
+            found.extend(read.flatten().map(|h| (place, h)));
+        }
         Ok(found)
     }
 
@@ -150,7 +158,7 @@ impl<A: Arena> Reader<A> {
             return Ok(None);
         }
         let buf = self.io.alloc(Pool::Log, state.geo.area_bytes).ok_or_else(no_memory)?;
-        let read = self.read_around(FAST, state.geo.area_at(area), buf).await;
+        let read = self.read_around(state.geo.area_at(area), buf).await;
         let mut successor = None;
         if read.is_ok() {
             let newest = self.newest_group(walk, state, 0, ordinal, buf);

@@ -98,7 +98,7 @@ impl<A: Arena> Reader<A> {
         found: &mut Vec<UnconfirmedGroup>,
     ) -> Result<(), OpenError> {
         let buf = self.io.alloc(Pool::Log, state.geo.area_bytes).ok_or_else(no_memory)?;
-        let read = self.read_around(FAST, state.geo.area_at(behind.area), buf).await;
+        let read = self.read_around(state.geo.area_at(behind.area), buf).await;
         if let Ok(unreadable) = read {
             let segment = Segment { buf, unreadable };
             for block in behind.from..state.geo.area_blocks() {
