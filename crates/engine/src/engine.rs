@@ -117,6 +117,7 @@ impl<A: Arena> Engine<A> {
 
     /// Gives the arena back.
     pub fn into_arena(mut self) -> A {
+        self.forget_all_begun();
         if let Some(spare) = self.mover.spare {
             self.io.arena.free(spare);
         }

@@ -2,6 +2,7 @@
 
 mod appended_again;
 mod bad_sectors;
+mod begun;
 mod copies;
 mod damage;
 mod determinism;

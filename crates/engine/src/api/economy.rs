@@ -84,6 +84,10 @@ economy! {
     /// Of the fast slots, what copies have use for at least while the slow tier has room.
     /// More of it: more copies; fewer homes are fast.
     copies_least_share: u32 = 8, Unit::OnePartIn, 1..=1024;
+    /// Of the fast slots, what is to be without a home when the volume is quiet, as far as nobody touches what is at home there:
+    /// it stays as a copy.
+    /// More of it: whatever is read or written next finds a slot; what is written in parts then is merged.
+    copies_quiet_share: u32 = 2, Unit::OnePartIn, 1..=1 << 20;
     /// Of the fast slots, what is left to homes however well copies do.
     copies_others_share: u32 = 8, Unit::OnePartIn, 2..=1024;
     /// Of the fast slots, what copies have to have use for beside the least share before they have proved worth it; they have
@@ -187,6 +191,9 @@ economy! {
     /// A sequence of requests is a stream from here on.
     /// Longer: more of a file lands, and counts as hot; shorter: what is written in pieces goes to the slow device.
     stream_bytes: u64 = 1 << 20, Unit::Bytes, 4096..=1 << 40;
+    /// Requests of a stream of at least this size are joined where they share a chunk, so that it goes to a slow slot as a whole.
+    /// Smaller: less is merged; the disk is busy sooner.
+    joined_bytes: u64 = 128 << 10, Unit::Bytes, 512..=1 << 40;
 
     /// What is pushed down at a time for the zone to grow.
     /// More: seeks and flushes cost less; who asks meanwhile waits longer.

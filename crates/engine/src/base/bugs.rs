@@ -129,6 +129,10 @@ bugs! {
     MirrorNotAwaited,
     /// The second copy of a page is looked for in its other place.
     MirrorOfOtherPlace,
+    /// What landed of a chunk stays in force when all of it was written to a fresh slot.
+    LandedOutlivesWhole,
+    /// What a stream has begun stays in memory though something else was written there since.
+    BegunOutlivesWrite,
     /// Writes are not ordered by block locks.
     LocksIgnored,
 }

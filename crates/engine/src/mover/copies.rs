@@ -183,6 +183,14 @@ impl<A: Arena> Engine<A> {
         self.space.slots[FAST].take()
     }
 
+    /// A fast slot in which nothing is, or copies that nobody has read.
+    pub(crate) fn take_unmissed_slot(&mut self) -> Option<Slot> {
+        let slots = &self.space.slots[FAST];
+        let cells = &self.mover.copies.cells;
+        let unmissed = slots.unused() > 0 || cells.next_tray().is_some_and(|slot| cells.is_unread(slot));
+        unmissed.then(|| self.take_fast_slot()).flatten()
+    }
+
     /// Whether a chunk may have a fast home now: while nobody asks for anything, no copies that are worth more give way.
     pub(crate) fn outdoes_copies(&self, chunk: Chunk) -> bool {
         let pushes_out = self.space.slots[FAST].unused() == 0 && self.is_idle();
@@ -233,7 +241,8 @@ impl<A: Arena> Engine<A> {
         {
             return Fetched::No;
         }
-        if stream && self.space.slots[FAST].unused() <= self.spare_slots() {
+        let full = self.space.slots[FAST].unused() <= self.spare_slots();
+        if stream && full && !self.mover.copies.cells.has_kept() {
             // What is read round and round would push out each copy just before it is read again.
             self.mover.copies.worth.asked(self.io.now);
             return Fetched::No;
@@ -381,6 +390,10 @@ impl<A: Arena> Engine<A> {
             self.mover.copies.add_tray(slot);
         }
         while may_push_out && (self.mover.copies.cells.free() as usize) < most && self.lend_segment() {}
+        while !may_push_out
+            && (self.mover.copies.cells.free() as usize) < most
+            && self.mover.copies.cells.evict_kept()
+        {}
         for _ in 0..most {
             if !may_push_out || self.mover.copies.cells.free() as usize >= most || !self.push_out_for(chunk) {
                 break;

@@ -12,7 +12,7 @@ mod remnants;
 use crate::api::action::{Class, DeviceError};
 use crate::api::coverage::Stage;
 use crate::api::options::Level;
-use crate::base::arena::{Arena, Buf, Pool};
+use crate::base::arena::{Arena, Buf};
 use crate::base::bugs::{Bug, planted};
 use crate::base::mask::BlockMask;
 use crate::base::sectors::{Remains, Sectors};
@@ -414,7 +414,7 @@ impl<A: Arena> Engine<A> {
             return true;
         }
         let blocks = copy.count() + parts.count() + left.len() as u32;
-        item.buf = self.io.arena.alloc(Pool::Background, blocks * BLOCK_BYTES);
+        item.buf = self.background_buffer(blocks * BLOCK_BYTES);
         if item.buf.is_none() && frees_zone {
             item.buf = self.mover.spare.take();
             item.spare = item.buf.is_some();

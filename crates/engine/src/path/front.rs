@@ -2,6 +2,7 @@
 
 use crate::api::action::MAX_REQUESTS;
 use crate::base::slab::Slab;
+use crate::path::begun::Begun;
 use crate::path::locks::Locks;
 use crate::path::piece::Piece;
 use crate::path::probe::Probe;
@@ -23,6 +24,8 @@ pub(crate) struct Front {
     /// Pieces that try again when something is freed.
     pub(crate) blocked: VecDeque<u32>,
     pub(crate) locks: Locks,
+    /// Chunks that streams have begun.
+    pub(crate) begun: Begun,
     /// Pieces that were given their lock and have not started.
     pub(crate) granted: Vec<u32>,
     pub(crate) home_writers: HomeWriters,
@@ -47,6 +50,7 @@ impl Front {
             slot_takers: 0,
             blocked: VecDeque::new(),
             locks: Locks::default(),
+            begun: Begun::default(),
             granted: Vec::new(),
             home_writers: HomeWriters::default(),
             sum_loads: SumLoads::default(),

@@ -50,6 +50,16 @@ impl Locks {
         free
     }
 
+    /// Lets a piece that holds blocks hold the chunk's first `count`, where nobody else holds or wants any; whether it does.
+    pub fn widen(&mut self, chunk: Chunk, piece: u32, count: u32) -> bool {
+        let locks = self.chunks.get_mut(&chunk).expect("a piece that holds blocks has locks");
+        let alone = locks.held.len() == 1 && locks.held[0].piece == piece && locks.waiting.is_empty();
+        if alone {
+            (locks.held[0].first, locks.held[0].end) = (0, count);
+        }
+        alone
+    }
+
     /// Gives the piece's blocks back and adds the pieces that now hold theirs to `granted`.
     pub fn release(&mut self, chunk: Chunk, piece: u32, granted: &mut Vec<u32>) {
         let locks = self.chunks.get_mut(&chunk).expect("a released chunk has locks");
@@ -74,5 +84,28 @@ impl Locks {
     /// Whether pieces are in flight in the chunk.
     pub fn any(&self, chunk: Chunk) -> bool {
         self.chunks.contains_key(&chunk)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Who completes a chunk may have all of it while nobody else is there; who comes then waits.
+    #[test]
+    fn a_piece_that_is_alone_may_have_more() {
+        let (mut locks, mut granted) = (Locks::default(), Vec::new());
+        assert!(locks.acquire(Chunk(1), 7, 4, 4, false));
+        assert!(locks.acquire(Chunk(1), 8, 0, 2, true));
+        assert!(!locks.widen(Chunk(1), 7, 8), "somebody reads");
+        locks.release(Chunk(1), 8, &mut granted);
+        assert!(!locks.acquire(Chunk(1), 9, 7, 1, false));
+        assert!(!locks.widen(Chunk(1), 7, 8), "somebody waits");
+        locks.release(Chunk(1), 7, &mut granted);
+        assert_eq!(granted, [9]);
+        assert!(locks.widen(Chunk(1), 9, 8));
+        assert!(!locks.acquire(Chunk(1), 10, 0, 1, false), "it has the first block, too");
+        locks.release(Chunk(1), 9, &mut granted);
+        assert_eq!(granted, [9, 10]);
     }
 }

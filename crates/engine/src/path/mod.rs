@@ -1,6 +1,7 @@
 //! The way of a request: cut, locked, read or written, logged, committed, shown, answered.
 
 pub(crate) mod admission;
+pub(crate) mod begun;
 pub(crate) mod checkpoint;
 pub(crate) mod claim;
 pub(crate) mod commit;

@@ -2,7 +2,7 @@
 
 use crate::api::action::{DeviceError, RequestError};
 use crate::api::coverage::Stage;
-use crate::base::arena::{Arena, Buf, Pool};
+use crate::base::arena::{Arena, Buf};
 use crate::base::sectors::Sectors;
 use crate::engine::Engine;
 use crate::volume::cells::CellBlock;
@@ -119,6 +119,12 @@ pub struct Piece {
     pub again: bool,
     /// It writes, and its chunk had no home when it came: it may take a slot for it.
     pub may_take_slot: bool,
+    /// It writes what is begun of its chunk: which beginning that is.
+    pub begins: Option<u32>,
+    /// It completes what is begun of its chunk: which beginning that is.
+    pub completes: Option<u32>,
+    /// It was made the write of a whole chunk, of which so many bytes had been written before: its buffer is the engine's own.
+    pub joined_bytes: u32,
     /// It has been counted among those that read neighbours or are written alone: once, however often it starts again.
     pub neighbours_counted: bool,
 }
@@ -129,6 +135,17 @@ impl Piece {
         let from = if i == 0 { self.head } else { 0 };
         let to = if i + 1 == self.count { BLOCK_BYTES - self.tail } else { BLOCK_BYTES };
         (from, to)
+    }
+
+    /// The bytes of its chunk that are the request's.
+    pub(crate) fn bytes_in_chunk(&self) -> (u32, u32) {
+        (self.first * BLOCK_BYTES + self.head, (self.first + self.count) * BLOCK_BYTES - self.tail)
+    }
+
+    /// The client's bytes. Panics where it has no cover.
+    pub(crate) fn payload(&self) -> Buf {
+        let buf = self.buf.expect("a write has its buffer");
+        buf.slice(self.head, buf.len - self.head - self.tail)
     }
 
     /// The sectors of a block, by its place in the piece, that land.
@@ -184,7 +201,7 @@ impl<A: Arena> Engine<A> {
 
     /// Gives back the buffers that the engine took for the piece.
     pub(crate) fn drop_piece_buffers(&mut self, piece: &Piece) {
-        let own = piece.buf.filter(|_| piece.kind == PieceKind::Zero);
+        let own = piece.buf.filter(|_| piece.kind == PieceKind::Zero || piece.joined_bytes > 0);
         for buf in own.into_iter().chain(piece.scratch) {
             self.io.arena.free(buf);
             self.wanted.wake = true;
@@ -194,7 +211,7 @@ impl<A: Arena> Engine<A> {
     /// A buffer for a piece to read so many blocks to, all at once: who waits for one holds none, not even the block that it
     /// was to write. None where the piece is blocked until there is one.
     pub(crate) fn take_scratch(&mut self, piece: u32, blocks: u32) -> Option<Buf> {
-        let buf = self.io.arena.alloc(Pool::Background, blocks * BLOCK_BYTES);
+        let buf = self.background_buffer(blocks * BLOCK_BYTES);
         if buf.is_none() {
             let p = &mut self.front.pieces[piece];
             let own = p.buf.take_if(|_| p.kind == PieceKind::Zero);
@@ -218,7 +235,7 @@ impl<A: Arena> Engine<A> {
 
     /// A block-sized buffer of the engine's own; when there is none the piece is blocked until there is.
     pub(crate) fn block_buffer(&mut self, piece: u32) -> Option<Buf> {
-        let buf = self.io.arena.alloc(Pool::Background, BLOCK_BYTES);
+        let buf = self.background_buffer(BLOCK_BYTES);
         if buf.is_none() {
             self.block_piece(piece);
         }

@@ -46,9 +46,14 @@ impl InRequest {
         self.is_stream
     }
 
+    /// How long it is, bytes.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.end - self.start
+    }
+
     /// Whether it begins where another one ended.
     pub(crate) fn goes_on(&self) -> bool {
-        self.stream_bytes > self.end - self.start
+        self.stream_bytes > self.bytes()
     }
 
     fn fua(&self) -> bool {
@@ -201,6 +206,7 @@ impl<A: Arena> Engine<A> {
             ..Piece::default()
         };
         let piece = self.front.pieces.insert(piece);
+        self.note_begun(piece);
         if self.front.locks.acquire(chunk, piece, first, count, kind == PieceKind::Read) {
             self.start_piece(piece);
         }
@@ -211,6 +217,9 @@ impl<A: Arena> Engine<A> {
         let done = self.front.pieces.remove(piece);
         self.front.slot_takers -= u32::from(done.may_take_slot);
         self.drop_piece_buffers(&done);
+        if let Some(begun) = done.begins {
+            self.begun_ended(done.chunk, begun, result.is_ok());
+        }
         let request = &mut self.front.requests[done.request];
         request.in_flight -= 1;
         request.needs_commit |= done.fua && done.needs_commit;

@@ -50,6 +50,9 @@ impl<A: Arena> Engine<A> {
 
     /// Fetches the rest of partial blocks that do not land as they are, then chooses the path.
     pub(crate) fn fill_piece(&mut self, piece: u32) {
+        if self.join_begun(piece) {
+            return;
+        }
         self.drop_scratch(piece);
         let p = &self.front.pieces[piece];
         let last = p.count - 1;
@@ -241,7 +244,8 @@ impl<A: Arena> Engine<A> {
 
     fn count_write(&mut self, piece: u32, tier: Tier, buf: Buf) {
         self.front.requests[self.front.pieces[piece].request].served.add(tier);
-        self.told.stats.written_bytes[tier] += u64::from(buf.len);
+        // What was begun was counted when it landed.
+        self.told.stats.written_bytes[tier] += u64::from(buf.len - self.front.pieces[piece].joined_bytes);
     }
 
     /// A write to a home has ended; gives the piece's chunk and home.
@@ -300,6 +304,39 @@ impl<A: Arena> Engine<A> {
         self.state.zone.unused_segments() * share < self.state.zone.len()
     }
 
+    /// Writes a whole chunk that is at home on the slow tier into a fresh fast slot, where one is to be had for nothing: it is
+    /// not written to the log first, nor merged later. False where it is not.
+    fn whole_goes_fast(&mut self, piece: u32) -> bool {
+        let chunk = self.front.pieces[piece].chunk;
+        if !self.may_go_whole(chunk)
+            || !self.placement.pins.list().allows(chunk, FAST)
+            || !self.placement.policy.settles_fast(self.space.slots[FAST].free())
+            || !self.may_pend_another()
+            || self.zone_owes_slots()
+        {
+            return false;
+        }
+        // What is written once, in order, pushes nothing out that is read.
+        let passes = self.front.requests[self.front.pieces[piece].request].is_stream()
+            && self.placement.policy.heat(chunk, self.io.now) == 0;
+        let slot = if passes { self.take_unmissed_slot() } else { self.take_fast_slot() };
+        let Some(slot) = slot else { return false };
+        self.space.slots[FAST].set_owner(slot, Some(chunk));
+        self.set_stage(piece, Stage::WriteFresh);
+        let home = Home { tier: FAST, slot };
+        self.pend_whole(chunk, home);
+        self.write_action(piece, home, false);
+        true
+    }
+
+    /// Notes that a write of all of the chunk to a fresh home begins. Whatever landed in it so far is superseded: the piece holds
+    /// the lock on all of it.
+    fn pend_whole(&mut self, chunk: Chunk, home: Home) {
+        self.pend(chunk, home);
+        let ends = if planted(Bug::LandedOutlivesWhole) { LogPos(0) } else { self.log.applied_end };
+        self.space.pending.get_mut(chunk).expect("the entry was just made").ends = ends;
+    }
+
     /// Whole chunks of long streams, and any where there is too little room for them, go to fresh slow slots.
     fn stream_or_land(&mut self, piece: u32) {
         let p = &mut self.front.pieces[piece];
@@ -310,6 +347,9 @@ impl<A: Arena> Engine<A> {
             self.placement.neighbours.written_alone(self.tuning.economy.neighbours_memory);
         }
         let short = self.lacks_room_for_wholes();
+        if whole && self.whole_goes_fast(piece) {
+            return;
+        }
         // A loss that is being recorded lands behind the stream, and would be taken for newer.
         if !whole || !(long || short) || self.log.losses > 0 {
             return self.land_piece(piece);
@@ -330,17 +370,25 @@ impl<A: Arena> Engine<A> {
         }
     }
 
+    /// Whether a whole chunk that is not at home on the fast tier may go to a fresh slot, as far as the chunk is concerned.
+    pub(crate) fn may_go_whole(&self, chunk: Chunk) -> bool {
+        let on_slow = self.state.map.home(chunk).is_none_or(|home| home.tier == SLOW);
+        // A loss that is being recorded lands behind the write, and would be taken for newer.
+        on_slow
+            && self.space.pending.get(chunk).is_none()
+            && !self.state.map.is_moving(chunk)
+            && self.log.losses == 0
+            && !self.life.is_read_only()
+    }
+
     fn write_stream(&mut self, piece: u32, home: Home) {
         self.set_stage(piece, Stage::WriteStream);
         let p = &self.front.pieces[piece];
         let (chunk, buf, count) = (p.chunk, p.buf.expect("a write has its buffer"), p.count);
-        self.pend(chunk, home);
         let arena = &self.io.arena;
         let sums = (0..count).map(|i| arena.crc32c(buf.slice(i * BLOCK_BYTES, BLOCK_BYTES))).collect();
-        // Everything landed in this chunk so far is superseded: the piece holds the lock on all of it.
-        let ends = self.log.applied_end;
-        let entry = self.space.pending.get_mut(chunk).expect("the entry was just made");
-        (entry.sums, entry.ends) = (sums, ends);
+        self.pend_whole(chunk, home);
+        self.space.pending.get_mut(chunk).expect("the entry was just made").sums = sums;
         self.write_action(piece, home, false);
     }
 

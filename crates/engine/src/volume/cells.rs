@@ -36,6 +36,8 @@ const IN_SMALL: u8 = 16;
 const IN_MAIN: u8 = 32;
 /// It is being written.
 const FILLING: u8 = 64;
+/// It was at home in its slot, and was not read since.
+const KEPT: u8 = 128;
 const QUEUED: u8 = IN_SMALL | IN_MAIN;
 
 /// A place for a part in a fast slot.
@@ -64,6 +66,8 @@ pub enum Wish {
     Extra,
     /// It came along, and a client read it meanwhile; or it cost nothing.
     Given,
+    /// It was at home there.
+    Kept,
 }
 
 /// A copy has ended that experience goes by: whether it was read.
@@ -78,6 +82,8 @@ struct Tray {
     listed: bool,
     /// It ends as soon as nothing is being written into it.
     leaving: bool,
+    /// Among those with what was at home there.
+    kept: bool,
 }
 
 /// See the module.
@@ -95,6 +101,10 @@ pub struct Cells {
     small: VecDeque<u32>,
     main: VecDeque<u32>,
     ghosts: Ghosts,
+    /// Cells of what was at home there, and was not read since, ...
+    kept: u32,
+    /// ... and the trays that they are in, and some that they were in, by when they were kept.
+    kept_in: VecDeque<Slot>,
     /// The slot that was looked at last for any tray.
     hand: u32,
     /// Slots before this one are wanted for homes too.
@@ -104,7 +114,7 @@ pub struct Cells {
 /// What cells for so many fast slots take at most.
 pub fn ram_bytes_at_most(slots: u64, chunk_blocks: u32) -> u64 {
     let cells = slots * u64::from(chunk_blocks / part_blocks(slots, chunk_blocks));
-    let queues = 2 * cells.next_power_of_two() * 4 + slots.next_power_of_two() * 4;
+    let queues = 2 * cells.next_power_of_two() * 4 + 2 * slots.next_power_of_two() * 4;
     places::ram_bytes(cells, cells)
         + cells
         + slots * size_of::<Tray>() as u64
@@ -137,6 +147,8 @@ impl Cells {
             small: VecDeque::new(),
             main: VecDeque::new(),
             ghosts: Ghosts::new(cells, economy),
+            kept: 0,
+            kept_in: VecDeque::new(),
             hand: 0,
             homes,
         }
@@ -144,7 +156,10 @@ impl Cells {
 
     /// Bytes of RAM.
     pub fn ram_bytes(&self) -> u64 {
-        let queues = self.small.capacity() + self.main.capacity() + self.with_room.capacity();
+        let queues = self.small.capacity()
+            + self.main.capacity()
+            + self.with_room.capacity()
+            + self.kept_in.capacity();
         let trays = self.trays.len() * size_of::<Tray>();
         self.places.ram_bytes(self.state.len() as u32)
             + self.ghosts.ram_bytes()
@@ -279,8 +294,8 @@ impl Cells {
     /// Makes a slot a tray with free cells.
     pub fn add_tray(&mut self, slot: Slot) {
         assert!(!self.is_tray(slot), "a tray is somebody's already");
-        let listed = self.trays[slot.0 as usize].listed;
-        self.trays[slot.0 as usize] = Tray { exists: true, listed, ..Tray::default() };
+        let Tray { listed, kept, .. } = self.trays[slot.0 as usize];
+        self.trays[slot.0 as usize] = Tray { exists: true, listed, kept, ..Tray::default() };
         self.free += self.per_slot;
         self.list(slot);
     }
@@ -339,6 +354,7 @@ impl Cells {
             Wish::Asked => 0,
             Wish::Extra => EXTRA,
             Wish::Given => USED | REPAID,
+            Wish::Kept => KEPT,
         };
         let was_there = self.ghosts.is_back(key, wish != Wish::Extra) && wish != Wish::Extra;
         let state = &mut self.state[cell.0 as usize];
@@ -360,11 +376,15 @@ impl Cells {
     /// A slot that holds a chunk as it is becomes a tray with its copies.
     pub fn keep(&mut self, chunk: Chunk, slot: Slot) {
         self.add_tray(slot);
+        if !std::mem::replace(&mut self.trays[slot.0 as usize].kept, true) {
+            self.kept_in.push_back(slot);
+        }
         for (part, cell) in self.cells_of(slot).enumerate() {
             self.state[cell as usize] |= FILLING;
             self.trays[slot.0 as usize].taken += 1;
             self.free -= 1;
-            self.fill(chunk, part as u32, Cell(cell), Wish::Asked);
+            self.fill(chunk, part as u32, Cell(cell), Wish::Kept);
+            self.kept += 1;
             self.filled(Cell(cell), true);
         }
     }
@@ -404,6 +424,7 @@ impl Cells {
         let ended = (state & ASKED != 0).then_some(state & REPAID != 0);
         let key = self.places.key(cell).expect("a cell that ends holds a part");
         self.places.remove(key);
+        self.kept -= u32::from(state & KEPT != 0);
         if state & FILLING != 0 && !planted(Bug::CopyFreedWhileWritten) {
             // What is written into it late must not meet its next part.
             self.state[cell as usize] &= QUEUED | FILLING;
@@ -447,7 +468,7 @@ impl Cells {
         if !tray.leaving {
             self.free -= self.per_slot;
         }
-        *tray = Tray { listed: tray.listed, ..Tray::default() };
+        *tray = Tray { listed: tray.listed, kept: tray.kept, ..Tray::default() };
     }
 
     /// Blocks were read from copies, or from the memory from which they are being written: whether some of them had only
@@ -458,10 +479,30 @@ impl Cells {
             if let Some(cell) = self.places.get(self.key(chunk, part)) {
                 let state = &mut self.state[cell as usize];
                 extra |= *state & EXTRA != 0;
-                *state = *state & !EXTRA | USED | REPAID;
+                self.kept -= u32::from(*state & KEPT != 0);
+                *state = *state & !(EXTRA | KEPT) | USED | REPAID;
             }
         }
         extra
+    }
+
+    /// Whether something that was at home here, and was not read since, may give way to what a stream reads.
+    pub fn has_kept(&self) -> bool {
+        self.kept > 0
+    }
+
+    /// Frees such a cell, of the tray that was kept first.
+    pub fn evict_kept(&mut self) -> bool {
+        while let Some(slot) = self.kept_in.front().copied() {
+            let gives_way = |cell: &u32| self.state[*cell as usize] & (KEPT | FILLING) == KEPT;
+            if let Some(cell) = self.cells_of(slot).find(gives_way) {
+                self.end(cell);
+                return true;
+            }
+            self.kept_in.pop_front();
+            self.trays[slot.0 as usize].kept = false;
+        }
+        false
     }
 
     /// Frees the cell that gives way next.

@@ -1,5 +1,5 @@
 //! Draws what makes plans wider than their first draws: large chunks, a directory of many pages, other limits at each
-//! opening, deep queues, requests of very many pieces, hints. Each from a stream of its own: the rest of a plan stays.
+//! opening, deep queues, requests of very many pieces, streams that do not end where chunks do, hints. Each from a stream of its own: the rest of a plan stays.
 
 use super::*;
 
@@ -15,6 +15,7 @@ const QUEUES: u64 = 13;
 const VAST: u64 = 14;
 const HINTS: u64 = 15;
 const DECAYS: u64 = 16;
+const STREAMS: u64 = 17;
 
 /// Now and then chunks of half a MiB to four, on as few of them as a volume may have.
 pub(super) fn large(seed: u64, drawn: Geometry) -> Geometry {
@@ -54,6 +55,7 @@ pub(super) fn lives(plan: &mut Plan, lives: &mut [Life]) {
     let most = vast_requests(plan, lives);
     limits(plan, lives, most);
     queues(plan, lives);
+    streams(plan, lives);
     hints(plan.seed, lives);
     decays(plan.seed, lives);
 }
@@ -161,6 +163,46 @@ fn queues(plan: &Plan, lives: &mut [Life]) {
             life.depth = rng.pick(&[64, 128, 256, 1000]);
             let more = answers(plan, u64::from(life.depth).min(300)) as usize;
             life.ops.extend(ops(&mut rng, plan, more));
+        }
+    }
+}
+
+/// Streams of writes that begin anywhere and do not end where chunks do, with others' writes to what they have just written.
+fn streams(plan: &mut Plan, lives: &mut [Life]) {
+    let mut rng = Rng::new(plan.seed, STREAMS);
+    if !rng.one_in(3) {
+        return;
+    }
+    let (size, chunk) = (plan.size_bytes, u64::from(plan.geometry.chunk_bytes));
+    let limits = lives.iter_mut().filter_map(|life| life.limits.as_mut()).map(|limits| &mut limits.tuning);
+    for tuning in limits.chain([&mut plan.tuning]) {
+        tuning.economy.stream_bytes = rng.pick(&[4096, chunk, 2 * chunk]);
+        tuning.economy.joined_bytes = 512;
+    }
+    for life in lives.iter_mut().filter(|life| life.ops.len() > 1) {
+        if !rng.one_in(2) {
+            continue;
+        }
+        let len = rng.range(1, 3 * chunk / 512).min(size / 512) * 512;
+        let (others, gap) = (rng.pick(&[0, 2, 6]), rng.range(1, 3) as usize);
+        let mut at = rng.below(life.ops.len() as u64) as usize;
+        let mut offset = rng.below(size / 512) * 512;
+        for _ in 0..rng.range(4, 24) {
+            if at >= life.ops.len() || offset + len > size {
+                break;
+            }
+            let stream = Op { kind: OpKind::Write, offset, len, fua: false, pause_ns: 0, drain: false };
+            life.ops[at] = stream;
+            offset += len;
+            at += gap;
+            if rng.one_in(others) && at < life.ops.len() {
+                let kind =
+                    rng.pick(&[OpKind::Write, OpKind::Discard, OpKind::Zero, OpKind::Discard, OpKind::Read]);
+                let back = rng.range(1, len.min(2 * chunk) / 512) * 512;
+                let len = (rng.range(1, 64) * 512).min(back);
+                life.ops[at] = Op { kind, offset: offset - back, len, ..stream };
+                at += 1;
+            }
         }
     }
 }

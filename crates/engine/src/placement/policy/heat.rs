@@ -33,6 +33,8 @@ pub struct HeatPolicy {
     hand: u32,
     /// The slot that was looked at last for copies that give way.
     copies_hand: u32,
+    /// Runs of fast slots that were looked at in vain for what nobody touches, since somebody touched anything.
+    looked_in_vain: u32,
     /// The chunk that is looked at next for what to move up when nothing is hot.
     refill: u32,
     touches: u32,
@@ -58,6 +60,7 @@ impl HeatPolicy {
             next_region: 0,
             hand: 0,
             copies_hand: 0,
+            looked_in_vain: 0,
             refill: 0,
             touches: tuning.promote_touches.max(1),
             touch_ns: tuning.touch_ns.max(1),
@@ -246,10 +249,14 @@ impl HeatPolicy {
 
     /// Fast slots that are to be without a home.
     fn target(&self, view: &View<'_>) -> u32 {
+        view.copies_wanted.min(self.room(view)).max(self.free_target)
+    }
+
+    /// Fast slots that may be without a home, so that the slow tier keeps its share free.
+    fn room(&self, view: &View<'_>) -> u32 {
         let ByTier([fast, slow]) = view.slots;
         let kept = slow.count() / self.economy.slow_free_share;
-        let room = (fast.free() + slow.free()).saturating_sub(2 * kept);
-        view.copies_wanted.min(room).max(self.free_target)
+        (fast.free() + slow.free()).saturating_sub(2 * kept)
     }
 
     /// Moves after which so many fast slots are without a home, or nearer to that.
@@ -305,6 +312,34 @@ impl HeatPolicy {
         let to = |tier| move |(chunk, _)| Move { chunk, to: Destination::Tier(tier) };
         let moves = up.into_iter().map(to(FAST)).chain(down.into_iter().map(to(SLOW))).collect();
         Plan { moves, leaving }
+    }
+
+    /// Fast slots that are to be without a home when the volume is quiet.
+    fn quiet_target(&self, view: &View<'_>) -> u32 {
+        (view.slots[FAST].count() / self.economy.copies_quiet_share).min(self.room(view))
+    }
+
+    /// What nobody touches goes down, in a quiet time, while too few slots are without a home: it leaves a copy behind, so no
+    /// read becomes slower, and whatever is read or written next finds a slot that nothing is lost with.
+    fn push_untouched(&mut self, now: Nanos, view: &View<'_>, budget: usize) -> Plan {
+        let tick = self.tick(now);
+        let missing = self.quiet_target(view).saturating_sub(view.slots[FAST].free()) as usize;
+        let room = (view.slots[SLOW].free() as usize).saturating_sub(1);
+        let mut down = self.coldest(view, tick, missing.min(budget).min(room));
+        down.retain(|(_, heat)| *heat == 0);
+        self.looked_in_vain = match down.is_empty() {
+            true => self.looked_in_vain.saturating_add(self.economy.cold_sample_runs),
+            false => 0,
+        };
+        let moves = down.into_iter().map(|(chunk, _)| Move { chunk, to: Destination::Tier(SLOW) }).collect();
+        Plan { moves, leaving: Vec::new() }
+    }
+
+    /// Whether some of what is at home on the fast tier may be untouched: all of it was not looked at in vain since somebody
+    /// touched anything.
+    fn may_push_untouched(&self, view: &View<'_>) -> bool {
+        let runs = view.slots[FAST].count().div_ceil(self.economy.cold_run_slots);
+        self.looked_in_vain < runs && view.slots[FAST].free() < self.quiet_target(view)
     }
 
     /// Leaves of what may rise, hottest first, what finds a slot in which nothing is, or copies that it outdoes; the others
@@ -441,6 +476,7 @@ impl Policy for HeatPolicy {
             return;
         }
         let tick = self.tick(now);
+        self.looked_in_vain = 0;
         self.heats.fade_another(tick);
         let before = self.heats.get(touch.chunk);
         if before.last == tick {
@@ -523,12 +559,15 @@ impl Policy for HeatPolicy {
         };
         let view = &View { yields, ..*view };
         let target = self.target(view);
-        let plan = self.plan_towards(target, now, view, budget, pace);
+        let mut plan = self.plan_towards(target, now, view, budget, pace);
         // Where nothing cold is left to give way to copies, their wish does not keep down what is hot. While clients are busy,
         // copies that have proved worth their slots keep those they have: chunks rise in exchange for others.
         if plan.moves.is_empty() && target > self.free_target && pace != Pace::Short {
             let kept = if pace == Pace::Busy && view.copies_proved { view.slots[FAST].free() } else { 0 };
-            return self.plan_towards(kept.clamp(self.free_target, target), now, view, budget, pace);
+            plan = self.plan_towards(kept.clamp(self.free_target, target), now, view, budget, pace);
+        }
+        if plan.moves.is_empty() && pace == Pace::Idle && self.may_push_untouched(view) {
+            return self.push_untouched(now, view, budget);
         }
         plan
     }
@@ -545,7 +584,7 @@ impl Policy for HeatPolicy {
 
     fn has_work(&self, view: &View<'_>) -> bool {
         let rises = view.may_rise > 0 && (self.hot.marks() > 0 || self.wants_refill(view));
-        rises || view.slots[FAST].free() < self.target(view)
+        rises || view.slots[FAST].free() < self.target(view) || self.may_push_untouched(view)
     }
 
     fn ram_bytes(&self) -> u64 {
