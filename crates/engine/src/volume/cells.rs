@@ -82,8 +82,6 @@ struct Tray {
     listed: bool,
     /// It ends as soon as nothing is being written into it.
     leaving: bool,
-    /// Among those with what was at home there.
-    kept: bool,
 }
 
 /// See the module.
@@ -101,10 +99,10 @@ pub struct Cells {
     small: VecDeque<u32>,
     main: VecDeque<u32>,
     ghosts: Ghosts,
-    /// Cells of what was at home there, and was not read since, ...
+    /// Cells of what was at home there, and was not read since.
     kept: u32,
-    /// ... and the trays that they are in, and some that they were in, by when they were kept.
-    kept_in: VecDeque<Slot>,
+    /// The slot that was looked at last for one of them.
+    kept_hand: u32,
     /// The slot that was looked at last for any tray.
     hand: u32,
     /// Slots before this one are wanted for homes too.
@@ -114,7 +112,7 @@ pub struct Cells {
 /// What cells for so many fast slots take at most.
 pub fn ram_bytes_at_most(slots: u64, chunk_blocks: u32) -> u64 {
     let cells = slots * u64::from(chunk_blocks / part_blocks(slots, chunk_blocks));
-    let queues = 2 * cells.next_power_of_two() * 4 + 2 * slots.next_power_of_two() * 4;
+    let queues = 2 * cells.next_power_of_two() * 4 + slots.next_power_of_two() * 4;
     places::ram_bytes(cells, cells)
         + cells
         + slots * size_of::<Tray>() as u64
@@ -148,7 +146,7 @@ impl Cells {
             main: VecDeque::new(),
             ghosts: Ghosts::new(cells, economy),
             kept: 0,
-            kept_in: VecDeque::new(),
+            kept_hand: 0,
             hand: 0,
             homes,
         }
@@ -159,7 +157,7 @@ impl Cells {
         let queues = self.small.capacity()
             + self.main.capacity()
             + self.with_room.capacity()
-            + self.kept_in.capacity();
+           ;
         let trays = self.trays.len() * size_of::<Tray>();
         self.places.ram_bytes(self.state.len() as u32)
             + self.ghosts.ram_bytes()
@@ -294,8 +292,8 @@ impl Cells {
     /// Makes a slot a tray with free cells.
     pub fn add_tray(&mut self, slot: Slot) {
         assert!(!self.is_tray(slot), "a tray is somebody's already");
-        let Tray { listed, kept, .. } = self.trays[slot.0 as usize];
-        self.trays[slot.0 as usize] = Tray { exists: true, listed, kept, ..Tray::default() };
+        let listed = self.trays[slot.0 as usize].listed;
+        self.trays[slot.0 as usize] = Tray { exists: true, listed, ..Tray::default() };
         self.free += self.per_slot;
         self.list(slot);
     }
@@ -376,9 +374,6 @@ impl Cells {
     /// A slot that holds a chunk as it is becomes a tray with its copies.
     pub fn keep(&mut self, chunk: Chunk, slot: Slot) {
         self.add_tray(slot);
-        if !std::mem::replace(&mut self.trays[slot.0 as usize].kept, true) {
-            self.kept_in.push_back(slot);
-        }
         for (part, cell) in self.cells_of(slot).enumerate() {
             self.state[cell as usize] |= FILLING;
             self.trays[slot.0 as usize].taken += 1;
@@ -468,7 +463,7 @@ impl Cells {
         if !tray.leaving {
             self.free -= self.per_slot;
         }
-        *tray = Tray { listed: tray.listed, kept: tray.kept, ..Tray::default() };
+        *tray = Tray { listed: tray.listed, ..Tray::default() };
     }
 
     /// Blocks were read from copies, or from the memory from which they are being written: whether some of them had only
@@ -491,16 +486,16 @@ impl Cells {
         self.kept > 0
     }
 
-    /// Frees such a cell, of the tray that was kept first.
+    /// Frees such a cell, where one is found soon.
     pub fn evict_kept(&mut self) -> bool {
-        while let Some(slot) = self.kept_in.front().copied() {
+        let slots = self.trays.len() as u32;
+        for _ in 0..SLOTS_LOOKED_AT.min(slots) {
             let gives_way = |cell: &u32| self.state[*cell as usize] & (KEPT | FILLING) == KEPT;
-            if let Some(cell) = self.cells_of(slot).find(gives_way) {
+            if let Some(cell) = self.cells_of(Slot(self.kept_hand)).find(gives_way) {
                 self.end(cell);
                 return true;
             }
-            self.kept_in.pop_front();
-            self.trays[slot.0 as usize].kept = false;
+            self.kept_hand = (self.kept_hand + 1) % slots;
         }
         false
     }

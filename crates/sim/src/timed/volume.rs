@@ -282,8 +282,8 @@ mod tests {
             (0..1600).for_each(|n| write(&mut volume, n << 20, 1 << 20));
             (0..1000).for_each(|n| write(&mut volume, (n * 7919 % 1600) << 20 | 8192, 4096));
             assert!(used(&volume)[1] > 500 << 20, "{:?}", used(&volume));
-            // Long enough for a commit.
-            rest(&mut volume, 3 * Nanos::SECOND);
+            // Long enough for a commit, and for all that moves in quiet times.
+            rest(&mut volume, 60 * Nanos::SECOND);
             let before = used(&volume);
             let volume = TimedVolume::open(volume.kill(), Tuning::default()).expect("it opens");
             assert!(volume.status().recovered);
