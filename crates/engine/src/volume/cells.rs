@@ -154,10 +154,7 @@ impl Cells {
 
     /// Bytes of RAM.
     pub fn ram_bytes(&self) -> u64 {
-        let queues = self.small.capacity()
-            + self.main.capacity()
-            + self.with_room.capacity()
-           ;
+        let queues = self.small.capacity() + self.main.capacity() + self.with_room.capacity();
         let trays = self.trays.len() * size_of::<Tray>();
         self.places.ram_bytes(self.state.len() as u32)
             + self.ghosts.ram_bytes()

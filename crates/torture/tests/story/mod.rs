@@ -72,16 +72,17 @@ impl Story {
         Story::with(vec![Disk::new(fast_chunks * CHUNK, 1), Disk::new(slow_chunks * CHUNK, 2)])
     }
 
-    /// These devices, with whatever is on them; the volume is not open. Nothing moves by heat, and what has landed does
+    /// These devices, with whatever is on them; the volume is not open. Nothing moves by heat or for want of it, and what has landed does
     /// not wait until the slow device is in use.
     pub fn with(disks: Vec<Disk>) -> Story {
-        let tuning = Tuning {
+        let mut tuning = Tuning {
             promote_touches: 1_000_000,
             idle_after_ns: 10 * Nanos::MS,
             small_write_bytes: 0,
             rest_at_most_ns: 0,
             ..Tuning::default()
         };
+        tuning.economy.copies_quiet_share = 1 << 20;
         Story {
             world: World::new(disks, 7),
             tuning,
