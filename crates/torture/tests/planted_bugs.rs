@@ -139,7 +139,7 @@ planted! {
     one_directory_page: OneDirectoryPage at 1012,
     long_piece_askew: LongPieceAskew at 1009,
     last_block_forgotten: LastBlockForgotten at 1121,
-    fence_lifted_early: FenceLiftedEarly at 1799,
+    fence_lifted_early: FenceLiftedEarly at 1754,
     one_superblock_raised: OneSuperblockRaised at 1000,
     wrong_device_flushed: WrongDeviceFlushed at 1001,
     header_copy_not_restored: HeaderCopyNotRestored at 1000,
@@ -149,5 +149,5 @@ planted! {
     part_lost_with_rest: PartLostWithRest at 1132,
     silence_is_evidence: SilenceIsEvidence at 1009,
     fast_sum_outlives_write: FastSumOutlivesWrite at 1001,
-    fast_sum_not_verified: FastSumNotVerified at 1450,
+    fast_sum_not_verified: FastSumNotVerified at 2459,
 }
