@@ -361,3 +361,33 @@ fn where_copies_are_hot_what_rises_takes_the_place_of_cold_homes() {
     volume.map.set(Chunk(0), None, &BlockMask::EMPTY);
     assert_eq!(volume.plan(372).0, [first]);
 }
+
+/// In a quiet time, half of the slots lose what nobody touches. What somebody has touched stays; and once all was looked at for
+/// nothing, it is not looked at again before somebody touches anything.
+#[test]
+fn what_nobody_touches_makes_room_in_quiet_times_up_to_half() {
+    let mut volume = Volume::with_blank(2000);
+    assert_eq!(volume.plan_at(10, Pace::Busy), (vec![], 0), "clients are busy");
+    assert_eq!(volume.plan_at(10, Pace::Idle), (vec![], 16));
+    let has_work =
+        |volume: &mut Volume| volume.ask(&PinList::default(), |policy, view| policy.has_work(view));
+    for chunk in (0..volume.on_fast).map(Chunk) {
+        let touch = Touch { chunk, write: true, stream: false, on_fast: true };
+        volume.policy.touch(touch, Nanos(20 * Nanos::SECOND));
+    }
+    let mut looks = 0;
+    while has_work(&mut volume) {
+        assert_eq!(volume.plan_at(21 + looks, Pace::Idle), (vec![], 0));
+        looks += 1;
+        assert!(looks < 100, "it ends");
+    }
+    assert!(looks > 0);
+    volume.read(200, 1, false);
+    assert!(has_work(&mut volume));
+    for slot in (0..volume.slots[FAST].count()).map(Slot) {
+        if volume.slots[FAST].free() < volume.slots[FAST].count() / 2 && volume.slots[FAST].is_used(slot) {
+            volume.slots[FAST].release(slot, crate::io::flush::Durable::found(Seq(0)));
+        }
+    }
+    assert!(!has_work(&mut volume), "half of the slots are without a home");
+}
