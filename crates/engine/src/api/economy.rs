@@ -191,7 +191,7 @@ economy! {
     /// A sequence of requests is a stream from here on.
     /// Longer: more of a file lands, and counts as hot; shorter: what is written in pieces goes to the slow device.
     stream_bytes: u64 = 1 << 20, Unit::Bytes, 4096..=1 << 40;
-    /// Requests of a stream of at least this size are joined where they share a chunk, so that it goes to a slow slot as a whole.
+    /// Requests of a stream of at least this size are joined where they share a chunk, so that it goes to a fresh slot as a whole.
     /// Smaller: less is merged; the disk is busy sooner.
     joined_bytes: u64 = 128 << 10, Unit::Bytes, 512..=1 << 40;
 

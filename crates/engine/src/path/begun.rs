@@ -1,5 +1,5 @@
-//! Chunks that a stream has begun, and has written to their beginning only: that stays in memory, so that the chunk goes to a
-//! slow slot as a whole with what completes it.
+//! Chunks that a stream has begun, and has written to their beginning only: that stays in memory, so that the chunk is written to
+//! a fresh slot as a whole with what completes it.
 //!
 //! A stream whose requests do not end where chunks do would write each chunk in two parts. Both would land, be merged by two
 //! seeks later, and hold the zone until then. So the first lands, as any write does, and is answered; the memory of it is
