@@ -3,7 +3,7 @@
 
 use crate::opening::newest_header;
 use crate::story::{BLOCK, CHUNK, Story};
-use bimetal_engine::options::{CheckReport, Tuning};
+use bimetal_engine::options::{CheckReport, OpenError, Tuning};
 use bimetal_torture::disk::CutStyle;
 use bimetal_torture::world::Death;
 use bimetal_torture::world::storm::{Storm, Vanish};
@@ -178,12 +178,8 @@ fn an_opening_erases_no_claim_that_nothing_else_makes() {
     );
     let cuts = [CutStyle::LoseAll, CutStyle::Sectors, CutStyle::KeepAll];
     for (after, cut) in (0..).flat_map(|after| cuts.map(|cut| (after, cut))) {
-        let mut again = Story::with(s.world.disks.clone());
-        again.tuning = s.tuning.clone();
         let vanish = Vanish { device: 0, after, stage: None, ns: Nanos::MS / 10, cache: Some(cut), errno: 5 };
-        again.world.begin(Storm { vanish: Some(vanish), ..Storm::default() });
-        let opened = again.open();
-        again.world.calm();
+        let (mut again, opened) = opened_while_away(&s, vanish);
         let over = again.world.injected.vanished == 0;
         assert!(!over || opened.is_ok(), "nothing has happened to it: {opened:?}");
         for life in 0..3 {
@@ -211,13 +207,9 @@ fn what_claims_a_group_goes_before_the_group() {
     newest.iter().for_each(|page| s.world.disks[0].add_bad_sector(page * 8));
     let (mut claimed, mut forgotten) = (0, 0);
     for after in 0.. {
-        let mut again = Story::with(s.world.disks.clone());
-        again.tuning = s.tuning.clone();
         let cache = Some(CutStyle::LoseAll);
         let vanish = Vanish { device: 0, after, stage: None, ns: Nanos::MS / 10, cache, errno: 5 };
-        again.world.begin(Storm { vanish: Some(vanish), ..Storm::default() });
-        let opened = again.open();
-        again.world.calm();
+        let (mut again, opened) = opened_while_away(&s, vanish);
         if again.world.injected.vanished == 0 {
             opened.expect("nothing has happened to it");
             break;
@@ -273,18 +265,24 @@ fn a_device_that_reads_nothing_for_a_moment_hides_no_claim_that_stands_far_on() 
     }
 }
 
+/// A volume on the same devices, and how an opening of it ended in which one of them went away. It is back.
+fn opened_while_away(s: &Story, vanish: Vanish) -> (Story, Result<(), OpenError>) {
+    let mut again = Story::with(s.world.disks.clone());
+    again.tuning = s.tuning.clone();
+    again.world.begin(Storm { vanish: Some(vanish), ..Storm::default() });
+    let opened = again.open();
+    again.world.calm();
+    (again, opened)
+}
+
 /// The device reads nothing for a moment from each command of an opening on. Whatever becomes of that opening, the block that
 /// has rotted is an error, not what it was before.
 fn tells_of_the_rot_whatever_happens(s: &Story, chunk: u64) {
     let mut opened_all_the_same = 0;
     for ns in [Nanos::MS / 10, Nanos::MS / 2, Nanos::MS, 5 * Nanos::MS, 20 * Nanos::MS] {
         for after in 0.. {
-            let mut again = Story::with(s.world.disks.clone());
-            again.tuning = s.tuning.clone();
             let vanish = Vanish { device: 0, after, stage: None, ns, cache: None, errno: 5 };
-            again.world.begin(Storm { vanish: Some(vanish), ..Storm::default() });
-            let opened = again.open();
-            again.world.calm();
+            let (mut again, opened) = opened_while_away(s, vanish);
             if again.world.injected.vanished == 0 {
                 opened.expect("nothing has happened to it");
                 break;

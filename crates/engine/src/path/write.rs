@@ -324,17 +324,18 @@ impl<A: Arena> Engine<A> {
         self.space.slots[FAST].set_owner(slot, Some(chunk));
         self.set_stage(piece, Stage::WriteFresh);
         let home = Home { tier: FAST, slot };
-        self.pend_whole(chunk, home);
+        self.pend_whole(chunk, home, Vec::new());
         self.write_action(piece, home, false);
         true
     }
 
     /// Notes that a write of all of the chunk to a fresh home begins. Whatever landed in it so far is superseded: the piece holds
-    /// the lock on all of it.
-    fn pend_whole(&mut self, chunk: Chunk, home: Home) {
+    /// the lock on all of it. A slow home has checksums.
+    fn pend_whole(&mut self, chunk: Chunk, home: Home, sums: Vec<u32>) {
         self.pend(chunk, home);
         let ends = if planted(Bug::LandedOutlivesWhole) { LogPos(0) } else { self.log.applied_end };
-        self.space.pending.get_mut(chunk).expect("the entry was just made").ends = ends;
+        let entry = self.space.pending.get_mut(chunk).expect("the entry was just made");
+        (entry.sums, entry.ends) = (sums, ends);
     }
 
     /// Whole chunks of long streams, and any where there is too little room for them, go to fresh slow slots.
@@ -387,8 +388,7 @@ impl<A: Arena> Engine<A> {
         let (chunk, buf, count) = (p.chunk, p.buf.expect("a write has its buffer"), p.count);
         let arena = &self.io.arena;
         let sums = (0..count).map(|i| arena.crc32c(buf.slice(i * BLOCK_BYTES, BLOCK_BYTES))).collect();
-        self.pend_whole(chunk, home);
-        self.space.pending.get_mut(chunk).expect("the entry was just made").sums = sums;
+        self.pend_whole(chunk, home, sums);
         self.write_action(piece, home, false);
     }
 

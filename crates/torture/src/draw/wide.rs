@@ -1,5 +1,6 @@
 //! Draws what makes plans wider than their first draws: large chunks, a directory of many pages, other limits at each
-//! opening, deep queues, requests of very many pieces, streams that do not end where chunks do, hints. Each from a stream of its own: the rest of a plan stays.
+//! opening, deep queues, requests of very many pieces, streams that do not end where chunks do, hints. Each from a stream of
+//! its own: the rest of a plan stays.
 
 use super::*;
 
