@@ -135,7 +135,7 @@ impl<A: Arena> Checker<A> {
 
     async fn landed(&mut self) -> Result<(), OpenError> {
         let zone = &self.recovered.state.zone;
-        let places: Vec<_> = zone.chain.iter().copied().collect();
+        let places: Vec<_> = zone.chain().iter().copied().collect();
         for place in places {
             let mut wanted = Vec::new();
             let blocks = (1..self.state().geo.area_blocks()).map(|b| self.state().zone.zone_block(place, b));

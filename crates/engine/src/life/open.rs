@@ -44,7 +44,7 @@ pub fn open<A: Arena + 'static>(
         }
         let reader = Reader::new(io, devices);
         let mut recovered = reader.recover(&options).await?;
-        recovered.state.zone.rebuild_free();
+        recovered.state.zone.rest_is_free();
         let slots = used_slots(&recovered.state).map_err(|home| {
             let at = recovered.state.geo.slot_at(home);
             reader.corrupt(home.tier, at, "two chunks claim the same slot")
@@ -200,7 +200,7 @@ impl<A: Arena> Reader<A> {
         let own = state.zone.get_mut(successor);
         (own.ordinal, own.first, own.last) = (ordinal, seq, seq);
         (own.successor, own.index) = (next, Some(index));
-        state.zone.chain.push_back(successor);
+        state.zone.begin(successor);
         *log = LogEnd { place: successor, cursor: 2, last: seq, claimed: log.last };
         Ok(())
     }

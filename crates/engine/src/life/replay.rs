@@ -78,7 +78,7 @@ impl<A: Arena> Reader<A> {
             let next_place = next_place.ok_or_else(|| {
                 self.no_area(state, state.zone.offset(place, 0), "a segment names no valid successor")
             })?;
-            state.zone.chain.push_back(place);
+            state.zone.begin(place);
             let own = state.zone.get_mut(place);
             (own.ordinal, own.first, own.last) = (s.ordinal, s.first, walk.last);
             own.successor = next_place;
@@ -106,7 +106,7 @@ impl<A: Arena> Reader<A> {
             }
             place = next_place;
         }
-        if state.zone.chain.is_empty() {
+        if state.zone.chain().is_empty() {
             let at = state.zone.offset(tail, 0);
             return Err(self.corrupt(FAST, at, "the log segment that the checkpoint names is not valid"));
         }

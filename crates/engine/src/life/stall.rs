@@ -104,7 +104,7 @@ impl<A: Arena> Engine<A> {
             "zone: {} segments, {} free, {} in the chain, {} blocks landed",
             zone.len(),
             zone.free_segments(),
-            zone.chain.len(),
+            zone.chain().len(),
             self.state.landed.len(),
         );
         let rest = format!(

@@ -338,7 +338,7 @@ impl<A: Arena> Engine<A> {
     }
 
     fn chain_is_short(&self) -> bool {
-        self.state.zone.chain.len() as u32 * 2 <= self.state.zone.own_len()
+        self.state.zone.chain().len() as u32 * 2 <= self.state.zone.own_len()
     }
 
     /// When the zone is to give back what it has borrowed, if nobody asks for anything until then.

@@ -198,11 +198,11 @@ impl<A: Arena> Engine<A> {
     /// Whether so much of the zone is in use that it is emptied though clients are busy.
     pub(crate) fn zone_is_worth_emptying(&self) -> bool {
         let percent = self.tuning.economy.zone_merged_from_percent as usize;
-        self.state.zone.chain.len() * 100 > self.state.zone.len() as usize * percent
+        self.state.zone.chain().len() * 100 > self.state.zone.len() as usize * percent
     }
 
     pub(crate) fn zone_is_half_full(&self) -> bool {
-        self.state.zone.chain.len() * 2 > self.state.zone.len() as usize
+        self.state.zone.chain().len() * 2 > self.state.zone.len() as usize
     }
 
     /// Whether clients keep the slow device busy with several commands at once: what need not be merged yet would only
@@ -224,11 +224,11 @@ impl<A: Arena> Engine<A> {
     pub(crate) fn holds_tail(&self, z: ZoneBlock) -> bool {
         let zone = &self.state.zone;
         let ordinal = zone.get(zone.place_of(z)).ordinal;
-        let oldest = zone.chain.front().map_or(0, |p| zone.get(*p).ordinal);
+        let oldest = zone.chain().front().map_or(0, |p| zone.get(*p).ordinal);
         self.losses_are_said_again()
-            && ordinal < oldest + zone.chain.len() as u64 / 2
+            && ordinal < oldest + zone.chain().len() as u64 / 2
             && zone
-                .chain
+                .chain()
                 .iter()
                 .take_while(|p| zone.get(**p).ordinal <= ordinal)
                 .all(|p| zone.get(*p).is_lost())

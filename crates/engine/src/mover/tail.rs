@@ -100,7 +100,7 @@ impl<A: Arena> Engine<A> {
         // A segment that only lost blocks are left in must not be all that is looked at.
         let again = self.losses_are_said_again();
         let worth = |place: &&Place| zone.get(**place).live > if again { 0 } else { zone.get(**place).lost };
-        let oldest = zone.chain.iter().filter(worth).take(segments).copied();
+        let oldest = zone.chain().iter().filter(worth).take(segments).copied();
         let unseen: VecDeque<_> = oldest.map(|place| (place, zone.is_emptying(place))).collect();
         let written = self.log.place;
         unseen

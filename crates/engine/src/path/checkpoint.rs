@@ -185,7 +185,7 @@ impl<A: Arena> Engine<A> {
     /// Whether the log is short of segments and a checkpoint would let it have some.
     fn log_wants_checkpoint(&self) -> bool {
         let zone = &self.state.zone;
-        let oldest = zone.chain.front().filter(|p| zone.get(**p).live == 0);
+        let oldest = zone.chain().front().filter(|p| zone.get(**p).live == 0);
         self.zone_is_full()
             && oldest.is_some_and(|p| Some(*p) != self.log.current())
             && self.recorded() > self.checkpoint.applied
@@ -365,7 +365,7 @@ impl<A: Arena> Engine<A> {
     fn choose_tail(&mut self) {
         let zone = &self.state.zone;
         // A segment that has begun only here, not on the device, cannot be a tail.
-        let before_last = zone.chain.iter().rev().nth(1).or(zone.chain.back());
+        let before_last = zone.chain().iter().rev().nth(1).or(zone.chain().back());
         let current = self.log.current().or(before_last.copied());
         let applied = self.checkpoint.applied;
         let needed = |p: &Place| {
@@ -373,7 +373,7 @@ impl<A: Arena> Engine<A> {
             let last = s.index.as_ref().map_or(s.last, |i| i.last.max(s.last));
             Some(*p) == current || s.live > 0 || last > applied
         };
-        self.checkpoint.tail = zone.chain.iter().copied().find(needed);
+        self.checkpoint.tail = zone.chain().iter().copied().find(needed);
     }
 
     fn step_flush_pages(&mut self) {

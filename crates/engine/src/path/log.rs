@@ -355,7 +355,7 @@ impl<A: Arena> Engine<A> {
         assert!(segment.live == 0 && segment.pins == 0, "a segment that begins is empty");
         (segment.ordinal, segment.first, segment.last) = (ordinal, first, Seq(first.0 - 1));
         (segment.successor, segment.index) = (next, Some(Index::default()));
-        self.state.zone.chain.push_back(successor);
+        self.state.zone.begin(successor);
         self.log.to_seal.push_back(old);
         if self.log.to_seal.len() > MAX_TO_SEAL
             && let Some(dropped) = self.log.to_seal.pop_front()
@@ -547,7 +547,7 @@ impl<A: Arena> Engine<A> {
         if self.life.is_read_only() {
             return self.fail_log_jobs();
         }
-        while self.state.zone.chain.back() != Some(&place) {
+        while self.state.zone.chain().back() != Some(&place) {
             self.unbegin_segment();
         }
         if let Some(index) = &mut self.state.zone.get_mut(place).index {
@@ -565,10 +565,7 @@ impl<A: Arena> Engine<A> {
 
     /// Takes back the beginning of a segment of which nothing was applied.
     fn unbegin_segment(&mut self) {
-        let place = self.state.zone.chain.pop_back().expect("the chain has a back");
-        let next = self.state.zone.get(place).successor;
-        self.state.zone.get_mut(place).index = None;
-        self.state.zone.give_free(next);
+        self.state.zone.unbegin();
         self.log.to_seal.pop_back();
     }
 

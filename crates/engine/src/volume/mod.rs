@@ -14,4 +14,5 @@ pub(crate) mod slots;
 pub(crate) mod space;
 pub(crate) mod state;
 pub(crate) mod sums;
+pub(crate) mod uses;
 pub(crate) mod zone;

@@ -96,7 +96,7 @@ impl State {
         if block.0 >= blocks {
             return false;
         }
-        let tail = self.zone.chain.front().map(|place| self.zone.pos(*place, 0));
+        let tail = self.zone.chain().front().map(|place| self.zone.pos(*place, 0));
         let gone = self.landed_at(block).is_none() && tail.is_some_and(|tail| was < tail);
         if gone {
             self.land(block, z, true);

@@ -7,6 +7,7 @@ use crate::base::place::Place;
 use crate::format::geometry::Geometry;
 use crate::format::log::Index;
 use crate::volume::landed::ZoneBlock;
+use crate::volume::uses::{End, Use, Uses};
 use bimetal_units::*;
 use std::collections::VecDeque;
 use std::iter;
@@ -64,20 +65,7 @@ pub struct Zone {
     vacant: Vec<Place>,
     /// Where borrowed areas have theirs.
     borrowed: IndexMap<Area, Place>,
-    /// The chain, oldest first; the last is the one being written.
-    pub chain: VecDeque<Place>,
-    /// Free, and the device keeps nothing of what was in them, as far as is known.
-    free: VecDeque<Place>,
-    /// Free as well, those longest so first; the device still keeps what was in them.
-    spent: VecDeque<Place>,
-    /// The one of these that is being discarded.
-    trimming: Option<Place>,
-    /// Out of the chain, but reads are in flight.
-    retiring: Vec<Place>,
-    /// Free, and lent to copies: the last one is recalled first.
-    lent: Vec<Place>,
-    /// Those that were recalled, until nothing is in flight in them.
-    recalled: Vec<Place>,
+    uses: Uses,
     /// The zone's own areas.
     own: Range<u32>,
     area_blocks: u32,
@@ -97,13 +85,7 @@ impl Zone {
             areas: own.clone().map(Area).chain(iter::repeat(NO_AREA)).take(most as usize).collect(),
             vacant: (own.len() as u32..most).rev().map(Place).collect(),
             borrowed: IndexMap::default(),
-            chain: VecDeque::new(),
-            free: VecDeque::new(),
-            spent: VecDeque::new(),
-            trimming: None,
-            retiring: Vec::new(),
-            lent: Vec::new(),
-            recalled: Vec::new(),
+            uses: Uses::new(most),
             own,
             area_blocks: geo.area_blocks(),
             base: geo.area_at(Area(0)),
@@ -126,7 +108,7 @@ impl Zone {
     }
     /// Segments that can be named as a successor.
     pub fn free_segments(&self) -> u32 {
-        (self.free.len() + self.spent.len()) as u32
+        self.uses.free_count() as u32
     }
     /// The area of a place.
     pub fn area(&self, place: Place) -> Area {
@@ -164,14 +146,13 @@ impl Zone {
     /// Makes a free segment of an area that held slots, all of which are free and stay out of use.
     pub fn borrow(&mut self, area: Area) {
         let place = self.adopt(area).expect("there is a place for an area that is borrowed");
-        self.spent.push_back(place);
+        self.uses.pass(place, Use::Spent, End::Back);
     }
 
     /// Gives up a borrowed area whose segment is free.
     pub fn give_back(&mut self) -> Option<Area> {
-        let own = self.own_len();
-        let place = remove_first(&mut self.spent, |place| place.0 >= own)
-            .or_else(|| remove_first(&mut self.free, |place| place.0 >= own))?;
+        let place = self.uses.free(Use::Spent, End::Front, |place| self.is_borrowed(place))?;
+        self.uses.pass(place, Use::Vacant, End::Back);
         let area = std::mem::replace(&mut self.areas[place.0 as usize], NO_AREA);
         self.borrowed.remove(&area);
         self.vacant.push(place);
@@ -215,15 +196,36 @@ impl Zone {
 
     /// The segments that are not in the chain.
     pub fn outside_chain(&self) -> Vec<Place> {
-        let mut outside: Vec<bool> = self.areas.iter().map(|area| *area != NO_AREA).collect();
-        self.chain.iter().for_each(|place| outside[place.0 as usize] = false);
-        (0..self.areas.len() as u32).map(Place).filter(|place| outside[place.0 as usize]).collect()
+        let places = (0..self.areas.len() as u32).map(Place);
+        let outside = |place: &Place| self.area(*place) != NO_AREA && self.uses.of(*place) != Use::Chain;
+        places.filter(outside).collect()
     }
 
-    /// Puts every segment that is neither in the chain nor the named successor on the free list.
-    pub fn rebuild_free(&mut self) {
-        let successor = self.chain.back().map(|p| self.get(*p).successor);
-        self.free = self.outside_chain().into_iter().filter(|p| successor != Some(*p)).collect();
+    /// The chain, oldest first; the last is the one being written.
+    pub fn chain(&self) -> &VecDeque<Place> {
+        self.uses.all(Use::Chain)
+    }
+
+    /// The chain goes on with a segment.
+    pub fn begin(&mut self, place: Place) {
+        self.uses.pass(place, Use::Chain, End::Back);
+    }
+
+    /// Takes the last segment out of the chain, of which nothing was applied: it is named again, and what it named is free.
+    pub fn unbegin(&mut self) {
+        let place = *self.chain().back().expect("the chain has a back");
+        self.uses.pass(self.get(place).successor, Use::Clean, End::Front);
+        self.uses.pass(place, Use::Named, End::Back);
+        self.get_mut(place).index = None;
+    }
+
+    /// Recovery has found the chain: what it names is its next segment, and all others are free.
+    pub fn rest_is_free(&mut self) {
+        let named = self.chain().back().map(|place| self.get(*place).successor);
+        for place in self.outside_chain() {
+            let to = if named == Some(place) { Use::Named } else { Use::Clean };
+            self.uses.pass(place, to, End::Back);
+        }
     }
 
     /// A block of a segment is some block's newest copy.
@@ -249,7 +251,7 @@ impl Zone {
 
     /// Whether nothing is left in the oldest segment, while the log goes on in another.
     pub fn front_is_empty(&self) -> bool {
-        self.chain.len() > 1 && self.chain.front().is_some_and(|place| self.get(*place).live == 0)
+        self.chain().len() > 1 && self.chain().front().is_some_and(|place| self.get(*place).live == 0)
     }
 
     /// Whether its blocks were to leave it already.
@@ -272,73 +274,73 @@ impl Zone {
     /// Blocks that are free, or about to be: those of free segments, and of each that is being emptied as large a share
     /// as has been done of that.
     pub fn room_blocks(&self) -> u64 {
-        let free = u64::from(self.unused_segments()) + self.retiring.len() as u64;
+        let free = u64::from(self.unused_segments()) + self.uses.all(Use::Retiring).len() as u64;
         free * u64::from(self.area_blocks) + self.emptied_blocks
     }
 
     /// Segments in which nothing of the log is: those that are free, and those that copies will leave.
     pub fn unused_segments(&self) -> u32 {
-        self.free_segments()
-            + (self.lent.len() + self.recalled.len() + usize::from(self.is_trimming())) as u32
+        let left = [Use::Lent, Use::Recalled, Use::Trimming];
+        self.free_segments() + left.iter().map(|with| self.uses.all(*with).len() as u32).sum::<u32>()
     }
 
     /// Lends a free segment of the zone's own.
     pub fn lend(&mut self) -> Option<Area> {
-        let own = self.own_len();
-        let place = remove_last(&mut self.spent, |place| place.0 < own)
-            .or_else(|| remove_last(&mut self.free, |place| place.0 < own))?;
-        self.lent.push(place);
+        let place = self.uses.free(Use::Spent, End::Back, |place| !self.is_borrowed(place))?;
+        self.uses.pass(place, Use::Lent, End::Back);
         Some(self.area(place))
     }
 
     /// Whether an area's segment is lent, and was not recalled.
     pub fn is_lent(&self, area: Area) -> bool {
-        self.lent.iter().any(|place| self.area(*place) == area)
+        self.place(area).is_some_and(|place| self.uses.of(place) == Use::Lent)
     }
 
     /// Wants a lent segment back.
     pub fn recall(&mut self) -> Option<Area> {
-        let place = self.lent.pop()?;
-        self.recalled.push(place);
+        let place = *self.uses.all(Use::Lent).back()?;
+        self.uses.pass(place, Use::Recalled, End::Back);
         Some(self.area(place))
     }
 
     /// Segments that were recalled and are not free yet.
     pub fn recalled(&self) -> u32 {
-        self.recalled.len() as u32
+        self.uses.all(Use::Recalled).len() as u32
     }
 
     /// Those recalled segments are free whose areas have been left; whether there was one.
     pub fn take_recalled(&mut self, is_left: impl Fn(Area) -> bool) -> bool {
         let areas = &self.areas;
-        release(&mut self.recalled, &mut self.spent, |place| is_left(areas[place.0 as usize]))
+        self.uses.settle(Use::Recalled, |place| is_left(areas[place.0 as usize]))
     }
 
     /// Takes a free segment to be named as a successor; one of the zone's own, if there is one, where borrowed ones are to
     /// be given back.
     pub fn take_free(&mut self, gives_back: bool) -> Option<Place> {
-        let own = self.own_len();
-        let stays = |place: Place| !gives_back || place.0 < own;
-        remove_first(&mut self.free, stays)
-            .or_else(|| remove_first(&mut self.spent, stays))
-            .or_else(|| self.free.pop_front())
-            .or_else(|| self.spent.pop_front())
+        let stays = |place: Place| !gives_back || !self.is_borrowed(place);
+        let place = self.uses.free(Use::Clean, End::Front, stays);
+        let place = place.or_else(|| self.uses.free(Use::Clean, End::Front, |_| true))?;
+        self.uses.pass(place, Use::Named, End::Back);
+        Some(place)
     }
 
     /// Whether a free segment is being discarded.
     pub fn is_trimming(&self) -> bool {
-        self.trimming.is_some()
+        !self.uses.all(Use::Trimming).is_empty()
     }
 
     /// Takes a free segment that the device is to be told of, until [`Zone::end_trim`].
     pub fn begin_trim(&mut self) -> Option<Place> {
-        self.trimming = self.spent.pop_front();
-        self.trimming
+        let place = *self.uses.all(Use::Spent).front()?;
+        self.uses.pass(place, Use::Trimming, End::Back);
+        Some(place)
     }
 
     /// The device was told.
     pub fn end_trim(&mut self) {
-        self.free.extend(self.trimming.take());
+        if let Some(place) = self.uses.all(Use::Trimming).front() {
+            self.uses.pass(*place, Use::Clean, End::Back);
+        }
     }
 
     /// Whether a segment's area is borrowed.
@@ -346,21 +348,15 @@ impl Zone {
         place.0 >= self.own_len()
     }
 
-    /// Gives back a segment that was named as a successor by a segment that never began.
-    pub fn give_free(&mut self, place: Place) {
-        self.free.push_front(place);
-    }
-
     /// Takes the segments before `tail` out of the chain: a durable checkpoint needs them no more.
     /// They are reused once no read is in flight in them.
     pub fn drop_before(&mut self, tail: Place) {
-        while self.chain.front().is_some_and(|p| *p != tail) {
-            let place = self.chain.pop_front().expect("the chain has a front");
+        while let Some(place) = self.chain().front().copied().filter(|place| *place != tail) {
             self.change(place, |segment| {
                 assert!(segment.live == 0, "a segment with landed blocks is never dropped");
                 (segment.index, segment.emptying) = (None, None);
             });
-            self.retiring.push(place);
+            self.uses.pass(place, Use::Retiring, End::Back);
         }
         self.recycle();
     }
@@ -368,34 +364,11 @@ impl Zone {
     /// Moves retired segments without reads in flight to the free list.
     pub fn recycle(&mut self) {
         let segments = &self.segments;
-        release(&mut self.retiring, &mut self.spent, |place| segments[place.0 as usize].pins == 0);
+        self.uses.settle(Use::Retiring, |place| segments[place.0 as usize].pins == 0);
     }
 
     /// Bytes of segments in the chain.
     pub fn used_bytes(&self) -> u64 {
-        self.chain.len() as u64 * self.area_bytes
+        self.chain().len() as u64 * self.area_bytes
     }
-}
-
-fn remove_first(places: &mut VecDeque<Place>, is_it: impl Fn(Place) -> bool) -> Option<Place> {
-    let at = places.iter().position(|place| is_it(*place))?;
-    places.remove(at)
-}
-
-fn remove_last(places: &mut VecDeque<Place>, is_it: impl Fn(Place) -> bool) -> Option<Place> {
-    let at = places.iter().rposition(|place| is_it(*place))?;
-    places.remove(at)
-}
-
-/// Moves the places for which nothing is waited any more to the free list; whether there was one.
-fn release(waiting: &mut Vec<Place>, free: &mut VecDeque<Place>, is_done: impl Fn(Place) -> bool) -> bool {
-    let before = waiting.len();
-    waiting.retain(|place| {
-        let done = is_done(*place);
-        if done {
-            free.push_back(*place);
-        }
-        !done
-    });
-    waiting.len() < before
 }

@@ -69,7 +69,7 @@ impl<A: Arena> Reader<A> {
         state: &State,
     ) -> Result<Vec<UnconfirmedGroup>, OpenError> {
         let mut found = Vec::new();
-        let chain: Vec<_> = state.zone.chain.iter().copied().collect();
+        let chain: Vec<_> = state.zone.chain().iter().copied().collect();
         for pair in chain.windows(2) {
             let (place, next) = (pair[0], state.zone.area(pair[1]));
             let segment = state.zone.get(place);
