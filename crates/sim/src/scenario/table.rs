@@ -46,7 +46,8 @@ pub struct Row {
     pub claimed: String,
     /// What came of our engine.
     pub ours: Option<f64>,
-    /// The best that our engine did when it knew [`FORESIGHTS`] of a replay ahead; none where nothing is replayed.
+    /// The best that can be said to be in reach: what our engine did when it knew [`FORESIGHTS`] of a replay ahead, what it did
+    /// without that, or what leaving everything where it is did; none where nothing is replayed.
     pub ceiling: Option<f64>,
     /// What a device like the fast one did that holds everything; none where the scenario asks for more than a device.
     pub all_fast: Option<f64>,
@@ -56,16 +57,24 @@ pub struct Row {
     pub held: bool,
 }
 
-/// These policies, and those that a claim of the scenario is a multiple of.
+/// These policies, those that a claim of the scenario is a multiple of, and static where there is a ceiling: that is never
+/// below doing nothing.
 pub fn needed(scenario: &Scenario, policies: &[Policy]) -> Vec<Policy> {
     let mut needed = policies.to_vec();
-    for claim in &scenario.claims {
-        match claim.of {
-            Some(Rival::Policy(policy)) if !needed.contains(&policy) => needed.push(policy),
-            _ => {}
+    let claimed = scenario.claims.iter().filter_map(|claim| match claim.of {
+        Some(Rival::Policy(policy)) => Some(policy),
+        _ => None,
+    });
+    for policy in claimed.chain(replays(scenario).then_some(Policy::Static)) {
+        if !needed.contains(&policy) {
+            needed.push(policy);
         }
     }
     needed
+}
+
+fn replays(scenario: &Scenario) -> bool {
+    scenario.phases.iter().any(|phase| phase.replay.is_some())
 }
 
 /// One run of a scenario, on devices of its own.
@@ -125,7 +134,7 @@ pub fn rows(
 
 fn runs_of(scenario: &Scenario, policies: &[Policy]) -> Vec<Run> {
     let mut runs = vec![Run::Ours];
-    if scenario.phases.iter().any(|phase| phase.replay.is_some()) {
+    if replays(scenario) {
         runs.extend(FORESIGHTS.map(Run::KnownAhead));
     }
     let others = needed(scenario, policies).into_iter().filter(|&policy| policy != Policy::Bimetal);
@@ -182,11 +191,12 @@ fn row(scenario: &Scenario, claim: &ClaimSpec, reports: &Reports) -> Row {
     let expected = claim.expected();
     let of = |report: Option<&Report>| report.and_then(|report| value(&expected, &report.phases));
     let ours = of(ours.as_ref());
-    let replays =
-        |phase: &str| scenario.phases.iter().any(|p| p.replay.is_some() && p.rows().any(|row| row == phase));
-    let known = known_ahead.iter().filter(|_| replays(&claim.phase));
-    let known = known.filter_map(|report| Some(((), of(Some(report))?)));
-    let ceiling = best_of(known, claim.less_is_better()).map(|((), value)| value);
+    let replayed =
+        scenario.phases.iter().any(|p| p.replay.is_some() && p.rows().any(|row| row == claim.phase));
+    let left_alone = others.get(Policy::Static.name()).and_then(Option::as_ref);
+    let in_reach = known_ahead.iter().chain(reports.ours.as_ref()).chain(left_alone);
+    let in_reach = in_reach.filter(|_| replayed).filter_map(|report| Some(((), of(Some(report))?)));
+    let ceiling = best_of(in_reach, claim.less_is_better()).map(|((), value)| value);
     let policies = others.iter().map(|(name, report)| (*name, of(report.as_ref()))).collect();
     Row {
         claim: claim.id.clone(),
