@@ -157,3 +157,37 @@ fn who_waits_for_what_will_never_move_gets_an_error() {
     assert_eq!(s.read(at, BLOCK), Ok(vec![2; BLOCK as usize]));
     s.write(at, BLOCK, 3);
 }
+
+/// The zone is full, the fast device reads nothing, so nothing leaves it. Many writes of one block wait for each other: the first
+/// failed after 20 s, and each next one after 20 s more. They fail together now; and when the device reads again, writes land.
+#[test]
+fn writes_that_wait_for_each_other_do_not_wait_for_a_full_zone_in_turn() {
+    let mut s = Story::begin_with_zone(56, 64, 32);
+    s.tuning.landing_ram_bytes = 0;
+    s.stop();
+    s.open().expect("it opens");
+    let slow = s.slow_chunk();
+    s.world.rates.reads = 1;
+    let mut tried = 0;
+    loop {
+        let at = slow + tried % 512 * BLOCK;
+        let write = s.ask(WRITE, at, BLOCK, 1);
+        tried += 1;
+        if s.answer(write).is_err() {
+            break;
+        }
+        assert!(tried < 10_000, "the zone is never full");
+    }
+    let began = s.world.now();
+    let waiting: Vec<_> = (0..16).map(|fill| s.ask(WRITE, slow, BLOCK, fill)).collect();
+    for write in waiting {
+        assert_eq!(s.answer(write), Err(RequestError::Io));
+    }
+    let took = s.world.now().since(began);
+    assert!(took < 40 * Nanos::SECOND, "{took} ns for 16 writes");
+    s.world.rates = FaultRates::default();
+    s.wait(2 * Nanos::SECOND);
+    s.write(slow, BLOCK, 9);
+    s.flush();
+    assert_eq!(s.read(slow, BLOCK), Ok(vec![9; BLOCK as usize]));
+}

@@ -3,7 +3,7 @@
 
 use crate::damage::image::{get, put};
 use crate::story::{BLOCK, CHUNK, Story};
-use bimetal_engine::action::RequestError;
+use bimetal_engine::action::{RequestError, RequestKind};
 use bimetal_engine::extents::Placement;
 use bimetal_torture::disk::{CutStyle, Disk};
 use bimetal_torture::world::Death;
@@ -257,5 +257,53 @@ fn what_lies_beneath_stays_though_what_landed_has_rotted() {
         assert!(s.is_slow(at), "it is merged, and healed");
         s.stop();
         assert_eq!(s.check(), Ok(Vec::new()), "{damage:?}");
+    }
+}
+
+/// Blocks of which a part is written, ...
+const MANY: u64 = 320;
+
+/// ... at the beginning or in the middle, so that parts of two share a block of the log.
+fn written_sector(block: u64) -> u64 {
+    block % 2 * 3
+}
+
+/// What is left of lost blocks fills a zone that does not grow: two parts were in each block of the log, and each of them, said
+/// again, takes a block of its own. A write elsewhere waits until that is known to be in vain, and fails. In these 20 s the same
+/// blocks were written to the SSD over and over, as fast as it took them.
+#[test]
+fn a_zone_full_of_remnants_does_not_wear_the_ssd_while_a_write_waits() {
+    let mut s = Story::begin_with_zone(56, 64, 32);
+    s.tuning.landing_ram_bytes = 0;
+    reopen(&mut s, None);
+    let beside = s.slow_chunk();
+    let at = beside + CHUNK;
+    (0..MANY / 16).for_each(|chunk| s.write(at + chunk * CHUNK, CHUNK, 0x1b));
+    s.flush();
+    s.wait(10 * Nanos::SECOND);
+    let mut bytes = vec![0; BLOCK as usize];
+    let disk = &mut s.world.disks[1];
+    for page in 0..disk.size_bytes() / BLOCK {
+        if disk.peek(page, &mut bytes) && bytes.iter().all(|b| *b == 0x1b) {
+            hurt(disk, page, 5, Damage::Rot);
+        }
+    }
+    let kind = RequestKind::Write { fua: false };
+    let parts: Vec<_> = (0..MANY)
+        .map(|block| s.ask(kind, at + block * BLOCK + written_sector(block) * SECTOR, SECTOR, 0x22))
+        .collect();
+    let answers: Vec<_> = parts.into_iter().map(|part| s.answer(part).map(drop)).collect();
+    let landed = answers.iter().take_while(|answer| answer.is_ok()).count() as u64;
+    s.flush();
+    s.wait(60 * Nanos::SECOND);
+    let before = s.engine().status().log_written_bytes;
+    let asked = s.ask(kind, beside + BLOCK, BLOCK, 0x77);
+    assert_eq!(s.answer(asked).map(drop), Err(RequestError::NoSpace));
+    let appended = (s.engine().status().log_written_bytes - before) / BLOCK;
+    assert!(appended < 200 * landed, "{appended} blocks to say {landed} again");
+    for block in 0..landed {
+        let here = at + block * BLOCK;
+        assert_eq!(sector(&mut s, here, written_sector(block)), Ok(0x22), "block {block}");
+        assert_eq!(sector(&mut s, here, 5), Err(RequestError::Io), "block {block}");
     }
 }

@@ -162,12 +162,16 @@ struct Batch {
 /// Batches that bring the zone nothing: the devices fail them, or they only say again what is left of lost blocks.
 #[derive(Clone, Copy)]
 pub(crate) struct Barren {
-    /// When the first of them ended.
+    /// When the first of them ended, ...
     pub(crate) since: Nanos,
+    /// ... and the last.
+    pub(crate) last: Nanos,
     /// How many blocks of clients had landed then.
     pub(crate) landed_blocks: u64,
     /// What a device said when the last of them failed.
     pub(crate) error: Option<DeviceError>,
+    /// Writes have failed for it.
+    pub(crate) told: bool,
 }
 
 /// Batches in flight and what plans them.
@@ -342,7 +346,7 @@ impl<A: Arena> Engine<A> {
         if frees_zone {
             self.mover.planner.does_not_fit(items.iter().filter(|i| i.lacks_memory).map(|i| i.chunk));
         }
-        Self::leave_remnants(&mut items);
+        self.leave_remnants(&mut items);
         self.mover.batches[batch].items = items;
         self.mover.batches[batch].landed_upto = self.log.applied;
         self.drop_failed(batch);
@@ -482,8 +486,12 @@ impl<A: Arena> Engine<A> {
     fn issue_batch(&mut self, batch: u32) {
         // Whoever asks for something meanwhile finds one I/O of a batch before his in a device, not a queue of them; unless he
         // writes, and the zone runs short.
-        let gently = self.pace() == Pace::Busy;
-        let depth = if gently { 1 } else { self.tuning.background_depth };
+        let depth = match self.pace() {
+            Pace::Busy => 1,
+            Pace::Short if self.merges_beside_reads() => self.tuning.economy.merge_beside_reads as usize,
+            Pace::Short | Pace::Idle => self.tuning.background_depth,
+        };
+        let depth = depth.min(self.tuning.background_depth);
         loop {
             let b = &mut self.mover.batches[batch];
             if b.issued == b.ios.len() || b.in_flight as usize >= depth {

@@ -30,9 +30,14 @@ const MAX_BUSY_PAUSE_NS: u64 = 10 * Nanos::SECOND;
 const FAILED_PAUSE_NS: u64 = 250 * Nanos::MS;
 /// Pause after a batch of which everything was read, and is wrong, ns.
 const DAMAGED_PAUSE_NS: u64 = 50 * Nanos::MS;
+/// Rounds that only say lost blocks again are farther apart the longer that has brought nothing: by one part in so many of that
+/// time, up to [`DAMAGED_PAUSE_NS`]. The first few may be all that is needed; later ones would wear the SSD for nothing.
+const VAIN_SHARE: u64 = 8;
 /// Clients that wait for space get an error when the devices have failed every batch for this long, ns:
 /// longer than a landed block that cannot be read may hold the zone.
 const BARREN_PATIENCE_NS: u64 = 20 * Nanos::SECOND;
+/// ... and the last of these batches ended this long ago at most, ns: longer than the pause after one.
+const BARREN_FRESH_NS: u64 = Nanos::SECOND;
 
 /// Chunks that one client's wish to have a range made fast looks at: 512 MiB of chunks of 128 KiB, in a call that stays
 /// short.
@@ -50,6 +55,8 @@ pub struct Planner {
     /// There was no memory for all of the batch that began last to empty the zone.
     lacks_memory: bool,
     next_place: Nanos,
+    /// When a client last had an answer to a read of the slow device.
+    read_slow: Nanos,
     /// When a stream last used the slow device.
     streamed: Nanos,
     /// Batches since a client asked for something last, while the volume was idle.
@@ -62,6 +69,8 @@ pub struct Planner {
     pub(crate) says_losses: bool,
     /// ... and not before clients have landed so many blocks those of another one.
     pub(crate) next_said: u64,
+    /// The log has no room to say again what is left of lost blocks of the batch that began last.
+    pub(crate) says_in_vain: bool,
     /// The last batch that was to empty the zone could move nothing.
     pub(crate) zone_is_held: bool,
 }
@@ -161,6 +170,9 @@ impl<A: Arena> Engine<A> {
             Owner::Copy(fill) if device == SLOW => self.mover.copies.asked_bytes(fill),
             _ => return,
         };
+        if device == SLOW {
+            self.mover.planner.read_slow = self.io.now;
+        }
         self.placement.benefit.read(device, bytes, took_ns);
     }
 
@@ -285,6 +297,13 @@ impl<A: Arena> Engine<A> {
         self.io.now.since(self.io.tokens.used_by_clients(SLOW)) < self.tuning.economy.in_use_ns
     }
 
+    /// Whether clients read the slow device, and nobody waits for the zone: a flush has the disk write all that it has accepted,
+    /// and who reads meanwhile waits for most of that.
+    pub(crate) fn merges_beside_reads(&self) -> bool {
+        self.io.now.since(self.mover.planner.read_slow) < self.tuning.economy.in_use_ns
+            && !self.landing_is_starved()
+    }
+
     /// Whether another batch may begin to empty the zone. While clients wait for it, and for nothing else of the slow
     /// device, the next one is read and written when the last has been: a disk that has many writes to choose from has
     /// less way between them, and is not to run dry at the end of each batch. Not when the log is so full that what one
@@ -357,6 +376,17 @@ impl<A: Arena> Engine<A> {
         self.wanted.fold |= wanted;
     }
 
+    /// Writes that wait for room fail. Those that come next do as soon as the next batch has brought nothing as well: each of
+    /// many that wait for each other is not to wait as long as the first.
+    fn fail_who_waits_for_room(&mut self, barren: Barren) {
+        if !barren.told {
+            let what = "the landing zone is full and cannot be emptied: waiting writes fail";
+            self.told.event(Level::Error, what.into(), barren.error);
+        }
+        self.mover.barren = Some(Barren { told: true, ..barren });
+        self.fail_client_jobs(barren.error.map_or(RequestError::NoSpace, RequestError::from));
+    }
+
     fn destage(&mut self) {
         if self.state.landed.len() == 0 {
             // Only records fill the chain: a checkpoint frees it. One that holds no more than the last may still free what
@@ -372,23 +402,21 @@ impl<A: Arena> Engine<A> {
         // Where no device failed, and clients had room, nothing stands still.
         let landed = self.log.landed_blocks;
         self.mover.barren = self.mover.barren.filter(|b| b.error.is_some() || b.landed_blocks == landed);
-        let is_over = |barren: &Barren| self.io.now.since(barren.since) >= BARREN_PATIENCE_NS;
-        if let Some(Barren { error, .. }) = self.mover.barren.filter(is_over)
+        // What was so a while ago is tried again first.
+        let now = self.io.now;
+        let is_over = |barren: &Barren| {
+            now.since(barren.since) >= BARREN_PATIENCE_NS && now.since(barren.last) <= BARREN_FRESH_NS
+        };
+        if let Some(barren) = self.mover.barren.filter(is_over)
             && self.log_is_starved()
         {
-            self.mover.barren = None;
             let flushes_wait = !self.landing_is_starved();
             if flushes_wait {
                 let what = "the landing zone is full and cannot be emptied: the volume is read-only until it \
                             is opened again";
-                return self.fail_volume(what.into(), error);
+                return self.fail_volume(what.into(), barren.error);
             }
-            self.told.event(
-                Level::Error,
-                "the landing zone is full and cannot be emptied: waiting writes fail".into(),
-                error,
-            );
-            return self.fail_client_jobs(error.map_or(RequestError::NoSpace, RequestError::from));
+            self.fail_who_waits_for_room(barren);
         }
         let room = self.batch_room();
         if room == 0 && self.space.pending.slow_bytes > 0 && !self.space.pending.dirty.is_empty() {
@@ -486,6 +514,7 @@ impl<A: Arena> Engine<A> {
         let economy = &self.tuning.economy;
         let most = economy.merge_batch_chunks as usize;
         match self.pace() {
+            Pace::Short if self.merges_beside_reads() => most.min(economy.merge_beside_reads as usize),
             Pace::Short => most,
             Pace::Busy => economy.busy_batch_chunks as usize,
             Pace::Idle if self.zone_runs_short() => most,
@@ -553,6 +582,9 @@ impl<A: Arena> Engine<A> {
                 let never = failed && planted(Bug::DestageNeverResumes);
                 planner.next_destage = if never { Nanos(u64::MAX) } else { self.io.now.after(pause) };
                 self.wanted.commit = self.space.pending.len() > 0 || self.space.gate.leaving() > 0;
+            } else if let Some(vain) = self.mover.barren.filter(|barren| barren.error.is_none()) {
+                let pause = self.io.now.since(vain.since) / VAIN_SHARE;
+                planner.next_destage = self.io.now.after(pause.min(DAMAGED_PAUSE_NS));
             }
         } else {
             // What rises while the zone is short takes as much off the slow device as emptying the zone does. Who reads the same

@@ -17,6 +17,9 @@ const FREEING_RESERVE: u32 = 2;
 /// Blocks of the last segment that they leave free, even where they hold what that batch is to move: its records.
 const HELD_RESERVE_BLOCKS: u32 = 3 * GROUP_HEADER_BLOCKS;
 
+/// Blocks of a segment that hold no payload, at least: its header, that of a group, and the index.
+const SEGMENT_OVERHEAD_BLOCKS: u32 = 3;
+
 impl<A: Arena> Engine<A> {
     pub(crate) fn reserve_segments(&self) -> u32 {
         RESERVE_SEGMENTS + self.state.zone.len() / RESERVE_SHARE
@@ -157,6 +160,18 @@ impl<A: Arena> Engine<A> {
     /// what merging needs for its record.
     pub(crate) fn pushing_may_append(&self) -> bool {
         self.state.zone.free_segments() > FREEING_RESERVE + 1
+    }
+
+    /// Of how many blocks what is left may be said again now. Parts of two may share a block of the log, and said again each takes
+    /// one of its own: so that may take more room than it makes. Were it begun without, the log would run out of segments, and
+    /// what makes some free would find no room for its record. The last free one is for what makes the oldest free.
+    pub(crate) fn room_for_remnants(&self) -> u32 {
+        let zone = &self.state.zone;
+        let segment = self.state.geo.area_blocks() - SEGMENT_OVERHEAD_BLOCKS;
+        let records = 2 * GROUP_HEADER_BLOCKS;
+        let all = (self.log_room_blocks() + zone.free_segments() * segment).saturating_sub(records);
+        let oldest = zone.chain().front().map_or(0, |place| zone.get(*place).lost);
+        if oldest <= all { all } else { all.saturating_sub(segment) }
     }
 
     pub(crate) fn may_append(&self, job: &Job) -> bool {

@@ -156,10 +156,12 @@ impl<A: Arena> Engine<A> {
             moved_any |= moved;
             self.let_go(item, moved);
         }
+        let in_vain = std::mem::take(&mut self.mover.planner.says_in_vain);
         if moved_any && (copied_any || !self.log_is_starved()) {
             self.mover.barren = None;
-        } else if moved_any {
-            // What is left of lost blocks was said again, and clients wait all the same: that may go on for ever.
+        } else if moved_any || in_vain && b.io_failed.is_none() {
+            // What is left of lost blocks was said again, or there was no room for it, and clients wait all the same: that may
+            // go on for ever.
             self.count_as_barren(None);
         } else if b.io_failed.is_some() {
             self.count_as_barren(b.io_failed);
@@ -185,8 +187,11 @@ impl<A: Arena> Engine<A> {
     }
 
     fn count_as_barren(&mut self, error: Option<DeviceError>) {
-        let first = Barren { since: self.io.now, landed_blocks: self.log.landed_blocks, error };
-        self.mover.barren.get_or_insert(first).error = error;
+        let now = self.io.now;
+        let first =
+            Barren { since: now, last: now, landed_blocks: self.log.landed_blocks, error, told: false };
+        let barren = self.mover.barren.get_or_insert(first);
+        (barren.last, barren.error) = (now, error);
     }
 
     /// Whether a chunk that was hot enough to rise repays that is seen from here on.

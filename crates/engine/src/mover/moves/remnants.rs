@@ -42,12 +42,15 @@ impl<A: Arena> Engine<A> {
         (buf.slice(remnant.at * BLOCK_BYTES, BLOCK_BYTES), remnant.sectors)
     }
 
-    /// Chunks behind the first whose remnants are too many for one batch wait for another one.
-    pub(super) fn leave_remnants(items: &mut [Item]) {
-        let mut count = 0;
+    /// Chunks behind the first whose remnants are too many for one batch wait for another one; and any whose remnants the log has
+    /// no room for.
+    pub(super) fn leave_remnants(&mut self, items: &mut [Item]) {
+        let (mut count, room) = (0, self.room_for_remnants() as usize);
         for item in items.iter_mut().filter(|item| !item.failed) {
-            item.failed = count > 0 && count + item.remnants.len() > MOST_REMNANTS;
-            count += if item.failed { 0 } else { item.remnants.len() };
+            let all = count + item.remnants.len();
+            item.failed = all > room || count > 0 && all > MOST_REMNANTS;
+            self.mover.planner.says_in_vain |= all > room;
+            count = if item.failed { count } else { all };
         }
     }
 }
