@@ -172,7 +172,7 @@ economy! {
     merge_batch_chunks: u32 = 64, Unit::Count("chunks"), 1..=1024;
     /// Of these, and of their commands in flight, where clients read the slow device and nobody waits for room.
     /// More: the zone is empty sooner; who reads waits for more.
-    merge_beside_reads: u32 = 8, Unit::Count("chunks"), 1..=1024;
+    merge_beside_reads: u32 = 16, Unit::Count("chunks"), 1..=1024;
     /// Beside a chunk that is merged, others with homes so near are merged as well.
     merge_neighbourhood_bytes: u32 = 128 << 10, Unit::Bytes, 0..=64 << 20;
     /// Chunks merged from one end of the slow device before it is the other's turn.
