@@ -3,8 +3,9 @@
 use crate::args::ListArgs;
 use crate::find::{self, Look};
 use crate::volume::Volume;
-use crate::{Outcome, paths, say, say_json, size};
+use crate::{Outcome, attach, paths, say, say_json, size};
 use anyhow::Context as _;
+use bimetal_serve::attach::AttachedDoc;
 use bimetal_serve::status::{hex, tier_name};
 use serde::Serialize;
 use std::fs::File;
@@ -57,6 +58,8 @@ struct VolumeDoc {
     /// Size that clients see, where a superblock could be read.
     size_bytes: Option<u64>,
     devices: Vec<DeviceDoc>,
+    /// The device of the machine that it is; null where it is none.
+    attached: Option<AttachedDoc>,
     /// One sentence, where something is wrong.
     problem: Option<String>,
 }
@@ -155,6 +158,7 @@ fn describe(file: &Path, directory: &Path) -> VolumeDoc {
                 state: State::Broken,
                 size_bytes: None,
                 devices: Vec::new(),
+                attached: None,
                 problem: Some(format!("{error:#}")),
             };
         }
@@ -188,7 +192,12 @@ fn describe(file: &Path, directory: &Path) -> VolumeDoc {
     if state == State::Unfinished {
         problem = Some("it was not made to its end, or not destroyed to its end".to_owned());
     }
+    let mut attached = attach::waiting(&volume);
+    if let Some(attached) = &mut attached {
+        attached.served = state == State::Served;
+    }
     VolumeDoc {
+        attached,
         name: called(file, directory),
         file: file.into(),
         volume_id: Some(hex(&volume.id)),
@@ -219,6 +228,9 @@ fn text(volume: &VolumeDoc) -> String {
         if let Some(model) = device.model {
             text += &format!(" (timed as {model})");
         }
+    }
+    if let Some(attached) = &volume.attached {
+        text += &format!("\n    {}", attach::describe(attached));
     }
     if let Some(problem) = &volume.problem {
         text += &format!("\n    {problem}");

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod attach;
 mod calibrate;
 mod check;
 mod complete;
@@ -70,6 +71,8 @@ fn main() -> ExitCode {
         Command::Serve(args) => serve::run(&args),
         Command::Status(args) => offline::status(&args),
         Command::Check(args) => check::check(&args),
+        Command::Attach(args) => attach::attach(&args),
+        Command::Detach(args) => attach::detach(&args),
         Command::Pin(args) => pins::pin(&args),
         Command::Unpin(args) => pins::unpin(&args),
         Command::Pins(args) => pins::pins(&args),
