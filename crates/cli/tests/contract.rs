@@ -53,6 +53,7 @@ const STATUS: &[&str] = &[
     "moves.caution",
     "timed_wakeups_per_day",
     "ram_bytes",
+    "attached",
 ];
 
 const PINS: &[&str] = &[
@@ -415,6 +416,8 @@ const SAMPLES: &[Sample] = &[
     sample("create", &["%/new.toml", "--fast", "%/f?size=64M", "--slow", "%/s?size=64M", "--landing", "8M"]),
     Sample { serves: true, ..sample("serve", &["@", "--nbd", "127.0.0.1:0"]) },
     Sample { keys: Some(STATUS), ..sample("status", &["@"]) },
+    sample("attach", &["@"]),
+    sample("detach", &["@"]),
     Sample { keys: Some(PINS), ..sample("pin", &["@", "1M", "100K", "--tier", "slow"]) },
     Sample { keys: Some(PINS), ..sample("pins", &["@"]) },
     Sample { keys: Some(WHY), ..sample("why", &["@", "64K"]) },

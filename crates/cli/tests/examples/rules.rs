@@ -57,6 +57,8 @@ pub const RULES: &[Rule] = &[
     ("nbdcopy", Ends(0), &[Volume, Need::Serves("./v.toml"), Image]),
     ("target/release/bimetal status", Ends(0), &[Volume]),
     ("bimetal status", Ends(0), &[SmallFilms]),
+    ("bimetal attach", Parsed("it makes a block device of this machine"), &[]),
+    ("bimetal detach", Parsed("it takes a block device of this machine away"), &[]),
     ("bimetal pin films", Ends(0), &[Films]),
     ("bimetal pin ./v.toml", Ends(0), &[Volume]),
     ("bimetal unpin", Ends(0), &[Films]),
