@@ -36,6 +36,8 @@ pub enum Need {
     Trace,
     Csv,
     Image,
+    /// An image of a disk to move in.
+    OldDisk,
 }
 use Need::*;
 
@@ -65,6 +67,8 @@ pub const RULES: &[Rule] = &[
     ("bimetal check films", Ends(0), &[SmallFilms]),
     ("bimetal check ./v.toml", Ends(0), &[Volume]),
     ("bimetal list", Ends(0), &[SmallFilms]),
+    ("bimetal import", Ends(0), &[Devices, OldDisk, SmallFilms]),
+    ("bimetal export", Ends(0), &[Devices, SmallFilms]),
     ("bimetal destroy", Ends(0), &[SmallFilms]),
     ("mkdir", Ends(0), &[]),
     ("bimetal man", Ends(0), &[]),
