@@ -1,5 +1,6 @@
 //! What can be said on the command line.
 
+use crate::copy::args::{ExportArgs, ImportArgs};
 use crate::lab::args::{LabCommand, ReplayArgs};
 use crate::logs::LogLevel;
 use crate::paths::{self, DeviceSpec, SlowModel};
@@ -78,6 +79,16 @@ pub(crate) enum Command {
     List(ListArgs),
     /// End a volume for good: its superblocks and its volume file
     Destroy(DestroyArgs),
+    /// Copy a disk, a partition or a raw image into a volume
+    Import(ImportArgs),
+    /// Copy a volume to a file or a block device
+    Export(ExportArgs),
+    /// Tell udev whether a block device is a volume's; for its rule
+    #[command(hide = true)]
+    UdevProbe(UdevProbeArgs),
+    /// Write units that start volumes when their devices are there; for systemd, which calls it as a generator
+    #[command(hide = true)]
+    BootUnits(BootUnitsArgs),
     /// Print a script that completes the command line in a shell
     Completions(CompletionsArgs),
     /// Write the manual pages into a directory
@@ -275,7 +286,8 @@ pub(crate) struct ServeArgs {
     #[arg(required = true, value_name = "VOLUME")]
     pub(crate) volumes: Vec<String>,
     /// Where NBD clients connect: unix:PATH, or HOST:PORT on loopback, port 0 for a free one; may be given
-    /// several times; all offer all volumes [default: the first volume's socket in $XDG_RUNTIME_DIR/bimetal]
+    /// several times; all offer all volumes [default: the first volume's socket in $XDG_RUNTIME_DIR/bimetal, of root's
+    /// in /run/bimetal]
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) nbd: Vec<String>,
     /// Refuse what clients write (EPERM); the volume itself is opened, recovered and kept in order as ever
@@ -544,8 +556,8 @@ Examples:
   bimetal list
   bimetal list --json
 
-Lists what `create NAME` made, in $XDG_CONFIG_HOME/bimetal or ~/.config/bimetal, the volume of `up`, and whatever this
-user serves from files elsewhere: these are listed by their files. The state is served, stopped, missing device, unfinished (`create` did not come
+Lists what `create NAME` made, in $XDG_CONFIG_HOME/bimetal or ~/.config/bimetal, or /etc/bimetal if root made it, the
+volume of `up`, and whatever this user serves from files elsewhere: these are listed by their files. The state is served, stopped, missing device, unfinished (`create` did not come
 to its end) or broken (the volume file cannot be read). Exit code 1 when any of the last three is listed.")]
 pub(crate) struct ListArgs {
     /// Print one JSON document on standard output and nothing else there
@@ -575,6 +587,23 @@ pub(crate) struct DestroyArgs {
     /// Print one JSON document on standard output and nothing else there
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// `bimetal udev-probe`
+#[derive(Debug, Args)]
+pub(crate) struct UdevProbeArgs {
+    /// The block device
+    pub(crate) device: PathBuf,
+}
+
+/// `bimetal boot-units`
+#[derive(Debug, Args)]
+pub(crate) struct BootUnitsArgs {
+    /// Where units are to be written
+    pub(crate) output: PathBuf,
+    /// Where the units of the system are, and which of them are enabled; may be given several times, the first counts most
+    #[arg(long, value_name = "DIR", default_values = ["/etc/systemd/system", "/run/systemd/system", "/usr/lib/systemd/system"])]
+    pub(crate) units: Vec<PathBuf>,
 }
 
 /// `bimetal sim run`

@@ -20,7 +20,8 @@ const BLOCK: u64 = BLOCK_BYTES as u64;
 /// Entries of one directory that are looked at when a device is searched for, in the order of their names.
 const MAX_PER_DIRECTORY: usize = 256;
 /// Directories of device nodes. The links below /dev/disk lead to nodes in /dev, most of the time.
-const DEVICE_DIRECTORIES: [&str; 6] = [
+const DEVICE_DIRECTORIES: [&str; 7] = [
+    MEMBERS_DIRECTORY,
     "/dev",
     "/dev/mapper",
     "/dev/disk/by-id",
@@ -28,6 +29,8 @@ const DEVICE_DIRECTORIES: [&str; 6] = [
     "/dev/disk/by-path",
     "/dev/disk/by-uuid",
 ];
+/// Where udev has a link to each device of a volume, by what its superblock says; where there is no udev, it is not there.
+pub(crate) const MEMBERS_DIRECTORY: &str = "/dev/disk/by-bimetal";
 /// Nodes in /dev that hold no volume: memory, and drives whose medium may not be there.
 const NOT_SEARCHED: [&str; 4] = ["ram", "zram", "sr", "fd"];
 
@@ -40,7 +43,9 @@ pub(crate) enum Look {
     Ours(Box<Superblock>),
     /// Something without a superblock.
     Other,
-    /// It cannot be said: no permission, an I/O error, a newer format.
+    /// A device of a volume of this format, newer than what this program knows.
+    Newer(u32),
+    /// It cannot be said: no permission, an I/O error.
     Unknown(String),
 }
 
@@ -74,7 +79,7 @@ fn read(path: &Path) -> io::Result<Look> {
         }
         match Superblock::decode(&block, place) {
             Found::Valid(superblock) => return Ok(Look::Ours(superblock)),
-            Found::Newer(format) => return Ok(Look::Unknown(format!("it has format {format}"))),
+            Found::Newer(format) => return Ok(Look::Newer(format)),
             Found::Nothing => {}
         }
     }
@@ -99,7 +104,7 @@ pub(crate) fn resolve(volume: &Volume) -> anyhow::Result<Resolved> {
         let look = look(path);
         match &look {
             Look::Ours(superblock) if belongs(superblock, volume, tier) => continue,
-            Look::Unknown(_) => continue,
+            Look::Newer(_) | Look::Unknown(_) => continue,
             _ => {}
         }
         let candidates = candidates.get_or_insert_with(|| Candidates::of(volume));

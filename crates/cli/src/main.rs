@@ -3,9 +3,11 @@
 
 mod args;
 mod attach;
+mod boot;
 mod calibrate;
 mod check;
 mod complete;
+mod copy;
 mod create;
 mod destroy;
 mod duel;
@@ -36,6 +38,7 @@ mod text_file;
 mod threads;
 mod torture;
 mod trace;
+mod udev;
 mod up;
 mod volume;
 
@@ -79,6 +82,10 @@ fn main() -> ExitCode {
         Command::Why(args) => pins::why(&args),
         Command::List(args) => list::run(&args),
         Command::Destroy(args) => destroy::run(&args),
+        Command::Import(args) => copy::import(&args),
+        Command::Export(args) => copy::export(&args),
+        Command::UdevProbe(args) => udev::probe(&args),
+        Command::BootUnits(args) => boot::units(&args),
         Command::Completions(args) => complete::completions(&args),
         Command::Man(args) => shell::man(&args),
         Command::Trace { command: TraceCommand::Stat(args) } => trace::stat(&args),

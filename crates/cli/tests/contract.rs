@@ -294,6 +294,26 @@ const TRACE: &[&str] = &[
 const RECORD: &[&str] =
     &["volume", "file", "records", "lost", "unanswered", "seconds", "file_bytes", "ended"];
 
+const IMPORT: &[&str] = &[
+    "volume",
+    "source",
+    "size_bytes",
+    "resumed_at_bytes",
+    "done_bytes",
+    "written_bytes",
+    "complete",
+    "seconds",
+];
+const EXPORT: &[&str] = &[
+    "volume",
+    "target",
+    "size_bytes",
+    "resumed_at_bytes",
+    "done_bytes",
+    "written_bytes",
+    "complete",
+    "seconds",
+];
 const FILES: &[&str] = &[
     "target",
     "files",
@@ -521,6 +541,8 @@ const SAMPLES: &[Sample] = &[
         keys: Some(DUEL),
         ..sample("sim duel", &["--seeds", "1", "--seed", "17", "--policies", "static", "--threads", "1"])
     },
+    Sample { keys: Some(EXPORT), ..sample("export", &["@", "%/exported.img"]) },
+    Sample { keys: Some(IMPORT), ..sample("import", &["%/scratch.img", "@", "--force"]) },
     Sample { keys: Some(&["volume", "devices.0.erased"]), ..sample("destroy", &["@", "--yes"]) },
 ];
 
