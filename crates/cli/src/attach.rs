@@ -56,8 +56,14 @@ pub(crate) fn attach(args: &AttachArgs) -> anyhow::Result<Outcome> {
 pub(crate) fn detach(args: &DetachArgs) -> anyhow::Result<Outcome> {
     let volume = Volume::load(&volume::locate(&args.volume)?)?;
     let (name, file) = (volume.name().0, volume.socket("attached")?);
-    let record = recorded(&file)?.filter(|record| !record.put_away);
-    let Some(record) = record else { return Ok(Outcome::Problem(format!("{name} is not attached"))) };
+    let Some(record) = recorded(&file)? else {
+        return Ok(Outcome::Problem(format!("{name} is not attached")));
+    };
+    if record.put_away {
+        remove_orphan(&file, &record).with_context(|| format!("cannot remove {}", file.display()))?;
+        say(&format!("{name} will not be attached when it is served next"));
+        return Ok(Outcome::Good);
+    }
     let device = record.device();
     if let Some(holder) = holder(&device) {
         return Ok(Outcome::Problem(format!(
@@ -202,7 +208,7 @@ fn wait_for_server(file: &Path, gone: &Record) -> io::Result<()> {
         if since.elapsed() >= wait && !gone.put_away {
             return remove_orphan(file, gone);
         }
-        std::thread::sleep(LOOK_EVERY);
+        std::thread::sleep(if gone.put_away { RECORD_EVERY } else { LOOK_EVERY });
     }
     Ok(())
 }

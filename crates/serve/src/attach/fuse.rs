@@ -18,8 +18,6 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How often it is looked whether a program has come as far as it is to.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Both programs do what they do at once.
 const WITHIN: Duration = Duration::from_secs(20);
 /// Where programs for the administrator are, where the path leaves them out.
@@ -27,7 +25,7 @@ const MORE_FOLDERS: [&str; 2] = ["/usr/sbin", "/sbin"];
 
 /// A device by `nbdfuse` and a loop device.
 pub(crate) struct MachineFuse {
-    nbdfuse: Child,
+    nbdfuse: Option<Child>,
     /// What makes the loop device, until it has.
     losetup: Option<Child>,
     folder: PathBuf,
@@ -35,15 +33,16 @@ pub(crate) struct MachineFuse {
 }
 
 impl MachineFuse {
-    pub(crate) fn due_in(&self) -> Option<Duration> {
-        (self.since.elapsed() < WITHIN).then_some(LOOK_EVERY)
-    }
+    /// How often it is looked whether a program has come as far as it is to.
+    pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(50);
 
     /// Takes the loop device and the mount away, in the background: they ask this server for what is to be written.
     pub(crate) fn take_away(&self, record: &Record) -> io::Result<()> {
-        let quiet = |command: &mut Command| command.stdin(Stdio::null()).stdout(Stdio::null()).spawn();
+        let quiet = |command: &mut Command| {
+            command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().map(see_to_its_end)
+        };
         quiet(program("losetup")?.arg("--detach").arg(record.device()))?;
-        quiet(program("umount")?.arg("--lazy").arg(&self.folder)).map(drop)
+        quiet(program("umount")?.arg("--lazy").arg(&self.folder))
     }
 
     fn is_mounted(&self) -> bool {
@@ -53,9 +52,14 @@ impl MachineFuse {
 
 impl Drop for MachineFuse {
     fn drop(&mut self) {
-        // It leaves no process behind that nobody asks for its end.
-        let _ = self.nbdfuse.try_wait();
+        // It ends with its connection.
+        [self.nbdfuse.take(), self.losetup.take()].into_iter().flatten().for_each(see_to_its_end);
     }
+}
+
+/// Lets nothing be left of a program when it ends.
+fn see_to_its_end(mut program: Child) {
+    std::thread::spawn(move || program.wait());
 }
 
 /// A program of this machine; `NotFound` says which.
@@ -133,7 +137,8 @@ impl<V: Served> Server<V> {
         let mut greeting = Vec::new();
         let handshake = Handshake::new(Arc::new(exports), &mut greeting);
         self.seat(ours, Phase::Handshake(handshake), Terms::default(), greeting, &[], true);
-        let way = Way::Fuse(MachineFuse { nbdfuse, losetup: None, folder, since: Instant::now() });
+        let way =
+            Way::Fuse(MachineFuse { nbdfuse: Some(nbdfuse), losetup: None, folder, since: Instant::now() });
         let notes = vec!["it does not outlive this server: no other can take it up".to_owned()];
         Ok(Device { record, way, standing: Standing::Coming, notes, asker: None })
     }
@@ -152,7 +157,7 @@ impl<V: Served> Server<V> {
             }
             Ok(false) => {}
             Err(error) => {
-                let _ = fuse.nbdfuse.kill();
+                fuse.nbdfuse.as_mut().map(Child::kill);
                 self.device_failed(&error.to_string());
             }
         }
@@ -161,7 +166,9 @@ impl<V: Served> Server<V> {
 
 /// One step; true when the device is there.
 fn fuse_step(fuse: &mut MachineFuse, record: &mut Record) -> io::Result<bool> {
-    if let Some(ended) = fuse.nbdfuse.try_wait()? {
+    if let Some(nbdfuse) = &mut fuse.nbdfuse
+        && let Some(ended) = nbdfuse.try_wait()?
+    {
         return Err(io::Error::other(format!("nbdfuse has ended, with {ended}")));
     }
     let mounted = fuse.is_mounted();

@@ -74,10 +74,11 @@ impl Machine {
 
     /// How soon it is to be looked after at the latest.
     pub(crate) fn due_in(&self) -> Option<Duration> {
-        match &self.device.as_ref()?.way {
+        let device = self.device.as_ref()?;
+        match &device.way {
             Way::Nbd(nbd) => nbd.due_in(),
-            Way::Fuse(fuse) => fuse.due_in(),
-            Way::Ublk(_) => None,
+            Way::Fuse(_) if device.standing == Standing::Coming => Some(MachineFuse::LOOK_EVERY),
+            Way::Fuse(_) | Way::Ublk(_) => None,
         }
     }
 }

@@ -84,6 +84,7 @@ pub struct AttachedDoc {
 /// Takes away the device that a record tells of, and that nobody serves: what waits for it fails.
 pub fn remove_orphan(record_file: &Path, record: &Record) -> std::io::Result<()> {
     match record.kind {
+        _ if record.put_away => Ok(()),
         Kind::Ublk => by_ublk::remove(record.number, record.ublk_identity()),
         Kind::Nbd => bimetal_driver::kernel_nbd::disconnect(record.number),
         Kind::Fuse => fuse::remove(record),
