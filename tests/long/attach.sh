@@ -40,6 +40,7 @@ echo "guest ready after $SECONDS s"
 
 mkdir -p "$work/job"
 install -m 755 "$(realpath "${BIMETAL:-$here/../../target/release/bimetal}")" "$work/job/bimetal"
+cp "$here"/../../contrib/udev/61-bimetal.rules "$work/job/"
 echo "KILLS=${KILLS:-20}" >"$work/job/settings"
 truncate -s 512M "$work/fast"
 truncate -s 2G "$work/slow"
