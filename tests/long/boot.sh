@@ -53,7 +53,8 @@ echo "guest ready after $SECONDS s"
 
 # The package as it is built, and a later version of it for the upgrade.
 mkdir -p "$work/job" "$work/later"
-deb=$("$here/../../package")
+root=$(realpath "$here/../..")
+deb=$root/$("$root/package")
 cp "$deb" "$work/job/bimetal.deb"
 dpkg-deb -R "$deb" "$work/later"
 sed -i 's/^Version: .*/&+later/' "$work/later/DEBIAN/control"
@@ -82,7 +83,7 @@ S
 
 # 2. Mounted by itself, then reset while it is written to.
 for ((n = 1; n <= resets; n++)); do
-    kill_after=$((15 + n * 4)) guest "reset $n" "$limit" "$fast" "$slow" <<'S' && fail "it was to be reset" || code=$?
+    kill_after=$((3 + n * 4)) guest "reset $n" "$limit" "$fast" "$slow" <<'S' && fail "it was to be reset" || code=$?
 await 120 "it is mounted by itself" mountpoint -q /data
 whole
 write 1000

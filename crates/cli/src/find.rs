@@ -113,7 +113,7 @@ pub(crate) fn resolve(volume: &Volume) -> anyhow::Result<Resolved> {
         match matches.as_slice() {
             [] if matches!(look, Look::Missing) => bail!(
                 "{} does not exist, and nothing among {} files and devices is the {named} device of {}; \
-                 attach it, or name its new place in the volume file",
+                 connect it, or name its new place in the volume file",
                 path.display(),
                 candidates.looked_at,
                 volume.file.display()

@@ -104,7 +104,7 @@ build_guest() {
 
 # guest NAME LIMIT [DISK...]: boots, runs the script on standard input as root, and powers off; what the guest changes on its
 # root is kept for the next one. Gives the script's exit code; 124 after LIMIT seconds, 125 where no script was reached.
-# kill_after: a number of seconds after the script began, after which the guest is reset, which is 137.
+# kill_after: a number of seconds after the script said `writing`, after which the guest is reset, which is 137.
 # off_seconds is how long it took to power off.
 guest() {
     local name=$1 limit=$2 begun=$SECONDS code= disk n=0 devices=() ended=
@@ -120,6 +120,7 @@ guest() {
         n=$((n + 1))
     done
     : >"$work/state"
+    : >"$work/said"
     [[ -p $work/in ]] || mkfifo "$work/in"
     # Were its input at an end, QEMU would close the port `out`.
     exec 8<>"$work/in"
@@ -135,7 +136,7 @@ no_timer_check mitigations=off" -serial "file:$work/console" \
         -chardev "file,id=state,path=$work/state" -device virtserialport,chardev=state,name=state <&8 >"$work/said" &
     qemu=$!
     while kill -0 "$qemu" 2>/dev/null; do
-        if [[ -n ${kill_after:-} ]] && grep -q begin "$work/state"; then
+        if [[ -n ${kill_after:-} ]] && grep -q '^writing' "$work/said"; then
             sleep "$kill_after"
             code=137
         fi
