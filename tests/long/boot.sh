@@ -72,7 +72,9 @@ mkfs.ext4 -q /dev/bimetal/films || fail "mkfs"
 echo "UUID=$(blkid -s UUID -o value /dev/bimetal/films) /data ext4 nofail 0 2" >>/etc/fstab
 mkdir /data && systemctl daemon-reload && mount /data || fail "mount"
 bimetal status films
+udevadm settle
 lsblk -o NAME,FSTYPE,LABEL,UUID,MOUNTPOINT
+[[ $(lsblk -no FSTYPE /dev/bimetal/films) == ext4 ]] || fail "udev knows the file system"
 [[ $(lsblk -no FSTYPE /dev/vda) == bimetal_member ]] || fail "udev knows the fast device"
 [[ -e /dev/disk/by-bimetal/$(sed -n 's/^volume_id = "\(.*\)"/\1/p' /etc/bimetal/films.toml)-slow ]] || fail "udev links the slow device"
 write 10

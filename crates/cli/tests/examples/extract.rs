@@ -14,16 +14,8 @@ pub struct Example {
 }
 
 /// Programs that examples begin with.
-const PROGRAMS: [&str; 8] = [
-    "bimetal",
-    "target/release/bimetal",
-    "cargo",
-    "./test",
-    "nbdinfo",
-    "nbdcopy",
-    "systemctl",
-    "mkdir",
-];
+const PROGRAMS: [&str; 8] =
+    ["bimetal", "target/release/bimetal", "cargo", "./test", "nbdinfo", "nbdcopy", "systemctl", "mkdir"];
 
 fn begins_command(text: &str) -> bool {
     text.split_whitespace().next().is_some_and(|word| PROGRAMS.contains(&word))
