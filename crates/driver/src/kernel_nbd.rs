@@ -86,6 +86,17 @@ pub fn try_reconnect(index: u32, shape: &NbdShape) -> io::Result<Option<OwnedFd>
     Ok(is_held(&ours).then_some(ours))
 }
 
+/// The number of a device that was made under this identity, and is still there.
+pub fn find(identity: &str) -> Option<u32> {
+    let entries = std::fs::read_dir("/sys/block").ok()?.flatten();
+    let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.strip_prefix(FAMILY)?.parse().ok());
+    let is_ours = |index: &u32| {
+        let backend = std::fs::read_to_string(format!("/sys/block/{}/backend", name(*index)));
+        backend.is_ok_and(|backend| backend.trim_end() == identity)
+    };
+    numbers.into_iter().find(is_ours)
+}
+
 /// Takes a device away: what waits for it fails.
 pub fn disconnect(index: u32) -> io::Result<()> {
     Family::named(FAMILY)?.ask(DISCONNECT, &Attributes::default().with_u32(INDEX, index)).map(drop)

@@ -254,6 +254,15 @@ impl UblkControl {
         Ok(info(&bytes))
     }
 
+    /// A device that was made under this identity, and is still there.
+    pub fn find(&mut self, identity: u64) -> Option<UblkInfo> {
+        let entries = std::fs::read_dir("/sys/class/ublk-char").ok()?.flatten();
+        let number = |name: &str| name.strip_prefix("ublkc")?.parse().ok();
+        let numbers = entries.filter_map(|entry| number(entry.file_name().to_str()?));
+        let infos: Vec<UblkInfo> = numbers.filter_map(|number| self.info(number).ok()).collect();
+        infos.into_iter().find(|info| info.identity == identity && !info.is_stopped)
+    }
+
     /// Begins to show a device whose queues are all served. Its partitions are read before that ends.
     pub fn begin_start(&mut self, number: u32) -> io::Result<()> {
         self.begin(START, number, Vec::new(), std::process::id().into())

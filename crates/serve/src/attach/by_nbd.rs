@@ -44,7 +44,14 @@ impl<V: Served> Server<V> {
 
     pub(crate) fn make_nbd(&mut self, wish: Wish) -> Result<Device, String> {
         let mut record = self.new_record(Kind::Nbd, 0, wish);
-        let made = kernel_nbd::connect(&self.nbd_shape(&record));
+        let shape = self.nbd_shape(&record);
+        // One whose record was lost may be mounted.
+        let left = kernel_nbd::find(&record.nbd_identity());
+        let made = match left.map(|index| Ok((index, kernel_nbd::try_reconnect(index, &shape)?))) {
+            Some(Ok((index, Some(ours)))) => Ok((index, ours)),
+            Some(Err(error)) => Err(error),
+            _ => kernel_nbd::connect(&shape),
+        };
         let (index, ours) = made.map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => "the kernel has no nbd driver (is the module nbd there?)".to_owned(),
             io::ErrorKind::PermissionDenied => "the right to make one is missing (CAP_SYS_ADMIN)".to_owned(),

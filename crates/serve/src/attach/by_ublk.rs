@@ -150,6 +150,14 @@ impl<V: Served> Server<V> {
         })?;
         control.suits()?;
         let mut record = self.new_record(Kind::Ublk, 0, wish);
+        // One whose record was lost may be mounted.
+        if let Some(left) = control.find(record.ublk_identity()) {
+            record.number = left.number;
+            let taken =
+                self.take_up_ublk(&record).map_err(|error| format!("it cannot be taken up: {error}"))?;
+            let way = Way::Ublk(Box::new(taken));
+            return Ok(Device { record, way, standing: Standing::There, notes: Vec::new(), asker: None });
+        }
         let made =
             control.add(&self.ublk_shape(&record)).map_err(|error| format!("the kernel refuses: {error}"))?;
         record.number = made.number;
