@@ -104,8 +104,7 @@ S
 # 3. With one device missing, boot goes on, and it is said which one.
 boot "one device missing" "$fast" <<'S'
 await 200 "boot goes on" sh -c '[ "$(systemctl is-active multi-user.target)" = active ]'
-await 200 "the service says that it cannot" systemctl is-failed -q bimetal@films
-systemctl status --no-pager --full bimetal@films | grep 'slow device' || fail "its status names the device"
+await 200 "its status names the device" sh -c "systemctl status --no-pager --full bimetal@films | grep 'slow device'"
 journalctl -b --no-pager -o cat -u bimetal@films.service | grep 'slow device' || fail "the journal names the device"
 bimetal list | grep 'slow device' || fail "the list names the device"
 ! mountpoint -q /data || fail "nothing is mounted"

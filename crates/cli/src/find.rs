@@ -9,6 +9,7 @@
 use crate::volume::Volume;
 use anyhow::bail;
 use bimetal_driver::Storage;
+use bimetal_engine::format::id_text;
 use bimetal_engine::format::superblock::{Found, Superblock};
 use bimetal_units::BLOCK_BYTES;
 use std::fs::{File, Metadata};
@@ -95,8 +96,8 @@ pub(crate) struct Resolved {
     pub(crate) notes: Vec<String>,
 }
 
-/// Finds the devices of a volume. A device that is there but damaged keeps its path: opening says what is
-/// wrong with it. The error is a sentence that names what is missing, or all that match.
+/// Finds the devices of a volume. One that cannot be read keeps its path: opening says what is wrong with it. The error is
+/// a sentence that names what is missing, or all that match.
 pub(crate) fn resolve(volume: &Volume) -> anyhow::Result<Resolved> {
     let mut resolved = Resolved { devices: volume.devices.clone(), notes: Vec::new() };
     let mut candidates = None;
@@ -111,14 +112,14 @@ pub(crate) fn resolve(volume: &Volume) -> anyhow::Result<Resolved> {
         let named = bimetal_serve::status::tier_name(tier);
         let matches = candidates.matching(tier);
         match matches.as_slice() {
-            [] if matches!(look, Look::Missing) => bail!(
-                "{} does not exist, and nothing among {} files and devices is the {named} device of {}; \
-                 connect it, or name its new place in the volume file",
+            [] => bail!(
+                "{} {}, and nothing among {} files and devices is the {named} device of {}; connect it, or name its \
+                 new place in the volume file",
                 path.display(),
+                instead(&look, volume),
                 candidates.looked_at,
                 volume.file.display()
             ),
-            [] => {}
             [found] => {
                 resolved.notes.push(format!(
                     "{} {}; using {}, which says that it is the {named} device of this volume",
@@ -138,6 +139,21 @@ pub(crate) fn resolve(volume: &Volume) -> anyhow::Result<Resolved> {
         }
     }
     Ok(resolved)
+}
+
+/// What is where a device should be.
+fn instead(look: &Look, volume: &Volume) -> String {
+    match look {
+        Look::Ours(superblock) if superblock.volume == volume.id => {
+            let tier = bimetal_serve::status::tier_name(usize::from(superblock.tier.0));
+            format!("is the {tier} device of this volume")
+        }
+        Look::Ours(superblock) => {
+            format!("belongs to another Bimetal volume ({})", id_text(&superblock.volume))
+        }
+        Look::Missing => "does not exist".to_owned(),
+        _ => "is not a Bimetal device (no valid superblock was found)".to_owned(),
+    }
 }
 
 /// Whether a superblock is that of this volume's device of this tier.
