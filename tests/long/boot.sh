@@ -105,7 +105,7 @@ S
 boot "one device missing" "$fast" <<'S'
 await 200 "boot goes on" sh -c '[ "$(systemctl is-active multi-user.target)" = active ]'
 await 200 "its status names the device" sh -c "systemctl status --no-pager --full bimetal@films | grep 'slow device'"
-journalctl -b --no-pager -o cat -u bimetal@films.service | grep 'slow device' || fail "the journal names the device"
+journalctl -b --no-pager -o cat -u bimetal@films.service | grep -m 1 'slow device' || fail "the journal names the device"
 bimetal list | grep 'slow device' || fail "the list names the device"
 ! mountpoint -q /data || fail "nothing is mounted"
 S
