@@ -134,7 +134,41 @@ grep ' /data ' /proc/self/mounts | grep -q ' rw,' || fail "it can be written"
 quiet
 S
 
-# 6. A volume in use keeps the package; purged, it leaves the volume.
+# 6. Its socket for virtual machines, for those of its group; and a disk that is taken away and put back.
+boot "sockets and a disk put back" "$fast" "$slow" <<'S'
+await 120 "it is mounted by itself" mountpoint -q /data
+umount /data
+systemctl stop bimetal@films || fail "stopped"
+[[ ! -e /dev/bimetal/films ]] || fail "the device is gone with its service"
+# client SOCKET GROUPS: somebody else connects
+client() {
+    setpriv --reuid nobody --regid nogroup "$2" bimetal lab fio --name=x --rw=randread --size=1m --number_ios=16 \
+        --target "nbd+unix:///?socket=$1" >client.log 2>&1
+}
+systemctl start bimetal-nbd@films || fail "the service of sockets"
+client /run/bimetal/films.sock --groups=bimetal || { cat client.log; fail "who is in the group connects"; }
+! client /run/bimetal/films.sock --clear-groups || fail "nobody else connects"
+grep -q 'Permission denied' client.log || { cat client.log; fail "it is the socket that refuses"; }
+XDG_RUNTIME_DIR=/run/user/0 bimetal status films | grep -q 'films: open' || fail "root's login finds the service"
+systemctl stop bimetal-nbd@films
+systemctl start bimetal-nbd@films.socket || fail "the socket alone"
+client /run/bimetal-films.sock --groups=bimetal || { cat client.log; fail "the first client starts the server"; }
+systemctl start bimetal@films || fail "the other service takes its place"
+systemctl is-active -q bimetal@films && ! systemctl is-active -q bimetal-nbd@films || fail "one of them serves it"
+mount /data || fail "mounted again"
+whole
+umount /data
+systemctl stop bimetal@films
+echo 1 >"$(readlink -f /sys/block/vdb/device/..)/remove"
+[[ ! -e /dev/vdb ]] || fail "the disk is away"
+echo 1 >/sys/bus/pci/rescan
+await 60 "a device that comes back starts the service" systemctl is-active bimetal@films
+mount /data || fail "mounted again"
+whole
+quiet
+S
+
+# 7. A volume in use keeps the package; purged, it leaves the volume.
 boot "purged" "$fast" "$slow" <<'S'
 await 120 "it is mounted by itself" mountpoint -q /data
 ! dpkg --purge bimetal >purge.log 2>&1 || fail "a volume in use keeps the package from being removed"
