@@ -124,9 +124,12 @@ fn is_held(ours: &OwnedFd) -> bool {
 
 /// Without a timeout of its own, the driver never gives up a connection that is only slow: it looks now and then whether
 /// a request went to one that is gone, and sends it again. Here is how often. A kernel that cannot be told looks every 30 s.
+///
+/// The kernel takes this in when no request of the device is under way, and whoever makes the device is to serve those:
+/// so it is said on a thread of its own.
 fn look_again_soon(index: u32) {
     let path = format!("/sys/block/{}/queue/io_timeout", name(index));
-    let _ = std::fs::write(&path, RESEND_AFTER.as_millis().to_string());
+    std::thread::spawn(move || std::fs::write(path, RESEND_AFTER.as_millis().to_string()));
 }
 
 fn sockets(fd: u32) -> Attributes {

@@ -499,6 +499,10 @@ impl<V: Served> Server<V> {
     /// Ends what keeps a closing connection and removes it when nothing does.
     fn wind_up(&mut self, place: usize) {
         let Some(conn) = &mut self.conns[place] else { return };
+        if conn.machine && self.stopping && !conn.dead {
+            // The kernel counts how long it waits from the end of its connection, and closing a volume may take a while.
+            return;
+        }
         let answered = conn.requests == 0 && !conn.wants_to_send() && conn.sending.is_none();
         if conn.dead || answered {
             // Completes whatever is in flight on it.
