@@ -10,7 +10,8 @@ home="$work/it's a first day"
 dir="$home/my volume"
 mkdir -p "$home"
 export HOME=$home
-unset XDG_DATA_HOME XDG_CONFIG_HOME
+unset XDG_DATA_HOME
+export XDG_CONFIG_HOME=$home/.config
 before_finish() {
     umount "$dir/files" 2>/dev/null || umount -l "$dir/files" 2>/dev/null || true
     umount "$dir/nbd" 2>/dev/null || umount -l "$dir/nbd" 2>/dev/null || true

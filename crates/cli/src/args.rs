@@ -1,10 +1,12 @@
 //! What can be said on the command line.
 
+use crate::copy::args::{ExportArgs, ImportArgs};
 use crate::lab::args::{LabCommand, ReplayArgs};
 use crate::logs::LogLevel;
 use crate::paths::{self, DeviceSpec, SlowModel};
 use crate::size;
 use crate::volume::MOST_WAKEUPS_PER_DAY;
+use bimetal_serve::attach::WAIT_SECONDS;
 use bimetal_sim::peers::Policy;
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
@@ -22,6 +24,7 @@ Examples:
   bimetal serve films                               prints `ready: nbd+unix:///?socket=PATH`
   bimetal serve films --nbd 127.0.0.1:10809         prints `ready: nbd://127.0.0.1:10809/`
   bimetal status films --json
+  bimetal attach films                              prints /dev/bimetal/films, a block device
   bimetal pin films 0 2G --tier fast
   bimetal why films 1G
   bimetal list
@@ -58,6 +61,10 @@ pub(crate) enum Command {
     Serve(ServeArgs),
     /// Say how a volume is doing
     Status(LookArgs),
+    /// Make a volume that is served a block device of this machine
+    Attach(AttachArgs),
+    /// Take the block device of a volume away
+    Detach(DetachArgs),
     /// Keep a range of a volume on a tier, whatever its heat
     Pin(PinArgs),
     /// Leave a range of a volume to its heat again
@@ -72,6 +79,16 @@ pub(crate) enum Command {
     List(ListArgs),
     /// End a volume for good: its superblocks and its volume file
     Destroy(DestroyArgs),
+    /// Copy a disk, a partition or a raw image into a volume
+    Import(ImportArgs),
+    /// Copy a volume to a file or a block device
+    Export(ExportArgs),
+    /// Tell udev whether a block device is a volume's; for its rule
+    #[command(hide = true)]
+    UdevProbe(UdevProbeArgs),
+    /// Write units that start volumes when their devices are there; for systemd, which calls it as a generator
+    #[command(hide = true)]
+    BootUnits(BootUnitsArgs),
     /// Print a script that completes the command line in a shell
     Completions(CompletionsArgs),
     /// Write the manual pages into a directory
@@ -269,7 +286,8 @@ pub(crate) struct ServeArgs {
     #[arg(required = true, value_name = "VOLUME")]
     pub(crate) volumes: Vec<String>,
     /// Where NBD clients connect: unix:PATH, or HOST:PORT on loopback, port 0 for a free one; may be given
-    /// several times; all offer all volumes [default: the first volume's socket in $XDG_RUNTIME_DIR/bimetal]
+    /// several times; all offer all volumes [default: the first volume's socket in $XDG_RUNTIME_DIR/bimetal, of root's
+    /// in /run/bimetal]
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) nbd: Vec<String>,
     /// Refuse what clients write (EPERM); the volume itself is opened, recovered and kept in order as ever
@@ -334,6 +352,73 @@ pub(crate) struct LookArgs {
     /// Print one JSON document on standard output and nothing else there
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// `bimetal attach`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  bimetal attach films                      prints /dev/bimetal/films
+  bimetal attach films --as nbd --wait 60
+
+The server of the volume makes the device and serves it; it has to run, with the rights for that (CAP_SYS_ADMIN). The best
+way that the machine has is taken, and why not a better one is said on standard error:
+  ublk   the kernel's driver of that name (Linux 6.5)
+  nbd    the kernel's NBD client, on one connection
+  fuse   nbdfuse, and a loop device on its file: for machines with neither
+It is attached until `bimetal detach`. A server that is killed, stopped or upgraded leaves a device of the first two kinds
+to the next one. What is asked of it meanwhile waits, and is done then; after --wait seconds it fails. Where nobody holds the
+device when its server is stopped in good order, it goes, and comes again with the next server. While a volume is attached,
+a write is answered when a killed server's successor will find it.")]
+pub(crate) struct AttachArgs {
+    /// Name of the volume, or path of its volume file
+    pub(crate) volume: String,
+    /// The way to have a device: this one and no other
+    #[arg(long = "as", value_name = "WAY", default_value = "auto")]
+    pub(crate) way: AttachKind,
+    /// Nobody may write to it
+    #[arg(long)]
+    pub(crate) read_only: bool,
+    /// How long requests wait while nobody serves the device; then they fail
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = WAIT_SECONDS,
+        value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_WAIT_SECONDS))
+    )]
+    pub(crate) wait: u32,
+    /// Ends the wait of a device that is there; `attach` starts it
+    #[arg(long, hide = true)]
+    pub(crate) watch_over: bool,
+}
+
+/// The longest wait for a server, seconds: a day.
+const MOST_WAIT_SECONDS: u32 = 86_400;
+
+/// Ways to have a device of the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum AttachKind {
+    /// The best that there is
+    Auto,
+    /// The kernel's ublk driver
+    Ublk,
+    /// The kernel's NBD client
+    Nbd,
+    /// nbdfuse and a loop device
+    Fuse,
+}
+
+/// `bimetal detach`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  bimetal detach films
+
+While the device is mounted, part of another, or open in a program, it stays, and who holds it is said. A device that no server
+serves is taken away as well.")]
+pub(crate) struct DetachArgs {
+    /// Name of the volume, or path of its volume file
+    pub(crate) volume: String,
 }
 
 /// `bimetal check`
@@ -471,8 +556,8 @@ Examples:
   bimetal list
   bimetal list --json
 
-Lists what `create NAME` made, in $XDG_CONFIG_HOME/bimetal or ~/.config/bimetal, the volume of `up`, and whatever this
-user serves from files elsewhere: these are listed by their files. The state is served, stopped, missing device, unfinished (`create` did not come
+Lists what `create NAME` made, in $XDG_CONFIG_HOME/bimetal or ~/.config/bimetal, or /etc/bimetal if root made it, the
+volume of `up`, and whatever this user serves from files elsewhere: these are listed by their files. The state is served, stopped, missing device, unfinished (`create` did not come
 to its end) or broken (the volume file cannot be read). Exit code 1 when any of the last three is listed.")]
 pub(crate) struct ListArgs {
     /// Print one JSON document on standard output and nothing else there
@@ -502,6 +587,23 @@ pub(crate) struct DestroyArgs {
     /// Print one JSON document on standard output and nothing else there
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// `bimetal udev-probe`
+#[derive(Debug, Args)]
+pub(crate) struct UdevProbeArgs {
+    /// The block device
+    pub(crate) device: PathBuf,
+}
+
+/// `bimetal boot-units`
+#[derive(Debug, Args)]
+pub(crate) struct BootUnitsArgs {
+    /// Where units are to be written
+    pub(crate) output: PathBuf,
+    /// Where the units of the system are, and which of them are enabled; may be given several times, the first counts most
+    #[arg(long, value_name = "DIR", default_values = ["/etc/systemd/system", "/run/systemd/system", "/usr/lib/systemd/system"])]
+    pub(crate) units: Vec<PathBuf>,
 }
 
 /// `bimetal sim run`

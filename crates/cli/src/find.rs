@@ -9,6 +9,7 @@
 use crate::volume::Volume;
 use anyhow::bail;
 use bimetal_driver::Storage;
+use bimetal_engine::format::id_text;
 use bimetal_engine::format::superblock::{Found, Superblock};
 use bimetal_units::BLOCK_BYTES;
 use std::fs::{File, Metadata};
@@ -20,7 +21,8 @@ const BLOCK: u64 = BLOCK_BYTES as u64;
 /// Entries of one directory that are looked at when a device is searched for, in the order of their names.
 const MAX_PER_DIRECTORY: usize = 256;
 /// Directories of device nodes. The links below /dev/disk lead to nodes in /dev, most of the time.
-const DEVICE_DIRECTORIES: [&str; 6] = [
+const DEVICE_DIRECTORIES: [&str; 7] = [
+    MEMBERS_DIRECTORY,
     "/dev",
     "/dev/mapper",
     "/dev/disk/by-id",
@@ -28,6 +30,8 @@ const DEVICE_DIRECTORIES: [&str; 6] = [
     "/dev/disk/by-path",
     "/dev/disk/by-uuid",
 ];
+/// Where udev has a link to each device of a volume, by what its superblock says; where there is no udev, it is not there.
+pub(crate) const MEMBERS_DIRECTORY: &str = "/dev/disk/by-bimetal";
 /// Nodes in /dev that hold no volume: memory, and drives whose medium may not be there.
 const NOT_SEARCHED: [&str; 4] = ["ram", "zram", "sr", "fd"];
 
@@ -40,7 +44,9 @@ pub(crate) enum Look {
     Ours(Box<Superblock>),
     /// Something without a superblock.
     Other,
-    /// It cannot be said: no permission, an I/O error, a newer format.
+    /// A device of a volume of this format, newer than what this program knows.
+    Newer(u32),
+    /// It cannot be said: no permission, an I/O error.
     Unknown(String),
 }
 
@@ -74,7 +80,7 @@ fn read(path: &Path) -> io::Result<Look> {
         }
         match Superblock::decode(&block, place) {
             Found::Valid(superblock) => return Ok(Look::Ours(superblock)),
-            Found::Newer(format) => return Ok(Look::Unknown(format!("it has format {format}"))),
+            Found::Newer(format) => return Ok(Look::Newer(format)),
             Found::Nothing => {}
         }
     }
@@ -90,8 +96,8 @@ pub(crate) struct Resolved {
     pub(crate) notes: Vec<String>,
 }
 
-/// Finds the devices of a volume. A device that is there but damaged keeps its path: opening says what is
-/// wrong with it. The error is a sentence that names what is missing, or all that match.
+/// Finds the devices of a volume. One that cannot be read keeps its path: opening says what is wrong with it. The error is
+/// a sentence that names what is missing, or all that match.
 pub(crate) fn resolve(volume: &Volume) -> anyhow::Result<Resolved> {
     let mut resolved = Resolved { devices: volume.devices.clone(), notes: Vec::new() };
     let mut candidates = None;
@@ -99,21 +105,21 @@ pub(crate) fn resolve(volume: &Volume) -> anyhow::Result<Resolved> {
         let look = look(path);
         match &look {
             Look::Ours(superblock) if belongs(superblock, volume, tier) => continue,
-            Look::Unknown(_) => continue,
+            Look::Newer(_) | Look::Unknown(_) => continue,
             _ => {}
         }
         let candidates = candidates.get_or_insert_with(|| Candidates::of(volume));
         let named = bimetal_serve::status::tier_name(tier);
         let matches = candidates.matching(tier);
         match matches.as_slice() {
-            [] if matches!(look, Look::Missing) => bail!(
-                "{} does not exist, and nothing among {} files and devices is the {named} device of {}; \
-                 attach it, or name its new place in the volume file",
+            [] => bail!(
+                "{} {}, and nothing among {} files and devices is the {named} device of {}; connect it, or name its \
+                 new place in the volume file",
                 path.display(),
+                instead(&look, volume),
                 candidates.looked_at,
                 volume.file.display()
             ),
-            [] => {}
             [found] => {
                 resolved.notes.push(format!(
                     "{} {}; using {}, which says that it is the {named} device of this volume",
@@ -133,6 +139,21 @@ pub(crate) fn resolve(volume: &Volume) -> anyhow::Result<Resolved> {
         }
     }
     Ok(resolved)
+}
+
+/// What is where a device should be.
+fn instead(look: &Look, volume: &Volume) -> String {
+    match look {
+        Look::Ours(superblock) if superblock.volume == volume.id => {
+            let tier = bimetal_serve::status::tier_name(usize::from(superblock.tier.0));
+            format!("is the {tier} device of this volume")
+        }
+        Look::Ours(superblock) => {
+            format!("belongs to another Bimetal volume ({})", id_text(&superblock.volume))
+        }
+        Look::Missing => "does not exist".to_owned(),
+        _ => "is not a Bimetal device (no valid superblock was found)".to_owned(),
+    }
 }
 
 /// Whether a superblock is that of this volume's device of this tier.

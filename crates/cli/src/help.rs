@@ -160,8 +160,7 @@ mod tests {
     fn said(command: &str) -> Option<Vec<String>> {
         let own = command.split(" && ").find(|part| part.contains("bimetal "))?;
         let own = own.split(['>', '|']).next()?;
-        let words = extract::words(own).into_iter().skip_while(|word| word.starts_with("XDG_"));
-        let words: Vec<String> = words.collect();
+        let words = extract::words(own);
         words.first()?.ends_with("bimetal").then_some(words)
     }
 

@@ -3,8 +3,9 @@
 use crate::args::ListArgs;
 use crate::find::{self, Look};
 use crate::volume::Volume;
-use crate::{Outcome, paths, say, say_json, size};
+use crate::{Outcome, attach, paths, say, say_json, size};
 use anyhow::Context as _;
+use bimetal_serve::attach::AttachedDoc;
 use bimetal_serve::status::{hex, tier_name};
 use serde::Serialize;
 use std::fs::File;
@@ -57,6 +58,8 @@ struct VolumeDoc {
     /// Size that clients see, where a superblock could be read.
     size_bytes: Option<u64>,
     devices: Vec<DeviceDoc>,
+    /// The device of the machine that it is; null where it is none.
+    attached: Option<AttachedDoc>,
     /// One sentence, where something is wrong.
     problem: Option<String>,
 }
@@ -74,9 +77,10 @@ struct DeviceDoc {
 
 pub(crate) fn run(args: &ListArgs) -> anyhow::Result<Outcome> {
     let directory = paths::config_dir()?;
-    let mut files = files(&directory)?;
+    let mut files = named()?;
+    let has_name = files.clone();
     files.extend(elsewhere(&files));
-    let volumes: Vec<VolumeDoc> = files.iter().map(|file| describe(file, &directory)).collect();
+    let volumes: Vec<VolumeDoc> = files.iter().map(|file| describe(file, has_name.contains(file))).collect();
     let good = |volume: &&VolumeDoc| matches!(volume.state, State::Served | State::Stopped);
     let (all, cannot) = (volumes.len(), volumes.iter().filter(|volume| !good(volume)).count());
     if args.json {
@@ -108,9 +112,22 @@ fn files(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
+/// The files of volumes that have a name; of two of one name, the one that it means.
+pub(crate) fn named() -> anyhow::Result<Vec<PathBuf>> {
+    let mut found = files(&paths::config_dir()?)?;
+    // What was there before there was another place is no reason to fail.
+    let former = paths::former_config_dir().and_then(|directory| files(&directory).ok()).unwrap_or_default();
+    for file in former {
+        if !found.iter().any(|known| known.file_name() == file.file_name()) {
+            found.push(file);
+        }
+    }
+    Ok(found)
+}
+
 /// Names of the volumes in the configuration directory; none where that cannot be read.
 pub(crate) fn names() -> Vec<String> {
-    let files = paths::config_dir().and_then(|directory| files(&directory)).unwrap_or_default();
+    let files = named().unwrap_or_default();
     let stem = |file: &PathBuf| Some(file.file_stem()?.to_str()?.to_owned());
     files.iter().filter_map(stem).collect()
 }
@@ -135,26 +152,27 @@ fn elsewhere(listed: &[PathBuf]) -> Vec<PathBuf> {
     found
 }
 
-/// What VOLUME means it: its name in the configuration directory, its file anywhere else.
-fn called(file: &Path, directory: &Path) -> String {
-    match file.parent() == Some(directory) {
+/// What VOLUME means it: its name, if it has one, else its file.
+fn called(file: &Path, has_name: bool) -> String {
+    match has_name {
         true => file.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
         false => file.display().to_string(),
     }
 }
 
 /// What is to be known of a volume without opening it. Nothing that is wrong with it is an error here.
-fn describe(file: &Path, directory: &Path) -> VolumeDoc {
+fn describe(file: &Path, has_name: bool) -> VolumeDoc {
     let volume = match Volume::load(file) {
         Ok(volume) => volume,
         Err(error) => {
             return VolumeDoc {
-                name: called(file, directory),
+                name: called(file, has_name),
                 file: file.into(),
                 volume_id: None,
                 state: State::Broken,
                 size_bytes: None,
                 devices: Vec::new(),
+                attached: None,
                 problem: Some(format!("{error:#}")),
             };
         }
@@ -168,6 +186,11 @@ fn describe(file: &Path, directory: &Path) -> VolumeDoc {
         match find::look(path) {
             Look::Ours(superblock) if find::belongs(&superblock, &volume, tier) => {
                 size_bytes = Some(superblock.geometry.volume_bytes());
+            }
+            Look::Newer(format) => {
+                problem.get_or_insert_with(|| {
+                    format!("{} has format {format}, newer than this program knows", path.display())
+                });
             }
             Look::Unknown(why) => {
                 problem.get_or_insert_with(|| format!("{} cannot be read: {why}", path.display()));
@@ -188,8 +211,13 @@ fn describe(file: &Path, directory: &Path) -> VolumeDoc {
     if state == State::Unfinished {
         problem = Some("it was not made to its end, or not destroyed to its end".to_owned());
     }
+    let mut attached = attach::waiting(&volume);
+    if let Some(attached) = &mut attached {
+        attached.served = state == State::Served;
+    }
     VolumeDoc {
-        name: called(file, directory),
+        attached,
+        name: called(file, has_name),
         file: file.into(),
         volume_id: Some(hex(&volume.id)),
         state,
@@ -219,6 +247,9 @@ fn text(volume: &VolumeDoc) -> String {
         if let Some(model) = device.model {
             text += &format!(" (timed as {model})");
         }
+    }
+    if let Some(attached) = &volume.attached {
+        text += &format!("\n    {}", attach::describe(attached));
     }
     if let Some(problem) = &volume.problem {
         text += &format!("\n    {problem}");

@@ -2,9 +2,12 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod attach;
+mod boot;
 mod calibrate;
 mod check;
 mod complete;
+mod copy;
 mod create;
 mod destroy;
 mod duel;
@@ -35,6 +38,7 @@ mod text_file;
 mod threads;
 mod torture;
 mod trace;
+mod udev;
 mod up;
 mod volume;
 
@@ -70,12 +74,18 @@ fn main() -> ExitCode {
         Command::Serve(args) => serve::run(&args),
         Command::Status(args) => offline::status(&args),
         Command::Check(args) => check::check(&args),
+        Command::Attach(args) => attach::attach(&args),
+        Command::Detach(args) => attach::detach(&args),
         Command::Pin(args) => pins::pin(&args),
         Command::Unpin(args) => pins::unpin(&args),
         Command::Pins(args) => pins::pins(&args),
         Command::Why(args) => pins::why(&args),
         Command::List(args) => list::run(&args),
         Command::Destroy(args) => destroy::run(&args),
+        Command::Import(args) => copy::import(&args),
+        Command::Export(args) => copy::export(&args),
+        Command::UdevProbe(args) => udev::probe(&args),
+        Command::BootUnits(args) => boot::units(&args),
         Command::Completions(args) => complete::completions(&args),
         Command::Man(args) => shell::man(&args),
         Command::Trace { command: TraceCommand::Stat(args) } => trace::stat(&args),

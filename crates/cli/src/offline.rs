@@ -3,7 +3,7 @@
 use crate::args::LookArgs;
 use crate::progress::Progress;
 use crate::volume::{self, Volume};
-use crate::{Outcome, say, say_json, size};
+use crate::{Outcome, attach, say, say_json, size};
 use anyhow::{Context as _, bail};
 use bimetal_driver::{Change, Driver, PoolSizes, RealArena, run_task};
 use bimetal_engine::Engine;
@@ -84,6 +84,7 @@ fn closed_status(volume: &Volume, quiet: bool) -> anyhow::Result<StatusDoc> {
     with_closed(volume, quiet, |driver, engine| {
         let mut doc = StatusDoc::new(&volume.name(), &engine.status());
         doc.describe_devices(&driver.io_facts());
+        doc.attached = attach::waiting(volume);
         if doc.state == "open" {
             doc.state = "closed".to_owned();
         }
@@ -156,6 +157,9 @@ fn describe(doc: &StatusDoc) -> String {
     if doc.copied_bytes > 0 {
         let (held, read) = (size::show(doc.copied_bytes), size::show(doc.copy_read_bytes));
         text += &format!("  copies of the slow tier: {held}, from which {read} was read\n");
+    }
+    if let Some(attached) = &doc.attached {
+        text += &format!("  {}\n", attach::describe(attached));
     }
     text += &wear(&doc.wear);
     text += &moves(&doc.moves);

@@ -107,31 +107,64 @@ fn home() -> anyhow::Result<PathBuf> {
     }
 }
 
-fn xdg(variable: &str, fallback: &str) -> anyhow::Result<PathBuf> {
-    let base = match std::env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute()) {
-        Some(path) => path,
-        None => home()?.join(fallback),
-    };
-    Ok(base.join("bimetal"))
+/// Where root's volumes are, for its service to find: at boot there is no environment.
+const SYSTEM_CONFIG: &str = "/etc/bimetal";
+/// Where root's sockets are.
+const SYSTEM_RUNTIME: &str = "/run/bimetal";
+/// Below it are the runtime directories of logins.
+const LOGINS_RUNTIME: &str = "/run/user";
+
+/// The directory that a variable of the environment names.
+fn named(variable: &str) -> Option<PathBuf> {
+    std::env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute())
+}
+
+fn is_root() -> bool {
+    rustix::process::getuid().is_root()
 }
 
 /// Where named volumes are kept.
 pub(crate) fn config_dir() -> anyhow::Result<PathBuf> {
-    xdg("XDG_CONFIG_HOME", ".config")
+    config_of(is_root(), named("XDG_CONFIG_HOME"), home)
+}
+
+fn config_of(
+    root: bool,
+    named: Option<PathBuf>,
+    home: impl FnOnce() -> anyhow::Result<PathBuf>,
+) -> anyhow::Result<PathBuf> {
+    match named {
+        Some(base) => Ok(base.join("bimetal")),
+        None if root => Ok(SYSTEM_CONFIG.into()),
+        None => Ok(home()?.join(".config/bimetal")),
+    }
+}
+
+/// Where root's volumes were before they had a directory of the system's; what is left there is still found.
+pub(crate) fn former_config_dir() -> Option<PathBuf> {
+    let is_system = is_root() && named("XDG_CONFIG_HOME").is_none();
+    is_system.then(|| home().ok()).flatten().map(|home| home.join(".config/bimetal"))
 }
 
 /// Where `up` keeps its volume.
 pub(crate) fn data_dir() -> anyhow::Result<PathBuf> {
-    xdg("XDG_DATA_HOME", ".local/share")
+    let base = named("XDG_DATA_HOME").map_or_else(|| Ok(home()?.join(".local/share")), anyhow::Ok)?;
+    Ok(base.join("bimetal"))
 }
 
-/// Where sockets are: a directory that only this user can enter.
+/// Root's login has a runtime directory that goes with it; a service's sockets are looked for where the service has them.
+fn runtime_of(uid: u32, named: Option<PathBuf>) -> PathBuf {
+    match named {
+        Some(base) if uid != 0 || !base.starts_with(LOGINS_RUNTIME) => base.join("bimetal"),
+        _ if uid == 0 => SYSTEM_RUNTIME.into(),
+        _ => PathBuf::from(format!("/tmp/bimetal-{uid}")),
+    }
+}
+
+/// Where sockets are: a directory in which only this user can make any.
 pub(crate) fn runtime_dir() -> anyhow::Result<PathBuf> {
     let uid = rustix::process::getuid().as_raw();
-    let dir = match std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute()) {
-        Some(dir) => dir.join("bimetal"),
-        None => PathBuf::from(format!("/tmp/bimetal-{uid}")),
-    };
+    let dir = runtime_of(uid, named("XDG_RUNTIME_DIR"));
     std::fs::DirBuilder::new()
         .recursive(true)
         .mode(0o700)
@@ -249,6 +282,27 @@ mod tests {
             let error = DeviceSpec::parse(text).expect_err(text);
             assert!(error.contains(word) && !error.contains('\n'), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn root_has_the_directories_of_the_system() {
+        let home = || Ok(PathBuf::from("/home/me"));
+        let none = || bail!("HOME is not set");
+        let config =
+            |root, named: Option<&str>| config_of(root, named.map(PathBuf::from), home).expect("home");
+        assert_eq!(config(false, None), Path::new("/home/me/.config/bimetal"));
+        assert_eq!(config(true, None), Path::new("/etc/bimetal"));
+        assert_eq!(config(true, Some("/x")), Path::new("/x/bimetal"));
+        assert_eq!(config_of(true, None, none).expect("no home is needed"), Path::new("/etc/bimetal"));
+        assert!(config_of(false, None, none).is_err());
+
+        let runtime = |uid, named: Option<&str>| runtime_of(uid, named.map(PathBuf::from));
+        assert_eq!(runtime(1000, None), Path::new("/tmp/bimetal-1000"));
+        assert_eq!(runtime(1000, Some("/run/user/1000")), Path::new("/run/user/1000/bimetal"));
+        for named in [None, Some("/run/user/0"), Some("/run/user/1000")] {
+            assert_eq!(runtime(0, named), Path::new("/run/bimetal"));
+        }
+        assert_eq!(runtime(0, Some("/x")), Path::new("/x/bimetal"));
     }
 
     #[test]

@@ -148,7 +148,8 @@ fn serve_first(
         }
     };
     let endpoints: Vec<Endpoint> = door.iter().flat_map(Door::endpoints).cloned().collect();
-    let server = Server::new(opened, tenant, door)?;
+    let mut server = Server::new(opened, tenant, door)?;
+    server.take_up_device();
     memory::lock(limits);
     if !endpoints.is_empty() {
         ready(&endpoints);
@@ -169,7 +170,9 @@ fn serve_other(locked: Locked, tenant: Tenant, read_only: bool, limits: MemoryAr
     let name = locked.volume.name();
     let opened = open(locked, read_only, limits)?;
     tenant.announce(opened.export());
-    Server::new(opened, tenant, None)?.run()?;
+    let mut server = Server::new(opened, tenant, None)?;
+    server.take_up_device();
+    server.run()?;
     tracing::info!("closed {}", name.0);
     Ok(())
 }

@@ -71,7 +71,20 @@ pub(crate) fn locate(volume: &str) -> anyhow::Result<PathBuf> {
             "{volume:?} is not a volume name; use up to 64 letters, digits, - and _, or a path ending in .toml"
         );
     }
-    Ok(paths::config_dir()?.join(format!("{volume}.toml")))
+    let file = format!("{volume}.toml");
+    let kept = paths::config_dir()?.join(&file);
+    let former = paths::former_config_dir().map(|dir| dir.join(&file));
+    match former.filter(|former| former.exists() && !kept.exists()) {
+        Some(former) => {
+            tracing::warn!(
+                "using {}; root's volumes are kept in {} now: move it there, or the service does not find it",
+                former.display(),
+                kept.parent().unwrap_or(&kept).display()
+            );
+            Ok(former)
+        }
+        None => Ok(kept),
+    }
 }
 
 impl Volume {

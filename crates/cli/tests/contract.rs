@@ -53,6 +53,7 @@ const STATUS: &[&str] = &[
     "moves.caution",
     "timed_wakeups_per_day",
     "ram_bytes",
+    "attached",
 ];
 
 const PINS: &[&str] = &[
@@ -293,6 +294,26 @@ const TRACE: &[&str] = &[
 const RECORD: &[&str] =
     &["volume", "file", "records", "lost", "unanswered", "seconds", "file_bytes", "ended"];
 
+const IMPORT: &[&str] = &[
+    "volume",
+    "source",
+    "size_bytes",
+    "resumed_at_bytes",
+    "done_bytes",
+    "written_bytes",
+    "complete",
+    "seconds",
+];
+const EXPORT: &[&str] = &[
+    "volume",
+    "target",
+    "size_bytes",
+    "resumed_at_bytes",
+    "done_bytes",
+    "written_bytes",
+    "complete",
+    "seconds",
+];
 const FILES: &[&str] = &[
     "target",
     "files",
@@ -415,6 +436,8 @@ const SAMPLES: &[Sample] = &[
     sample("create", &["%/new.toml", "--fast", "%/f?size=64M", "--slow", "%/s?size=64M", "--landing", "8M"]),
     Sample { serves: true, ..sample("serve", &["@", "--nbd", "127.0.0.1:0"]) },
     Sample { keys: Some(STATUS), ..sample("status", &["@"]) },
+    sample("attach", &["@"]),
+    sample("detach", &["@"]),
     Sample { keys: Some(PINS), ..sample("pin", &["@", "1M", "100K", "--tier", "slow"]) },
     Sample { keys: Some(PINS), ..sample("pins", &["@"]) },
     Sample { keys: Some(WHY), ..sample("why", &["@", "64K"]) },
@@ -518,6 +541,8 @@ const SAMPLES: &[Sample] = &[
         keys: Some(DUEL),
         ..sample("sim duel", &["--seeds", "1", "--seed", "17", "--policies", "static", "--threads", "1"])
     },
+    Sample { keys: Some(EXPORT), ..sample("export", &["@", "%/exported.img"]) },
+    Sample { keys: Some(IMPORT), ..sample("import", &["%/scratch.img", "@", "--force"]) },
     Sample { keys: Some(&["volume", "devices.0.erased"]), ..sample("destroy", &["@", "--yes"]) },
 ];
 

@@ -98,6 +98,25 @@ fn a_missing_device_is_named() {
     }
 }
 
+/// As after a boot with a disk away, when another one has its letter.
+#[test]
+fn a_missing_device_is_named_when_something_else_is_in_its_place() {
+    let served = stopped();
+    let dir = served.dir.path();
+    let away = tempfile::tempdir().expect("another folder");
+    std::fs::rename(dir.join("slow.img"), away.path().join("slow.img")).expect("rename");
+    std::fs::write(dir.join("slow.img"), pattern(3, 1 << 20)).expect("something else");
+    let mut permissions = std::fs::metadata(dir.join("slow.img")).expect("a file").permissions();
+    permissions.set_readonly(true);
+    std::fs::set_permissions(dir.join("slow.img"), permissions).expect("read-only");
+    for command in ["serve", "check"] {
+        refused(
+            bimetal(dir).arg(command).arg(served.file()),
+            &["slow.img is not a Bimetal device", "is the slow device of", "connect it"],
+        );
+    }
+}
+
 fn create(dir: &Path, name: &str) -> [PathBuf; 2] {
     let paths = ["fast", "slow"].map(|tier| dir.join(format!("{name}-{tier}.img")));
     let spec = |path: &Path, size| format!("{}?size={size}", path.display());

@@ -16,7 +16,7 @@ use crate::storage::{Below, Place, Storage, device_number, loops, node, sys};
 use rustix::fs::{FileType, FlockOperation, Mode, OFlags, flock, fstat, open};
 use rustix::io::Errno;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
 /// Keeps others away until it is dropped.
@@ -169,4 +169,50 @@ fn swap(numbers: &[String]) -> Option<String> {
 fn stacked(sys: &Path) -> Option<String> {
     let above = std::fs::read_dir(sys.join("holders")).ok()?.flatten().next()?;
     Some(format!("part of /dev/{}", above.file_name().to_string_lossy()))
+}
+
+/// Who holds a block device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holder {
+    /// In a few words: `mounted on /x`, `open in cat (process 1)`.
+    pub how: String,
+    /// It only has it open, and may be about to close it: `udev` looks so at whatever is new or was closed.
+    pub may_pass: bool,
+}
+
+/// Who holds a block device, or a partition of it: what is mounted, swap, a device made of it, or a process that has it
+/// open. `None` when nobody does, or nobody whom this process may know of.
+pub fn who_holds(path: &Path) -> Option<Holder> {
+    let device = std::fs::metadata(path).ok()?.rdev();
+    if let Some(how) = holder(device) {
+        return Some(Holder { how, may_pass: false });
+    }
+    let devices: Vec<u64> = std::iter::once(device).chain(partitions(&sys(device))).collect();
+    let unknown = || is_claimed(path).then(|| "in exclusive use by the system".to_owned());
+    opener(&devices).or_else(unknown).map(|how| Holder { how, may_pass: true })
+}
+
+/// A process that has one of these block devices open.
+fn opener(devices: &[u64]) -> Option<String> {
+    let own = std::process::id().to_string();
+    let entries = std::fs::read_dir("/proc").ok()?.flatten();
+    let processes = entries.map(|entry| entry.path()).filter(|path| {
+        path.file_name()
+            .and_then(|name| name.to_str())
+            .is_some_and(|name| name != own && name.bytes().all(|byte| byte.is_ascii_digit()))
+    });
+    processes.into_iter().find_map(|process| {
+        let files = std::fs::read_dir(process.join("fd")).ok()?.flatten();
+        let is_one = |file: PathBuf| {
+            // Only what is called a device is looked at: to look at a file may wait for a file system.
+            std::fs::read_link(&file).is_ok_and(|target| target.starts_with("/dev"))
+                && std::fs::metadata(&file)
+                    .is_ok_and(|meta| meta.file_type().is_block_device() && devices.contains(&meta.rdev()))
+        };
+        files.into_iter().any(|file| is_one(file.path())).then(|| {
+            let name = std::fs::read_to_string(process.join("comm")).unwrap_or_default();
+            let pid = process.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            format!("open in {} (process {pid})", name.trim_end())
+        })
+    })
 }

@@ -11,9 +11,10 @@
 //!   device files ─────────┘                     └── RealArena: every payload byte, registered once
 //! ```
 //!
-//! Unsafe code stands in five modules only, each block with its argument: `blockdev` (what the kernel says
+//! Unsafe code stands in six modules only, each block with its argument: `blockdev` (what the kernel says
 //! about a block device, and locks of ranges), [`memory`] (the mapping, and what becomes of memory), [`ring`] (submissions and the buffers they name),
-//! [`signals`] (signalfd) and [`inherit`] (descriptors that a service manager opened).
+//! [`signals`] (signalfd), [`inherit`] (descriptors that a service manager opened) and [`ublk`] (the kernel's memory with
+//! the requests of a device).
 
 mod blockdev;
 pub mod buddy;
@@ -22,16 +23,19 @@ pub mod clock;
 pub mod device;
 pub mod driver;
 pub mod inherit;
+pub mod kernel_nbd;
 pub mod memory;
 mod modelled;
+mod netlink;
 mod ops;
 pub mod ring;
 pub mod signals;
 mod storage;
 mod task;
+pub mod ublk;
 mod watch;
 
-pub use claims::{Claim, in_use};
+pub use claims::{Claim, Holder, in_use, who_holds};
 pub use clock::Clock;
 pub use device::{BlockFile, DeviceOpenError, IO_BYTES, IoFacts, claim};
 pub use driver::Driver;

@@ -241,6 +241,16 @@ impl Ring {
         self.push(entry.build(), tag, None);
     }
 
+    /// A command to a ublk device's file, in which no memory is named.
+    pub(crate) fn ublk(&mut self, fd: RawFd, command: u32, bytes: [u8; 16], tag: u64) {
+        self.push(opcode::UringCmd16::new(types::Fd(fd), command).cmd(bytes).build(), tag, None);
+    }
+
+    /// Hands over what is queued, without waiting for anything.
+    pub fn submit(&mut self) -> io::Result<()> {
+        self.enter(0, None)
+    }
+
     /// Completes by itself, at once.
     pub fn nop(&mut self, tag: u64) {
         self.push(opcode::Nop::new().build(), tag, None);

@@ -115,6 +115,13 @@ impl<A: Arena> Engine<A> {
         }
     }
 
+    /// From now on a write is answered when whoever opens the volume next finds it, should this process be killed: for a
+    /// client that goes on after that, and never asks again whether what was answered is there. A power cut may still
+    /// take what was not flushed. Writes that land, or go in place, are so anyway; the others wait for a commit.
+    pub fn outlive_kills(&mut self) {
+        self.front.outlives_kills = true;
+    }
+
     /// Gives the arena back.
     pub fn into_arena(mut self) -> A {
         self.forget_all_begun();

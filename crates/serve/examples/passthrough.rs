@@ -105,6 +105,7 @@ impl Served for Passthrough {
     fn pin_report(&self) -> PinReport {
         PinReport { ranges: Vec::new(), room_bytes: [0; 2], pinned_bytes: [0; 2], known: true }
     }
+    fn outlive_kills(&mut self) {}
     fn why(&mut self, _now: Nanos, _offset: u64) -> Option<Why> {
         None
     }

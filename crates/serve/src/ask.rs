@@ -1,12 +1,14 @@
 //! What can be asked of a volume beside its status: pins, and why a chunk is where it is. The control socket takes
 //! questions and gives answers as JSON; who opens a volume by himself asks the engine the same way.
 
+use crate::attach::{AttachedDoc, Wish};
 use crate::served::Served;
 use crate::status::tier_name;
 use crate::why::WhyDoc;
 use bimetal_engine::pins::{PinError, PinReport};
 use bimetal_units::{FAST, Nanos, SLOW, Tier};
 use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
 
 /// A tier, as it is named in questions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -56,6 +58,10 @@ pub enum Question {
     },
     /// Tell of every request from now on. Only a server can.
     Record {},
+    /// Make the volume a device of the machine. Only a server can.
+    Attach(Wish),
+    /// Take that device away. Only a server can.
+    Detach {},
 }
 
 /// What is answered.
@@ -68,6 +74,10 @@ pub enum Answer {
     Why(Box<WhyDoc>),
     /// The recording begins: what follows on the stream are its requests.
     Recording(RecordingDoc),
+    /// The volume is this device of the machine.
+    Attached(Box<AttachedDoc>),
+    /// This device is gone.
+    Detached(PathBuf),
     /// One sentence that says why not.
     Refused(String),
 }
@@ -163,6 +173,12 @@ pub fn ask(volume: &str, engine: &mut impl Served, now: Nanos, question: Questio
         Question::Pins {} => return Taken::Answered(pins(volume, engine)),
         Question::Record {} => {
             return Taken::Answered(refused(volume, "nobody serves it, so there is nothing to record"));
+        }
+        Question::Attach(_) | Question::Detach {} => {
+            return Taken::Answered(refused(
+                volume,
+                "nobody serves it, so it can be no device of the machine",
+            ));
         }
         Question::Why { offset } => {
             return Taken::Answered(match engine.why(now, offset) {

@@ -122,6 +122,10 @@ pub(crate) struct Connection {
     pub(crate) blocked: bool,
     /// It chose the volume of another thread: it goes there when it has its last reply.
     pub(crate) leaving: Option<ExportIndex>,
+    /// A device of the machine is at its other end. It takes no client's place, and keeps its own.
+    pub(crate) machine: bool,
+    /// It said that it goes.
+    pub(crate) goodbye: bool,
 }
 
 impl Connection {
@@ -160,6 +164,8 @@ impl Connection {
             dead: false,
             blocked: false,
             leaving: None,
+            machine: false,
+            goodbye: false,
         }
     }
 
@@ -401,6 +407,11 @@ impl Connection {
     /// Whether its peer keeps buffers from others: nothing more of a write has come for `stalled`, or it has been
     /// coming, or replies going, for longer than `patience`.
     pub(crate) fn hoards(&self, stalled: Duration, patience: Duration) -> bool {
+        // The kernel reads what it asked for, and sends what it began.
+        !self.machine && self.hoards_buffers(stalled, patience)
+    }
+
+    fn hoards_buffers(&self, stalled: Duration, patience: Duration) -> bool {
         self.arriving().is_some_and(|incoming| incoming.progress.elapsed() > stalled)
             || self.waiting_since().is_some_and(|since| since.elapsed() > patience)
     }
@@ -414,7 +425,7 @@ impl Connection {
     pub(crate) fn idle_for(&self) -> Option<Duration> {
         let quiet = self.requests == 0 && self.incoming.is_none() && self.half_since.is_none();
         let told = self.sending.is_none() && self.out.is_empty() && self.out_bytes.is_empty();
-        let leaves = self.leaving.is_some() || self.dead || self.draining || self.blocked;
+        let leaves = self.leaving.is_some() || self.machine || self.dead || self.draining || self.blocked;
         (quiet && told && !leaves && !self.is_shaking_hands()).then(|| self.heard.elapsed())
     }
 
@@ -423,6 +434,7 @@ impl Connection {
     /// for nothing is none of these.
     pub(crate) fn squats(&self, handshake: Duration, request: Duration) -> bool {
         match self.phase {
+            Phase::Requests(_) if self.machine => false,
             Phase::Handshake(_) => self.accepted.elapsed() > handshake,
             Phase::Requests(_) => {
                 let since = [self.half_since, self.waiting_since()].into_iter().flatten().min();

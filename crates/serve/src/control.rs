@@ -16,6 +16,8 @@ pub(crate) const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 /// How long it may take to make a change of the pins durable, once it has answered something else: its device may be
 /// silent for half a minute and live.
 const CHANGE_WITHIN: Duration = Duration::from_secs(90);
+/// How long it may take to make a device of the machine, or to take one away: the kernel reads its partitions.
+const ATTACH_WITHIN: Duration = Duration::from_secs(120);
 /// How often it is asked at most, while it has too many visitors, and how long is waited in between.
 const MAX_CALLS: u32 = 40;
 const BETWEEN_CALLS: Duration = Duration::from_millis(50);
@@ -53,6 +55,9 @@ pub fn live_answer(socket: &Path, question: &Question) -> io::Result<Option<Answ
             return Ok(None);
         }
         patience = CHANGE_WITHIN;
+    }
+    if matches!(question, Question::Attach(_) | Question::Detach {}) {
+        patience = ATTACH_WITHIN;
     }
     let Some(text) = talk(socket, &line, patience)? else { return Ok(None) };
     match serde_json::from_str(&text)? {

@@ -56,7 +56,7 @@ impl Desk {
 
     /// Answers a visitor. A document is far smaller than a fresh socket's buffer, so this does not wait; one for whom it
     /// would gets a part.
-    fn tell(&mut self, place: usize, document: Option<&impl Serialize>) {
+    pub(crate) fn tell(&mut self, place: usize, document: Option<&impl Serialize>) {
         let Some(visitor) = &mut self.visitors[place] else { return };
         if let Some(text) = document.and_then(|document| serde_json::to_vec(document).ok()) {
             let _ = rustix::net::send(
@@ -187,8 +187,11 @@ impl<V: Served> Server<V> {
     }
 
     fn deal_with(&mut self, place: usize, question: Question) {
-        if question == (Question::Record {}) {
-            return self.let_record(place);
+        match question {
+            Question::Record {} => return self.let_record(place),
+            Question::Attach(wish) => return self.begin_attach(Some(place), wish),
+            Question::Detach {} => return self.begin_detach(place),
+            _ => {}
         }
         let now = self.now();
         match ask::ask(&self.volume.0, &mut self.engine, now, question) {

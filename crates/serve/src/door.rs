@@ -226,7 +226,7 @@ impl<V: Served> Server<V> {
             let Some(fd) = door.lobby.pop_front() else { break };
             let mut greeting = Vec::new();
             let handshake = Handshake::new(door.exports.clone(), &mut greeting);
-            self.seat(fd, Phase::Handshake(handshake), Terms::default(), greeting, &[]);
+            self.seat(fd, Phase::Handshake(handshake), Terms::default(), greeting, &[], false);
         }
         if self.accept_at.is_some() {
             return;
@@ -247,17 +247,26 @@ impl<V: Served> Server<V> {
                 continue;
             }
             let phase = Phase::Requests(Transmission::new());
-            self.seat(fd, phase, terms, Vec::new(), &input);
+            self.seat(fd, phase, terms, Vec::new(), &input, false);
         }
     }
 
-    /// Gives a client that was admitted its place.
-    fn seat(&mut self, fd: OwnedFd, phase: Phase, terms: Terms, greeting: Vec<u8>, input: &[u8]) {
+    /// Gives a client that was admitted, or a device of the machine, its place.
+    pub(crate) fn seat(
+        &mut self,
+        fd: OwnedFd,
+        phase: Phase,
+        terms: Terms,
+        greeting: Vec<u8>,
+        input: &[u8],
+        machine: bool,
+    ) {
         let place = self.conns.iter().position(Option::is_none).expect("no more are admitted than have room");
         self.generation += 1;
         tracing::debug!("client {} of {} connected", self.generation, self.volume.0);
         let id = ConnId { place, generation: self.generation };
         let mut conn = Connection::new(id, fd, phase, terms, greeting);
+        conn.machine = machine;
         conn.take_input(input, &mut self.memory);
         self.conns[place] = Some(conn);
         self.advance(place);

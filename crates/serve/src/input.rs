@@ -94,7 +94,9 @@ impl<V: Served> Server<V> {
                 match step {
                     HandshakeStep::NeedMore => {}
                     HandshakeStep::Closed => conn.draining = true,
-                    HandshakeStep::Transmission { export, terms } if export.get() != self.tenant.place() => {
+                    HandshakeStep::Transmission { export, terms }
+                        if export.get() != self.tenant.place() && !conn.machine =>
+                    {
                         conn.terms = terms;
                         conn.leaving = Some(export);
                     }
@@ -130,7 +132,7 @@ impl<V: Served> Server<V> {
         conn.half_since = None;
         conn.has_asked = true;
         if request.command == Command::Disconnect {
-            conn.draining = true;
+            (conn.draining, conn.goodbye) = (true, true);
             return Step::Starved;
         }
         let is_question = matches!(request.command, Command::BlockStatus | Command::Cache);
@@ -226,7 +228,7 @@ impl<V: Served> Server<V> {
 }
 
 /// Bytes of the whole blocks that a range touches.
-fn cover_bytes(offset: u64, length: u32) -> u32 {
+pub(crate) fn cover_bytes(offset: u64, length: u32) -> u32 {
     let block = u64::from(BLOCK_BYTES);
     let end = (offset + u64::from(length)).next_multiple_of(block);
     // At most the largest payload and two blocks.
@@ -234,6 +236,6 @@ fn cover_bytes(offset: u64, length: u32) -> u32 {
 }
 
 /// The payload in the cover of a request.
-fn payload_of(cover: Buf, request: &Request) -> Buf {
+pub(crate) fn payload_of(cover: Buf, request: &Request) -> Buf {
     cover.slice((request.offset % u64::from(BLOCK_BYTES)) as u32, request.length)
 }

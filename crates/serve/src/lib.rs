@@ -7,6 +7,7 @@
 
 mod answer;
 pub mod ask;
+pub mod attach;
 mod callers;
 mod connection;
 mod control;

@@ -41,6 +41,8 @@ pub trait Served: Machine<Arena = RealArena> {
     fn take_events(&mut self) -> Vec<Event>;
     /// Takes no more changes, for this reason.
     fn refuse_changes(&mut self, why: String);
+    /// From now on nothing is answered that a killed process would take with it.
+    fn outlive_kills(&mut self);
 }
 
 impl Served for Engine<RealArena> {
@@ -85,5 +87,8 @@ impl Served for Engine<RealArena> {
     }
     fn refuse_changes(&mut self, why: String) {
         Engine::refuse_changes(self, why);
+    }
+    fn outlive_kills(&mut self) {
+        Engine::outlive_kills(self);
     }
 }

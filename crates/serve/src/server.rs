@@ -1,6 +1,7 @@
 //! The serving loop.
 
 use crate::answer::READ_EXTENTS;
+use crate::attach::{MACHINE_CONNECTIONS, Machine, UBLK, UBLK_CONTROL, from_ublk};
 use crate::callers;
 use crate::connection::{Connection, Incoming, MAX_CLIENT_BYTES, MAX_CLIENT_HEAD_BYTES, MAX_CLIENT_REQUESTS};
 use crate::desk::{Desk, VISITOR};
@@ -31,7 +32,9 @@ const MAX_ROUNDS: u32 = 64;
 /// Clients of all volumes of a server at most; the next one waits to be accepted.
 pub const MAX_CLIENTS: usize = 64;
 /// What the connections' receive and send buffers take.
-pub const CLIENT_MEMORY_BYTES: u64 = MAX_CLIENTS as u64 * Connection::MEMORY_BYTES;
+pub const CLIENT_MEMORY_BYTES: u64 = MAX_CONNECTIONS as u64 * Connection::MEMORY_BYTES;
+/// They, and what devices of the machine take.
+const MAX_CONNECTIONS: usize = MAX_CLIENTS + MACHINE_CONNECTIONS;
 /// A client that keeps a buffer this long while others wait for one is disconnected.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// A client that sends nothing more of a write for this long while others wait for a buffer is disconnected: far more
@@ -144,6 +147,8 @@ pub struct Server<V> {
     /// An accept is in flight there.
     pub(crate) control_accepting: bool,
     pub(crate) desk: Desk,
+    /// The volume as a device of the machine.
+    pub(crate) machine: Machine,
     /// Somebody wants to know of every request.
     pub(crate) recorder: Option<Recorder>,
     events: EventLimit,
@@ -186,6 +191,7 @@ impl<V: Served> Server<V> {
             control: Listener::unix(&control, Access::OWNER)?,
             control_accepting: false,
             desk: Desk::default(),
+            machine: Machine::beside(&control),
             recorder: None,
             export,
             tenant,
@@ -201,7 +207,7 @@ impl<V: Served> Server<V> {
             file,
             memory,
             sockets,
-            conns: std::iter::repeat_with(|| None).take(MAX_CLIENTS).collect(),
+            conns: std::iter::repeat_with(|| None).take(MAX_CONNECTIONS).collect(),
             generation: 0,
             requests: Requests::new(),
             arriving_bytes: 0,
@@ -255,6 +261,7 @@ impl<V: Served> Server<V> {
             self.driver.wait(&self.engine, limit).map_err(ServeError::Ring)?;
             self.driver.harvest(&mut self.engine, |completion| events.push(completion));
             self.retry_blocked();
+            self.serve_ublk();
             for event in events.drain(..) {
                 self.on_event(event)?;
             }
@@ -268,7 +275,8 @@ impl<V: Served> Server<V> {
         let waiting = waiting || self.conns.iter().flatten().any(Connection::is_shaking_hands);
         let looking = waiting || self.accept_at.is_some() || self.stopping || self.events.is_waiting();
         let recorder = self.look_after_recorder();
-        let own = [looking.then_some(TICK), self.desk.due_in(), recorder, self.tenant.beat()];
+        let (desk, device) = (self.desk.due_in(), self.machine.due_in());
+        let own = [looking.then_some(TICK), desk, device, recorder, self.tenant.beat()];
         let mut limit = own.into_iter().flatten().min();
         if let Some(door) = &mut self.door {
             let next = match self.tenant.all_beat() {
@@ -300,7 +308,7 @@ impl<V: Served> Server<V> {
                 }
             }
             STOP => {
-                let clients = self.conns.iter().flatten().any(|conn| !conn.dead);
+                let clients = self.clients().any(|conn| !conn.dead);
                 let ring = &mut self.driver.ring;
                 match self.door.as_mut().map_or(Signalled::Stop, |door| door.answer_signal(ring, clients)) {
                     Signalled::AskBack => self.say_who_is_here(),
@@ -309,6 +317,8 @@ impl<V: Served> Server<V> {
                 }
             }
             VISITOR => self.hear_visitor(place),
+            UBLK => self.on_ublk(place, event.result),
+            UBLK_CONTROL => self.hear_ublk_control(),
             BELL => {
                 self.tenant.answer_bell();
                 self.driver.ring.poll_in(self.tenant.bell(), tag(BELL, 0));
@@ -325,16 +335,22 @@ impl<V: Served> Server<V> {
 
     pub(crate) fn status(&self) -> StatusDoc {
         let mut doc = StatusDoc::new(&self.volume, &self.engine.status());
-        doc.clients = self.conns.iter().flatten().count() as u64;
+        doc.clients = self.clients().count() as u64;
+        doc.attached = self.machine.doc();
         doc.buffer_bytes = self.buffer_bytes;
         doc.file = self.file.display().to_string();
         doc.describe_devices(&self.driver.io_facts());
         doc
     }
 
+    /// Who is connected, but for a device of the machine.
+    fn clients(&self) -> impl Iterator<Item = &Connection> {
+        self.conns.iter().flatten().filter(|conn| !conn.machine)
+    }
+
     /// Says who is connected, and how to leave in good order.
     fn say_who_is_here(&self) {
-        let connected = self.conns.iter().flatten().filter(|conn| !conn.dead);
+        let connected = self.clients().filter(|conn| !conn.dead);
         for sentence in callers::sentences(&self.volume.0, connected.map(|conn| &conn.fd)) {
             tracing::warn!("{sentence}");
         }
@@ -347,6 +363,7 @@ impl<V: Served> Server<V> {
     pub(crate) fn stop(&mut self) {
         tracing::info!("closing {}", self.volume.0);
         self.stopping = true;
+        self.leave_device();
         if let Some(door) = &mut self.door {
             door.shut(&mut self.driver.ring);
         }
@@ -362,6 +379,9 @@ impl<V: Served> Server<V> {
             return self.has_given_up();
         }
         if !self.stopping || !self.engine.is_stopped() || self.driver.device_ops() > 0 {
+            return false;
+        }
+        if !self.device_is_left() {
             return false;
         }
         if self.tenant.place() == 0 && !self.tenant.is_last() {
@@ -417,6 +437,9 @@ impl<V: Served> Server<V> {
         let Some(pending) = self.requests.remove(id) else { return };
         if let Some(recorder) = &mut self.recorder {
             recorder.answered(&pending, self.driver.clock.now());
+        }
+        if from_ublk(pending.conn) {
+            return self.answer_ublk(&pending, result);
         }
         let place = pending.conn.place;
         let conn = self.conns[place].as_mut().filter(|conn| conn.id == pending.conn && !conn.dead);
@@ -476,6 +499,10 @@ impl<V: Served> Server<V> {
     /// Ends what keeps a closing connection and removes it when nothing does.
     fn wind_up(&mut self, place: usize) {
         let Some(conn) = &mut self.conns[place] else { return };
+        if conn.machine && self.stopping && !conn.dead {
+            // The kernel counts how long it waits from the end of its connection, and closing a volume may take a while.
+            return;
+        }
         let answered = conn.requests == 0 && !conn.wants_to_send() && conn.sending.is_none();
         if conn.dead || answered {
             // Completes whatever is in flight on it.
@@ -486,14 +513,17 @@ impl<V: Served> Server<V> {
         }
         self.arriving_bytes -= conn.incoming.as_ref().map_or(0, Incoming::arriving_bytes);
         self.engine.with_arena(|arena| conn.release(arena));
-        let id = conn.id;
+        let (id, machine, goodbye) = (conn.id, conn.machine, conn.goodbye);
         tracing::debug!("client {} of {} disconnected", id.generation, self.volume.0);
         self.conns[place] = None;
         self.blocked.retain(|&other| other != id);
+        if machine {
+            return self.machine_left(goodbye);
+        }
         self.tenant.dismiss();
         self.welcome_more();
         let ends = self.door.as_ref().is_some_and(Door::ends_when_left);
-        if ends && !self.stopping && self.conns.iter().all(Option::is_none) {
+        if ends && !self.stopping && self.clients().next().is_none() {
             tracing::info!("the last client of {} has left", self.volume.0);
             self.tenant.stop_all();
         }
@@ -519,6 +549,7 @@ impl<V: Served> Server<V> {
             self.accept_at = None;
             self.welcome_more();
         }
+        self.look_after_device();
         if self.next_look > Instant::now() {
             return;
         }

@@ -1,5 +1,6 @@
 //! The status of a volume as scripts read it.
 
+use crate::attach::AttachedDoc;
 use bimetal_driver::IoFacts;
 use bimetal_engine::options::Status;
 use bimetal_engine::policy::{Audit, Yield};
@@ -186,6 +187,9 @@ pub struct StatusDoc {
     /// The volume file; empty where no server has the volume.
     #[serde(default)]
     pub file: String,
+    /// The device of the machine that it is; null where it is none.
+    #[serde(default)]
+    pub attached: Option<AttachedDoc>,
 }
 
 /// What a volume is called in documents and messages.
@@ -257,6 +261,7 @@ impl StatusDoc {
             buffer_bytes: 0,
             clients: 0,
             file: String::new(),
+            attached: None,
         }
     }
 

@@ -64,8 +64,9 @@ impl<V: Served> Server<V> {
         tracing::error!("{why}; nothing more is written to {}, and its server stops", self.volume.0);
         self.trouble.lost = Some((why, Instant::now()));
         for pending in self.requests.remove_all() {
-            let conn = self.conns[pending.conn.place].as_mut();
-            if let Some(conn) = conn.filter(|conn| conn.id == pending.conn && !conn.dead) {
+            // A device of the machine hears nothing: it waits for a server that has its devices again.
+            let conn = self.conns.get_mut(pending.conn.place).and_then(Option::as_mut);
+            if let Some(conn) = conn.filter(|conn| conn.id == pending.conn && !conn.dead && !conn.machine) {
                 // Its buffer stays the engine's, which may have it on its way to a device.
                 conn.reply(&pending, Err(RequestError::Io), &Extents::new());
                 self.touched.push(pending.conn.place);

@@ -11,6 +11,7 @@ mod errors;
 mod evidence;
 mod fast_sums;
 mod faults;
+mod kills;
 mod landing;
 mod lost_groups;
 mod lost_writes;

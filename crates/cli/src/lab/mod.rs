@@ -20,5 +20,7 @@ mod turns;
 mod watcher;
 pub(crate) mod words;
 
+pub(crate) use stop::Stop;
+
 /// What records say that they were made by.
 const PROGRAM: &str = concat!("bimetal ", env!("CARGO_PKG_VERSION"));

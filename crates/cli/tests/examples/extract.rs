@@ -14,22 +14,11 @@ pub struct Example {
 }
 
 /// Programs that examples begin with.
-const PROGRAMS: [&str; 9] = [
-    "bimetal",
-    "target/release/bimetal",
-    "cargo",
-    "./test",
-    "nbdinfo",
-    "nbdcopy",
-    "systemctl",
-    "cp",
-    "mkdir",
-];
+const PROGRAMS: [&str; 8] =
+    ["bimetal", "target/release/bimetal", "cargo", "./test", "nbdinfo", "nbdcopy", "systemctl", "mkdir"];
 
 fn begins_command(text: &str) -> bool {
-    // A setting of the environment may come first.
-    let mut words = text.split_whitespace().skip_while(|word| word.starts_with("XDG_"));
-    words.next().is_some_and(|word| PROGRAMS.contains(&word))
+    text.split_whitespace().next().is_some_and(|word| PROGRAMS.contains(&word))
 }
 
 /// What is typed, and the remark that is set off from it by blanks.

@@ -36,6 +36,8 @@ pub enum Need {
     Trace,
     Csv,
     Image,
+    /// An image of a disk to move in.
+    OldDisk,
 }
 use Need::*;
 
@@ -57,6 +59,8 @@ pub const RULES: &[Rule] = &[
     ("nbdcopy", Ends(0), &[Volume, Need::Serves("./v.toml"), Image]),
     ("target/release/bimetal status", Ends(0), &[Volume]),
     ("bimetal status", Ends(0), &[SmallFilms]),
+    ("bimetal attach", Parsed("it makes a block device of this machine"), &[]),
+    ("bimetal detach", Parsed("it takes a block device of this machine away"), &[]),
     ("bimetal pin films", Ends(0), &[Films]),
     ("bimetal pin ./v.toml", Ends(0), &[Volume]),
     ("bimetal unpin", Ends(0), &[Films]),
@@ -65,12 +69,13 @@ pub const RULES: &[Rule] = &[
     ("bimetal check films", Ends(0), &[SmallFilms]),
     ("bimetal check ./v.toml", Ends(0), &[Volume]),
     ("bimetal list", Ends(0), &[SmallFilms]),
+    ("bimetal import", Ends(0), &[Devices, OldDisk, SmallFilms]),
+    ("bimetal export", Ends(0), &[Devices, SmallFilms]),
     ("bimetal destroy", Ends(0), &[SmallFilms]),
     ("mkdir", Ends(0), &[]),
+    ("mkdir /films", Parsed("it mounts on this machine"), &[]),
     ("bimetal man", Ends(0), &[]),
-    ("cp target/release/bimetal", Parsed("it installs the program on this machine"), &[]),
     ("systemctl", Parsed("it asks the service manager of this machine"), &[]),
-    ("XDG_CONFIG_HOME=/etc", Parsed("it writes to /etc"), &[]),
     ("cargo", Parsed("it builds the program"), &[]),
     ("./test", Parsed("it runs these tests"), &[]),
     ("bimetal trace stat disk", Ends(0), &[Blktrace]),

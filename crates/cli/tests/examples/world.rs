@@ -67,6 +67,7 @@ impl World {
             Need::Blktrace => self.run(&format!("{csv} > disk.blktrace.0"), 0)?,
             Need::Trace => self.run("bimetal trace convert disk.blktrace.* -o disk.trace && cp disk.trace main.trace", 0)?,
             Need::Csv => self.run(&format!("{csv} | gzip > web_0.csv.gz"), 0)?,
+            Need::OldDisk => self.run("truncate -s 8M old-disk.img", 0)?,
             Need::Image => self.run("truncate -s 1M some.img", 0)?,
         };
         Ok(())
@@ -90,7 +91,7 @@ impl World {
             ("nbd://localhost/films", "'nbd+unix:///?socket=run/films.sock'"),
             (":10809", ":0"),
             ("--socket-group disk", &format!("--socket-group {}", group.trim())),
-            ("/root/.config", "home/.config"),
+            ("/etc/bimetal", "home/.config/bimetal"),
             ("a block device of", "a file of"),
             (", physical sectors of 4096", ""),
         ]
@@ -129,7 +130,9 @@ impl World {
         shell.env("PATH", format!("{}:{path}", self.dir.join("bin").display()));
         let home = self.dir.join("home");
         shell.env("HOME", &home).env("XDG_RUNTIME_DIR", self.dir.join("run"));
-        for variable in ["XDG_CONFIG_HOME", "XDG_DATA_HOME", "BIMETAL_TRACES", "BIMETAL_LOG"] {
+        // Root's would be those of this machine.
+        shell.env("XDG_CONFIG_HOME", home.join(".config"));
+        for variable in ["XDG_DATA_HOME", "BIMETAL_TRACES", "BIMETAL_LOG"] {
             shell.env_remove(variable);
         }
         shell.stdin(Stdio::null());

@@ -38,6 +38,8 @@ pub(crate) struct Front {
     pub(crate) last_change: Nanos,
     /// Of reads, of writes.
     pub(crate) streams: [Streams; 2],
+    /// Nothing is answered that a killed process would take with it.
+    pub(crate) outlives_kills: bool,
 }
 
 impl Front {
@@ -58,6 +60,7 @@ impl Front {
             last_client: now,
             last_change: now,
             streams: Default::default(),
+            outlives_kills: false,
         }
     }
 

@@ -92,6 +92,8 @@ pub struct Piece {
     pub fua: bool,
     /// Durable only after a commit.
     pub needs_commit: bool,
+    /// Found again after a commit only, even where nothing but the process ends.
+    pub unshown: bool,
     /// Where it stands; none while it waits for its lock.
     pub stage: Option<Stage>,
     /// I/Os in flight, or landing blocks not yet in the log.

@@ -32,6 +32,8 @@ pub struct InRequest {
     pub served: ServedBy,
     /// Some piece is durable only after a commit.
     pub needs_commit: bool,
+    /// Some piece is found again after a commit only, even where nothing but the process ends.
+    unshown: bool,
     /// How long the sequential stream is that it ends, itself included, bytes.
     pub stream_bytes: u64,
     /// That is long enough to count as one.
@@ -80,6 +82,7 @@ impl<A: Arena> Engine<A> {
             error: None,
             served: ServedBy::default(),
             needs_commit: false,
+            unshown: false,
             stream_bytes: 0,
             is_stream: false,
         };
@@ -223,6 +226,7 @@ impl<A: Arena> Engine<A> {
         let request = &mut self.front.requests[done.request];
         request.in_flight -= 1;
         request.needs_commit |= done.fua && done.needs_commit;
+        request.unshown |= done.unshown;
         if let Err(error) = result {
             request.error.get_or_insert(error);
         }
@@ -235,7 +239,8 @@ impl<A: Arena> Engine<A> {
         if r.in_flight > 0 || r.error.is_none() && r.cursor < r.end {
             return;
         }
-        if r.error.is_none() && r.fua() && r.needs_commit {
+        let waits = r.fua() && r.needs_commit || self.front.outlives_kills && r.unshown;
+        if r.error.is_none() && waits {
             self.join_commit(request);
         } else {
             self.answer(request, r.error.map_or(Ok(()), Err));

@@ -191,7 +191,9 @@ impl<A: Arena> Engine<A> {
     fn small_first_write(&self, piece: u32) -> bool {
         let p = &self.front.pieces[piece];
         p.count * BLOCK_BYTES <= self.tuning.small_write_bytes
-            && (p.fua || self.commit.flushes_are_frequent(self.tuning.economy.frequent_writes))
+            && (p.fua
+                || self.front.outlives_kills
+                || self.commit.flushes_are_frequent(self.tuning.economy.frequent_writes))
     }
 
     fn first_write(&mut self, piece: u32) {
@@ -287,7 +289,7 @@ impl<A: Arena> Engine<A> {
     pub(crate) fn fresh_done(&mut self, piece: u32) {
         let (chunk, _) = self.home_write_done(piece);
         let p = &mut self.front.pieces[piece];
-        p.needs_commit = true;
+        (p.needs_commit, p.unshown) = (true, true);
         let written = if p.failed.is_some() { BlockMask::EMPTY } else { BlockMask::range(p.first, p.count) };
         self.pend_done(chunk, written);
         self.written(piece);
