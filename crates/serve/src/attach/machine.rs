@@ -5,6 +5,7 @@ use super::{AttachedDoc, Kind, MachineFuse, MachineNbd, MachineUblk, Record, Wis
 use crate::ask::Answer;
 use crate::served::Served;
 use crate::server::Server;
+use bimetal_driver::Holder;
 use bimetal_units::BLOCK_BYTES;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,6 +15,21 @@ use std::time::{Duration, Instant};
 const LEAVE_WITHIN: Duration = Duration::from_secs(10);
 /// The kernel spares whoever has this when memory is short (proc(5), `oom_score_adj`).
 const SPARED: &str = "-1000";
+
+/// How long the loop waits to learn who holds the device. To open it may take a request that this very loop is to serve, as
+/// whoever opens it first reads its partitions.
+const LOOK_WITHIN: Duration = Duration::from_secs(1);
+
+/// Who holds the device; somebody, where that cannot be learnt now.
+fn holder(path: &Path) -> Option<Holder> {
+    let (told, hear) = std::sync::mpsc::channel();
+    let path = path.to_owned();
+    std::thread::spawn(move || told.send(bimetal_driver::who_holds(&path)));
+    hear.recv_timeout(LOOK_WITHIN).unwrap_or_else(|_| {
+        let how = "busy, so that it cannot be told who holds it; try again".to_owned();
+        Some(Holder { how, may_pass: true })
+    })
+}
 
 /// How a device comes by its requests.
 pub(crate) enum Way {
@@ -268,7 +284,7 @@ impl<V: Served> Server<V> {
         if device.standing != Standing::There {
             return self.refuse(Some(asker), "its device is just coming or going; ask again");
         }
-        if let Some(holder) = bimetal_driver::who_holds(&path) {
+        if let Some(holder) = holder(&path) {
             return self.refuse(Some(asker), &format!("{} is {}", path.display(), holder.how));
         }
         device.asker = Some(asker);
@@ -323,7 +339,7 @@ impl<V: Served> Server<V> {
         self.machine.leaving = Some(Instant::now());
         let Some(device) = &self.machine.device else { return };
         let (path, wait) = (device.record.device(), device.record.wish.wait_seconds);
-        match (device.standing, bimetal_driver::who_holds(&path), &device.way) {
+        match (device.standing, holder(&path), &device.way) {
             (Standing::There, None, _) => self.take_device_away(),
             (Standing::There, Some(holder), Way::Fuse(_)) => {
                 tracing::warn!(
