@@ -274,7 +274,7 @@ fn policies_differ_as_they_should() {
 }
 
 /// A replay known ahead comes from the fast device more often than one that is not, and is answered as soon but for a
-/// twentieth (which of the rest the disk is asked for matters too), and no earlier than by the fast device alone.
+/// tenth (which of the rest the disk is asked for matters too), and no earlier than by the fast device alone.
 #[test]
 fn what_is_known_ahead_lies_between_what_is_not_and_the_fast_device_alone() {
     let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios"));
@@ -294,7 +294,7 @@ fn what_is_known_ahead_lies_between_what_is_not_and_the_fast_device_alone() {
     let [(ours_us, our_share), (known_us, known_share), (fast_us, _)] = [&ours, &known, &fast].map(replay);
     assert!(fast_us < known_us / 2.0, "{fast_us} {known_us}");
     assert!(known_share > our_share, "{known_share:?} {our_share:?}");
-    assert!(known_us <= 1.05 * ours_us, "{known_us} {ours_us}");
+    assert!(known_us <= 1.1 * ours_us, "{known_us} {ours_us}");
     assert_eq!(run(Policy::Clairvoyant).event_hash, known.event_hash);
     let wrong = text.replace("[volume]", "[volume]\nforesight = 1.5");
     assert!(Scenario::parse(&wrong).expect_err("more than all").to_string().contains("foresight"));
