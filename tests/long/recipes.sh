@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # What docs/SERVICE.md recommends under Recipes, as it stands there, in a Debian guest: /home on a volume, LUKS and thin
-# snapshots above one, a mirror below its fast tier, and a virtual machine's disk over kills of the server. See README.md.
+# snapshots above one, a mirror below its fast tier, a virtual machine's disk over kills of the server, and a disk that is pulled
+# under a mount. See README.md.
 #
-#   bash tests/long/recipes.sh [home|luks|thin|mirror|machine]...
+#   bash tests/long/recipes.sh [home|luks|thin|mirror|machine|pulled]...
 #
 # BIMETAL is the program, LIMIT the seconds that each boot may take, SUITE which Debian the guest is, BIMETAL_GUEST the folder
 # it is kept in.
@@ -76,8 +77,9 @@ mirror() {
     boot mirror second fast slow
 }
 machine() { boot machine first fast slow; }
+pulled() { boot pulled first fast slow; }
 
-all=(home luks thin mirror machine)
+all=(home luks thin mirror machine pulled)
 chosen=("$@")
 ((${#chosen[@]})) || chosen=("${all[@]}")
 for recipe in "${chosen[@]}"; do

@@ -35,6 +35,11 @@ pub(crate) const MEMBERS_DIRECTORY: &str = "/dev/disk/by-bimetal";
 /// Nodes in /dev that hold no volume: memory, and drives whose medium may not be there.
 const NOT_SEARCHED: [&str; 4] = ["ram", "zram", "sr", "fd"];
 
+/// Drivers whose devices some server answers for. A volume that is attached is one.
+const SERVED: [&str; 2] = ["ublkb", "nbd"];
+/// Devices that stand on one another are followed so far down.
+const MAX_LAYERS: usize = 16;
+
 /// What a path leads to.
 #[derive(Debug)]
 pub(crate) enum Look {
@@ -182,7 +187,7 @@ impl Candidates {
         let mut found: Vec<(usize, Storage, PathBuf)> = Vec::new();
         for path in directories.into_iter().flat_map(entries) {
             let Some((id, meta)) = DeviceId::of(&path) else { continue };
-            if seen.contains(&id) || is_held(&meta) {
+            if seen.contains(&id) || is_held(&meta) || is_served(&meta) {
                 continue;
             }
             seen.push(id);
@@ -285,4 +290,41 @@ fn sys(meta: &Metadata) -> PathBuf {
 fn is_held(meta: &Metadata) -> bool {
     meta.file_type().is_block_device()
         && std::fs::read_dir(sys(meta).join("holders")).is_ok_and(|mut holders| holders.next().is_some())
+}
+
+/// Whether a block device is that of a server, or stands on one. It is not searched: a volume that is attached holds reads
+/// until its next server runs, and that may be the one that searches.
+fn is_served(meta: &Metadata) -> bool {
+    let name = sys(meta).canonicalize().ok().and_then(|path| Some(path.file_name()?.to_str()?.to_owned()));
+    meta.file_type().is_block_device()
+        && name.is_some_and(|name| stands_on_served(Path::new("/sys/class/block"), &name, MAX_LAYERS))
+}
+
+fn stands_on_served(devices: &Path, name: &str, layers: usize) -> bool {
+    if SERVED.iter().any(|kind| name.starts_with(kind)) {
+        return true;
+    }
+    let below = std::fs::read_dir(devices.join(name).join("slaves")).into_iter().flatten().flatten();
+    layers > 0
+        && below
+            .filter_map(|entry| entry.file_name().into_string().ok())
+            .any(|name| stands_on_served(devices, &name, layers - 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A server that searched for its disk under a new name read its own device, and waited for itself.
+    #[test]
+    fn a_device_of_a_server_and_what_stands_on_it_are_known() {
+        let devices = std::env::temp_dir().join(format!("bimetal-find-{}", std::process::id()));
+        for (above, below) in [("dm-1", "dm-0"), ("dm-0", "ublkb0"), ("md0", "sda1"), ("loop1", "loop1")] {
+            std::fs::create_dir_all(devices.join(above).join("slaves").join(below)).expect("a folder");
+        }
+        let known = |name| stands_on_served(&devices, name, MAX_LAYERS);
+        assert!(known("ublkb0") && known("nbd3") && known("nbd3p1") && known("dm-0") && known("dm-1"));
+        assert!(!known("md0") && !known("sda1") && !known("nvme0n1") && !known("loop1"));
+        std::fs::remove_dir_all(&devices).expect("removed");
+    }
 }
