@@ -153,6 +153,8 @@ struct Batch {
     /// What the slow device had worked for the background until then, ns.
     worked_ns: u64,
     frees_zone: bool,
+    /// The log has no room to say again what is left of blocks of its chunks.
+    lacks_room: bool,
     /// What a device said that failed an I/O.
     io_failed: Option<DeviceError>,
     /// What was read of some chunk is wrong, or there is nothing to hold it against.
@@ -314,6 +316,7 @@ impl<A: Arena> Engine<A> {
             started: self.io.now,
             worked_ns: self.io.tokens.background_ns(SLOW),
             frees_zone,
+            lacks_room: false,
             io_failed: None,
             damaged: false,
         });
@@ -346,7 +349,7 @@ impl<A: Arena> Engine<A> {
         if frees_zone {
             self.mover.planner.does_not_fit(items.iter().filter(|i| i.lacks_memory).map(|i| i.chunk));
         }
-        self.leave_remnants(&mut items);
+        self.mover.batches[batch].lacks_room = self.leave_remnants(&mut items);
         self.mover.batches[batch].items = items;
         self.mover.batches[batch].landed_upto = self.log.applied;
         self.drop_failed(batch);

@@ -69,8 +69,6 @@ pub struct Planner {
     pub(crate) says_losses: bool,
     /// ... and not before clients have landed so many blocks those of another one.
     pub(crate) next_said: u64,
-    /// The log has no room to say again what is left of lost blocks of the batch that began last.
-    pub(crate) says_in_vain: bool,
     /// The last batch that was to empty the zone could move nothing.
     pub(crate) zone_is_held: bool,
 }

@@ -156,10 +156,9 @@ impl<A: Arena> Engine<A> {
             moved_any |= moved;
             self.let_go(item, moved);
         }
-        let in_vain = std::mem::take(&mut self.mover.planner.says_in_vain);
         if moved_any && (copied_any || !self.log_is_starved()) {
             self.mover.barren = None;
-        } else if moved_any || in_vain && b.io_failed.is_none() {
+        } else if moved_any || b.lacks_room && b.io_failed.is_none() {
             // What is left of lost blocks was said again, or there was no room for it, and clients wait all the same: that may
             // go on for ever.
             self.count_as_barren(None);

@@ -43,14 +43,16 @@ impl<A: Arena> Engine<A> {
     }
 
     /// Chunks behind the first whose remnants are too many for one batch wait for another one; and any whose remnants the log has
-    /// no room for.
-    pub(super) fn leave_remnants(&mut self, items: &mut [Item]) {
-        let (mut count, room) = (0, self.room_for_remnants() as usize);
+    /// no room for. Whether there was one of these.
+    pub(super) fn leave_remnants(&self, items: &mut [Item]) -> bool {
+        let (mut count, mut lacks_room) = (0, false);
+        let room = self.room_for_remnants() as usize;
         for item in items.iter_mut().filter(|item| !item.failed) {
             let all = count + item.remnants.len();
             item.failed = all > room || count > 0 && all > MOST_REMNANTS;
-            self.mover.planner.says_in_vain |= all > room;
+            lacks_room |= all > room;
             count = if item.failed { count } else { all };
         }
+        lacks_room
     }
 }
