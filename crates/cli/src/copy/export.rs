@@ -3,11 +3,11 @@
 use super::args::ExportArgs;
 use super::journal::Journal;
 use super::lanes::Lanes;
-use super::{PIECE_BYTES, Sum, pieces, refuse_served, runs, show_progress, windows};
+use super::{Copied, PIECE_BYTES, Sum, pieces, refuse_served, report, runs, show_progress, windows};
 use crate::lab::Stop;
 use crate::progress::Progress;
 use crate::volume::{self, Volume};
-use crate::{Outcome, inspect, offline, say, say_json, size};
+use crate::{Outcome, inspect, offline};
 use anyhow::{Context as _, bail};
 use bimetal_driver::{BlockFile, Driver, RealArena};
 use bimetal_engine::Engine;
@@ -40,15 +40,8 @@ struct Begun {
 struct ExportDoc {
     volume: String,
     target: String,
-    size_bytes: u64,
-    /// Where an earlier run had come to.
-    resumed_at_bytes: u64,
-    /// Where this one has come to.
-    done_bytes: u64,
-    /// What this one wrote and read back: the rest is zeros.
-    written_bytes: u64,
-    complete: bool,
-    seconds: f64,
+    #[serde(flatten)]
+    copied: Copied,
 }
 
 /// What is copied to. Nobody else has it meanwhile.
@@ -76,7 +69,8 @@ pub(crate) fn export(args: &ExportArgs) -> anyhow::Result<Outcome> {
     // Before the engine has threads.
     export.stop.listen()?;
     let doc = offline::with_closed(&volume, args.json, |driver, engine| export.run(driver, engine))?;
-    report(args, &doc)
+    let what = format!("exported {} to {}", doc.volume, doc.target);
+    report(args.json, &doc, &doc.copied, &what)
 }
 
 impl Export<'_> {
@@ -142,12 +136,14 @@ impl Export<'_> {
         Ok(ExportDoc {
             volume: self.volume.name().0,
             target: target.path.display().to_string(),
-            size_bytes: all,
-            resumed_at_bytes,
-            done_bytes: begun.done_bytes,
-            written_bytes,
-            complete,
-            seconds: self.start.elapsed().as_secs_f64(),
+            copied: Copied {
+                size_bytes: all,
+                resumed_at_bytes,
+                done_bytes: begun.done_bytes,
+                written_bytes,
+                complete,
+                seconds: self.start.elapsed().as_secs_f64(),
+            },
         })
     }
 }
@@ -296,26 +292,4 @@ impl Target {
     fn forget(&self, range: &Range<u64>) {
         let _ = fadvise(&self.file, range.start, NonZeroU64::new(range.end - range.start), Advice::DontNeed);
     }
-}
-
-fn report(args: &ExportArgs, doc: &ExportDoc) -> anyhow::Result<Outcome> {
-    if args.json {
-        say_json(doc)?;
-    } else if doc.complete {
-        say(&format!(
-            "exported {} to {}: {}, of which {} were written and verified now",
-            doc.volume,
-            doc.target,
-            size::show(doc.size_bytes),
-            size::show(doc.written_bytes)
-        ));
-    }
-    Ok(match doc.complete {
-        true => Outcome::Good,
-        false => Outcome::Problem(format!(
-            "stopped after {} of {}; give the command again to go on",
-            size::show(doc.done_bytes),
-            size::show(doc.size_bytes)
-        )),
-    })
 }

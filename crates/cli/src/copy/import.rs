@@ -4,11 +4,13 @@ use super::args::ImportArgs;
 use super::journal::Journal;
 use super::lanes::Lanes;
 use super::raw::Source;
-use super::{PIECE_BYTES, Sum, WINDOW_BYTES, pieces, refuse_served, runs, show_progress, windows};
+use super::{
+    Copied, PIECE_BYTES, Sum, WINDOW_BYTES, pieces, refuse_served, report, runs, show_progress, windows,
+};
 use crate::lab::Stop;
 use crate::progress::Progress;
 use crate::volume::{self, Volume};
-use crate::{Outcome, offline, say, say_json, size};
+use crate::{Outcome, offline};
 use anyhow::{Context as _, bail};
 use bimetal_driver::{Driver, RealArena};
 use bimetal_engine::Engine;
@@ -36,15 +38,8 @@ struct Begun {
 struct ImportDoc {
     volume: String,
     source: String,
-    size_bytes: u64,
-    /// Where an earlier run had come to.
-    resumed_at_bytes: u64,
-    /// Where this one has come to.
-    done_bytes: u64,
-    /// What this one wrote and read back: the rest is zeros.
-    written_bytes: u64,
-    complete: bool,
-    seconds: f64,
+    #[serde(flatten)]
+    copied: Copied,
 }
 
 /// An import under way.
@@ -65,7 +60,8 @@ pub(crate) fn import(args: &ImportArgs) -> anyhow::Result<Outcome> {
     // Before the engine has threads.
     import.stop.listen()?;
     let doc = offline::with_closed(&volume, args.json, |driver, engine| import.run(driver, engine))?;
-    report(args, &doc)
+    let what = format!("imported {} into {}", doc.source, doc.volume);
+    report(args.json, &doc, &doc.copied, &what)
 }
 
 impl Import<'_> {
@@ -173,12 +169,14 @@ impl Import<'_> {
         Ok(ImportDoc {
             volume: self.volume.name().0,
             source: self.source.path().display().to_string(),
-            size_bytes: all,
-            resumed_at_bytes,
-            done_bytes: begun.done_bytes,
-            written_bytes,
-            complete,
-            seconds: self.start.elapsed().as_secs_f64(),
+            copied: Copied {
+                size_bytes: all,
+                resumed_at_bytes,
+                done_bytes: begun.done_bytes,
+                written_bytes,
+                complete,
+                seconds: self.start.elapsed().as_secs_f64(),
+            },
         })
     }
 
@@ -244,26 +242,4 @@ fn verify(lanes: &mut Lanes<'_>, sums: &BTreeMap<u64, Sum>) -> anyhow::Result<()
         lanes.read(sum.at, sum.length, &mut compare)?;
     }
     lanes.settle(&mut compare)
-}
-
-fn report(args: &ImportArgs, doc: &ImportDoc) -> anyhow::Result<Outcome> {
-    if args.json {
-        say_json(doc)?;
-    } else if doc.complete {
-        say(&format!(
-            "imported {} into {}: {}, of which {} were written and verified now",
-            doc.source,
-            doc.volume,
-            size::show(doc.size_bytes),
-            size::show(doc.written_bytes)
-        ));
-    }
-    Ok(match doc.complete {
-        true => Outcome::Good,
-        false => Outcome::Problem(format!(
-            "stopped after {} of {}; give the command again to go on",
-            size::show(doc.done_bytes),
-            size::show(doc.size_bytes)
-        )),
-    })
 }

@@ -17,8 +17,9 @@ pub(crate) use import::import;
 
 use crate::progress::Progress;
 use crate::volume::Volume;
-use crate::{find, size};
+use crate::{Outcome, find, say, say_json, size};
 use anyhow::bail;
+use serde::Serialize;
 use std::ops::Range;
 
 /// Bytes that are read at once.
@@ -81,6 +82,38 @@ fn runs(bytes: &[u8]) -> Vec<Range<usize>> {
         }
     }
     runs
+}
+
+/// How far a copy has come.
+#[derive(Debug, Serialize)]
+struct Copied {
+    size_bytes: u64,
+    /// Where an earlier run had come to.
+    resumed_at_bytes: u64,
+    /// Where this one has come to.
+    done_bytes: u64,
+    /// What this one wrote and read back: the rest is zeros.
+    written_bytes: u64,
+    complete: bool,
+    seconds: f64,
+}
+
+/// Says how a copy ended: the document, or in words what was done.
+fn report(json: bool, doc: &impl Serialize, copied: &Copied, what: &str) -> anyhow::Result<Outcome> {
+    if json {
+        say_json(doc)?;
+    } else if copied.complete {
+        let (all, written) = (size::show(copied.size_bytes), size::show(copied.written_bytes));
+        say(&format!("{what}: {all}, of which {written} were written and verified now"));
+    }
+    Ok(match copied.complete {
+        true => Outcome::Good,
+        false => Outcome::Problem(format!(
+            "stopped after {} of {}; give the command again to go on",
+            size::show(copied.done_bytes),
+            size::show(copied.size_bytes)
+        )),
+    })
 }
 
 /// Refuses a volume that a server has.
