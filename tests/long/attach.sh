@@ -17,26 +17,8 @@ work=$(mktemp -d "${TMPDIR:-/tmp}/bimetal-attach-XXXXXX")
 # A guest of its own: it has programs that the other must do without.
 image=$image-attach
 guest_packages+=,fio,xfsprogs,nbdfuse,fuse3
-skip() { echo "skipped: $*"; exit 77; }
-end() {
-    local code=$?
-    if [[ -n $qemu ]]; then
-        kill -KILL "$qemu" 2>/dev/null || true
-        wait "$qemu" 2>/dev/null || true
-    fi
-    rm -rf "$work"
-    exit $code
-}
-trap end EXIT
-trap 'exit 143' INT TERM
 
-[[ $(uname -m) == x86_64 ]] || skip "this machine is no x86-64"
-[[ $(id -u) == 0 ]] || skip "building the guest needs root"
-command -v apt-get >/dev/null || skip "there is no apt-get: this needs Debian"
-install_missing
-PATH=$PATH:/usr/sbin:/sbin
-build_guest
-echo "guest ready after $SECONDS s"
+ready
 
 mkdir -p "$work/job"
 install -m 755 "$(realpath "${BIMETAL:-$here/../../target/release/bimetal}")" "$work/job/bimetal"
@@ -44,9 +26,6 @@ cp "$here"/../../contrib/udev/61-bimetal.rules "$work/job/"
 echo "KILLS=${KILLS:-20}" >"$work/job/settings"
 truncate -s 512M "$work/fast"
 truncate -s 2G "$work/slow"
-guest "attach" "${LIMIT:-1800}" "$work/fast" "$work/slow" <"$here/attach/script" || {
-    echo "FAILED; the console's end:"
-    tail -n 30 "$work/console" | tr -d '\r'
-    exit 1
-}
+guest "attach" "${LIMIT:-1800}" "$work/fast" "$work/slow" <"$here/attach/script" ||
+    fail "attach"
 echo "attach: all of it held after $SECONDS s"

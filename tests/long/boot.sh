@@ -16,23 +16,6 @@ work=$(mktemp -d "${TMPDIR:-/tmp}/bimetal-boot-XXXXXX")
 
 limit=${LIMIT:-600}
 resets=${RESETS:-3}
-skip() { echo "skipped: $*"; exit 77; }
-fail() {
-    echo "FAILED: $*"
-    [[ ! -s $work/console ]] || { echo "the console's end:"; tail -n 30 "$work/console" | tr -d '\r'; }
-    exit 1
-}
-end() {
-    local code=$?
-    if [[ -n $qemu ]]; then
-        kill -KILL "$qemu" 2>/dev/null || true
-        wait "$qemu" 2>/dev/null || true
-    fi
-    rm -rf "$work"
-    exit $code
-}
-trap end EXIT
-trap 'exit 143' INT TERM
 
 # boot WHAT [DISK...]: a boot whose script must succeed
 boot() {
@@ -43,13 +26,7 @@ boot() {
     [[ -z $off_seconds || $off_seconds -le 60 ]] || fail "$what: it took $off_seconds s to power off"
 }
 
-[[ $(uname -m) == x86_64 ]] || skip "this machine is no x86-64"
-[[ $(id -u) == 0 ]] || skip "building the guest needs root"
-command -v apt-get >/dev/null || skip "there is no apt-get: this needs Debian"
-install_missing
-PATH=$PATH:/usr/sbin:/sbin
-build_guest
-echo "guest ready after $SECONDS s"
+ready
 
 # The package as it is built, and a later version of it for the upgrade.
 mkdir -p "$work/job" "$work/later"

@@ -18,23 +18,6 @@ work=$(mktemp -d "${TMPDIR:-/tmp}/bimetal-recipes-XXXXXX")
 image=$image-recipes
 guest_packages+=,passwd,cryptsetup,lvm2,thin-provisioning-tools,mdadm,qemu-utils
 limit=${LIMIT:-900}
-skip() { echo "skipped: $*"; exit 77; }
-fail() {
-    echo "FAILED: $*"
-    [[ ! -s $work/console ]] || { echo "the console's end:"; tail -n 30 "$work/console" | tr -d '\r'; }
-    exit 1
-}
-end() {
-    local code=$?
-    if [[ -n $qemu ]]; then
-        kill -KILL "$qemu" 2>/dev/null || true
-        wait "$qemu" 2>/dev/null || true
-    fi
-    rm -rf "$work"
-    exit $code
-}
-trap end EXIT
-trap 'exit 143' INT TERM
 
 # new: a guest as it was installed, and empty disks
 new() {
@@ -85,13 +68,7 @@ chosen=("$@")
 for recipe in "${chosen[@]}"; do
     [[ " ${all[*]} " == *" $recipe "* ]] || { echo "recipes.sh: there is no recipe '$recipe'; there are: ${all[*]}" >&2; exit 1; }
 done
-[[ $(uname -m) == x86_64 ]] || skip "this machine is no x86-64"
-[[ $(id -u) == 0 ]] || skip "building the guest needs root"
-command -v apt-get >/dev/null || skip "there is no apt-get: this needs Debian"
-install_missing
-PATH=$PATH:/usr/sbin:/sbin
-build_guest
-echo "guest ready after $SECONDS s"
+ready
 mkdir -p "$work/job"
 root=$(realpath "$here/../..")
 cp "$root/$("$root/package")" "$work/job/bimetal.deb"

@@ -11,6 +11,24 @@ image=$cache/$suite
 guest_packages=systemd,systemd-sysv,udev,dbus,kmod,util-linux,mount,procps,e2fsprogs,apt
 qemu=
 
+skip() { echo "skipped: $*"; exit 77; }
+fail() {
+    echo "FAILED: $*"
+    [[ ! -s $work/console ]] || { echo "the console's end:"; tail -n 30 "$work/console" | tr -d '\r'; }
+    exit 1
+}
+end() {
+    local code=$?
+    if [[ -n $qemu ]]; then
+        kill -KILL "$qemu" 2>/dev/null || true
+        wait "$qemu" 2>/dev/null || true
+    fi
+    rm -rf "$work"
+    exit $code
+}
+trap end EXIT
+trap 'exit 143' INT TERM
+
 # The archive of this machine's apt that has a label.
 archive() { apt-get indextargets --format '$(SITE)' 'Created-By: Packages' 'Origin: Debian' "Label: $1" | head -n 1; }
 
@@ -155,4 +173,15 @@ no_timer_check mitigations=off" -serial "file:$work/console" \
     [[ -n $code ]] || { grep -q begin "$work/state" && code=137 || code=125; }
     printf '%4d s  %s: exit code %s%s\n' $((SECONDS - begun)) "$name" "$code" "${off_seconds:+, powered off in $off_seconds s}"
     return "$code"
+}
+
+# The guest is there, or why it cannot be is said.
+ready() {
+    [[ $(uname -m) == x86_64 ]] || skip "this machine is no x86-64"
+    [[ $(id -u) == 0 ]] || skip "building the guest needs root"
+    command -v apt-get >/dev/null || skip "there is no apt-get: this needs Debian"
+    install_missing
+    PATH=$PATH:/usr/sbin:/sbin
+    build_guest
+    echo "guest ready after $SECONDS s"
 }
