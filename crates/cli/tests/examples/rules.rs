@@ -74,6 +74,7 @@ pub const RULES: &[Rule] = &[
     ("bimetal destroy", Ends(0), &[SmallFilms]),
     ("mkdir", Ends(0), &[]),
     ("mkdir /films", Parsed("it mounts on this machine"), &[]),
+    ("mkdir /data", Parsed("it mounts on this machine"), &[]),
     ("bimetal man", Ends(0), &[]),
     ("systemctl", Parsed("it asks the service manager of this machine"), &[]),
     ("cargo", Parsed("it builds the program"), &[]),

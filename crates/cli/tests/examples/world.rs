@@ -81,6 +81,7 @@ impl World {
         [
             ("/dev/disk/by-id/nvme-SSD-part4", fast),
             ("/dev/nvme0n1p4", fast),
+            ("/dev/md/films", fast),
             ("/dev/sdb", "sdb.img"),
             ("/dev/sdc", "sdc.img"),
             ("/mnt/fused", "fused"),
