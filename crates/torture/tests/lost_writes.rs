@@ -3,8 +3,10 @@
 
 use crate::story::{BLOCK, CHUNK, Story, twin};
 use bimetal_engine::coverage::Stage;
+use bimetal_engine::options::Tuning;
 use bimetal_torture::disk::{CutStyle, Disk, IoId};
 use bimetal_torture::world::Death;
+use bimetal_torture::world::storm::{Aim, Harm, Storm};
 use bimetal_units::Nanos;
 use std::collections::BTreeMap;
 
@@ -262,4 +264,62 @@ fn no_lost_block_of_metadata_shows_an_older_volume() {
         }
     }
     assert!(refused >= 3, "{refused} of {} in both copies: map, directory, root at least", changed.len());
+}
+
+/// A crash tears a group of the log that no flush covers: of two blocks the second is there. An opening ends the log before it,
+/// in its place, and that write is acknowledged and lost. The group still stood there, under the number that the closing said
+/// was durable, so the opening after that took it for a part of the log: the first block was an error, the second had bytes
+/// that both lives before had said it had not. Now an opening looks whether what ends the log is there.
+#[test]
+fn what_a_crash_has_torn_does_not_come_back_when_the_end_of_the_log_is_lost() {
+    for harm in [Harm::Lost, Harm::Misdirected] {
+        let mut lost = 0;
+        for after in 0..24 {
+            let (mut s, at) = torn_behind_the_end();
+            let aims = vec![Aim { stage: Stage::OpenRaise, after, harm }];
+            s.world.layout = Some(s.layout());
+            s.world.begin(Storm { aims, ..Storm::default() });
+            let opened = s.open();
+            s.world.calm();
+            let injected = s.world.injected.harms[harm as usize];
+            lost += injected;
+            let when = format!("{harm:?} after {after}");
+            assert!(opened.is_ok() || injected > 0, "{when}: {opened:?}");
+            if opened.is_err() {
+                continue;
+            }
+            for life in 0..3 {
+                assert_eq!(
+                    s.read(at, 2 * BLOCK).map(|b| b[7..][..2].to_vec()),
+                    Ok(vec![0, 0]),
+                    "{when}, life {life}"
+                );
+                s.stop();
+                if let Err(error) = s.open() {
+                    assert!(injected > 0, "{when}: {error}");
+                    break;
+                }
+            }
+        }
+        assert!(lost > 5, "{lost} writes were lost");
+    }
+}
+
+/// A volume that a crash left with a group behind the log's end, and the first of its two blocks.
+fn torn_behind_the_end() -> (Story, u64) {
+    let mut s = Story::begin_with_zone(120, 200, 90);
+    let chunk = s.slow_chunk();
+    s.stop();
+    s.tuning = Tuning { idle_after_ns: 3600 * Nanos::SECOND, ..s.tuning.clone() };
+    s.open().expect("it was closed in order");
+    s.write(chunk + BLOCK, BLOCK, 0x22);
+    s.flush();
+    let at = chunk + 4 * BLOCK;
+    s.write(at, 2 * BLOCK, 0x44);
+    s.die(Death::Kill);
+    let mut page = [0; BLOCK as usize];
+    let is_data = |at: &u64| s.world.disks[0].peek(*at, &mut page) && page.iter().all(|b| *b == 0x44);
+    let first = s.layout().zone().find(is_data).expect("it has landed");
+    s.world.disks[0].rot(first, &mut bimetal_units::rng::Rng::new(1, 1));
+    (s, at)
 }

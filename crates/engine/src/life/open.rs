@@ -13,7 +13,7 @@ use crate::format::log::{GroupHeader, INDEX_ENTRY_BYTES, Index, SegmentHeader};
 use crate::format::superblock::{OpenState, Superblock};
 use crate::io::issue::Io;
 use crate::life::health::Life;
-use crate::life::recovery::{Reader, Recovered};
+use crate::life::recovery::{BLOCK_READS, Reader, Recovered};
 use crate::life::task::Task;
 use crate::mover::copies::Copies;
 use crate::mover::moves::Mover;
@@ -137,8 +137,7 @@ impl<A: Arena> Reader<A> {
         let has_room = segment.index.as_ref().is_some_and(room);
         if !has_room || header.durable >= log.last {
             if log.cursor < state.geo.area_blocks() {
-                self.write_block(FAST, state.zone.offset(log.place, log.cursor), |_| {}).await?;
-                self.flush(FAST).await?;
+                self.end_at(state.zone.offset(log.place, log.cursor), |_| {}).await?;
             }
             return Ok(());
         }
@@ -147,8 +146,7 @@ impl<A: Arena> Reader<A> {
         let ahead = GroupHeader { seq: log.last, offset: log.cursor + 1, ..claim };
         for group in [ahead, claim] {
             let at = state.zone.offset(log.place, group.offset);
-            self.write_block(FAST, at, |b| group.encode(b, &volume, &[])).await?;
-            self.flush(FAST).await?;
+            self.end_at(at, |b| group.encode(b, &volume, &[])).await?;
         }
         let own = state.zone.get_mut(log.place);
         own.last = claim.seq;
@@ -156,6 +154,26 @@ impl<A: Arena> Reader<A> {
         index.add(claim.seq, epoch, claim.offset, 1, &[]);
         *log = LogEnd { cursor: log.cursor + 1, last: claim.seq, claimed: claim.seq, ..*log };
         Ok(())
+    }
+
+    /// Writes a block of what ends the log, flushes it, and looks whether it is there: were it acknowledged and lost, a group
+    /// that a crash has torn would still stand there, under the number of one that is durable from here on.
+    async fn end_at(&self, offset: u64, fill: impl Fn(&mut [u8])) -> Result<(), OpenError> {
+        let mut wanted = vec![0; BLOCK_BYTES as usize];
+        fill(&mut wanted);
+        for _ in 0..BLOCK_READS {
+            self.write_block(FAST, offset, &fill).await?;
+            self.flush(FAST).await?;
+            let kept = self.lone_block(offset, |found| found == wanted).await?;
+            if kept == Some(true) {
+                return Ok(());
+            }
+        }
+        Err(self.corrupt(
+            FAST,
+            offset,
+            "the device says that it has written the end of the log here, and has not",
+        ))
     }
 
     /// Whether the log goes on in another segment, so that groups behind its end, which may be more than what a crash has
@@ -189,10 +207,8 @@ impl<A: Arena> Reader<A> {
         let group = claim(log.last, epoch, checkpoint, (ordinal, 1), segment.successor);
         let (volume, at) = (superblocks[0].volume, state.geo.area_at(area));
         // The group first: without the header nobody looks at it.
-        self.write_block(FAST, at + u64::from(BLOCK_BYTES), |b| group.encode(b, &volume, &[])).await?;
-        self.flush(FAST).await?;
-        self.write_block(FAST, at, |b| segment.encode(b, &volume)).await?;
-        self.flush(FAST).await?;
+        self.end_at(at + u64::from(BLOCK_BYTES), |b| group.encode(b, &volume, &[])).await?;
+        self.end_at(at, |b| segment.encode(b, &volume)).await?;
         // It is never sealed: its index would be written over what is to be kept.
         state.zone.get_mut(log.place).index = None;
         let mut index = Index::default();

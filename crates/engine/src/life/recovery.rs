@@ -25,7 +25,7 @@ const EIO: i32 = 5;
 /// Reads of a single block before it counts as one that cannot be read. Of the log, the header of its group is believed from
 /// then on, and hides what was there before, even if its data never got there; what a checkpoint header or a segment's says is
 /// done without, and written over.
-const BLOCK_READS: u32 = 5;
+pub(super) const BLOCK_READS: u32 = 5;
 
 /// Reads of the same blocks that failed.
 #[derive(Default)]
