@@ -66,6 +66,20 @@ for none in "$work/foreign" /dev/null /dev/full "$work" "$work/nothing" /dev/no-
 done
 echo "the probe: ok"
 
+# Nobody takes a member for blank.
+if command -v mkfs.ext4 >/dev/null && command -v script >/dev/null; then
+    for tier in fast slow; do
+        cp --sparse=always "$work/$tier.img" "$work/member"
+        { sleep 1; echo n; } | script -qec "mkfs.ext4 $work/member" /dev/null >"$work/asked" || true
+        grep -q 'Proceed anyway' "$work/asked" && cmp "$work/$tier.img" "$work/member" ||
+            { cat "$work/asked"; fail "mkfs asks before it takes the $tier device"; }
+    done
+    "$BIMETAL" check "$work/v.toml" >/dev/null || fail "the volume is whole"
+    echo "what mkfs asks: ok"
+else
+    echo "what mkfs asks: not looked at, as mkfs.ext4 or script is not installed"
+fi
+
 rule=$contrib/udev/61-bimetal.rules
 command -v udevadm >/dev/null || { echo "the rule: not looked at, as udevadm is not installed"; exit 0; }
 if udevadm verify --help >/dev/null 2>&1; then udevadm verify "$rule" || fail "udev understands the rule"; fi

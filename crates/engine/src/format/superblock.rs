@@ -1,11 +1,17 @@
 //! Superblocks: two on each device, naming the volume, the device and the layout.
 
-use super::codec::{Get, Put, seal, unseal};
+use super::codec::{Get, Put, SEAL_BYTES, seal, unseal};
 use super::geometry::Geometry;
 use super::{FORMAT, Id};
 use bimetal_units::*;
 
 const MAGIC: &[u8; 8] = b"BMTLsupr";
+/// How a boot sector ends. On a device's first block, behind a table of four partitions that are none, it makes the tools that
+/// look for signatures say that the device is not blank: none of them knows these superblocks.
+const BOOT_SECTOR_END: [u8; 2] = [0x55, 0xaa];
+const BOOT_SECTOR_END_AT: usize = 510;
+/// Of four entries of 16 bytes.
+const PARTITIONS_AT: usize = BOOT_SECTOR_END_AT - 64;
 /// The first format whose superblocks say where the second copies of metadata are.
 const FIRST_WITH_MIRROR: u32 = 4;
 
@@ -69,6 +75,10 @@ impl Superblock {
         put.u64(g.directory_at).u32(g.directory_pages).u32(g.few_refs);
         put.u64(g.mirror_at.unwrap_or_default());
         seal(block, MAGIC, &body);
+        if at == 0 {
+            assert!(SEAL_BYTES + body.len() <= PARTITIONS_AT, "the fields end before the partition table");
+            block[BOOT_SECTOR_END_AT..][..2].copy_from_slice(&BOOT_SECTOR_END);
+        }
     }
 
     /// Reads a block that lay at `at`.
