@@ -1,9 +1,13 @@
 //! Limits that are tight together: each alone is met somewhere, two at once may wait for each other.
 
-use crate::story::{BLOCK, CHUNK, Story};
+use crate::damage::image;
+use crate::story::{BLOCK, CHUNK, Story, VOLUME};
 use bimetal_engine::action::RequestKind;
-use bimetal_engine::options::Tuning;
+use bimetal_engine::format::log::GroupHeader;
+use bimetal_engine::options::{OpenError, Tuning};
 use bimetal_torture::arena::ArenaMemory;
+use bimetal_torture::disk::Disk;
+use bimetal_torture::world::Death;
 use bimetal_torture::{draw, run_plan};
 
 /// Runs a seed's plan with other limits; what is wrong, if anything.
@@ -88,6 +92,136 @@ fn requests_that_zero_parts_of_blocks_do_not_wait_for_the_memory_of_each_other()
         let zeros = read.iter().enumerate().filter(|(_, byte)| **byte == 0).map(|(at, _)| at);
         assert!(zeros.eq(100..300), "block {block}");
     }
+}
+
+/// The zone had borrowed areas, which were free when the machine died, and all of its own were in the log. Opened with less
+/// memory it may not borrow any: the log had no segment to go on in, and in its last one no room for the record of the batch that
+/// was to free one. Nobody who wrote was answered, by this opening or by any other with as little.
+#[test]
+fn a_reserve_that_was_borrowed_is_missed_by_an_opening_with_less_memory() {
+    assert_eq!(with_limits(190_008_703, |_| {}), None);
+}
+
+/// Writes of a block: the first few land, ...
+const LANDED: u64 = 10;
+/// ... the others have home records only, until the zone has borrowed by far.
+const WRITES: u64 = 150;
+
+/// Where a write goes, and what it writes.
+fn nth(n: u64) -> (u64, u8) {
+    let block = if n < LANDED { n } else { CHUNK / BLOCK + n - LANDED };
+    (block * BLOCK, n as u8 | 1)
+}
+
+/// A volume whose zone, of eight areas, is filled write by write, each in an opening of its own in which nothing leaves it; after
+/// each the machine dies, and this is called with the devices as they are then, and how many writes there were.
+fn fill_with_crashes(mut look: impl FnMut(Vec<Disk>, &Tuning, u64)) {
+    let mut s = Story::begin_with_zone(56, 64, 16);
+    for n in 0..WRITES {
+        s.die(Death::Kill);
+        s.tuning.small_write_bytes = if n < LANDED { CHUNK as u32 } else { 0 };
+        s.open().expect("it opens");
+        s.world.rates.reads = 1;
+        let (at, fill) = nth(n);
+        let asked = s.ask(RequestKind::Write { fua: true }, at, BLOCK, fill);
+        s.answer(asked).expect("the write is recorded");
+        s.die(Death::Kill);
+        look(s.world.disks.clone(), &s.tuning, n + 1);
+    }
+}
+
+/// The volume on these devices, opened with the least memory; why not, where that is not enough.
+fn with_least_memory(disks: Vec<Disk>, tuning: &Tuning) -> Result<Story, String> {
+    let mut less = Story::with(disks);
+    less.tuning = Tuning { landing_ram_bytes: 0, ..tuning.clone() };
+    match less.open() {
+        Err(OpenError::Memory { what }) => Err(what),
+        opened => {
+            opened.expect("it opens");
+            Ok(less)
+        }
+    }
+}
+
+/// Everything reads back, and writes are answered.
+fn is_alive(s: &mut Story, written: u64) {
+    for (at, fill) in (0..written).map(nth) {
+        assert_eq!(s.read(at, BLOCK), Ok(vec![fill; BLOCK as usize]), "byte {at}");
+    }
+    s.write(nth(WRITES).0, BLOCK, 2);
+    s.flush();
+}
+
+/// The same at each moment at which the zone may be found: whoever gives such a volume less memory is told that it needs more,
+/// and with more it is there; or it serves.
+#[test]
+fn a_volume_with_less_memory_is_refused_or_serves() {
+    let (mut served, mut refused) = (0, Vec::new());
+    fill_with_crashes(|disks, tuning, written| match with_least_memory(disks.clone(), tuning) {
+        Ok(mut less) => {
+            is_alive(&mut less, written);
+            served += 1;
+        }
+        Err(what) => {
+            let mut enough = Story::with(disks);
+            enough.open().expect("it was not harmed");
+            is_alive(&mut enough, written);
+            refused.push(what);
+        }
+    });
+    let for_room = refused.iter().filter(|what| what.contains("without room in the log to empty it")).count();
+    assert!(served > 0 && for_room > 0, "{served} served; {refused:?}");
+}
+
+/// The machine dies again and again just after the volume was opened. Each opening said in the log that what it had found was
+/// durable, and took a block for that; of the last segment, too, until there was none left for what frees the zone. They still
+/// say it: where the last group rots, nobody takes it for one that a crash has torn.
+#[test]
+fn openings_do_not_use_up_the_last_blocks_of_the_log() {
+    let (mut served, mut kept) = (0, 0);
+    fill_with_crashes(|disks, tuning, written| {
+        let Ok(mut less) = with_least_memory(disks, tuning) else { return };
+        let mut ends = [0; 2];
+        for opening in 0..40 {
+            less.die(Death::Kill);
+            ends[opening % 2] = less.checked().expect("it can be checked").log_end;
+            less.open().unwrap_or_else(|error| panic!("opening {opening} after {written} writes: {error}"));
+        }
+        less.die(Death::Kill);
+        if ends[0] == ends[1] && has_claim_of(&less, ends[0]) {
+            let mut rotten = Story::with(less.world.disks.clone());
+            rot_group(&mut rotten, ends[0]);
+            let error = rotten.open().expect_err("the last group is missing").to_string();
+            assert!(error.contains("was durable and is not valid"), "{error}");
+            kept += 1;
+        }
+        less.open().expect("it opens");
+        is_alive(&mut less, written);
+        served += 1;
+    });
+    assert!(served > kept && kept > 0, "{served} served, of which {kept} kept their room");
+}
+
+/// The blocks of the zone where a header of a group with this number is, in their order.
+fn groups_of(s: &Story, seq: u64) -> Vec<(u64, GroupHeader)> {
+    let read = |page: u64| image::get(&s.world.disks[0], page, 4);
+    let header = |page| GroupHeader::decode(&read(page), &VOLUME).map(|(header, ..)| (page, header));
+    let zone = s.layout().zone();
+    (zone.start..zone.end - 4).filter_map(header).filter(|(_, header)| header.seq.0 == seq).collect()
+}
+
+/// Whether a group that is no part of the log says that this one is durable.
+fn has_claim_of(s: &Story, seq: u64) -> bool {
+    groups_of(s, seq).iter().any(|(_, header)| header.durable.0 == seq)
+}
+
+/// A bit flips in the header of a group.
+fn rot_group(s: &mut Story, seq: u64) {
+    let (page, _) =
+        *groups_of(s, seq).iter().find(|(_, header)| header.durable.0 < seq).expect("it is there");
+    let mut bytes = image::get(&s.world.disks[0], page, 1);
+    bytes[7] ^= 4;
+    image::put(&mut s.world.disks[0], page, &bytes);
 }
 
 /// The same in other volumes, with other pairs of limits.

@@ -1,5 +1,7 @@
 //! Opens a volume: recover, raise the generation, hand over to the engine.
 
+mod room;
+
 use crate::api::coverage::Stage;
 use crate::api::options::{DeviceInfo, Event, Level, OpenError, OpenOptions, describe_unconfirmed};
 use crate::api::told::Told;
@@ -13,6 +15,7 @@ use crate::format::log::{GroupHeader, INDEX_ENTRY_BYTES, Index, SegmentHeader};
 use crate::format::superblock::{OpenState, Superblock};
 use crate::io::issue::Io;
 use crate::life::health::Life;
+use crate::life::open::room::LogRoom;
 use crate::life::recovery::{BLOCK_READS, Reader, Recovered};
 use crate::life::task::Task;
 use crate::mover::copies::Copies;
@@ -49,6 +52,8 @@ pub fn open<A: Arena + 'static>(
             let at = recovered.state.geo.slot_at(home);
             reader.corrupt(home.tier, at, "two chunks claim the same slot")
         })?;
+        let room = LogRoom::of(&recovered, &slots[FAST]);
+        room.check(&recovered)?;
         let mut pins = reader.pins(&recovered.superblocks[0].volume, recovered.state.geo.chunks).await?;
         reader.io.stage(Stage::OpenRaise);
         // Only the fast device says that the volume was closed.
@@ -61,10 +66,10 @@ pub fn open<A: Arena + 'static>(
         reader.catch_up(&recovered.superblocks).await?;
         reader.settle_pins(&recovered.superblocks[0].volume, &mut pins).await;
         reader.raise(&mut recovered.superblocks).await?;
-        let log_end = recovered.log.last;
+        let (log_end, room_is_kept) = (recovered.log.last, room.is_kept(&recovered));
         match leaves {
             true => reader.leave_tail(&mut recovered).await?,
-            false => reader.end_log(&mut recovered).await?,
+            false => reader.end_log(&mut recovered, room_is_kept).await?,
         }
         let told = reader.copies_told(&bad_copies);
         let mut engine = engine(&reader, recovered, log_end, slots, pins, options);
@@ -125,8 +130,9 @@ impl<A: Arena> Reader<A> {
     /// it is of the generation that was raised, so nothing older behind it counts any more. What stood there may have been the only one that said so: of a group that a
     /// crash has torn, the header may be whole. So it is said a block further on first, by a group that nobody takes for a
     /// part of the log; one of the two blocks is whole at any moment. Where an orderly close has said it, and where there is
-    /// no room, so that no group can have begun there either, that block is erased.
-    async fn end_log(&self, recovered: &mut Recovered) -> Result<(), OpenError> {
+    /// no room, so that no group can have begun there either, that block is erased. Where the room is kept for others, neither is
+    /// a part of the log, and the next group is written over them.
+    async fn end_log(&self, recovered: &mut Recovered, room_is_kept: bool) -> Result<(), OpenError> {
         let Recovered { superblocks, header, state, log, .. } = recovered;
         let segment = state.zone.get(log.place);
         let (ordinal, successor) = (segment.ordinal, state.zone.area(segment.successor));
@@ -143,10 +149,14 @@ impl<A: Arena> Reader<A> {
         }
         let (volume, epoch) = (superblocks[0].volume, superblocks[0].generation);
         let claim = claim(log.last, epoch, header.number, (ordinal, log.cursor), successor);
-        let ahead = GroupHeader { seq: log.last, offset: log.cursor + 1, ..claim };
-        for group in [ahead, claim] {
+        let aside = GroupHeader { seq: log.last, ..claim };
+        let ahead = GroupHeader { offset: log.cursor + 1, ..aside };
+        for group in [ahead, if room_is_kept { aside } else { claim }] {
             let at = state.zone.offset(log.place, group.offset);
             self.end_at(at, |b| group.encode(b, &volume, &[])).await?;
+        }
+        if room_is_kept {
+            return Ok(());
         }
         let own = state.zone.get_mut(log.place);
         own.last = claim.seq;

@@ -105,6 +105,17 @@ pub struct Recovered {
     pub unconfirmed: Vec<UnconfirmedGroup>,
 }
 
+impl Recovered {
+    /// Whether the landing zone is as large as its tables may be, and could be larger with more memory.
+    pub(crate) fn zone_lacks_memory(&self) -> bool {
+        zone_lacks_memory(&self.state)
+    }
+}
+
+fn zone_lacks_memory(state: &State) -> bool {
+    state.zone.may_borrow() == 0 && state.zone.len() < state.geo.most_zone_areas()
+}
+
 impl<A: Arena> Reader<A> {
     /// A reader of these devices, in tier order.
     pub fn new(io: TaskIo<A>, devices: Vec<DeviceInfo>) -> Reader<A> {
@@ -192,7 +203,7 @@ impl<A: Arena> Reader<A> {
 
     /// Why the landing zone cannot have an area that the log names.
     pub(crate) fn no_area(&self, state: &State, offset: u64, what: &str) -> OpenError {
-        if state.zone.may_borrow() == 0 && state.zone.len() < state.geo.most_zone_areas() {
+        if zone_lacks_memory(state) {
             let what =
                 "the landing zone has grown beyond what its tables may take: give this volume more memory";
             return OpenError::Memory { what: what.into() };

@@ -15,7 +15,10 @@ const RESERVE_SHARE: u32 = 96;
 /// Segments of these that records of commits and placements leave free for the batch that empties the zone.
 const FREEING_RESERVE: u32 = 2;
 /// Blocks of the last segment that they leave free, even where they hold what that batch is to move: its records.
-const HELD_RESERVE_BLOCKS: u32 = 3 * GROUP_HEADER_BLOCKS;
+pub(crate) const HELD_RESERVE_BLOCKS: u32 = 3 * GROUP_HEADER_BLOCKS;
+
+/// Blocks that a group of records takes at most, with what the segment's index grows by for it.
+pub(crate) const RECORD_BLOCKS: u32 = 2 * GROUP_HEADER_BLOCKS;
 
 /// Blocks of a segment that hold no payload, at least: its header, that of a group, and the index.
 const SEGMENT_OVERHEAD_BLOCKS: u32 = 3;
@@ -168,8 +171,7 @@ impl<A: Arena> Engine<A> {
     pub(crate) fn room_for_remnants(&self) -> u32 {
         let zone = &self.state.zone;
         let segment = self.state.geo.area_blocks() - SEGMENT_OVERHEAD_BLOCKS;
-        let records = 2 * GROUP_HEADER_BLOCKS;
-        let all = (self.log_room_blocks() + zone.free_segments() * segment).saturating_sub(records);
+        let all = (self.log_room_blocks() + zone.free_segments() * segment).saturating_sub(RECORD_BLOCKS);
         let oldest = zone.chain().front().map_or(0, |place| zone.get(*place).lost);
         if oldest <= all { all } else { all.saturating_sub(segment) }
     }

@@ -3,10 +3,12 @@
 use crate::api::action::{BufList, MAX_BUFS};
 use crate::base::arena::{Arena, Buf, Pool};
 use crate::base::bugs::{Bug, planted};
+use crate::base::place::Place;
 use crate::base::sectors::Sectors;
 use crate::engine::Engine;
 use crate::format::log::{self as wire, Index, Record};
 use crate::path::log::{Homes, Job, Part};
+use crate::volume::state::State;
 use bimetal_units::*;
 use smallvec::SmallVec;
 
@@ -56,6 +58,12 @@ impl Draft {
     }
 }
 
+/// Blocks that are free in a segment that has been written up to this one, its index allowed for.
+pub(crate) fn room_blocks(state: &State, place: Place, cursor: u32) -> u32 {
+    let index = state.zone.get(place).index.as_ref().map_or(0, |i| i.entries.len());
+    state.geo.area_blocks().saturating_sub(cursor.max(1).saturating_add(Index::blocks(index)))
+}
+
 impl<A: Arena> Engine<A> {
     /// Free blocks for a group with these records and payload, the segment's index allowed for.
     fn fits(&self, record_bytes: usize, payload_blocks: u32) -> bool {
@@ -74,8 +82,7 @@ impl<A: Arena> Engine<A> {
 
     /// Blocks that are free in the segment that is being written, its index allowed for.
     pub(crate) fn log_room_blocks(&self) -> u32 {
-        let index = self.state.zone.get(self.log.place).index.as_ref().map_or(0, |i| i.entries.len());
-        self.state.geo.area_blocks().saturating_sub(self.log.cursor.max(1) + Index::blocks(index))
+        room_blocks(&self.state, self.log.place, self.log.cursor)
     }
 
     /// Adds as much of a job as fits; gives back what did not.

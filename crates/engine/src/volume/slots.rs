@@ -172,8 +172,12 @@ impl Slots {
 
     /// Takes a range out of use if nothing is in it; whether it did.
     pub fn take_empty(&mut self, mut range: Range<u32>) -> bool {
-        let is_empty = range.clone().all(|slot| !self.is_used(Slot(slot)));
-        is_empty && range.all(|slot| self.mark_used(Slot(slot)))
+        self.is_empty(range.clone()) && range.all(|slot| self.mark_used(Slot(slot)))
+    }
+
+    /// Whether nothing is in a range.
+    pub fn is_empty(&self, mut range: Range<u32>) -> bool {
+        range.all(|slot| !self.is_used(Slot(slot)))
     }
 
     /// The range that is being taken out of use.
