@@ -191,3 +191,36 @@ fn writes_that_wait_for_each_other_do_not_wait_for_a_full_zone_in_turn() {
     s.flush();
     assert_eq!(s.read(slow, BLOCK), Ok(vec![9; BLOCK as usize]));
 }
+
+/// The volume fails at each of the moments of a busy time, in which the zone is full and some wait for room in it, some for
+/// memory, some for each other, and some for a flush: everybody is answered, and the volume ends.
+#[test]
+fn whenever_a_volume_fails_everybody_is_answered() {
+    for steps in (0..1200).step_by(23) {
+        let mut s = Story::begin_with_zone(56, 64, 32);
+        s.tuning.landing_ram_bytes = 0;
+        s.stop();
+        (s.memory_sizes.client, s.memory_sizes.background) = (32 << 20, 4 * CHUNK as u32);
+        s.open().expect("it opens");
+        let slow = s.slow_chunk();
+        let mut asked = Vec::new();
+        for i in 0..400 {
+            let block = slow + i * 37 % 512 * BLOCK;
+            asked.push(match i % 8 {
+                0 => s.ask(RequestKind::Flush, 0, 0, 0),
+                1 => s.ask(RequestKind::Discard { fua: false }, block, 3 * BLOCK, 0),
+                2 => s.ask(RequestKind::WriteZeroes { fua: true }, block + 100, 5000, 0),
+                3 => s.ask(RequestKind::Write { fua: true }, i % 40 * CHUNK, CHUNK, 3),
+                4 => s.ask(WRITE, block + 512, 1000, 4),
+                5 => s.ask(RequestKind::Read, block, CHUNK, 0),
+                _ => s.ask(WRITE, block, 4 * BLOCK, 5),
+            });
+        }
+        (0..steps).for_each(|_| drop(s.step()));
+        s.engine().refuse_changes("the story says so".into());
+        for request in asked {
+            let _ = s.answer(request);
+        }
+        s.stop();
+    }
+}

@@ -224,6 +224,22 @@ fn rot_group(s: &mut Story, seq: u64) {
     image::put(&mut s.world.disks[0], page, &bytes);
 }
 
+/// The same in other volumes: every other life has the least memory for the zone, and openings crash.
+#[test]
+fn lives_with_less_memory_do_not_wait_for_what_those_with_more_have_used() {
+    for seed in 42_000..42_040 {
+        let mut plan = draw::plan(seed);
+        plan.tuning.landing_ram_bytes = u64::MAX;
+        let whole = plan.limits();
+        for (i, life) in plan.lives.iter_mut().enumerate() {
+            let limits = life.limits.get_or_insert_with(|| Box::new(whole.clone()));
+            limits.tuning.landing_ram_bytes = if i % 2 == 0 { u64::MAX } else { 0 };
+        }
+        let outcome = run_plan(plan, &ArenaMemory::default(), false);
+        assert_eq!(outcome.violation, None, "seed {seed}");
+    }
+}
+
 /// The same in other volumes, with other pairs of limits.
 #[test]
 fn pairs_of_tight_limits_do_not_wait_for_each_other() {

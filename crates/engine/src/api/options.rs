@@ -99,7 +99,8 @@ pub struct Tuning {
     pub rest_at_most_ns: u64,
     /// What the landing zone's tables may take, bytes of RAM: 24 a block, and the zone grows no further; 14 more, where there
     /// is that left when it has grown as far as it can, and parts of blocks may share one. Those of its own areas are had
-    /// whatever this says. A volume whose zone has grown further is not opened.
+    /// whatever this says. A volume whose zone has grown further is not opened, nor one whose log has no room left without the
+    /// areas that it had borrowed.
     pub landing_ram_bytes: u64,
     /// The landing zone grows beyond what is held back for it where a block that is pushed down costs the slow device at
     /// most one part in this many of the time of one that is merged; 0: whatever it costs. What is pushed down has to come
