@@ -216,7 +216,7 @@ fn whenever_a_volume_fails_everybody_is_answered() {
                 _ => s.ask(WRITE, block, 4 * BLOCK, 5),
             });
         }
-        (0..steps).for_each(|_| drop(s.step()));
+        (0..steps).for_each(|_| _ = s.step());
         s.engine().refuse_changes("the story says so".into());
         for request in asked {
             let _ = s.answer(request);
