@@ -130,3 +130,37 @@ fn a_bad_sector_closes_the_volume_only_where_metadata_stands_once() {
 fn a_page_of_checksums_that_cannot_be_read_is_not_read_without_end() {
     assert_eq!(run_seed(9_026_286, &ArenaMemory::default()).violation, None);
 }
+
+/// The SSD can read nothing any more of hundreds of blocks that landed, and they are found lost in one go. Their records, each
+/// with a block that gives the loss a place in the log, became one group, whatever a group may have: a write of more buffers
+/// than a device takes, and the server fell over it, at each opening anew.
+#[test]
+fn hundreds_of_blocks_that_are_lost_at_once_are_told_in_groups_as_large_as_any() {
+    const CHUNKS: u64 = 40;
+    const BLOCKS: u64 = 12;
+    let mut s = Story::begin_with_areas(400, 200, 256, 32);
+    let first = s.slow_chunk();
+    for chunk in 1..CHUNKS {
+        s.write(first + chunk * CHUNK, BLOCK, 0x11);
+        s.flush();
+    }
+    s.stop();
+    s.tuning.idle_after_ns = 3600 * Nanos::SECOND;
+    s.open().expect("it was closed in order");
+    let written = || (0..CHUNKS).flat_map(|c| (1..=BLOCKS).map(move |b| first + c * CHUNK + b * BLOCK));
+    (0..CHUNKS).for_each(|c| s.write(first + c * CHUNK + BLOCK, BLOCKS * BLOCK, 0x33));
+    s.flush();
+    s.die(Death::Kill);
+    let mut page = [0; BLOCK as usize];
+    let is_data = |at: &u64| s.world.disks[0].peek(*at, &mut page) && page.iter().all(|b| *b == 0x33);
+    let landed: Vec<u64> = s.layout().zone().filter(is_data).collect();
+    assert_eq!(landed.len() as u64, CHUNKS * BLOCKS, "all have landed");
+    landed.iter().for_each(|page| s.world.disks[0].add_bad_sector(page * 8));
+    s.tuning.idle_after_ns = 10 * Nanos::MS;
+    s.tuning.batch_chunks = 64;
+    s.open().expect("bad sectors under landed blocks keep no volume closed");
+    s.wait(60 * Nanos::SECOND);
+    let lost = written().filter(|at| s.read(*at, BLOCK).is_err()).count();
+    assert_eq!(lost, landed.len());
+    s.stop();
+}

@@ -278,8 +278,7 @@ impl<A: Arena> Engine<A> {
             self.log.losses -= 1;
             return None;
         }
-        let bytes = draft.records.len() + wire::BAD_RECORD_BYTES;
-        if !self.fits(bytes, draft.payload_blocks + 1) {
+        if !self.takes(draft, wire::BAD_RECORD_BYTES, 1) {
             draft.full = true;
             return Some(job);
         }

@@ -102,20 +102,25 @@ impl Story {
     /// The same under another identity.
     pub fn begin_as(volume: [u8; 16], fast_chunks: u64, slow_chunks: u64) -> Story {
         let story = Story { volume, ..Story::of(fast_chunks, slow_chunks) };
-        story.made(12)
+        story.made(12, 2)
     }
 
     /// The same with a landing zone of these many chunks.
     pub fn begin_with_zone(fast_chunks: u64, slow_chunks: u64, zone_chunks: u64) -> Story {
-        Story::of(fast_chunks, slow_chunks).made(zone_chunks)
+        Story::of(fast_chunks, slow_chunks).made(zone_chunks, 2)
     }
 
-    fn made(mut self, zone_chunks: u64) -> Story {
+    /// The same where each area, and so each segment of the log, has so many.
+    pub fn begin_with_areas(fast_chunks: u64, slow_chunks: u64, zone_chunks: u64, area_chunks: u64) -> Story {
+        Story::of(fast_chunks, slow_chunks).made(zone_chunks, area_chunks)
+    }
+
+    fn made(mut self, zone_chunks: u64, area_chunks: u64) -> Story {
         let story = &mut self;
         let options = CreateOptions {
             chunk_bytes: CHUNK as u32,
             landing_bytes: Some(zone_chunks * CHUNK),
-            area_bytes: Some(2 * CHUNK as u32),
+            area_bytes: Some((area_chunks * CHUNK) as u32),
             ..CreateOptions::new(story.volume)
         };
         let (arena, devices) = (story.arena(), story.devices());
