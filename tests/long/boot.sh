@@ -85,6 +85,9 @@ await 200 "its status names the device" sh -c "systemctl status --no-pager --ful
 journalctl -b --no-pager -o cat -u bimetal@films.service | grep -m 1 'slow device' || fail "the journal names the device"
 bimetal list | grep 'slow device' || fail "the list names the device"
 ! mountpoint -q /data || fail "nothing is mounted"
+# Nothing claims the device that is left, and nobody takes it for blank.
+(sleep 3; echo n) | script -qec "mkfs.ext4 /dev/vda" /dev/null | tee asked
+grep -q 'Proceed anyway' asked || fail "mkfs asks before it takes a member"
 S
 
 # 4. Under exchanged names.
