@@ -82,17 +82,15 @@ impl<A: Arena> Engine<A> {
         if changes {
             self.front.last_change = self.io.now;
         }
-        let refused = if end.is_none_or(|end| end > volume) || payload && request.len > MAX_PAYLOAD_BYTES {
-            Some(RequestError::Invalid)
+        let answer = if end.is_none_or(|end| end > volume) || payload && request.len > MAX_PAYLOAD_BYTES {
+            Some(Err(RequestError::Invalid))
         } else if self.life.shutdown.began() {
-            Some(RequestError::ShuttingDown)
-        } else if changes && self.life.is_read_only() {
-            Some(RequestError::ReadOnly)
+            Some(Err(RequestError::ShuttingDown))
         } else {
-            None
+            self.refuse_change(request.kind)
         };
-        match refused {
-            Some(error) => self.reply(request.id, Err(error), ServedBy::default()),
+        match answer {
+            Some(answer) => self.reply(request.id, answer, ServedBy::default()),
             None => self.admit(request),
         }
     }

@@ -116,11 +116,12 @@ mod placement;
 mod volume;
 
 pub use api::action::Machine;
-pub use api::{action, coverage, economy, extents, moments, options, setting, why};
+pub use api::{action, coverage, economy, extents, loss, moments, options, setting, why};
 pub use base::{arena, bugs, mask, sectors, slab};
 pub use engine::Engine;
 pub use life::check::check;
 pub use life::create::create;
+pub use life::lone::open_degraded;
 pub use life::open::open;
 pub use life::ram::{landing_ram_bytes_least, ram_bytes_at_most};
 pub use life::repair::repair;

@@ -16,6 +16,8 @@ use bimetal_units::rng::Rng;
 
 const US: u64 = 1_000;
 const MS: u64 = 1_000_000;
+/// In which lives the slow device is missing for a while.
+const LONE_STREAM: u64 = 0x6c6f_6e65;
 /// Operations that are answered before a crash, at least.
 pub const MIN_ANSWERS: u64 = 200;
 
@@ -151,6 +153,9 @@ pub fn lives(plan: &mut Plan) -> Vec<Life> {
     storm::draw(plan.seed, &mut lives);
     wide::lives(plan, &mut lives);
     pairs::draw(plan, &mut lives);
+    // From a stream of their own: all else that a seed does is as it was.
+    let mut rng = Rng::new(plan.seed, LONE_STREAM);
+    lives.iter_mut().for_each(|life| life.lone = rng.one_in(2));
     lives
 }
 
@@ -170,6 +175,7 @@ fn life(rng: &mut Rng, plan: &Plan, later: bool) -> Life {
         recreate: later && rng.one_in(40),
         limits: None,
         opening: opening(rng),
+        lone: false,
         twice: rng.one_in(8).then(|| death(rng)),
         verify_all: rng.one_in(8),
         services: [service(rng, 50 * US), service(rng, 2 * MS)],

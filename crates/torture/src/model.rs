@@ -341,6 +341,22 @@ impl Model {
         result
     }
 
+    /// Whether the volume may be found so where nothing was asked of it since it went down: what a look at it shows decides
+    /// nothing, so nothing is learned.
+    pub fn may_be_found(&self, offset: u64, data: &[u8]) -> Result<(), Mismatch> {
+        let mut result = Ok(());
+        each_sector(offset, data.len(), |sector, from, range| {
+            let (list, found) = (&self.sectors[sector as usize], &data[range]);
+            let fits = |content| self.contents.matches(sector, content, from, found);
+            let fits =
+                if list.is_empty() { fits(Content::ZERO) } else { list.iter().any(|c| fits(c.content)) };
+            if !fits && result.is_ok() {
+                result = Err(self.mismatch(0, sector, found));
+            }
+        });
+        result
+    }
+
     fn check(&mut self, began: u32, sector: u64, from: usize, found: &[u8]) -> Result<(), Mismatch> {
         let index = sector as usize;
         let list = &self.sectors[index];

@@ -117,6 +117,9 @@ pub struct Life {
     pub limits: Option<Box<Limits>>,
     /// How it is opened.
     pub opening: Opening,
+    /// Before each opening, and before it is opened again after a crash in one: what would be left if the slow device
+    /// were missing is held against the model, and both devices go on as they were.
+    pub lone: bool,
     /// Crash again once all is verified, and verify again.
     pub twice: Option<Death>,
     /// Verify every sector, not only those written lately and a sample.
@@ -213,6 +216,9 @@ impl fmt::Display for Life {
         }
         if let Some(limits) = &self.limits {
             writeln!(f, "  {:?}\n  {:?}", limits.tuning, limits.arena)?;
+        }
+        if self.lone {
+            writeln!(f, "  look at it without the slow device, before each opening")?;
         }
         for (steps, death) in &self.opening.crashes {
             writeln!(f, "  open, {death:?} after {steps} steps")?;

@@ -4,6 +4,7 @@
 mod damage;
 mod fresh;
 mod judge;
+mod lone;
 mod opening;
 mod rest;
 

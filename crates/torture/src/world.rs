@@ -142,6 +142,8 @@ pub struct World {
     pub truth: truth::Truth,
     /// Whether the machine may only look.
     pub read_only: bool,
+    /// A device that is not there: nothing may be asked of it.
+    pub missing: Option<usize>,
     /// A stall is no violation: for stories of what becomes of it.
     pub forgives_stalls: bool,
     /// Tells each step on standard error.
@@ -175,6 +177,7 @@ impl World {
             hurt_group: None,
             truth: truth::Truth::default(),
             read_only: false,
+            missing: None,
             forgives_stalls: false,
             trace: false,
             sky: storm::Sky::default(),
@@ -285,6 +288,7 @@ impl World {
         let block = u64::from(BLOCK_BYTES);
         let whole = offset.is_multiple_of(block) && len.is_multiple_of(block) && len > 0;
         match self.disks.get(index) {
+            Some(_) if self.missing == Some(index) => Err(format!("a {what} of a device that is missing")),
             Some(d) if whole && offset + len <= d.size_bytes() => Ok(index),
             _ => Err(format!(
                 "a {what} outside the device or not of whole blocks: {device:?}, {offset} + {len}"
@@ -502,7 +506,7 @@ impl World {
         self.replies.clear();
         self.fuse = None;
         self.steps = 0;
-        self.read_only = false;
+        (self.read_only, self.missing) = (false, None);
         // A restart takes a while; and the clock never runs backwards.
         self.now = self.now.after(Nanos::MS);
     }

@@ -13,6 +13,7 @@ mod fast_sums;
 mod faults;
 mod kills;
 mod landing;
+mod lone;
 mod lost_groups;
 mod lost_writes;
 mod model_rejects;

@@ -122,6 +122,8 @@ planted! {
     shadow_outlives_merge: ShadowOutlivesMerge at 1081,
     shadow_outlives_home: ShadowOutlivesHome at 1006,
     locks_ignored: LocksIgnored at 1000,
+    missing_reads_zeros: MissingReadsZeros at 1000,
+    degraded_ends_log: DegradedEndsLog at 1000,
     landed_outlives_whole: LandedOutlivesWhole at 1003,
     begun_outlives_write: BegunOutlivesWrite at 1002,
     pins_not_flushed: PinsNotFlushed at 1021,

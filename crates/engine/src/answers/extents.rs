@@ -76,6 +76,8 @@ impl<A: Arena> Engine<A> {
             return None;
         }
         let home = map.home(chunk)?;
-        map.all_valid(chunk, 0, self.state.geo.blocks_per_chunk()).then_some(Placement::Home(home.tier))
+        let place =
+            if self.life.is_missing(home.tier) { Placement::Lost } else { Placement::Home(home.tier) };
+        map.all_valid(chunk, 0, self.state.geo.blocks_per_chunk()).then_some(place)
     }
 }

@@ -30,7 +30,9 @@ impl<A: Arena> Engine<A> {
         let stopping = self.life.shutdown.began();
         Status {
             volume_id: self.life.superblock.volume,
-            state: if self.life.is_read_only() {
+            state: if self.life.loss().is_some() {
+                "degraded"
+            } else if self.life.is_read_only() {
                 "read-only"
             } else if stopping {
                 "stopping"
@@ -61,6 +63,7 @@ impl<A: Arena> Engine<A> {
             audit: self.placement.benefit.audit(self.yields().write_ns),
             timed_wakeups_per_day: self.tuning.timed_wakeups_per_day(),
             ram_bytes: self.ram_bytes(),
+            loss: self.life.loss().cloned(),
         }
     }
 

@@ -17,7 +17,7 @@ pub enum Placement {
     Home(Tier),
     /// In the log on the fast tier.
     Landed,
-    /// Lost, or some of its sectors are: reading these is an error.
+    /// Lost, or some of its sectors are, or at home on a device that is missing: reading these is an error.
     Lost,
 }
 

@@ -5,6 +5,7 @@ pub mod audit;
 pub mod coverage;
 pub mod economy;
 pub mod extents;
+pub mod loss;
 pub mod moments;
 pub mod options;
 pub mod setting;

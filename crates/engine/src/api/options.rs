@@ -3,6 +3,7 @@
 use crate::api::action::DeviceError;
 use crate::api::audit::Audit;
 use crate::api::economy::Economy;
+use crate::api::loss::Loss;
 use bimetal_units::{Nanos, Tier};
 
 /// One device of a volume, in tier order.
@@ -238,7 +239,7 @@ pub struct WearStatus {
 pub struct Status {
     /// The volume's identity.
     pub volume_id: [u8; 16],
-    /// `open`, `read-only` or `stopping`.
+    /// `open`, `degraded`, `read-only` or `stopping`.
     pub state: &'static str,
     /// Which opening this is, counted over the volume's life.
     pub generation: u64,
@@ -288,6 +289,8 @@ pub struct Status {
     pub timed_wakeups_per_day: Option<u64>,
     /// Bytes of RAM held by the engine's tables and caches.
     pub ram_bytes: u64,
+    /// What is lost with a device that was missing when the volume was opened; none where both were there.
+    pub loss: Option<Loss>,
 }
 
 /// Why a volume cannot be made or opened. Each sentence names the device.

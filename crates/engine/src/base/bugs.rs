@@ -133,6 +133,10 @@ bugs! {
     LandedOutlivesWhole,
     /// What a stream has begun stays in memory though something else was written there since.
     BegunOutlivesWrite,
+    /// What is at home on a device that is missing reads zeros.
+    MissingReadsZeros,
+    /// A degraded opening ends the log.
+    DegradedEndsLog,
     /// Writes are not ordered by block locks.
     LocksIgnored,
 }

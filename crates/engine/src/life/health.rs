@@ -1,9 +1,11 @@
 //! Whether the volume serves: what it was opened as, what has failed, how far its end has come.
 
 use crate::api::action::{DeviceError, RequestError};
+use crate::api::loss::Loss;
 use crate::format::superblock::Superblock;
 use crate::life::shutdown::Shutdown;
 use crate::life::stall::Stall;
+use bimetal_units::Tier;
 
 /// The life of one opening.
 pub(crate) struct Life {
@@ -13,6 +15,10 @@ pub(crate) struct Life {
     read_only: bool,
     /// The device error that made the volume read-only.
     failure: Option<DeviceError>,
+    /// A device that was missing when the volume was opened.
+    missing: Option<Tier>,
+    /// What is lost with it.
+    loss: Option<Loss>,
     pub(crate) stall: Stall,
     pub(crate) shutdown: Shutdown,
 }
@@ -21,7 +27,27 @@ impl Life {
     /// It serves.
     pub(crate) fn begin(superblock: Superblock) -> Life {
         let (stall, shutdown) = (Stall::default(), Shutdown::default());
-        Life { superblock, read_only: false, failure: None, stall, shutdown }
+        Life { superblock, read_only: false, failure: None, missing: None, loss: None, stall, shutdown }
+    }
+
+    /// It serves what is left without this device, and nothing changes from the beginning.
+    pub(crate) fn without(superblock: Superblock, missing: Tier) -> Life {
+        Life { read_only: true, missing: Some(missing), ..Life::begin(superblock) }
+    }
+
+    /// So much is lost with the device that is missing.
+    pub(crate) fn lost(&mut self, loss: Loss) {
+        self.loss = Some(loss);
+    }
+
+    /// How much is lost with a device that was missing when the volume was opened; none where both were there.
+    pub(crate) fn loss(&self) -> Option<&Loss> {
+        self.loss.as_ref()
+    }
+
+    /// Whether this device was missing when the volume was opened.
+    pub(crate) fn is_missing(&self, tier: Tier) -> bool {
+        self.missing == Some(tier)
     }
 
     /// Whether nothing changes any more.

@@ -3,6 +3,7 @@
 pub(crate) mod check;
 pub(crate) mod create;
 pub(crate) mod health;
+pub(crate) mod lone;
 pub(crate) mod open;
 pub(crate) mod pins;
 pub(crate) mod ram;

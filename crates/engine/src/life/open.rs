@@ -40,18 +40,11 @@ pub fn open<A: Arena + 'static>(
     options: OpenOptions,
 ) -> Task<A, Result<Engine<A>, OpenError>> {
     Task::new(arena, |io| async move {
-        if devices.len() != 2 {
-            return Err(OpenError::BadOption {
-                what: format!("a volume has two devices, {} were given", devices.len()),
-            });
-        }
+        must_be_two(&devices)?;
         let reader = Reader::new(io, devices);
         let mut recovered = reader.recover(&options).await?;
         recovered.state.zone.rest_is_free();
-        let slots = used_slots(&recovered.state).map_err(|home| {
-            let at = recovered.state.geo.slot_at(home);
-            reader.corrupt(home.tier, at, "two chunks claim the same slot")
-        })?;
+        let slots = reader.used_slots(&recovered.state)?;
         let room = LogRoom::of(&recovered, &slots[FAST]);
         room.check(&recovered)?;
         let mut pins = reader.pins(&recovered.superblocks[0].volume, recovered.state.geo.chunks).await?;
@@ -75,8 +68,17 @@ pub fn open<A: Arena + 'static>(
         let mut engine = engine(&reader, recovered, log_end, slots, pins, options);
         engine.told.stats.recovered = !clean;
         told.into_iter().for_each(|e| engine.told.event(e.level, e.message, e.error));
+        engine.borrow_again();
         Ok(engine)
     })
+}
+
+/// This release fuses two devices.
+pub(crate) fn must_be_two(devices: &[DeviceInfo]) -> Result<(), OpenError> {
+    match devices.len() {
+        2 => Ok(()),
+        given => Err(OpenError::BadOption { what: format!("a volume has two devices, {given} were given") }),
+    }
 }
 
 /// An empty group behind the last one, which says that all up to that are durable; in a segment of this ordinal, at this block.
@@ -105,7 +107,7 @@ pub(crate) fn no_memory() -> OpenError {
 }
 
 /// Slots in use, as the map says, and those in areas that the log has; the error is a slot that two claim.
-pub(crate) fn used_slots(state: &State) -> Result<ByTier<Slots>, Home> {
+fn used_slots(state: &State) -> Result<ByTier<Slots>, Home> {
     let slots = [Slots::new(state.geo.slots(FAST), true), Slots::new(state.geo.slots(SLOW), false)];
     let mut slots = ByTier(slots);
     for slot in state.zone.borrowed().flat_map(|area| state.geo.slots_in(area)) {
@@ -126,13 +128,20 @@ pub(crate) fn used_slots(state: &State) -> Result<ByTier<Slots>, Home> {
 }
 
 impl<A: Arena> Reader<A> {
+    /// Slots in use; refused where two chunks claim one.
+    pub(crate) fn used_slots(&self, state: &State) -> Result<ByTier<Slots>, OpenError> {
+        let twice =
+            |home: Home| self.corrupt(home.tier, state.geo.slot_at(home), "two chunks claim the same slot");
+        used_slots(state).map_err(twice)
+    }
+
     /// Ends the log with an empty group that says of all before it that they are durable, as the opening has flushed them;
     /// it is of the generation that was raised, so nothing older behind it counts any more. What stood there may have been the only one that said so: of a group that a
     /// crash has torn, the header may be whole. So it is said a block further on first, by a group that nobody takes for a
     /// part of the log; one of the two blocks is whole at any moment. Where an orderly close has said it, and where there is
     /// no room, so that no group can have begun there either, that block is erased. Where the room is kept for others, neither is
     /// a part of the log, and the next group is written over them.
-    async fn end_log(&self, recovered: &mut Recovered, room_is_kept: bool) -> Result<(), OpenError> {
+    pub(crate) async fn end_log(&self, recovered: &mut Recovered, room_is_kept: bool) -> Result<(), OpenError> {
         let Recovered { superblocks, header, state, log, .. } = recovered;
         let segment = state.zone.get(log.place);
         let (ordinal, successor) = (segment.ordinal, state.zone.area(segment.successor));
@@ -306,7 +315,8 @@ impl<A: Arena> Reader<A> {
     }
 }
 
-fn engine<A: Arena>(
+/// A volume at work, as it was read.
+pub(crate) fn engine<A: Arena>(
     reader: &Reader<A>,
     recovered: Recovered,
     log_end: Seq,
@@ -344,7 +354,7 @@ fn engine<A: Arena>(
     let mut arena = reader.io.take_arena();
     let spare = arena.alloc(Pool::Background, 2 * state.geo.chunk_bytes);
     let names = ByTier(std::array::from_fn(|i| reader.devices[i].name.clone()));
-    let mut engine = Engine {
+    Engine {
         io: Io::new(arena, now, tuning.rest_after_ns),
         space: Space::new(slots),
         front: Front::new(now),
@@ -358,7 +368,5 @@ fn engine<A: Arena>(
         wanted: Wanted::default(),
         state,
         tuning,
-    };
-    engine.borrow_again();
-    engine
+    }
 }

@@ -12,6 +12,7 @@ use crate::format::geometry::{HEADER_COPIES, HEADERS_AT, header_at};
 use crate::format::header::CheckpointHeader;
 use crate::format::superblock::{Found, OpenState, Superblock};
 use crate::format::{FORMAT, Id, id_text};
+use crate::life::lone::stands_for_slow;
 use crate::life::open::no_memory;
 use crate::life::task::TaskIo;
 use crate::volume::pages::Pages;
@@ -40,6 +41,8 @@ struct Failures {
 pub struct Reader<A> {
     pub(crate) io: TaskIo<A>,
     pub(crate) devices: Vec<DeviceInfo>,
+    /// A device that is not there: it is asked for nothing.
+    missing: Option<Tier>,
     /// A superblock of the fast device that could be read: as long as it can be, the device reads something.
     witness: Cell<u64>,
     /// Blocks of metadata that could not be read, and were done without.
@@ -122,6 +125,7 @@ impl<A: Arena> Reader<A> {
         Reader {
             io,
             devices,
+            missing: None,
             witness: Cell::new(0),
             unreadable: RefCell::default(),
             older_superblocks: RefCell::default(),
@@ -131,6 +135,15 @@ impl<A: Arena> Reader<A> {
             lost_pages: RefCell::default(),
             bad_copies: RefCell::default(),
         }
+    }
+
+    /// The same where one of them is missing.
+    pub(crate) fn without(io: TaskIo<A>, devices: Vec<DeviceInfo>, missing: Tier) -> Reader<A> {
+        Reader { missing: Some(missing), ..Reader::new(io, devices) }
+    }
+
+    fn is_missing(&self, tier: Tier) -> bool {
+        self.missing == Some(tier)
     }
 
     /// Flushes, so that nothing read can vanish; then reads all there is. Metadata that could not be read and has a
@@ -157,8 +170,12 @@ impl<A: Arena> Reader<A> {
         basis: Basis,
     ) -> Result<Recovered, OpenError> {
         self.io.stage(Stage::OpenFlush);
-        for tier in [FAST, SLOW] {
-            self.io.flush(tier).await.map_err(|e| self.device_error(tier, 0, e.errno))?;
+        for tier in [FAST, SLOW].into_iter().filter(|tier| !self.is_missing(*tier)) {
+            let flushed = self.io.flush(tier).await.map_err(|e| self.device_error(tier, 0, e.errno));
+            // Who only looks acknowledges nothing, and an SSD that turned read-only may refuse to flush.
+            if self.missing.is_none() {
+                flushed?;
+            }
         }
         self.io.stage(Stage::OpenSuperblocks);
         let superblocks = self.superblocks(options.volume_id).await?;
@@ -315,7 +332,10 @@ impl<A: Arena> Reader<A> {
 
     async fn superblocks(&self, expected: Option<Id>) -> Result<[Superblock; 2], OpenError> {
         let fast = self.superblock(FAST).await?;
-        let slow = self.superblock(SLOW).await?;
+        let slow = match self.is_missing(SLOW) {
+            true => stands_for_slow(&fast),
+            false => self.superblock(SLOW).await?,
+        };
         let wanted = expected.unwrap_or(fast.volume);
         for (tier, found) in [(FAST, &fast), (SLOW, &slow)] {
             let device = self.name(tier);
@@ -327,6 +347,9 @@ impl<A: Arena> Reader<A> {
             }
         }
         for (tier, found) in [(FAST, &fast), (SLOW, &slow)] {
+            if self.is_missing(tier) {
+                continue;
+            }
             let need_bytes = found.geometry.device_bytes[usize::from(tier.0)];
             let have_bytes = self.devices[usize::from(tier.0)].size_bytes;
             if have_bytes < need_bytes {

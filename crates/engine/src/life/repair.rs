@@ -10,7 +10,6 @@ use crate::base::arena::Arena;
 use crate::format::geometry::{HEADER_COPIES, header_at};
 use crate::format::header::CheckpointHeader;
 use crate::format::page::{self, PageKind, root_sum};
-use crate::life::open::used_slots;
 use crate::life::recovery::{Basis, Reader, Recovered};
 use crate::life::task::{Task, TaskIo};
 use crate::volume::state::State;
@@ -61,10 +60,7 @@ impl<A: Arena> Repair<A> {
     /// Reads all there is and makes sure that no two chunks claim a slot.
     async fn recovered(&self, reader: &Reader<A>, basis: Basis) -> Result<Recovered, OpenError> {
         let recovered = reader.read_from(&self.options, basis).await?;
-        used_slots(&recovered.state).map_err(|home| {
-            let at = recovered.state.geo.slot_at(home);
-            reader.corrupt(home.tier, at, "two chunks claim the same slot")
-        })?;
+        reader.used_slots(&recovered.state)?;
         Ok(recovered)
     }
 

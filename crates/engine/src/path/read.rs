@@ -85,7 +85,7 @@ impl<A: Arena> Engine<A> {
     }
 
     /// Where a block's newest copy was before any of it landed.
-    fn beneath(&self, chunk: Chunk, block: u32) -> Source {
+    pub(crate) fn beneath(&self, chunk: Chunk, block: u32) -> Source {
         let map = &self.state.map;
         if let Some(p) = self.pending_in(chunk).filter(|p| p.written.has(block) || p.flushing.has(block)) {
             // Slow blocks prove themselves by their checksums.
@@ -93,6 +93,9 @@ impl<A: Arena> Engine<A> {
             return if lost { Source::Bad } else { Source::Slot(p.home) };
         }
         match map.home(chunk) {
+            Some(home) if map.is_valid(chunk, block) && self.life.is_missing(home.tier) => {
+                if planted(Bug::MissingReadsZeros) { Source::Zero } else { Source::Bad }
+            }
             Some(home) if map.is_valid(chunk, block) => {
                 match (home.tier == SLOW).then(|| self.mover.copies.find(chunk, block)).flatten() {
                     Some(at) => Source::Copy(home, at),
@@ -399,6 +402,10 @@ impl<A: Arena> Engine<A> {
         let offset = (u64::from(p.chunk.0)) * u64::from(self.state.geo.chunk_bytes)
             + u64::from(p.first) * u64::from(BLOCK_BYTES);
         let error = p.error;
+        if self.life.loss().is_some() && error.is_none() {
+            // Opening has said what is missing.
+            return;
+        }
         let sources: Vec<String> = p.extents.iter().filter_map(|e| self.describe(e)).collect();
         self.told.event(
             Level::Warning,

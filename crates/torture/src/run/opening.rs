@@ -147,6 +147,9 @@ impl Run<'_> {
     pub(super) fn open(&mut self, life: &Life) -> Result<Option<Engine<SimArena>>, String> {
         self.failed_while_opening = false;
         self.settle_log_tail()?;
+        if life.lone {
+            self.look_without_slow()?;
+        }
         for &(steps, death) in &life.opening.crashes {
             self.world.fuse = Some(steps);
             match self.try_open()? {
@@ -157,6 +160,9 @@ impl Run<'_> {
                     self.crash_in_recovery(death);
                     // What said that groups were durable may itself have been in a cache that a power cut takes.
                     self.settle_log_tail()?;
+                    if life.lone {
+                        self.look_without_slow()?;
+                    }
                 }
             }
         }
@@ -169,6 +175,9 @@ impl Run<'_> {
                 Stretch::Done(Err(error)) if self.damaged => return self.refused(&error),
                 Stretch::Done(Err(error)) => return Err(format!("open: {error}")),
                 Stretch::Crashed => self.crash_in_recovery(death),
+            }
+            if life.lone {
+                self.look_without_slow()?;
             }
             self.hurt_newer_superblock();
         }

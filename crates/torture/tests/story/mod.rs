@@ -161,6 +161,40 @@ impl Story {
         Ok(())
     }
 
+    /// Opens the volume without the slow device, of which nothing may be asked, and nothing may be written to the other one
+    /// until the machine dies.
+    pub fn open_without_slow(&mut self) -> Result<(), OpenError> {
+        let (arena, devices, options) = (self.arena(), self.devices(), self.options());
+        (self.world.read_only, self.world.missing) = (true, Some(1));
+        self.engine = Some(self.task(bimetal_engine::open_degraded(arena, devices, SLOW, options))?);
+        Ok(())
+    }
+
+    /// The same without the fast device.
+    pub fn open_without_fast(&mut self) -> Result<(), OpenError> {
+        let (arena, devices, options) = (self.arena(), self.devices(), self.options());
+        self.task(bimetal_engine::open_degraded(arena, devices, FAST, options)).map(drop)
+    }
+
+    /// Begins to open the volume, which the machine does not survive, after so many steps. False: it was open before.
+    pub fn open_until(&mut self, steps: u32, death: Death) -> bool {
+        let (arena, devices, options) = (self.arena(), self.devices(), self.options());
+        let mut task = bimetal_engine::open(arena, devices, options);
+        self.world.fuse = Some(steps);
+        loop {
+            if self.world.pump(&mut task).expect("a legal action") == Flow::Crash
+                || self.world.advance(&mut task, Nanos(u64::MAX)).expect("a legal action") == Flow::Crash
+            {
+                self.die(death);
+                return true;
+            }
+            if task.take_result().is_some() {
+                self.world.fuse = None;
+                return false;
+            }
+        }
+    }
+
     /// What the offline check says is wrong.
     pub fn findings(&mut self) -> Result<Vec<Finding>, OpenError> {
         self.checked().map(|report| report.findings)

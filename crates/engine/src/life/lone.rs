@@ -1,0 +1,95 @@
+//! Opens a volume of which a device is missing, read-only: what the other one has can be read, and the rest is an error at
+//! once.
+//!
+//! Recovery is that of any opening. But nothing is written to any device: no generation is raised, the log is not ended, bad
+//! copies are not made good, and the engine that is handed over begins in the state that others fail into, so that nothing
+//! moves, is checkpointed, discarded, or marked at closing. So there is nothing in it that a crash could cut short, and the
+//! volume is as it was when the missing device comes back.
+
+use crate::api::action::{RequestError, RequestKind};
+use crate::api::coverage::Stage;
+use crate::api::loss::{Loss, LossClass};
+use crate::api::options::{DeviceInfo, OpenError, OpenOptions};
+use crate::base::arena::Arena;
+use crate::base::bugs::{Bug, planted};
+use crate::engine::Engine;
+use crate::format::superblock::{OpenState, Superblock};
+use crate::life::health::Life;
+use crate::life::open;
+use crate::life::recovery::Reader;
+use crate::life::task::Task;
+use bimetal_units::*;
+
+/// Opens a volume without one of its devices, read-only, and writes nothing. `devices` are both, in tier order; of the
+/// missing one only the name counts.
+pub fn open_degraded<A: Arena + 'static>(
+    arena: A,
+    devices: Vec<DeviceInfo>,
+    missing: Tier,
+    options: OpenOptions,
+) -> Task<A, Result<Engine<A>, OpenError>> {
+    Task::new(arena, move |io| async move {
+        open::must_be_two(&devices)?;
+        if missing != SLOW {
+            let name = devices[usize::from(FAST.0)].name.clone();
+            let what = format!(
+                "{name} is missing, and only it says where things are: of the slow device alone nothing can be read"
+            );
+            return Err(OpenError::BadOption { what });
+        }
+        let reader = Reader::without(io, devices, missing);
+        let mut recovered = reader.recover(&options).await?;
+        recovered.state.zone.rest_is_free();
+        let slots = reader.used_slots(&recovered.state)?;
+        let pins = reader.pins(&recovered.superblocks[0].volume, recovered.state.geo.chunks).await?;
+        reader.io.stage(Stage::OpenReplay);
+        let clean = recovered.superblocks[0].state == OpenState::Clean;
+        let bad_copies = reader.bad_copies.borrow().clone();
+        if planted(Bug::DegradedEndsLog) {
+            reader.end_log(&mut recovered, false).await?;
+        }
+        let log_end = recovered.log.last;
+        let told = reader.copies_told(&bad_copies);
+        let mut engine = open::engine(&reader, recovered, log_end, slots, pins, options);
+        engine.told.stats.recovered = !clean;
+        told.into_iter().for_each(|e| engine.told.event(e.level, e.message, e.error));
+        engine.begin_without(missing);
+        Ok(engine)
+    })
+}
+
+/// Stands for the superblock of a slow device that is missing: the fast one's is as new as any, and has the same layout.
+pub(crate) fn stands_for_slow(fast: &Superblock) -> Superblock {
+    Superblock { tier: SLOW, ..fast.clone() }
+}
+
+impl<A: Arena> Engine<A> {
+    /// How much is left of a volume that was opened while a device was missing; none of one that was opened with both.
+    pub fn loss(&self) -> Option<&Loss> {
+        self.life.loss()
+    }
+
+    /// A device is missing: nothing changes in this opening, and what is left is counted once.
+    fn begin_without(&mut self, missing: Tier) {
+        self.life = Life::without(self.life.superblock.clone(), missing);
+        let (mut lost_bytes, mut suspect_bytes, mut next) = (0, 0, Some(0));
+        while let Some(from) = next {
+            let losses = self.losses(from);
+            lost_bytes += losses.bytes(LossClass::Lost);
+            suspect_bytes += losses.bytes(LossClass::Suspect);
+            next = losses.next;
+        }
+        let good_bytes = self.size_bytes() - lost_bytes - suspect_bytes;
+        self.life.lost(Loss { missing, as_of_unix_s: None, good_bytes, lost_bytes, suspect_bytes });
+    }
+
+    /// What a request that changes something is answered at once, if it is not to be admitted.
+    pub(crate) fn refuse_change(&self, kind: RequestKind) -> Option<Result<(), RequestError>> {
+        match kind {
+            RequestKind::Read => None,
+            // Nothing was ever acknowledged in this opening that a flush could cover.
+            RequestKind::Flush if self.life.loss().is_some() => Some(Ok(())),
+            _ => self.life.is_read_only().then_some(Err(RequestError::ReadOnly)),
+        }
+    }
+}
