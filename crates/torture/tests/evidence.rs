@@ -1,7 +1,9 @@
 //! What a device says that fails as a whole is no evidence against one block, however long that lasts.
 
 use crate::story::{BLOCK, CHUNK, Story};
+use bimetal_engine::action::RequestKind;
 use bimetal_torture::world::Death;
+use bimetal_torture::world::storm::{Storm, Vanish};
 use bimetal_units::Nanos;
 
 const SECTOR: u64 = 512;
@@ -51,6 +53,43 @@ fn a_slow_device_that_reads_nothing_takes_no_block_with_it() {
     let mut whole = vec![0x11; BLOCK as usize];
     whole[..SECTOR as usize].fill(0x22);
     assert_eq!(s.read(at, BLOCK), Ok(whole));
+}
+
+/// The slow device is gone for ten minutes: whatever it is asked for fails, with either of the numbers that the kernel has for
+/// a disk that was pulled. Clients go on reading and writing, parts of blocks above it too. When it is back nothing is lost.
+#[test]
+fn a_slow_device_that_is_gone_takes_no_block_with_it() {
+    for errno in [5, 6] {
+        let mut s = Story::begin(32, 32);
+        let at = s.slow_chunk();
+        s.write(at, SECTOR, 0x22);
+        s.flush();
+        let vanish = Vanish { device: 1, after: 0, stage: None, ns: 600 * Nanos::SECOND, cache: None, errno };
+        s.world.begin(Storm { vanish: Some(vanish), ..Storm::default() });
+        let mut events = Vec::new();
+        for i in 0..40 {
+            // What has just landed has its own time.
+            if i % 10 == 0 {
+                let write =
+                    s.ask(RequestKind::Write { fua: false }, at + SECTOR * (1 + i / 10 % 3), SECTOR, 0x33);
+                _ = s.answer(write);
+            }
+            _ = s.read(at + BLOCK / 2, BLOCK);
+            s.wait(10 * Nanos::SECOND);
+            events.append(&mut s.engine().take_events());
+        }
+        assert_eq!(s.world.injected.vanished, 1, "it was gone");
+        let lost: Vec<_> = events.into_iter().filter(|event| event.message.contains("lost")).collect();
+        assert_eq!(lost, [], "error {errno}");
+        s.world.calm();
+        for _ in 0..2 {
+            s.die(Death::Kill);
+            s.open().expect("the volume opens");
+            assert_eq!(s.read(at, SECTOR), Ok(vec![0x22; SECTOR as usize]), "error {errno}");
+            let rest = vec![0x11; (BLOCK - 4 * SECTOR) as usize];
+            assert_eq!(s.read(at + 4 * SECTOR, BLOCK - 4 * SECTOR), Ok(rest), "error {errno}");
+        }
+    }
 }
 
 /// A volume of which one landed block cannot be read, and nobody reads anything else of the fast device; where it begins.
