@@ -75,6 +75,8 @@ pub(crate) enum Command {
     Why(WhyArgs),
     /// Verify a volume that is not being served: its structure, and every checksum
     Check(CheckArgs),
+    /// Say what of a volume is lost with a device that is missing, by range and by file
+    Lost(LostArgs),
     /// List the volumes of the configuration directory
     List(ListArgs),
     /// End a volume for good: its superblocks and its volume file
@@ -260,6 +262,7 @@ Examples:
   bimetal serve ./v.toml --nbd unix:/run/films.sock
   bimetal serve films --nbd unix:/run/films.sock --nbd 127.0.0.1:10809 --nbd '[::1]:0'
   bimetal serve films --read-only
+  bimetal serve films --degraded   what is left when the slow device has died
   bimetal serve films --memory 1G
   bimetal serve films --socket-mode 0660 --socket-group disk
   bimetal serve films photos       prints `ready: nbd+unix:///films?socket=PATH`, and that of photos
@@ -293,6 +296,10 @@ pub(crate) struct ServeArgs {
     /// Refuse what clients write (EPERM); the volume itself is opened, recovered and kept in order as ever
     #[arg(long)]
     pub(crate) read_only: bool,
+    /// Serve what is left of volumes whose slow device is missing: read-only, and nothing is written to the fast one either.
+    /// What was on the slow one is an error (EIO) at once
+    #[arg(long)]
+    pub(crate) degraded: bool,
     #[command(flatten)]
     pub(crate) reception: ReceptionArgs,
     #[command(flatten)]
@@ -446,6 +453,33 @@ pub(crate) struct CheckArgs {
     /// List what is in groups of the log that are there behind its end, and where it is on the fast device
     #[arg(long)]
     pub(crate) tail: bool,
+}
+
+/// `bimetal lost`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  bimetal lost films
+  bimetal lost films --json
+  bimetal lost films --files /mnt        the files, where what is left is mounted
+
+When the slow device of a volume is missing, this says how much of the volume is lost, and lists the ranges, to the sector.
+The server of the volume is asked, and where none runs, the fast device is read. Nothing is written.
+
+For --files, serve what is left (`bimetal serve films --degraded`), make it a device of this machine (`bimetal attach films`), and
+mount that read-only, without its journal being replayed (`mount -o ro,noload` of ext4, `ro,norecovery` of XFS). Every file with a
+part in a lost range is named, and so is every directory or file of which that cannot be known, as what says so is lost itself.
+The file system may be on the device, or on a partition of it. One on LVM, RAID, device-mapper or encryption is not handled, nor
+is btrfs, whose files do not say where on the device they are.")]
+pub(crate) struct LostArgs {
+    /// Name of the volume, or path of its volume file
+    pub(crate) volume: String,
+    /// Name the files, too: of the file system that is mounted here
+    #[arg(long, value_name = "MOUNTPOINT")]
+    pub(crate) files: Option<PathBuf>,
+    /// Print one JSON document on standard output and nothing else there
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// `bimetal pin`

@@ -6,6 +6,7 @@
 //! original, and nobody but the user can say which is which: that is refused. What is found is locked and
 //! verified again by whoever opens it, generations included.
 
+use crate::paths;
 use crate::volume::Volume;
 use anyhow::bail;
 use bimetal_driver::Storage;
@@ -40,6 +41,9 @@ const SERVED: [&str; 2] = ["ublkb", "nbd"];
 /// Devices that stand on one another are followed so far down.
 const MAX_LAYERS: usize = 16;
 
+/// Linux's EIO, ENODATA, ENOLINK, EILSEQ, ESHUTDOWN, ETIMEDOUT and EREMOTEIO: what is read of a device that has died.
+const FAILING: [i32; 7] = [5, 61, 67, 84, 108, 110, 121];
+
 /// What a path leads to.
 #[derive(Debug)]
 pub(crate) enum Look {
@@ -51,7 +55,9 @@ pub(crate) enum Look {
     Other,
     /// A device of a volume of this format, newer than what this program knows.
     Newer(u32),
-    /// It cannot be said: no permission, an I/O error.
+    /// A device that fails when it is read.
+    Failing(io::Error),
+    /// It cannot be said: no permission, perhaps.
     Unknown(String),
 }
 
@@ -62,6 +68,9 @@ pub(crate) fn look(path: &Path) -> Look {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Look::Missing,
         // A device node with no device behind it.
         Err(error) if matches!(error.raw_os_error(), Some(6 | 19 | 123)) => Look::Missing,
+        Err(error) if error.raw_os_error().is_some_and(|errno| FAILING.contains(&errno)) => {
+            Look::Failing(error)
+        }
         Err(error) => Look::Unknown(error.to_string()),
     }
 }
@@ -101,30 +110,82 @@ pub(crate) struct Resolved {
     pub(crate) notes: Vec<String>,
 }
 
-/// Finds the devices of a volume. One that cannot be read keeps its path: opening says what is wrong with it. The error is
-/// a sentence that names what is missing, or all that match.
+/// A device of a volume that is not there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Missing {
+    pub(crate) tier: usize,
+    /// Where it should be.
+    pub(crate) path: PathBuf,
+    /// What is there instead: `does not exist`.
+    pub(crate) instead: String,
+    /// Files and devices among which it was searched for; none where something is there that fails.
+    looked_at: usize,
+}
+
+impl Missing {
+    /// What it is called.
+    pub(crate) fn name(&self) -> String {
+        bimetal_serve::status::tier_name(self.tier)
+    }
+
+    /// Why the volume cannot be opened as ever, and what can be done.
+    pub(crate) fn sentence(&self, volume: &Volume) -> String {
+        let Missing { path, instead, looked_at, .. } = self;
+        let (file, named) = (volume.file.display(), self.name());
+        let rest = match self.tier {
+            0 => String::new(),
+            _ => format!(
+                "; or serve what is left, read-only: `{0} serve {1} --degraded`; `{0} lost {1}` lists what is not",
+                paths::program(),
+                volume.called()
+            ),
+        };
+        let searched = match looked_at {
+            0 => format!("; it is the {named} device of {file}; see to it"),
+            _ => format!(
+                ", and nothing among {looked_at} files and devices is the {named} device of {file}; connect it, or name its \
+                 new place in the volume file"
+            ),
+        };
+        format!("{} {instead}{searched}{rest}", path.display())
+    }
+}
+
+/// Finds the devices of a volume. One of which it cannot be said what it is keeps its path: opening says what is wrong with
+/// it. The error is a sentence that names what is missing, or all that match.
 pub(crate) fn resolve(volume: &Volume) -> anyhow::Result<Resolved> {
+    let (resolved, missing) = what_is_there(volume)?;
+    match missing.first() {
+        Some(missing) => bail!(missing.sentence(volume)),
+        None => Ok(resolved),
+    }
+}
+
+/// The same where some may be missing, which are named beside it.
+pub(crate) fn what_is_there(volume: &Volume) -> anyhow::Result<(Resolved, Vec<Missing>)> {
     let mut resolved = Resolved { devices: volume.devices.clone(), notes: Vec::new() };
+    let mut missing = Vec::new();
     let mut candidates = None;
     for (tier, path) in volume.devices.iter().enumerate() {
         let look = look(path);
         match &look {
             Look::Ours(superblock) if belongs(superblock, volume, tier) => continue,
             Look::Newer(_) | Look::Unknown(_) => continue,
+            Look::Failing(_) => {
+                let instead = instead(&look, volume);
+                missing.push(Missing { tier, path: path.clone(), instead, looked_at: 0 });
+                continue;
+            }
             _ => {}
         }
         let candidates = candidates.get_or_insert_with(|| Candidates::of(volume));
         let named = bimetal_serve::status::tier_name(tier);
         let matches = candidates.matching(tier);
         match matches.as_slice() {
-            [] => bail!(
-                "{} {}, and nothing among {} files and devices is the {named} device of {}; connect it, or name its \
-                 new place in the volume file",
-                path.display(),
-                instead(&look, volume),
-                candidates.looked_at,
-                volume.file.display()
-            ),
+            [] => {
+                let (instead, looked_at) = (instead(&look, volume), candidates.looked_at.max(1));
+                missing.push(Missing { tier, path: path.clone(), instead, looked_at });
+            }
             [found] => {
                 resolved.notes.push(format!(
                     "{} {}; using {}, which says that it is the {named} device of this volume",
@@ -143,7 +204,7 @@ pub(crate) fn resolve(volume: &Volume) -> anyhow::Result<Resolved> {
             ),
         }
     }
-    Ok(resolved)
+    Ok((resolved, missing))
 }
 
 /// What is where a device should be.
@@ -157,6 +218,7 @@ fn instead(look: &Look, volume: &Volume) -> String {
             format!("belongs to another Bimetal volume ({})", id_text(&superblock.volume))
         }
         Look::Missing => "does not exist".to_owned(),
+        Look::Failing(error) => format!("cannot be read ({error})"),
         _ => "is not a Bimetal device (no valid superblock was found)".to_owned(),
     }
 }

@@ -21,6 +21,7 @@ mod kill;
 mod lab;
 mod list;
 mod logs;
+mod lost;
 mod memory;
 mod offline;
 mod paths;
@@ -80,6 +81,7 @@ fn main() -> ExitCode {
         Command::Unpin(args) => pins::unpin(&args),
         Command::Pins(args) => pins::pins(&args),
         Command::Why(args) => pins::why(&args),
+        Command::Lost(args) => lost::run(&args),
         Command::List(args) => list::run(&args),
         Command::Destroy(args) => destroy::run(&args),
         Command::Import(args) => copy::import(&args),

@@ -7,8 +7,9 @@ use crate::{Outcome, attach, say, say_json, size};
 use anyhow::{Context as _, bail};
 use bimetal_driver::{Change, Driver, PoolSizes, RealArena, run_task};
 use bimetal_engine::Engine;
-use bimetal_serve::StatusDoc;
-use bimetal_serve::status::{MovesDoc, WakeUpsDoc, WearDoc};
+use bimetal_serve::status::{MovesDoc, WakeUpsDoc, WearDoc, tier_name};
+use bimetal_serve::{LossDoc, StatusDoc};
+use bimetal_units::Tier;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// A device that is silent for less than this is busy, or a disk that spins up.
@@ -138,6 +139,9 @@ fn describe(doc: &StatusDoc) -> String {
             text += &format!("        it has not answered for {silent} s, and requests wait for it\n");
         }
     }
+    if let Some(loss) = &doc.loss {
+        text += &format!("  {}\n", degraded(&doc.volume, loss));
+    }
     text += &format!(
         "  landing zone: {} of {} in use, {} landed\n",
         size::show(doc.landing.used_bytes),
@@ -167,6 +171,16 @@ fn describe(doc: &StatusDoc) -> String {
         "  memory: {} of tables, {} of buffers",
         size::show(doc.ram_bytes),
         size::show(doc.buffer_bytes)
+    )
+}
+
+/// A line on a device that was missing when the volume was opened.
+fn degraded(volume: &str, loss: &LossDoc) -> String {
+    format!(
+        "the {} device is missing: {} can be read, {} is lost (`bimetal lost {volume}` lists it); nothing is written",
+        tier_name(usize::from(Tier::from(loss.missing).0)),
+        size::show(loss.good_bytes),
+        size::show(loss.lost_bytes)
     )
 }
 

@@ -1,15 +1,17 @@
 //! `bimetal serve`
 
 use crate::args::{MemoryArgs, ReceptionArgs, ServeArgs};
+use crate::find::Missing;
 use crate::progress::Progress;
 use crate::volume::{self, Volume};
-use crate::{Outcome, memory, paths, say, size};
+use crate::{Outcome, lost, memory, paths, say, size};
 use anyhow::{Context as _, bail};
 use bimetal_driver::signals::{block_stop_signals, ignore_hangup};
 use bimetal_driver::{BlockFile, RealArena, become_io_flusher, inherited_sockets, run_task};
 use bimetal_engine::Engine;
 use bimetal_serve::house::MAX_VOLUMES;
 use bimetal_serve::{Access, Address, Door, Endpoint, Opened, Reception, ServeError, Server, Tenant};
+use bimetal_units::Tier;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::panic::resume_unwind;
 use std::time::{Duration, Instant};
@@ -35,6 +37,21 @@ pub(crate) fn reception(args: &ReceptionArgs) -> Reception {
 pub(crate) struct Locked {
     pub(crate) volume: Volume,
     pub(crate) files: Vec<BlockFile>,
+    /// The device that is missing; what is left is served, read-only.
+    pub(crate) missing: Option<Missing>,
+}
+
+impl Locked {
+    /// With both devices.
+    pub(crate) fn both(volume: Volume) -> anyhow::Result<Locked> {
+        Ok(Locked { files: volume.open_devices()?, volume, missing: None })
+    }
+
+    /// Without the one that is missing.
+    fn what_is_left(volume: Volume) -> anyhow::Result<Locked> {
+        let (files, missing) = volume.open_what_is_left()?;
+        Ok(Locked { volume, files, missing: Some(missing) })
+    }
 }
 
 pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<Outcome> {
@@ -51,7 +68,7 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<Outcome> {
         [_] => vec![String::new()],
         several => several.iter().map(|volume| volume.name().0).collect(),
     };
-    let lock = |volume: Volume| anyhow::Ok(Locked { files: volume.open_devices()?, volume });
+    let lock = if args.degraded { Locked::what_is_left } else { Locked::both };
     let locked = volumes.into_iter().map(lock).collect::<anyhow::Result<Vec<_>>>()?;
     let reception = reception(&args.reception);
     serve(locked, Serving { nbd, reception, read_only: args.read_only, memory: args.memory }, |endpoints| {
@@ -180,17 +197,27 @@ fn serve_other(locked: Locked, tenant: Tenant, read_only: bool, limits: MemoryAr
 /// Opens a volume on this thread, whose ring it will be served with.
 fn open(locked: Locked, read_only: bool, limits: MemoryArgs) -> anyhow::Result<Opened<Engine<RealArena>>> {
     let start = Instant::now();
-    let Locked { volume, files } = locked;
+    let Locked { volume, files, missing } = locked;
+    let read_only = read_only || missing.is_some();
     let mut options = volume.open_options();
     let pools = memory::pools(limits, &volume, &files, &mut options.tuning)?;
     let (mut driver, arena) = volume::driver(files, pools)?;
     let buffer_bytes = arena.region().len() as u64;
-    let task = bimetal_engine::open(arena, driver.device_infos(), options);
+    let task = match &missing {
+        None => bimetal_engine::open(arena, driver.device_infos(), options),
+        Some(missing) => {
+            let devices = volume::with_missing(driver.device_infos(), missing);
+            bimetal_engine::open_degraded(arena, devices, Tier(missing.tier as u8), options)
+        }
+    };
     let mut progress = Progress::new(format!("opening {}", volume.name().0), false);
     let engine = run_task(&mut driver, task, |bytes| progress.bytes(bytes))??;
     drop(progress);
     volume::watch(&mut driver, &engine)?;
     say_opened(&volume, &engine, start);
+    if let Some((missing, loss)) = missing.zip(engine.loss()) {
+        tracing::error!("{}", lost::sentence(&volume, &missing, loss));
+    }
     let control = volume.socket("control")?;
     let (name, file) = (volume.name(), volume.file);
     Ok(Opened { engine, driver, buffer_bytes, volume: name, file, read_only, control })

@@ -35,7 +35,7 @@ fn properties(look: &Look, name_of: impl Fn(&[u8; 16]) -> Option<String>) -> Opt
     match look {
         Look::Ours(superblock) => lines.extend(identity(superblock, name_of(&superblock.volume))),
         Look::Newer(format) => lines.push(format!("ID_FS_VERSION={format}")),
-        Look::Missing | Look::Other | Look::Unknown(_) => return None,
+        Look::Missing | Look::Other | Look::Failing(_) | Look::Unknown(_) => return None,
     }
     Some(lines)
 }

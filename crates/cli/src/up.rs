@@ -101,7 +101,7 @@ fn load_or_create(dir: &Path, slow_model: Option<SlowModel>) -> anyhow::Result<L
                     files = volume.timed(files)?;
                     volume.save()?;
                 }
-                return Ok(Locked { volume, files });
+                return Ok(Locked { volume, files, missing: None });
             }
             true
         }
@@ -126,5 +126,5 @@ fn load_or_create(dir: &Path, slow_model: Option<SlowModel>) -> anyhow::Result<L
         resumes: unfinished,
         quiet: false,
     })?;
-    Ok(Locked { volume: made.volume, files: made.files })
+    Ok(Locked { volume: made.volume, files: made.files, missing: None })
 }

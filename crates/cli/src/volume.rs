@@ -1,10 +1,11 @@
 //! Volume files: which devices, in tier order, under which identity.
 
-use crate::{find, paths, size};
+use crate::find::{self, Missing};
+use crate::{paths, size};
 use anyhow::{Context as _, bail};
 use bimetal_driver::{BlockFile, Driver, PoolSizes, RealArena, Ring, Timing};
 use bimetal_engine::Engine;
-use bimetal_engine::options::{OpenOptions, Tuning};
+use bimetal_engine::options::{DeviceInfo, OpenOptions, Tuning};
 use bimetal_serve::VolumeName;
 use serde::{Deserialize, Serialize};
 use std::io::Write as _;
@@ -166,6 +167,15 @@ impl Volume {
         VolumeName(stem.to_string_lossy().into_owned())
     }
 
+    /// What a user calls it on the command line, as far as it is known: by its name, or by its file.
+    pub(crate) fn called(&self) -> String {
+        let name = self.name().0;
+        match locate(&name) {
+            Ok(file) if file == self.file => name,
+            _ => paths::shell(&self.file),
+        }
+    }
+
     /// A socket of this volume in the runtime directory. The volume's identity is in the name, since two
     /// volume files in different directories may be called the same.
     pub(crate) fn socket(&self, suffix: &str) -> anyhow::Result<PathBuf> {
@@ -177,12 +187,32 @@ impl Volume {
 
     /// Finds, opens and locks the devices; says on standard error where one was found under another name.
     pub(crate) fn open_devices(&self) -> anyhow::Result<Vec<BlockFile>> {
-        if self.unfinished {
-            bail!("{} was not made to its end; run `bimetal create --force` again", self.file.display());
-        }
+        self.must_be_finished()?;
         let resolved = find::resolve(self)?;
         resolved.notes.iter().for_each(|note| tracing::warn!("{note}"));
         self.open_paths(&resolved.devices)
+    }
+
+    /// Finds what is left of a volume of which a device is missing, opens and locks it to be read; says where it was found under
+    /// another name. An error where nothing is missing, or too much.
+    pub(crate) fn open_what_is_left(&self) -> anyhow::Result<(Vec<BlockFile>, Missing)> {
+        self.must_be_finished()?;
+        let (resolved, missing) = find::what_is_there(self)?;
+        let missing = match missing.as_slice() {
+            [] => bail!("both devices of {} are there; serve it without --degraded", self.called()),
+            [missing] if missing.tier == 1 => missing.clone(),
+            [missing, ..] => bail!(missing.sentence(self)),
+        };
+        resolved.notes.iter().for_each(|note| tracing::warn!("{note}"));
+        let fast = BlockFile::open_read_only(&resolved.devices[0])?;
+        Ok((self.timed(vec![fast])?, missing))
+    }
+
+    fn must_be_finished(&self) -> anyhow::Result<()> {
+        if self.unfinished {
+            bail!("{} was not made to its end; run `bimetal create --force` again", self.file.display());
+        }
+        Ok(())
     }
 
     /// Opens and locks the devices, which are at these paths.
@@ -267,6 +297,13 @@ pub(crate) fn driver(files: Vec<BlockFile>, pools: PoolSizes) -> anyhow::Result<
         anyhow::Error::new(error).context(format!("cannot set up io_uring ({cure})"))
     })?;
     Ok((Driver::new(ring, files), arena))
+}
+
+/// Devices as the engine wants to hear of them, with the one that is missing.
+pub(crate) fn with_missing(mut present: Vec<DeviceInfo>, missing: &Missing) -> Vec<DeviceInfo> {
+    let name = missing.path.display().to_string();
+    present.insert(missing.tier.min(present.len()), DeviceInfo { name, size_bytes: 0 });
+    present
 }
 
 /// Lets the devices of a volume that was just opened be looked after.

@@ -126,10 +126,20 @@ impl BlockFile {
     /// is mounted, or part of another device, is refused, and cannot be mounted while it is open. The same bytes
     /// under another name are the same storage, and refused where anybody uses them (`claims.rs`).
     pub fn open(path: &Path) -> Result<BlockFile, DeviceOpenError> {
+        BlockFile::open_for(path, OFlags::RDWR)
+    }
+
+    /// The same to read it and nothing else: the kernel refuses every write. A device that takes none any more, as an SSD at
+    /// the end of its life, is opened so, too.
+    pub fn open_read_only(path: &Path) -> Result<BlockFile, DeviceOpenError> {
+        BlockFile::open_for(path, OFlags::RDONLY)
+    }
+
+    fn open_for(path: &Path, access: OFlags) -> Result<BlockFile, DeviceOpenError> {
         let kind = stat(path).map_err(|e| open_error(path, e)).map(|s| FileType::from_raw_mode(s.st_mode))?;
         let mut file = match kind {
-            FileType::RegularFile => BlockFile::open_file(path)?,
-            FileType::BlockDevice => BlockFile::open_block_device(path)?,
+            FileType::RegularFile => BlockFile::open_file(path, access)?,
+            FileType::BlockDevice => BlockFile::open_block_device(path, access)?,
             _ => return Err(DeviceOpenError::WrongKind { path: path.into() }),
         };
         // Between the two calls something else may have taken the name.
@@ -141,8 +151,8 @@ impl BlockFile {
         Ok(file)
     }
 
-    fn open_file(path: &Path) -> Result<BlockFile, DeviceOpenError> {
-        let (fd, align) = open_direct_or_cached(path)?;
+    fn open_file(path: &Path, access: OFlags) -> Result<BlockFile, DeviceOpenError> {
+        let (fd, align) = open_direct_or_cached(path, access)?;
         lock(path, &fd)?;
         if align.is_none() {
             // After a failed write-back the cache holds what the disk does not; nothing read may come from it.
@@ -167,11 +177,11 @@ impl BlockFile {
         })
     }
 
-    fn open_block_device(path: &Path) -> Result<BlockFile, DeviceOpenError> {
-        let fd = open_exclusively(path)?;
+    fn open_block_device(path: &Path, access: OFlags) -> Result<BlockFile, DeviceOpenError> {
+        let fd = open_exclusively(path, access)?;
         lock(path, &fd)?;
         let device = blockdev::facts(&fd).map_err(|e| system(path, "examine", e))?;
-        if device.read_only {
+        if device.read_only && access == OFlags::RDWR {
             return Err(DeviceOpenError::ReadOnly { path: path.into() });
         }
         if ![512, IO_BYTES].contains(&device.logical_sector_bytes) {
@@ -335,8 +345,8 @@ fn aligned(room: &mut [u8], len: usize) -> &mut [u8] {
 
 /// Opens a file; with the alignment that its direct I/O needs (0: not known), or `None` when it goes through
 /// the page cache.
-fn open_direct_or_cached(path: &Path) -> Result<(OwnedFd, Option<u32>), DeviceOpenError> {
-    let plain = OFlags::RDWR | OFlags::CLOEXEC;
+fn open_direct_or_cached(path: &Path, access: OFlags) -> Result<(OwnedFd, Option<u32>), DeviceOpenError> {
+    let plain = access | OFlags::CLOEXEC;
     match open(path, plain | OFlags::DIRECT, Mode::empty()) {
         Ok(fd) => {
             let align = direct_align(&fd);
@@ -362,8 +372,8 @@ fn direct_align(fd: &OwnedFd) -> Option<u32> {
 }
 
 /// Opens and claims a block device, with patience for a process that was just killed.
-fn open_exclusively(path: &Path) -> Result<OwnedFd, DeviceOpenError> {
-    let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::EXCL | OFlags::DIRECT;
+fn open_exclusively(path: &Path, access: OFlags) -> Result<OwnedFd, DeviceOpenError> {
+    let flags = access | OFlags::CLOEXEC | OFlags::EXCL | OFlags::DIRECT;
     let start = Instant::now();
     loop {
         match open(path, flags, Mode::empty()) {

@@ -53,7 +53,8 @@ pub struct Driver {
 }
 
 impl Driver {
-    /// A driver for these devices, in tier order. Those that have a model begin to be timed by it.
+    /// A driver for these devices, in tier order. Those that have a model begin to be timed by it. Where only the first ones
+    /// of a volume are there, what is asked of the others fails.
     pub fn new(ring: Ring, devices: Vec<BlockFile>) -> Driver {
         let clock = Clock::new();
         let now = clock.now();
@@ -156,7 +157,7 @@ impl Driver {
             match machine.next_action(now) {
                 None => break,
                 Some(Action::Reply { id, result, served }) => reply(id, result, served),
-                Some(action) if self.is_lost || self.is_cut_before(&action) => {
+                Some(action) if self.is_lost || self.is_absent(&action) || self.is_cut_before(&action) => {
                     self.ops.refuse(action, &mut self.ring);
                 }
                 Some(action) => {
@@ -173,6 +174,17 @@ impl Driver {
         if let Some(watch) = self.watch.as_mut().filter(|_| !self.is_lost) {
             watch.look(now, &self.devices, self.commands, &mut self.ring);
             self.is_lost = watch.has_lost();
+        }
+    }
+
+    /// Whether an action is for a device that is not there.
+    fn is_absent(&self, action: &Action) -> bool {
+        match action {
+            Action::Read { device, .. }
+            | Action::Write { device, .. }
+            | Action::Flush { device, .. }
+            | Action::Discard { device, .. } => usize::from(device.0) >= self.devices.len(),
+            Action::Reply { .. } => false,
         }
     }
 

@@ -11,8 +11,8 @@
 //!   device files ─────────┘                     └── RealArena: every payload byte, registered once
 //! ```
 //!
-//! Unsafe code stands in six modules only, each block with its argument: `blockdev` (what the kernel says
-//! about a block device, and locks of ranges), [`memory`] (the mapping, and what becomes of memory), [`ring`] (submissions and the buffers they name),
+//! Unsafe code stands in seven modules only, each block with its argument: `blockdev` (what the kernel says
+//! about a block device, and locks of ranges), [`fiemap`] (where a file lies), [`memory`] (the mapping, and what becomes of memory), [`ring`] (submissions and the buffers they name),
 //! [`signals`] (signalfd), [`inherit`] (descriptors that a service manager opened) and [`ublk`] (the kernel's memory with
 //! the requests of a device).
 
@@ -22,6 +22,7 @@ mod claims;
 pub mod clock;
 pub mod device;
 pub mod driver;
+pub mod fiemap;
 pub mod inherit;
 pub mod kernel_nbd;
 pub mod memory;

@@ -106,21 +106,41 @@ impl Watch {
             seen: None,
             changes: Vec::new(),
         };
-        let read = |at| devices[0].read_block(at).map_err(io::Error::other);
-        let first = read(0)?;
-        let Found::Valid(superblock) = Superblock::decode(&first, 0) else {
-            return Err(io::Error::other(format!("{} lost its superblock", devices[0].path().display())));
-        };
-        let second_at = superblock.geometry.second_superblock_at(FAST);
-        for (at, block) in [(0, first), (second_at, read(second_at)?)] {
-            watch.judge(&devices[0], at, &block).map_err(io::Error::other)?;
-            watch.copies.push(Copy { at, block, reading: false, doubts: 0, is_told: false });
-        }
+        let superblock = watch.take_copies(devices)?;
         for (device, &need_bytes) in devices.iter().zip(&superblock.geometry.device_bytes) {
             let below = blockdev::loop_below(device.fd()).ok().filter(|_| device.facts().block_device);
             watch.devices.push(Watched { need_bytes, below, is_told: false });
         }
         Ok(watch)
+    }
+
+    /// Reads the superblocks that are to be as they are; gives one of them. Where a device is missing nobody has made good what
+    /// was wrong with one, or brought it up to the other: one is enough.
+    fn take_copies(&mut self, devices: &[BlockFile]) -> io::Result<Box<Superblock>> {
+        let (fast, alone) = (&devices[0], devices.len() == 1);
+        let last = (fast.size_bytes() / u64::from(IO_BYTES)).saturating_sub(1) * u64::from(IO_BYTES);
+        let read = |at| fast.read_block(at).map_err(io::Error::other);
+        let decode = |at| match Superblock::decode(&read(at).ok()?, at) {
+            Found::Valid(superblock) => Some(superblock),
+            _ => None,
+        };
+        let superblock = decode(0).or_else(|| decode(last).filter(|_| alone));
+        let Some(superblock) = superblock else {
+            return Err(io::Error::other(format!("{} lost its superblock", fast.path().display())));
+        };
+        for at in [0, superblock.geometry.second_superblock_at(FAST)] {
+            let taken = read(at).and_then(|block| {
+                self.judge(fast, at, &block).map(|is_ours| (block, is_ours)).map_err(io::Error::other)
+            });
+            match taken {
+                Ok((_, false)) | Err(_) if alone => {}
+                taken => {
+                    let block = taken?.0;
+                    self.copies.push(Copy { at, block, reading: false, doubts: 0, is_told: false });
+                }
+            }
+        }
+        Ok(superblock)
     }
 
     /// When it is to be looked next.

@@ -10,6 +10,7 @@ use bimetal_engine::action::{
     Action, Class, DeviceError, Request, RequestError, RequestId, RequestKind, Token,
 };
 use bimetal_engine::extents::{Extents, Placed, Placement};
+use bimetal_engine::loss::Losses;
 use bimetal_engine::options::{Event, Status};
 use bimetal_engine::pins::{PinError, PinReport};
 use bimetal_engine::why::Why;
@@ -108,6 +109,9 @@ impl Served for Passthrough {
     fn outlive_kills(&mut self) {}
     fn why(&mut self, _now: Nanos, _offset: u64) -> Option<Why> {
         None
+    }
+    fn losses(&self, _from: u64) -> Losses {
+        Losses::default()
     }
     fn take_events(&mut self) -> Vec<Event> {
         Vec::new()

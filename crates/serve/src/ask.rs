@@ -2,6 +2,7 @@
 //! questions and gives answers as JSON; who opens a volume by himself asks the engine the same way.
 
 use crate::attach::{AttachedDoc, Wish};
+use crate::lost::LossesDoc;
 use crate::served::Served;
 use crate::status::tier_name;
 use crate::why::WhyDoc;
@@ -56,6 +57,11 @@ pub enum Question {
         /// The byte.
         offset: u64,
     },
+    /// What is lost from this byte on; as far as one answer goes.
+    Lost {
+        /// The byte.
+        from: u64,
+    },
     /// Tell of every request from now on. Only a server can.
     Record {},
     /// Make the volume a device of the machine. Only a server can.
@@ -72,6 +78,8 @@ pub enum Answer {
     Pins(PinsDoc),
     /// One chunk.
     Why(Box<WhyDoc>),
+    /// What is lost.
+    Lost(LossesDoc),
     /// The recording begins: what follows on the stream are its requests.
     Recording(RecordingDoc),
     /// The volume is this device of the machine.
@@ -171,6 +179,11 @@ pub fn ask(volume: &str, engine: &mut impl Served, now: Nanos, question: Questio
         Question::Pin { offset, length, tier } => engine.begin_pin(now, offset, length, Some(tier.into())),
         Question::Unpin { offset, length } => engine.begin_pin(now, offset, length, None),
         Question::Pins {} => return Taken::Answered(pins(volume, engine)),
+        Question::Lost { from } => {
+            let (status, losses) = (engine.status(), engine.losses(from));
+            let doc = LossesDoc::new(status.loss.as_ref(), status.size_bytes, &losses);
+            return Taken::Answered(Answer::Lost(doc));
+        }
         Question::Record {} => {
             return Taken::Answered(refused(volume, "nobody serves it, so there is nothing to record"));
         }

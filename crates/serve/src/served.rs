@@ -4,6 +4,7 @@
 use bimetal_driver::RealArena;
 use bimetal_engine::action::Request;
 use bimetal_engine::extents::Extents;
+use bimetal_engine::loss::Losses;
 use bimetal_engine::options::{Event, Status};
 use bimetal_engine::pins::{PinError, PinReport};
 use bimetal_engine::why::Why;
@@ -37,6 +38,8 @@ pub trait Served: Machine<Arena = RealArena> {
     fn pin_report(&self) -> PinReport;
     /// What is known of the chunk with this byte; none behind the end.
     fn why(&mut self, now: Nanos, offset: u64) -> Option<Why>;
+    /// What is lost of it from a byte on; a part that can be told in one answer, and where to go on.
+    fn losses(&self, from: u64) -> Losses;
     /// What is worth telling the user since the last call.
     fn take_events(&mut self) -> Vec<Event>;
     /// Takes no more changes, for this reason.
@@ -81,6 +84,9 @@ impl Served for Engine<RealArena> {
     }
     fn why(&mut self, now: Nanos, offset: u64) -> Option<Why> {
         Engine::why(self, now, offset)
+    }
+    fn losses(&self, from: u64) -> Losses {
+        Engine::losses(self, from)
     }
     fn take_events(&mut self) -> Vec<Event> {
         Engine::take_events(self)

@@ -12,7 +12,7 @@ use crate::listen::{Access, ListenError, Listener};
 use crate::record::Recorder;
 use crate::requests::{ConnId, Requests};
 use crate::served::Served;
-use crate::status::{StatusDoc, VolumeName};
+use crate::status::{StatusDoc, VolumeName, tier_name};
 use crate::trouble::Trouble;
 use bimetal_driver::driver::FIRST_FREE_TAG;
 use bimetal_driver::ring::Mem;
@@ -231,6 +231,7 @@ impl<V: Served> Server<V> {
         if let Some(door) = &self.door {
             door.opened(&self.tenant, &mut self.driver.ring);
         }
+        self.say_loss();
         let (mut replies, mut events) = (Vec::new(), Vec::new());
         loop {
             self.driver.pump(&mut self.engine, |id, result, _| replies.push((id, result)));
@@ -594,6 +595,17 @@ impl<V: Served> Server<V> {
         if let Some(conn) = &mut self.conns[id.place] {
             conn.dead = true;
             self.touched.push(id.place);
+        }
+    }
+
+    /// Tells the service manager that a device is missing, where that is so.
+    fn say_loss(&mut self) {
+        let loss = self.engine.status().loss;
+        if let (Some(loss), Some(door)) = (loss, &mut self.door) {
+            let missing = tier_name(usize::from(loss.missing.0));
+            let (lost, size) = (loss.lost_bytes, self.export.size_bytes);
+            door.notifier()
+                .status(&format!("degraded: {missing} is missing, {lost} of {size} bytes are lost"));
         }
     }
 

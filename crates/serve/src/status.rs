@@ -1,6 +1,7 @@
 //! The status of a volume as scripts read it.
 
 use crate::attach::AttachedDoc;
+use crate::lost::LossDoc;
 use bimetal_driver::IoFacts;
 use bimetal_engine::options::Status;
 use bimetal_engine::policy::{Audit, Yield};
@@ -134,7 +135,7 @@ impl MovesDoc {
 pub struct StatusDoc {
     /// The volume's name.
     pub volume: String,
-    /// `open`, `read-only`, `stopping`, or `closed` when no server has it.
+    /// `open`, `degraded`, `read-only`, `stopping`, or `closed` when no server has it.
     pub state: String,
     /// The volume's identity, 32 hexadecimal digits.
     pub volume_id: String,
@@ -190,6 +191,9 @@ pub struct StatusDoc {
     /// The device of the machine that it is; null where it is none.
     #[serde(default)]
     pub attached: Option<AttachedDoc>,
+    /// What is lost with a device that was missing when the volume was opened; null where both were there.
+    #[serde(default)]
+    pub loss: Option<LossDoc>,
 }
 
 /// What a volume is called in documents and messages.
@@ -262,6 +266,7 @@ impl StatusDoc {
             clients: 0,
             file: String::new(),
             attached: None,
+            loss: status.loss.as_ref().map(LossDoc::from),
         }
     }
 

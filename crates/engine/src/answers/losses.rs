@@ -1,6 +1,6 @@
 //! What of the volume cannot be read, as far as that is known without reading it.
 
-use crate::api::loss::{LossClass, LossRange, Losses, MAX_LOSS_STEPS};
+use crate::api::loss::{LossClass, LossRange, Losses, MAX_LOSS_RANGES, MAX_LOSS_STEPS};
 use crate::base::arena::Arena;
 use crate::base::sectors::Sectors;
 use crate::engine::Engine;
@@ -10,13 +10,14 @@ use bimetal_units::*;
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
 impl<A: Arena> Engine<A> {
-    /// What is no good of the volume from byte `from` on: after [`MAX_LOSS_STEPS`] it says where to go on.
+    /// What is no good of the volume from byte `from` on: after [`MAX_LOSS_STEPS`] or [`MAX_LOSS_RANGES`] it says where to go
+    /// on.
     pub fn losses(&self, from: u64) -> Losses {
         let chunk_bytes = u64::from(self.state.geo.chunk_bytes);
         let (mut losses, mut steps) = (Losses::default(), MAX_LOSS_STEPS);
         let mut at = from / chunk_bytes * chunk_bytes;
         while at < self.size_bytes() {
-            if steps == 0 {
+            if steps == 0 || losses.ranges.len() >= MAX_LOSS_RANGES {
                 losses.next = Some(at);
                 break;
             }

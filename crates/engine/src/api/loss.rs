@@ -6,6 +6,9 @@ use bimetal_units::Tier;
 /// blocks.
 pub const MAX_LOSS_STEPS: u32 = 16_384;
 
+/// Ranges in one answer of it at most, but for those of the last chunk it looked at.
+pub const MAX_LOSS_RANGES: usize = 512;
+
 /// How much is left of a volume that was opened while a device was missing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loss {
