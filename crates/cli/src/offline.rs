@@ -7,9 +7,8 @@ use crate::{Outcome, attach, say, say_json, size};
 use anyhow::{Context as _, bail};
 use bimetal_driver::{Change, Driver, PoolSizes, RealArena, run_task};
 use bimetal_engine::Engine;
-use bimetal_serve::status::{MovesDoc, WakeUpsDoc, WearDoc, tier_name};
+use bimetal_serve::status::{MovesDoc, WakeUpsDoc, WearDoc};
 use bimetal_serve::{LossDoc, StatusDoc};
-use bimetal_units::Tier;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// A device that is silent for less than this is busy, or a disk that spins up.
@@ -28,7 +27,7 @@ pub(crate) fn status(args: &LookArgs) -> anyhow::Result<Outcome> {
     if args.json {
         say_json(&doc)?;
     } else {
-        say(&describe(&doc));
+        say(&describe(&doc, &volume.called()));
     }
     Ok(Outcome::Good)
 }
@@ -105,7 +104,8 @@ fn close(driver: &mut Driver, mut engine: Engine<RealArena>) -> anyhow::Result<(
     }
 }
 
-fn describe(doc: &StatusDoc) -> String {
+/// For who reads it; `called` is what he calls the volume.
+fn describe(doc: &StatusDoc, called: &str) -> String {
     let mut text = format!("{}: {}, {}\n", doc.volume, doc.state, size::show(doc.size_bytes));
     for tier in &doc.tiers {
         text += &format!(
@@ -117,6 +117,10 @@ fn describe(doc: &StatusDoc) -> String {
             tier.write_share * 100.0,
             tier.device
         );
+        if doc.loss.as_ref().is_some_and(|loss| tier.name == loss.missing.name()) {
+            text += "        it is missing\n";
+            continue;
+        }
         text += &format!("        {}", if tier.direct { "direct I/O" } else { "through the page cache" });
         if let Some(sector) = tier.logical_sector_bytes {
             text += &format!(" in units of {sector} bytes");
@@ -140,7 +144,7 @@ fn describe(doc: &StatusDoc) -> String {
         }
     }
     if let Some(loss) = &doc.loss {
-        text += &format!("  {}\n", degraded(&doc.volume, loss));
+        text += &format!("  {}\n", degraded(called, loss));
     }
     text += &format!(
         "  landing zone: {} of {} in use, {} landed\n",
@@ -175,10 +179,10 @@ fn describe(doc: &StatusDoc) -> String {
 }
 
 /// A line on a device that was missing when the volume was opened.
-fn degraded(volume: &str, loss: &LossDoc) -> String {
+fn degraded(called: &str, loss: &LossDoc) -> String {
     format!(
-        "the {} device is missing: {} can be read, {} is lost (`bimetal lost {volume}` lists it); nothing is written",
-        tier_name(usize::from(Tier::from(loss.missing).0)),
+        "the {} device is missing: {} can be read, {} is lost (`bimetal lost {called}` lists it); nothing is written",
+        loss.missing.name(),
         size::show(loss.good_bytes),
         size::show(loss.lost_bytes)
     )

@@ -454,6 +454,19 @@ const SAMPLES: &[Sample] = &[
         ]),
         ..sample("check", &["@", "--repair"])
     },
+    Sample {
+        keys: Some(&[
+            "volume",
+            "missing",
+            "as_of_unix_s",
+            "good_bytes",
+            "lost",
+            "suspect",
+            "files",
+            "unknowable",
+        ]),
+        ..sample("lost", &["@"])
+    },
     Sample { keys: Some(&["volumes"]), ..sample("list", &[]) },
     sample("completions", &["bash"]),
     sample("man", &["%/man"]),

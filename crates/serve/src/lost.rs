@@ -1,6 +1,7 @@
 //! What of a volume is lost, as it is told: to who asks, in parts, and as the document of `bimetal lost`.
 
 use crate::ask::TierName;
+use crate::status::tier_name;
 use bimetal_engine::loss::{Loss, LossClass, LossRange, Losses};
 use bimetal_units::{FAST, Tier};
 use serde::{Deserialize, Serialize};
@@ -8,6 +9,13 @@ use serde::{Deserialize, Serialize};
 impl From<Tier> for TierName {
     fn from(tier: Tier) -> TierName {
         if tier == FAST { TierName::Fast } else { TierName::Slow }
+    }
+}
+
+impl TierName {
+    /// As it is written.
+    pub fn name(self) -> String {
+        tier_name(usize::from(Tier::from(self).0))
     }
 }
 

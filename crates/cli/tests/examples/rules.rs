@@ -24,6 +24,8 @@ pub enum Need {
     /// A small one.
     SmallFilms,
     Photos,
+    /// The slow device of the small one is gone.
+    DeadDisk,
     /// A volume beside the shell.
     Volume,
     /// A server of it, on a socket in run/.
@@ -52,6 +54,7 @@ pub const RULES: &[Rule] = &[
     ("target/release/bimetal create", Ends(0), &[]),
     ("bimetal serve films", Serves, &[SmallFilms]),
     ("bimetal serve films --memory", Serves, &[Films]),
+    ("bimetal serve films --degraded", Serves, &[SmallFilms, DeadDisk]),
     ("bimetal serve films photos", Serves, &[SmallFilms, Photos]),
     ("bimetal serve ./v.toml", Serves, &[Volume]),
     ("target/release/bimetal serve", Serves, &[Volume]),
@@ -68,6 +71,8 @@ pub const RULES: &[Rule] = &[
     ("bimetal why", Ends(0), &[Films]),
     ("bimetal check films", Ends(0), &[SmallFilms]),
     ("bimetal check ./v.toml", Ends(0), &[Volume]),
+    ("bimetal lost films", Ends(0), &[SmallFilms, DeadDisk]),
+    ("bimetal lost films --files", Parsed("it looks through what is mounted on this machine"), &[]),
     ("bimetal list", Ends(0), &[SmallFilms]),
     ("bimetal import", Ends(0), &[Devices, OldDisk, SmallFilms]),
     ("bimetal export", Ends(0), &[Devices, SmallFilms]),

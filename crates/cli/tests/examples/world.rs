@@ -50,6 +50,7 @@ impl World {
             Need::Devices => self.run("truncate -s 64M sdb.img sdc.img scratch.img", 0)?,
             Need::Films => self.run(&create("films", "100G", "4T"), 0)?,
             Need::SmallFilms => self.run(&create("films", "64M", "256M"), 0)?,
+            Need::DeadDisk => self.run("rm films.slow", 0)?,
             Need::Photos => self.run(&create("photos", "64M", "256M"), 0)?,
             Need::Volume => self.run(&create("./v.toml", "16G", "1T").replace("./v.toml.", "v."), 0)?,
             Need::Serves(name) => {

@@ -1,0 +1,307 @@
+//! The slow device of a volume is gone: what is left is served, what is not is listed to the byte and by file, and nothing
+//! is written.
+
+mod common;
+
+use bimetal_nbd::{Command as Nbd, NbdErrno};
+use common::{Client, Served, bimetal, pattern, start, succeed, text};
+use serde_json::{Value, json};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+const MIB: u64 = 1 << 20;
+/// What is pinned to the slow tier: it lies on the device that will be gone.
+const COLD: std::ops::Range<u64> = 2 * MIB..10 * MIB;
+/// What is not.
+const WARM: std::ops::Range<u64> = 16 * MIB..32 * MIB;
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn run(served: &Served, words: &[&str], more: &[&str]) -> Output {
+    let mut command = bimetal(served.dir.path());
+    command.args(words).arg(served.file()).args(more).output().expect("run")
+}
+
+fn doc(output: Output) -> Value {
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("one document")
+}
+
+fn lost(served: &Served) -> Value {
+    doc(run(served, &["lost"], &["--json"]))
+}
+
+fn bytes_at(at: u64) -> Vec<u8> {
+    pattern(at, 65536)
+}
+
+fn write(client: &mut Client, range: std::ops::Range<u64>) {
+    range.step_by(65536).for_each(|at| client.write(at, &bytes_at(at)));
+}
+
+/// A volume whose server was killed when some of it lay on the slow tier, all of it at home.
+fn killed() -> Served {
+    let mut served = Served::new();
+    let (offset, length) = (COLD.start.to_string(), (COLD.end - COLD.start).to_string());
+    succeed(
+        bimetal(served.dir.path()).arg("pin").arg(served.file()).args([&offset, &length, "--tier", "slow"]),
+    );
+    let mut client = served.connect();
+    write(&mut client, COLD);
+    write(&mut client, WARM);
+    client.flush();
+    let settled = |doc: &Value| doc["pins"][0]["settled_bytes"] == json!(COLD.end - COLD.start);
+    let since = Instant::now();
+    while !settled(&doc(run(&served, &["pins"], &["--json"]))) {
+        assert!(since.elapsed() < PATIENCE, "what is pinned does not go down");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    client.flush();
+    served.kill();
+    served
+}
+
+fn in_dir(served: &Served, name: &str) -> PathBuf {
+    served.dir.path().join(name)
+}
+
+/// Serves what is left.
+fn serve_degraded(served: &mut Served) -> PathBuf {
+    let log = in_dir(served, "log");
+    let mut command = common::serve(served.dir.path());
+    command.arg("--degraded").stderr(File::create(&log).expect("a log"));
+    served.child = Some(start(command));
+    log
+}
+
+fn expected(served: &Served, missing: Value, ranges: Value) -> Value {
+    let size = doc(run(served, &["status"], &["--json"]))["size_bytes"].as_u64().expect("a size");
+    let lost: u64 =
+        ranges.as_array().expect("ranges").iter().map(|range| range["length"].as_u64().expect("bytes")).sum();
+    json!({
+        "volume": "v", "missing": missing, "as_of_unix_s": null, "good_bytes": size - lost, "lost": ranges,
+        "suspect": [], "files": [], "unknowable": []
+    })
+}
+
+#[test]
+fn what_is_left_is_served_what_is_not_is_listed_and_nothing_is_written() {
+    let mut served = killed();
+    std::fs::create_dir(in_dir(&served, "away")).expect("a folder");
+    std::fs::rename(in_dir(&served, "slow.img"), in_dir(&served, "away/slow.img")).expect("it is gone");
+    let fast = std::fs::read(in_dir(&served, "fast.img")).expect("the fast file");
+    let file = in_dir(&served, "fast.img");
+    let is_untouched = || std::fs::read(&file).expect("the fast file") == fast;
+
+    // As ever it is not served, and what can be done is said.
+    for words in ["serve", "status"] {
+        let output = run(&served, &[words], &[]);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        for word in ["slow.img does not exist", "--degraded", "lost"] {
+            assert!(said.contains(word), "{words}: {said}");
+        }
+    }
+    let ranges = json!([{ "offset": COLD.start, "length": COLD.end - COLD.start }]);
+    let alone = lost(&served);
+    assert_eq!(alone["lost"], ranges);
+    let said = text(&run(&served, &["lost"], &[]).stdout);
+    assert!(said.contains("slow device is missing") && said.contains("8 MiB is lost, in 1 ranges"), "{said}");
+    assert!(is_untouched());
+
+    let log = serve_degraded(&mut served);
+    assert_eq!(expected(&served, json!("slow"), ranges), lost(&served));
+    assert_eq!(alone, lost(&served), "its server says the same");
+    let said = std::fs::read_to_string(&log).expect("a log");
+    assert!(
+        said.contains("slow device") && said.contains("is missing") && said.contains("8 MiB is lost"),
+        "{said}"
+    );
+    let status = doc(run(&served, &["status"], &["--json"]));
+    assert_eq!((&status["state"], &status["loss"]["missing"]), (&json!("degraded"), &json!("slow")));
+    assert_eq!(status["loss"]["lost_bytes"], json!(COLD.end - COLD.start));
+    let said = text(&run(&served, &["status"], &[]).stdout);
+    assert!(said.contains("the slow device is missing"), "{said}");
+    reads_as_listed(&served);
+    served.stop();
+    assert!(is_untouched(), "nothing is written, at opening, serving and closing");
+
+    // It comes back, and all is there.
+    std::fs::rename(in_dir(&served, "away/slow.img"), in_dir(&served, "slow.img")).expect("it is back");
+    let output = run(&served, &["serve"], &["--degraded"]);
+    let said = text(&output.stderr);
+    assert!(output.status.code() == Some(2) && said.contains("both devices"), "{said}");
+    assert_eq!(lost(&served)["missing"], Value::Null);
+    let said = text(&run(&served, &["lost"], &[]).stdout);
+    assert!(said.contains("nothing is lost"), "{said}");
+    served.start();
+    assert_eq!(expected(&served, Value::Null, json!([])), lost(&served));
+    let mut client = served.connect();
+    for at in COLD.chain(WARM).step_by(65536) {
+        assert_eq!(client.read(at, 65536), bytes_at(at), "byte {at}");
+    }
+    served.stop();
+    served.check();
+}
+
+/// Over NBD: what is good is what was written, what is lost is an error at once, and nothing can be changed.
+fn reads_as_listed(served: &Served) {
+    let mut client = served.connect();
+    for at in WARM.step_by(65536) {
+        assert_eq!(client.read(at, 65536), bytes_at(at), "byte {at}");
+    }
+    let blank = client.read(COLD.end, 65536);
+    assert!(blank.iter().all(|byte| *byte == 0), "what was never written");
+    let since = Instant::now();
+    for at in COLD.step_by(65536) {
+        assert_eq!(client.call(Nbd::Read, at, 4096, &[]).result, Err(NbdErrno::Io), "byte {at}");
+    }
+    assert_eq!(client.call(Nbd::Read, COLD.end - 512, 1024, &[]).result, Err(NbdErrno::Io));
+    assert!(since.elapsed() < PATIENCE, "nobody waits for a device that is not there");
+    assert_eq!(client.call(Nbd::Write, WARM.start, 512, &[7; 512]).result, Err(NbdErrno::NotPermitted));
+    client.flush();
+}
+
+#[test]
+fn a_device_that_is_blank_or_another_volumes_is_missing_too() {
+    let served = killed();
+    let slow = in_dir(&served, "slow.img");
+    let other = Served::new();
+    let ranges = json!([{ "offset": COLD.start, "length": COLD.end - COLD.start }]);
+    let size = std::fs::metadata(&slow).expect("it is there").len();
+    std::fs::remove_file(&slow).expect("removed");
+    File::create(&slow).expect("a blank one").set_len(size).expect("as large");
+    let said = text(&run(&served, &["serve"], &[]).stderr);
+    assert!(said.contains("no valid superblock") && said.contains("--degraded"), "{said}");
+    assert_eq!(lost(&served)["lost"], ranges);
+    std::fs::copy(in_dir(&other, "slow.img"), &slow).expect("another volume's");
+    let said = text(&run(&served, &["serve"], &[]).stderr);
+    assert!(said.contains("another Bimetal volume") && said.contains("--degraded"), "{said}");
+    assert_eq!(lost(&served)["lost"], ranges);
+    // Without the fast device nothing is known, and nobody is told that it can be served.
+    std::fs::remove_file(in_dir(&served, "fast.img")).expect("removed");
+    for words in [["serve"].as_slice(), &["lost"]] {
+        let output = run(&served, words, &[]);
+        let said = text(&output.stderr);
+        assert!(output.status.code() == Some(2) && said.contains("fast.img does not exist"), "{said}");
+        assert!(!said.contains("--degraded"), "{said}");
+    }
+}
+
+/// A server that was started with both has the deleted file still.
+#[test]
+fn a_server_that_still_has_the_device_is_to_be_stopped_first() {
+    let mut served = Served::new();
+    std::fs::remove_file(in_dir(&served, "slow.img")).expect("deleted");
+    let output = run(&served, &["lost"], &[]);
+    let said = text(&output.stderr);
+    assert!(output.status.code() == Some(2) && said.contains("stop it"), "{said}");
+    served.kill();
+}
+
+/// A mount that goes with its owner, before the server does.
+struct Mount(PathBuf);
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(&self.0).status();
+    }
+}
+
+fn has_all_for_a_mount() -> bool {
+    let has = |program: &str| {
+        std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())
+            .chain(["/usr/sbin".into(), "/sbin".into()])
+            .any(|folder| folder.join(program).is_file())
+    };
+    rustix::process::geteuid().is_root()
+        && ["/dev/fuse", "/dev/loop-control"].iter().all(|path| Path::new(path).exists())
+        && ["nbdfuse", "losetup", "mount", "umount", "mkfs.ext4"].iter().all(|program| has(program))
+}
+
+/// A tree of files whose contents are known by their numbers; one has two names, and a directory has many small ones.
+fn make_tree(tree: &Path) {
+    for i in 0..60 {
+        let folder = tree.join(format!("d{}", i % 6));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        std::fs::write(folder.join(format!("f{i}")), pattern(i, 700_000 + i as usize * 1000))
+            .expect("a file");
+    }
+    std::fs::hard_link(tree.join("d0/f0"), tree.join("d1/also-f0")).expect("a second name");
+    std::fs::create_dir(tree.join("many")).expect("a folder");
+    for i in 0..300 {
+        std::fs::write(tree.join(format!("many/{i}")), pattern(1000 + i, 3000)).expect("a small file");
+    }
+}
+
+/// All files below a folder that cannot be read, or are not what they were.
+fn unreadable(mount: &Path, tree: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(tree).expect("the tree") {
+        let path = entry.expect("the tree").path();
+        let there = mount.join(path.file_name().expect("a name"));
+        if path.is_dir() {
+            unreadable(&there, &path, found);
+        } else if std::fs::read(&there).ok() != Some(std::fs::read(&path).expect("the tree")) {
+            found.push(there);
+        }
+    }
+}
+
+#[test]
+fn every_file_with_something_lost_is_named() {
+    if !has_all_for_a_mount() {
+        return println!("skipped: this needs root, nbdfuse, loop devices and mkfs.ext4");
+    }
+    let mut served = Served::sized("48M", "256M");
+    let (tree, image) = (in_dir(&served, "tree"), in_dir(&served, "ext4.img"));
+    make_tree(&tree);
+    let mut client = served.connect();
+    File::create(&image).expect("an image").set_len(client.size_bytes).expect("its size");
+    succeed(Command::new("/sbin/mkfs.ext4").args(["-q", "-E", "nodiscard", "-d"]).arg(&tree).arg(&image));
+    let bytes = std::fs::read(&image).expect("the image");
+    for (place, piece) in
+        bytes.chunks(MIB as usize).enumerate().filter(|(_, piece)| piece.iter().any(|b| *b != 0))
+    {
+        client.write(place as u64 * MIB, piece);
+    }
+    client.flush();
+    served.kill();
+    std::fs::remove_file(in_dir(&served, "slow.img")).expect("the disk has died");
+    serve_degraded(&mut served);
+    let output = run(&served, &["attach"], &["--as", "fuse"]);
+    if text(&output.stderr).contains("losetup has ended") {
+        return println!("skipped: there is no loop device to be had");
+    }
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let mount = in_dir(&served, "mnt");
+    std::fs::create_dir(&mount).expect("a folder");
+    succeed(Command::new("mount").args(["-o", "ro,noload"]).arg(text(&output.stdout).trim()).arg(&mount));
+    let mounted = Mount(mount.clone());
+    let found = doc(run(&served, &["lost"], &["--json", "--files", mount.to_str().expect("a name")]));
+    let paths = |value: &Value| -> Vec<PathBuf> {
+        value.as_array().expect("a list").iter().map(|path| path.as_str().expect("a path").into()).collect()
+    };
+    let unknowable = paths(&found["unknowable"]);
+    let files = found["files"].as_array().expect("a list");
+    let named: Vec<PathBuf> =
+        files.iter().map(|file| file["path"].as_str().expect("a path").into()).collect();
+    let mut bad = Vec::new();
+    unreadable(&mount, &tree, &mut bad);
+    assert!(!bad.is_empty() && bad.len() < 360, "some of it is lost: {} files, {found:#}", bad.len());
+    let two = [mount.join("d0/f0"), mount.join("d1/also-f0")];
+    for path in &bad {
+        let is_named = named.contains(path) || unknowable.iter().any(|above| path.starts_with(above));
+        let by_another_name = two.contains(path) && two.iter().any(|name| named.contains(name));
+        assert!(is_named || by_another_name, "{} is not named: {found:#}", path.display());
+    }
+    assert!(named.iter().all(|path| bad.contains(path)), "no file that is whole is named: {found:#}");
+    assert!(two.iter().filter(|name| named.contains(name)).count() < 2, "a file is named once");
+    // What is mounted elsewhere is no device of the volume.
+    let output = run(&served, &["lost"], &["--files", "/proc"]);
+    assert!(text(&output.stderr).contains("not handled"), "{}", text(&output.stderr));
+    drop(mounted);
+    let output = run(&served, &["detach"], &[]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    served.stop();
+}
