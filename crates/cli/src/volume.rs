@@ -1,6 +1,6 @@
 //! Volume files: which devices, in tier order, under which identity.
 
-use crate::find::{self, Missing};
+use crate::find::{self, Look, Missing};
 use crate::{paths, size};
 use anyhow::{Context as _, bail};
 use bimetal_driver::{BlockFile, Driver, PoolSizes, RealArena, Ring, Timing};
@@ -199,7 +199,14 @@ impl Volume {
         self.must_be_finished()?;
         let (resolved, missing) = find::what_is_there(self)?;
         let missing = match missing.as_slice() {
-            [] => bail!("both devices of {} are there; serve it without --degraded", self.called()),
+            [] => {
+                for path in &resolved.devices {
+                    if let Look::Unknown(why) = find::look(path) {
+                        bail!("{} cannot be looked at: {why}", path.display());
+                    }
+                }
+                bail!("both devices of {} are there; serve it without --degraded", self.called())
+            }
             [missing] if missing.tier == 1 => missing.clone(),
             [missing, ..] => bail!(missing.sentence(self)),
         };

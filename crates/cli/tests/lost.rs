@@ -189,6 +189,27 @@ fn a_device_that_is_blank_or_another_volumes_is_missing_too() {
     }
 }
 
+/// Nobody makes good what is wrong with the device that is left, so what is left of it has to do.
+#[test]
+fn one_superblock_is_enough_and_a_device_that_takes_no_writes() {
+    use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
+    let mut served = killed();
+    std::fs::remove_file(in_dir(&served, "slow.img")).expect("deleted");
+    let file = in_dir(&served, "fast.img");
+    let fast = File::options().write(true).open(&file).expect("the fast file");
+    fast.write_all_at(&[0x55; 4096], 0).expect("its first superblock is gone");
+    drop(fast);
+    let read_only = std::fs::Permissions::from_mode(0o400);
+    std::fs::set_permissions(&file, read_only).expect("nobody writes to it");
+    let before = std::fs::read(&file).expect("the fast file");
+    let log = serve_degraded(&mut served);
+    reads_as_listed(&served);
+    served.stop();
+    let said = std::fs::read_to_string(&log).expect("a log");
+    assert!(said.contains("this superblock is not valid"), "{said}");
+    assert!(std::fs::read(&file).expect("the fast file") == before, "nothing is written");
+}
+
 /// A server that was started with both has the deleted file still.
 #[test]
 fn a_server_that_still_has_the_device_is_to_be_stopped_first() {
