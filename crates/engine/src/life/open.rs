@@ -141,7 +141,11 @@ impl<A: Arena> Reader<A> {
     /// part of the log; one of the two blocks is whole at any moment. Where an orderly close has said it, and where there is
     /// no room, so that no group can have begun there either, that block is erased. Where the room is kept for others, neither is
     /// a part of the log, and the next group is written over them.
-    pub(crate) async fn end_log(&self, recovered: &mut Recovered, room_is_kept: bool) -> Result<(), OpenError> {
+    pub(crate) async fn end_log(
+        &self,
+        recovered: &mut Recovered,
+        room_is_kept: bool,
+    ) -> Result<(), OpenError> {
         let Recovered { superblocks, header, state, log, .. } = recovered;
         let segment = state.zone.get(log.place);
         let (ordinal, successor) = (segment.ordinal, state.zone.area(segment.successor));
