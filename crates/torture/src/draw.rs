@@ -18,6 +18,7 @@ const US: u64 = 1_000;
 const MS: u64 = 1_000_000;
 /// In which lives the slow device is missing for a while.
 const LONE_STREAM: u64 = 0x6c6f_6e65;
+const LONE_ONE_IN: u32 = 12;
 /// Operations that are answered before a crash, at least.
 pub const MIN_ANSWERS: u64 = 200;
 
@@ -155,7 +156,8 @@ pub fn lives(plan: &mut Plan) -> Vec<Life> {
     pairs::draw(plan, &mut lives);
     // From a stream of their own: all else that a seed does is as it was.
     let mut rng = Rng::new(plan.seed, LONE_STREAM);
-    lives.iter_mut().for_each(|life| life.lone = rng.one_in(2));
+    // Rare, as a look reads the whole volume several times over.
+    lives.iter_mut().for_each(|life| life.lone = rng.one_in(LONE_ONE_IN));
     lives
 }
 
