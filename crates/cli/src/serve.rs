@@ -11,7 +11,6 @@ use bimetal_driver::{BlockFile, RealArena, become_io_flusher, inherited_sockets,
 use bimetal_engine::Engine;
 use bimetal_serve::house::MAX_VOLUMES;
 use bimetal_serve::{Access, Address, Door, Endpoint, Opened, Reception, ServeError, Server, Tenant};
-use bimetal_units::Tier;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::panic::resume_unwind;
 use std::time::{Duration, Instant};
@@ -205,10 +204,7 @@ fn open(locked: Locked, read_only: bool, limits: MemoryArgs) -> anyhow::Result<O
     let buffer_bytes = arena.region().len() as u64;
     let task = match &missing {
         None => bimetal_engine::open(arena, driver.device_infos(), options),
-        Some(missing) => {
-            let devices = volume::with_missing(driver.device_infos(), missing);
-            bimetal_engine::open_degraded(arena, devices, Tier(missing.tier as u8), options)
-        }
+        Some(missing) => volume::open_degraded(&driver, arena, missing, options),
     };
     let mut progress = Progress::new(format!("opening {}", volume.name().0), false);
     let engine = run_task(&mut driver, task, |bytes| progress.bytes(bytes))??;

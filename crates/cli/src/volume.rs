@@ -4,9 +4,10 @@ use crate::find::{self, Look, Missing};
 use crate::{paths, size};
 use anyhow::{Context as _, bail};
 use bimetal_driver::{BlockFile, Driver, PoolSizes, RealArena, Ring, Timing};
-use bimetal_engine::Engine;
-use bimetal_engine::options::{DeviceInfo, OpenOptions, Tuning};
+use bimetal_engine::options::{DeviceInfo, OpenError, OpenOptions, Tuning};
+use bimetal_engine::{Engine, Task};
 use bimetal_serve::VolumeName;
+use bimetal_units::Tier;
 use serde::{Deserialize, Serialize};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -306,11 +307,17 @@ pub(crate) fn driver(files: Vec<BlockFile>, pools: PoolSizes) -> anyhow::Result<
     Ok((Driver::new(ring, files), arena))
 }
 
-/// Devices as the engine wants to hear of them, with the one that is missing.
-pub(crate) fn with_missing(mut present: Vec<DeviceInfo>, missing: &Missing) -> Vec<DeviceInfo> {
+/// Opens what is left of a volume on the devices that the driver has: the engine hears of the missing one, too.
+pub(crate) fn open_degraded(
+    driver: &Driver,
+    arena: RealArena,
+    missing: &Missing,
+    options: OpenOptions,
+) -> Task<RealArena, Result<Engine<RealArena>, OpenError>> {
+    let mut devices = driver.device_infos();
     let name = missing.path.display().to_string();
-    present.insert(missing.tier.min(present.len()), DeviceInfo { name, size_bytes: 0 });
-    present
+    devices.insert(missing.tier.min(devices.len()), DeviceInfo { name, size_bytes: 0 });
+    bimetal_engine::open_degraded(arena, devices, Tier(missing.tier as u8), options)
 }
 
 /// Lets the devices of a volume that was just opened be looked after.

@@ -81,21 +81,9 @@ fn a_driver_that_is_not_there_is_named() {
     assert_eq!(served.connect().read(0, 512).len(), 512);
 }
 
-/// Whether this machine can have a loop device on what `nbdfuse` shows.
-fn can_fuse() -> bool {
-    let has = |program: &str| {
-        std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())
-            .chain(["/usr/sbin".into(), "/sbin".into()])
-            .any(|folder| folder.join(program).is_file())
-    };
-    rustix::process::geteuid().is_root()
-        && ["/dev/fuse", "/dev/loop-control"].iter().all(|path| Path::new(path).exists())
-        && ["nbdfuse", "losetup", "umount"].iter().all(|program| has(program))
-}
-
 #[test]
 fn nbdfuse_and_a_loop_device_are_a_way() {
-    if !can_fuse() {
+    if !common::can_fuse(&[]) {
         return println!("skipped: this needs root, nbdfuse, /dev/fuse and loop devices");
     }
     let mut served = Served::new();

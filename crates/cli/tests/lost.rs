@@ -230,17 +230,6 @@ impl Drop for Mount {
     }
 }
 
-fn has_all_for_a_mount() -> bool {
-    let has = |program: &str| {
-        std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())
-            .chain(["/usr/sbin".into(), "/sbin".into()])
-            .any(|folder| folder.join(program).is_file())
-    };
-    rustix::process::geteuid().is_root()
-        && ["/dev/fuse", "/dev/loop-control"].iter().all(|path| Path::new(path).exists())
-        && ["nbdfuse", "losetup", "mount", "umount", "mkfs.ext4"].iter().all(|program| has(program))
-}
-
 /// A tree of files whose contents are known by their numbers; one has two names, and a directory has many small ones.
 fn make_tree(tree: &Path) {
     for i in 0..60 {
@@ -271,7 +260,7 @@ fn unreadable(mount: &Path, tree: &Path, found: &mut Vec<PathBuf>) {
 
 #[test]
 fn every_file_with_something_lost_is_named() {
-    if !has_all_for_a_mount() {
+    if !common::can_fuse(&["mount", "mkfs.ext4"]) {
         return println!("skipped: this needs root, nbdfuse, loop devices and mkfs.ext4");
     }
     let mut served = Served::sized("48M", "256M");

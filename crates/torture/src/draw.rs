@@ -16,8 +16,9 @@ use bimetal_units::rng::Rng;
 
 const US: u64 = 1_000;
 const MS: u64 = 1_000_000;
-/// In which lives the slow device is missing for a while.
+/// Where it is drawn which lives are looked at without the slow device.
 const LONE_STREAM: u64 = 0x6c6f_6e65;
+/// One life in so many is.
 const LONE_ONE_IN: u32 = 12;
 /// Operations that are answered before a crash, at least.
 pub const MIN_ANSWERS: u64 = 200;

@@ -13,7 +13,6 @@ use bimetal_driver::{PoolSizes, run_task};
 use bimetal_engine::loss::{Loss, LossClass, Losses};
 use bimetal_serve::ask::TierName;
 use bimetal_serve::{Answer, LossDoc, LossesDoc, Question};
-use bimetal_units::Tier;
 use serde::Serialize;
 use std::path::PathBuf;
 
@@ -56,7 +55,7 @@ pub(crate) fn run(args: &LostArgs) -> anyhow::Result<Outcome> {
     let missing = missing.into_iter().next();
     let told = match ask_server(&volume, missing.as_ref())? {
         Some(told) => told,
-        None => look(&volume, args.json)?,
+        None => look(&volume, missing.is_some(), args.json)?,
     };
     let found = match &args.files {
         Some(mount) => files::lost_files(mount, &told.losses, told.size_bytes, args.json)?,
@@ -125,8 +124,8 @@ fn ask_server(volume: &Volume, missing: Option<&Missing>) -> anyhow::Result<Opti
 }
 
 /// Looks at a volume that nobody serves.
-fn look(volume: &Volume, quiet: bool) -> anyhow::Result<Told> {
-    if find::what_is_there(volume)?.1.is_empty() {
+fn look(volume: &Volume, is_missing: bool, quiet: bool) -> anyhow::Result<Told> {
+    if !is_missing {
         return with_closed(volume, quiet, |_, engine| {
             Ok(Told { loss: None, size_bytes: engine.size_bytes(), losses: engine.all_losses() })
         });
@@ -134,8 +133,7 @@ fn look(volume: &Volume, quiet: bool) -> anyhow::Result<Told> {
     let (files, missing) = volume.open_what_is_left()?;
     let (mut driver, arena) = volume::driver(files, PoolSizes::default())?;
     driver.ignore_models();
-    let devices = volume::with_missing(driver.device_infos(), &missing);
-    let task = bimetal_engine::open_degraded(arena, devices, Tier(missing.tier as u8), volume.open_options());
+    let task = volume::open_degraded(&driver, arena, &missing, volume.open_options());
     let mut progress = Progress::new(format!("reading {}", volume.name().0), quiet);
     let engine = run_task(&mut driver, task, |bytes| progress.bytes(bytes))??;
     Ok(Told {

@@ -24,6 +24,18 @@ pub fn bimetal(dir: &Path) -> Command {
     command
 }
 
+/// Whether this machine can have a loop device on what `nbdfuse` shows, and has these programs, too.
+pub fn can_fuse(programs: &[&str]) -> bool {
+    let has = |program: &str| {
+        std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())
+            .chain(["/usr/sbin".into(), "/sbin".into()])
+            .any(|folder| folder.join(program).is_file())
+    };
+    rustix::process::geteuid().is_root()
+        && ["/dev/fuse", "/dev/loop-control"].iter().all(|path| Path::new(path).exists())
+        && ["nbdfuse", "losetup", "umount"].iter().chain(programs).all(|program| has(program))
+}
+
 pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }

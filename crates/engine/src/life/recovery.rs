@@ -108,14 +108,8 @@ pub struct Recovered {
     pub unconfirmed: Vec<UnconfirmedGroup>,
 }
 
-impl Recovered {
-    /// Whether the landing zone is as large as its tables may be, and could be larger with more memory.
-    pub(crate) fn zone_lacks_memory(&self) -> bool {
-        zone_lacks_memory(&self.state)
-    }
-}
-
-fn zone_lacks_memory(state: &State) -> bool {
+/// Whether the landing zone is as large as its tables may be, and could be larger with more memory.
+pub(super) fn zone_lacks_memory(state: &State) -> bool {
     state.zone.may_borrow() == 0 && state.zone.len() < state.geo.most_zone_areas()
 }
 

@@ -179,9 +179,13 @@ impl Story {
     /// Begins to open the volume, which the machine does not survive, after so many steps. False: it was open before.
     pub fn open_until(&mut self, steps: u32, death: Death) -> bool {
         let (arena, devices, options) = (self.arena(), self.devices(), self.options());
-        let mut task = bimetal_engine::open(arena, devices, options);
+        self.task_until(bimetal_engine::open(arena, devices, options), steps, death)
+    }
+
+    /// Does a task that the machine does not survive, after so many steps. False: it was done before.
+    fn task_until<T>(&mut self, mut task: Task<SimArena, T>, steps: u32, death: Death) -> bool {
         self.world.fuse = Some(steps);
-        loop {
+        for _ in 0..PATIENCE {
             if self.world.pump(&mut task).expect("a legal action") == Flow::Crash
                 || self.world.advance(&mut task, Nanos(u64::MAX)).expect("a legal action") == Flow::Crash
             {
@@ -193,6 +197,7 @@ impl Story {
                 return false;
             }
         }
+        panic!("the task is stuck");
     }
 
     /// What the offline check says is wrong.
@@ -230,21 +235,7 @@ impl Story {
     /// Begins a repair that the machine does not survive, after so many steps. False: it was done before.
     pub fn repair_until(&mut self, steps: u32, death: Death) -> bool {
         let (arena, devices, options) = (self.arena(), self.devices(), self.options());
-        let mut task = bimetal_engine::repair(arena, devices, options, true);
-        self.world.fuse = Some(steps);
-        for _ in 0..PATIENCE {
-            if self.world.pump(&mut task).expect("a legal action") == Flow::Crash
-                || self.world.advance(&mut task, Nanos(u64::MAX)).expect("a legal action") == Flow::Crash
-            {
-                self.die(death);
-                return true;
-            }
-            if task.take_result().is_some() {
-                self.world.fuse = None;
-                return false;
-            }
-        }
-        panic!("the repair is stuck");
+        self.task_until(bimetal_engine::repair(arena, devices, options, true), steps, death)
     }
 
     /// The volume as it would be had it been made by a program of version 3.

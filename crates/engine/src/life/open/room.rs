@@ -5,6 +5,7 @@
 //! be, and the last one full. Then the record that would make some has no room, and nothing that waits for room is answered.
 
 use super::*;
+use crate::life::recovery::zone_lacks_memory;
 use crate::path::admission::{HELD_RESERVE_BLOCKS, RECORD_BLOCKS};
 use crate::path::draft::room_blocks;
 
@@ -30,7 +31,7 @@ impl LogRoom {
         let is_stuck = self.last.is_some_and(|room| room < RECORD_BLOCKS)
             && !recovered.state.zone.front_is_empty()
             && recovered.state.landed.len() > 0;
-        if is_stuck && self.has_idle_area && recovered.zone_lacks_memory() {
+        if is_stuck && self.has_idle_area && zone_lacks_memory(&recovered.state) {
             let what = "the landing zone is full, and as large as its tables may be, without room in the log to empty it: \
                         give this volume more memory";
             return Err(OpenError::Memory { what: what.into() });
