@@ -36,8 +36,8 @@ fn lose_group(s: &mut Story, after: u32) {
     s.world.begin(Storm { aims: vec![aim], ..Storm::default() });
 }
 
-/// Ordinal, number and claim of each group in the zone.
-fn groups(s: &Story) -> Vec<(u64, u64, u64)> {
+/// The groups in the zone, each with its first block.
+pub fn groups(s: &Story) -> Vec<(u64, GroupHeader)> {
     let read = |page: u64, pages: usize| {
         let mut bytes = vec![0; pages * PAGE_BYTES];
         for (i, part) in bytes.chunks_exact_mut(PAGE_BYTES).enumerate() {
@@ -47,12 +47,7 @@ fn groups(s: &Story) -> Vec<(u64, u64, u64)> {
     };
     let decode = |page| GroupHeader::decode(&read(page, 4), &VOLUME).map(|(h, ..)| h);
     let end = s.layout().zone().end - 4;
-    s.layout()
-        .zone()
-        .filter(|p| *p < end)
-        .filter_map(decode)
-        .map(|h| (h.ordinal, h.seq.0, h.durable.0))
-        .collect()
+    s.layout().zone().filter(|p| *p < end).filter_map(|page| Some((page, decode(page)?))).collect()
 }
 
 /// The volume stays closed, and names the group; the check does as well.
@@ -80,8 +75,10 @@ fn a_lost_group_is_told_by_a_claim_many_segments_further_on() {
         s.die(Death::PowerCut(CutStyle::LoseAll));
         let lost = s.world.hurt_group.take().expect("a group was lost");
         let groups = groups(&s);
-        let of = |seq: u64| groups.iter().find(|g| g.1 == seq).expect("it is on the device").0;
-        let claim = groups.iter().filter(|g| g.2 >= lost).map(|g| g.0).min().expect("somebody claims it");
+        let of =
+            |seq: u64| groups.iter().find(|(_, g)| g.seq.0 == seq).expect("it is on the device").1.ordinal;
+        let claims = groups.iter().filter(|(_, g)| g.durable.0 >= lost).map(|(_, g)| g.ordinal);
+        let claim = claims.min().expect("somebody claims it");
         assert!(claim > of(lost - 1) + 3, "the first claim is in segment {claim}");
         refuses(&mut s, lost);
     }
@@ -98,7 +95,7 @@ fn a_lost_group_is_told_by_an_index_many_segments_further_on() {
     s.wait(5 * Nanos::MS);
     s.die(Death::Kill);
     let lost = s.world.hurt_group.take().expect("a group was lost");
-    assert!(groups(&s).iter().all(|g| g.2 < lost), "no group claims it");
+    assert!(groups(&s).iter().all(|(_, g)| g.durable.0 < lost), "no group claims it");
     refuses(&mut s, lost);
 }
 

@@ -1,6 +1,7 @@
 //! Rot in the log at rest: one block of what a client wrote costs that block, and never the volume; and what a flush was
 //! answered for is not taken for something that a crash has torn.
 
+use crate::lost_groups::groups;
 use crate::opening::newest_header;
 use crate::story::{BLOCK, CHUNK, Story};
 use bimetal_engine::options::{CheckReport, OpenError, Tuning};
@@ -23,11 +24,16 @@ fn begin() -> (Story, u64) {
     (s, chunk)
 }
 
-/// A bit flips in the block of the log that holds nothing but these bytes.
-fn rot_payload(s: &mut Story, fill: u8) {
+/// The block of the log that holds nothing but these bytes.
+fn only_page_of(s: &Story, fill: u8) -> u64 {
     let mut page = [0; BLOCK as usize];
     let is_data = |at: &u64| s.world.disks[0].peek(*at, &mut page) && page.iter().all(|b| *b == fill);
-    let data = s.layout().zone().find(is_data).expect("it has landed");
+    s.layout().zone().find(is_data).expect("it has landed")
+}
+
+/// A bit flips there.
+fn rot_payload(s: &mut Story, fill: u8) {
+    let data = only_page_of(s, fill);
     s.world.disks[0].rot(data, &mut Rng::new(1, 1));
 }
 
@@ -189,6 +195,49 @@ fn an_opening_erases_no_claim_that_nothing_else_makes() {
         if over {
             assert!(after > 20, "{after} commands");
             break;
+        }
+    }
+}
+
+/// A client writes over several segments and does not flush, and the power goes. Of one of the last segments the last group is
+/// torn, and the next segment is there: it is of a future that was lost. An opening ends the log before the torn group and
+/// says that all up to there is durable; what it found is served. Then a block of a segment before rots. What says that it was
+/// durable is in neither the newest segment nor the one behind its own: nobody looked there, its group was taken for a torn
+/// one, and the block read as it was before it had been served.
+#[test]
+fn what_an_opening_says_is_found_before_segments_that_were_lost() {
+    for far in 1..5 {
+        let (mut s, chunk) = begin();
+        s.write(chunk + BLOCK, BLOCK, 0x22);
+        s.flush();
+        for i in 0..MANY {
+            s.write(chunk + (2 + i % (CHUNK / BLOCK - 2)) * BLOCK, BLOCK, 0x11);
+            if i == MANY / 4 {
+                s.write(chunk + BLOCK, BLOCK, 0x33);
+            }
+        }
+        s.die(Death::Kill);
+        let data = only_page_of(&s, 0x33);
+        let all = groups(&s);
+        let own = all.iter().filter(|(page, _)| *page < data).max_by_key(|(page, _)| *page);
+        let (_, own) = own.expect("it is in a group");
+        let last = all.iter().filter(|(_, g)| g.ordinal == own.ordinal + far).max_by_key(|(_, g)| g.seq);
+        let (torn_at, torn) = last.expect("the log goes on in that segment");
+        assert!(all.iter().any(|(_, g)| g.ordinal > torn.ordinal), "and behind it");
+        assert!(all.iter().all(|(_, g)| g.durable < own.seq), "nobody says that the block is durable");
+        s.world.disks[0].rot(torn_at + 1, &mut Rng::new(1, 1));
+        for _ in 0..2 {
+            s.open().unwrap_or_else(|e| panic!("{far} segments on: {e}"));
+            assert_eq!(s.read(chunk + BLOCK, BLOCK).map(|bytes| bytes[7]), Ok(0x33));
+            s.die(Death::Kill);
+        }
+        rot_payload(&mut s, 0x33);
+        assert!(!checked(&mut s).findings.is_empty(), "{far} segments on: the check says so");
+        for life in 0..2 {
+            s.open().unwrap_or_else(|e| panic!("{far} segments on, life {life}: {e}"));
+            let read = s.read(chunk + BLOCK, BLOCK).map(|bytes| bytes[7]);
+            assert!(read.is_err(), "{far} segments on, life {life}: it reads {read:?}");
+            s.die(Death::Kill);
         }
     }
 }

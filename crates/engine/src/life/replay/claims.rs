@@ -63,31 +63,31 @@ impl<A: Arena> Reader<A> {
                 newest = newest.max(Some(((header.epoch, header.ordinal), place, header.successor)));
             }
         }
-        // Claims grow along the log, so of all groups those of the newest segment have the highest. Header and first
-        // group of a segment are one write, which may be what is missing: then only its predecessor knows of it.
-        let mut suspects = Vec::new();
-        if let Some(((_, ordinal), place, next)) = newest {
-            suspects.push((state.zone.area(place), ordinal));
-            suspects.push((next, ordinal + 1));
+        let seen = self.claims_along(walk, state, state.zone.area(successor), ordinal + 1).await?;
+        // The newest segment may be one that these do not lead to. Header and first group of a segment are one write, which may
+        // be what is missing: then only its predecessor knows of it.
+        let suspects = newest
+            .map(|((_, ordinal), place, next)| [(state.zone.area(place), ordinal), (next, ordinal + 1)]);
+        for (area, ordinal) in suspects.into_iter().flatten() {
+            if !seen.contains(&(area, ordinal)) {
+                self.claims_in(walk, state, area, ordinal).await?;
+            }
         }
-        suspects.dedup();
-        for (area, ordinal) in suspects {
-            self.claims_in(walk, state, area, ordinal).await?;
-        }
-        self.claims_along(walk, state, state.zone.area(successor), ordinal + 1).await?;
         Ok(began)
     }
 
-    /// Takes the claims of segments that follow each other from one on. They may lie among the slots, where nothing else
-    /// names them. Where a segment's header is gone, its groups say where the chain goes on.
+    /// Takes the claims of segments that follow each other from one on; gives those of which the groups were asked, with their
+    /// ordinals. They may lie among the slots, where nothing else names them. Where a segment's header is gone, its groups say
+    /// where the chain goes on. The groups of each are asked that has no index, not of the last alone: where an opening has
+    /// ended the log, only groups there say what it found, and behind that may stand segments that the crash before it cut off.
     async fn claims_along(
         &self,
         walk: &mut Walk<'_>,
         state: &State,
         mut area: Area,
         mut ordinal: u64,
-    ) -> Result<(), OpenError> {
-        let mut newest = None;
+    ) -> Result<Vec<(Area, u64)>, OpenError> {
+        let mut seen = Vec::new();
         for _ in 0..state.geo.areas {
             if area.0 >= state.geo.areas {
                 break;
@@ -95,23 +95,20 @@ impl<A: Arena> Reader<A> {
             let decode = |b: &[u8]| SegmentHeader::decode(b, walk.volume, area);
             let read = self.lone_block(state.geo.area_at(area), decode).await?;
             let follows = |h: &SegmentHeader| h.ordinal == ordinal && h.epoch >= walk.epoch;
-            let successor = if let Some(header) = read.flatten().filter(follows) {
-                walk.durable = walk.durable.max(header.durable);
-                newest = Some((area, ordinal));
-                Some(header.successor)
-            } else {
-                self.claims_in(walk, state, area, ordinal).await?
-            };
-            if let Some(index) = self.index(walk, state, area, ordinal).await? {
-                walk.durable = walk.durable.max(index.last);
+            let header = read.flatten().filter(follows);
+            let index = self.index(walk, state, area, ordinal).await?;
+            let claims = [header.map(|h| h.durable), index.as_ref().map(|index| index.last)];
+            walk.durable = claims.into_iter().flatten().fold(walk.durable, Seq::max);
+            let mut successor = header.map(|h| h.successor);
+            if successor.is_none() || index.is_none() {
+                seen.push((area, ordinal));
+                let said = self.claims_in(walk, state, area, ordinal).await?;
+                successor = successor.or(said);
             }
-            let Some(successor) = successor else { break };
-            (area, ordinal) = (successor, ordinal + 1);
+            let Some(next) = successor else { break };
+            (area, ordinal) = (next, ordinal + 1);
         }
-        if let Some((area, ordinal)) = newest {
-            self.claims_in(walk, state, area, ordinal).await?;
-        }
-        Ok(())
+        Ok(seen)
     }
 
     /// The valid segment headers of these places. One that cannot be read, while the device reads something else, claims
@@ -186,6 +183,8 @@ impl<A: Arena> Reader<A> {
             let later = group.ordinal == ordinal && group.epoch >= walk.epoch && group.offset == offset;
             (later && !planted(Bug::TornGroupAccepted)).then_some(group)
         };
-        (cursor..state.geo.area_blocks()).filter_map(group).max_by_key(|group| (group.durable, group.seq))
+        (cursor..state.geo.area_blocks())
+            .filter_map(group)
+            .max_by_key(|group| (group.durable, group.epoch, group.seq))
     }
 }
