@@ -11,6 +11,7 @@ mod rest;
 use super::client::Client;
 use super::pins::PinKeeper;
 use super::plan::{Life, Limits, Op, OpKind, Plan, When};
+use super::scrubs::Scrubber;
 use super::{Stats, draw};
 use crate::arena::{ArenaMemory, SimArena};
 use crate::coverage::{Fault, StageSet};
@@ -79,6 +80,7 @@ pub struct Run<'a> {
     named: bool,
     patience_ns: u64,
     pins: PinKeeper,
+    scrubs: Scrubber,
     /// Of this opening.
     limits: Limits,
     /// Steps from where the generation is raised to the crash.
@@ -118,6 +120,7 @@ impl<'a> Run<'a> {
             named: false,
             patience_ns: STUCK_NS,
             pins: PinKeeper::new(seed),
+            scrubs: Scrubber::new(seed),
         }
     }
 
@@ -280,6 +283,7 @@ impl<'a> Run<'a> {
         loop {
             client.feed(engine, &mut self.world, &mut self.model);
             self.pins.look(engine, self.world.now());
+            self.scrubs.look(engine, self.world.now(), self.errors_ever || self.errors_legal())?;
             let flow = self.world.pump(engine)?;
             self.note_lost_caches();
             let legal = self.errors_legal();
@@ -433,6 +437,7 @@ impl<'a> Run<'a> {
     /// Ends a life: an orderly stop must have left nothing behind; else the machine dies.
     fn end_life(&mut self, mut engine: Engine<SimArena>, life: &Life, stopped: bool) -> Result<(), String> {
         self.stats.cycles += 1;
+        self.scrubs.judge(&engine, self.errors_ever || self.errors_legal())?;
         self.stats.status(&engine.status());
         self.damaged |= self.world.injected.harmed() > 0;
         self.keep_events(&mut engine);

@@ -150,6 +150,8 @@ planted! {
     mirror_of_other_place: MirrorOfOtherPlace at 1001,
     part_lost_with_rest: PartLostWithRest at 1132,
     silence_is_evidence: SilenceIsEvidence at 1009,
+    mend_unverified: MendUnverified at 1000,
+    mend_beside_write: MendBesideWrite at 1000,
     fast_sum_outlives_write: FastSumOutlivesWrite at 1001,
     fast_sum_not_verified: FastSumNotVerified at 2459,
 }

@@ -137,6 +137,10 @@ bugs! {
     MissingReadsZeros,
     /// A degraded opening ends the log.
     DegradedEndsLog,
+    /// A block is written again with what was found elsewhere, whether that is the same or not.
+    MendUnverified,
+    /// A block is written again whatever clients write meanwhile.
+    MendBesideWrite,
     /// Writes are not ordered by block locks.
     LocksIgnored,
 }
