@@ -155,12 +155,27 @@ fn homes_are_repaired_from_shadows() {
         assert!(all(&s.read(chunk, CHUNK).expect("it is read"), 0x11));
         if !crash {
             // What landed is merged over what was bad, which is good then; the shadow has ended with that.
-            s.wait(20 * Nanos::SECOND);
+            s.wait(5 * Nanos::SECOND);
             assert_eq!(s.engine().status().landed_bytes, 0);
             is(&scrub(&mut s), 0, 0, &[]);
             assert_eq!(shadow(&mut s, chunk), None);
         }
     }
+}
+
+/// Each holds what the other has lost: the home is repaired as a whole before the shadow ends.
+#[test]
+fn different_blocks_are_bad_in_home_and_shadow() {
+    let (mut s, chunk) = begin();
+    to(&mut s, chunk, FAST);
+    let (at, beside) = (home(&mut s, chunk).1, shadow(&mut s, chunk).expect("a shadow"));
+    for block in [1, 2, 3, 9] {
+        s.world.disks[0].add_bad_sector((at + block * BLOCK) / 512);
+    }
+    flip(&mut s, 1, beside + 5 * BLOCK);
+    is(&scrub(&mut s), 5, 5, &[]);
+    assert_eq!(shadow(&mut s, chunk), None);
+    assert!(all(&s.read(chunk, CHUNK).expect("it is read"), 0x11));
 }
 
 #[test]

@@ -51,20 +51,17 @@ impl Mends {
 }
 
 impl<A: Arena> Engine<A> {
-    /// Begins to land a block whose newest copy is where it says, and stays there until this call has ended. False, and its
-    /// buffer is the caller's, where that cannot be now.
+    /// Begins to land a block whose newest copy is where it says. Its chunk counts as moving, for the caller, until that has ended.
+    /// False, and its buffer is the caller's, where that cannot be now.
     pub(crate) fn begin_mend(&mut self, mend: Mend) -> bool {
         let beside = planted(Bug::MendBesideWrite);
         let may = self.front.mends.is_idle()
             && !self.life.is_read_only()
             && !self.life.shutdown.began()
             && self.log.losses == 0
-            && (beside || !self.state.map.is_busy(mend.chunk))
+            && (beside || self.state.map.is_moving(mend.chunk))
             && self.clients_may_land(1);
         if may {
-            if !beside {
-                self.state.map.set_moving(mend.chunk, true);
-            }
             self.front.mends = Mends { now: Some(mend), drafted: false, ended: None };
             self.log.internal.push_back(Job::Mend);
         }
@@ -115,10 +112,6 @@ impl<A: Arena> Engine<A> {
     pub(crate) fn end_mend(&mut self, landed: bool) {
         let Some(mend) = self.front.mends.now.take() else { return };
         self.io.arena.free(mend.buf);
-        if !planted(Bug::MendBesideWrite) {
-            self.state.map.set_moving(mend.chunk, false);
-        }
-        self.drop_empty_home(mend.chunk);
         self.front.mends.ended = Some(landed);
         self.wanted.wake = true;
     }

@@ -7,6 +7,7 @@
 use super::*;
 use crate::api::action::{Class, DeviceError};
 use crate::base::arena::{Buf, Pool};
+use crate::base::bugs::{Bug, planted};
 use crate::base::mask::BlockMask;
 use crate::io::issue::Command;
 use crate::io::tokens::Owner;
@@ -98,6 +99,9 @@ pub(super) struct Exam {
     awaits_page: bool,
     page_tries: u32,
     lost_page: Option<u32>,
+    /// The chunk counts as moving for it: until all that is wrong is judged, nobody merges or writes in place, which would end
+    /// what may stand in.
+    pub(super) holds: bool,
     /// What is being written again.
     pub(super) mending: Option<Wrong>,
     pub(super) mend_tries: u32,
@@ -122,6 +126,7 @@ impl Exam {
             awaits_page: false,
             page_tries: 0,
             lost_page: None,
+            holds: false,
             mending: None,
             mend_tries: 0,
             lost: BlockMask::EMPTY,
@@ -318,11 +323,13 @@ impl<A: Arena> Engine<A> {
     /// Reads one block by itself. False: not now.
     pub(super) fn read_alone(&mut self, exam: &mut Exam, what: What, look: &Look) -> bool {
         let place = self.device_place(look);
-        if !self.scrub_may_read(place.0) {
-            return false;
-        }
-        let Some(buf) = self.io.arena.alloc(Pool::Background, BLOCK_BYTES) else {
-            self.mover.scrub.next_at = self.io.now.after(WAIT_NS);
+        let may = self.scrub_may_read(place.0);
+        let buf = if may { self.io.arena.alloc(Pool::Background, BLOCK_BYTES) } else { None };
+        let Some(buf) = buf else {
+            // That may take long, and others need the chunk.
+            self.let_chunk_go(exam);
+            let next_at = self.io.now.after(if may { WAIT_NS } else { 0 });
+            self.mover.scrub.next_at = self.mover.scrub.next_at.max(next_at);
             return false;
         };
         self.pin_look(look);
@@ -335,8 +342,7 @@ impl<A: Arena> Engine<A> {
         let Some(mut exam) = self.mover.scrub.exam.take() else { return false };
         let Some(mut doubt) = exam.doubts.pop_front() else { return false };
         let chunk = exam.chunk;
-        if self.state.map.is_moving(chunk) {
-            // Somebody may be writing there.
+        if self.may_be_written(&exam, &doubt.look) {
             exam.doubts.push_front(doubt);
             self.mover.scrub.next_at = self.io.now.after(WAIT_NS);
             self.mover.scrub.exam = Some(exam);
@@ -366,7 +372,11 @@ impl<A: Arena> Engine<A> {
                 self.want_scrub_page(page)
             }
             None => {
-                // It is elsewhere by now, and was written there by somebody who held it against its checksum.
+                // It is elsewhere by now, and was written there by somebody who held it against its checksum; or given up.
+                let newest = self.state.landed.get(self.state.map.join(chunk, look.block));
+                if newest.is_some_and(|z| self.state.landed.is_bad(z)) {
+                    exam.lost.set(look.block);
+                }
                 self.mover.scrub.exam = Some(exam);
                 true
             }
@@ -377,7 +387,8 @@ impl<A: Arena> Engine<A> {
     pub(crate) fn scrub_io_done(&mut self, result: Result<(), DeviceError>) {
         let Some(mut exam) = self.mover.scrub.exam.take() else { return };
         let Some(Reading { what, buf, since }) = exam.reading.take() else { return };
-        self.scrub_has_read(self.io.now.since(since));
+        let hurries = exam.holds || !exam.doubts.is_empty();
+        self.scrub_has_read(if hurries { 0 } else { self.io.now.since(since) });
         match what {
             What::Run(run) => self.run_was_read(&mut exam, run, buf, result),
             What::Again(doubt) => self.doubt_was_read(&mut exam, doubt, buf, result),
@@ -390,6 +401,28 @@ impl<A: Arena> Engine<A> {
         self.io.arena.free(buf);
         self.wanted.wake = true;
         self.mover.scrub.exam = Some(exam);
+    }
+
+    /// Whether somebody may be writing there: a batch merges over homes.
+    fn may_be_written(&self, exam: &Exam, look: &Look) -> bool {
+        matches!(look.held, Held::Home(_)) && self.state.map.is_moving(exam.chunk) && !exam.holds
+    }
+
+    /// Keeps others from moving the chunk, and from writing it in place, if nobody is about to. False: somebody is.
+    pub(super) fn hold_chunk(&mut self, exam: &mut Exam) -> bool {
+        if !exam.holds && !self.state.map.is_busy(exam.chunk) && !planted(Bug::MendBesideWrite) {
+            self.state.map.set_moving(exam.chunk, true);
+            exam.holds = true;
+        }
+        exam.holds || planted(Bug::MendBesideWrite)
+    }
+
+    pub(super) fn let_chunk_go(&mut self, exam: &mut Exam) {
+        if std::mem::take(&mut exam.holds) {
+            self.state.map.set_moving(exam.chunk, false);
+            self.drop_empty_home(exam.chunk);
+            self.wanted.wake = true;
+        }
     }
 
     fn run_was_read(
@@ -440,7 +473,10 @@ impl<A: Arena> Engine<A> {
         if result.is_ok() && self.is_as_it_should_be(exam.chunk, &look, buf) {
             return self.read_well(tier);
         }
-        if self.state.map.is_moving(exam.chunk) || !self.stands(exam.chunk, &look) {
+        if self.may_be_written(exam, &look) {
+            return exam.doubts.push_back(doubt);
+        }
+        if !self.stands(exam.chunk, &look) {
             doubt.changes += 1;
             return exam.doubts.push_back(doubt);
         }
@@ -449,6 +485,7 @@ impl<A: Arena> Engine<A> {
         if result.is_ok() || doubt.failed.is_some_and(|before| good > before) {
             let wrong = Wrong { look, was_read: result.is_ok() };
             exam.wrong.push(wrong);
+            self.hold_chunk(exam);
             // What may stand in for others is dropped after them.
             return match wrong.look.held {
                 Held::Landed(_) | Held::Home(_) => exam.to_judge.push_front(wrong),
@@ -459,6 +496,9 @@ impl<A: Arena> Engine<A> {
         doubt.failures += 1;
         self.want_probe(tier);
         let silent = doubt.failures >= SILENT_FAILURES;
+        if silent {
+            self.let_chunk_go(exam);
+        }
         self.mover.scrub.next_at = self.io.now.after(if silent { PAUSE_NS } else { WAIT_NS });
         exam.doubts.push_front(doubt);
         if silent {
@@ -473,6 +513,8 @@ impl<A: Arena> Engine<A> {
         {
             exam.mending = None;
         }
-        self.mover.scrub.exam.take_if(|exam| exam.waits_for_time());
+        if let Some(mut exam) = self.mover.scrub.exam.take_if(|exam| exam.waits_for_time()) {
+            self.let_chunk_go(&mut exam);
+        }
     }
 }

@@ -33,6 +33,10 @@ impl<A: Arena> Engine<A> {
                 true
             }
             Held::Home(_) | Held::Landed(_) => match self.stand_in_for(&exam, &wrong) {
+                Some(_) if !self.hold_chunk(&mut exam) => {
+                    self.mend_waits(&mut exam);
+                    false
+                }
                 Some(look) => self.read_alone(&mut exam, What::StandIn(wrong, look), &look),
                 None => {
                     exam.to_judge.pop_front();
@@ -78,7 +82,7 @@ impl<A: Arena> Engine<A> {
         let is_same =
             result.is_ok() && (self.io.arena.crc32c(buf) == wrong.look.sum || planted(Bug::MendUnverified));
         // Whoever has written here since has changed what counts.
-        let changed = !self.state.map.is_moving(exam.chunk) && !self.stands(exam.chunk, &wrong.look);
+        let changed = !self.stands(exam.chunk, &wrong.look);
         let may = matches!(wrong.look.held, Held::Landed(_)) || self.stands(exam.chunk, &look);
         let mut began = false;
         if changed {
@@ -102,9 +106,9 @@ impl<A: Arena> Engine<A> {
         } else {
             self.io.arena.free(buf);
             self.wanted.wake = true;
-            exam.mend_tries += u32::from(is_same);
-            let next_at = self.io.now.after(WAIT_NS);
-            self.mover.scrub.next_at = self.mover.scrub.next_at.max(next_at);
+            if is_same && !changed {
+                self.mend_waits(&mut exam);
+            }
         }
         self.mover.scrub.exam = Some(exam);
     }
@@ -118,12 +122,19 @@ impl<A: Arena> Engine<A> {
             exam.mend_tries = 0;
             self.is_repaired(&exam, &wrong, "it was written again with what was found elsewhere");
         } else if self.stands(exam.chunk, &wrong.look) && exam.mend_tries < MEND_TRIES {
-            exam.mend_tries += 1;
             exam.to_judge.push_front(wrong);
-            self.mover.scrub.next_at = self.io.now.after(WAIT_NS);
+            self.mend_waits(&mut exam);
         }
         self.mover.scrub.exam = Some(exam);
         true
+    }
+
+    /// Something is in the way, such as that the log has no room: it is tried again soon, and others may go on meanwhile, for
+    /// they may be what makes room.
+    fn mend_waits(&mut self, exam: &mut Exam) {
+        exam.mend_tries += 1;
+        self.let_chunk_go(exam);
+        self.mover.scrub.next_at = self.io.now.after(WAIT_NS);
     }
 
     fn tell_of_wrong(&mut self, level: Level, exam: &Exam, wrong: &Wrong, then: &str) {
@@ -158,7 +169,8 @@ impl<A: Arena> Engine<A> {
     }
 
     /// All of the chunk has been looked at.
-    fn end_exam(&mut self, exam: Exam) {
+    fn end_exam(&mut self, mut exam: Exam) {
+        self.let_chunk_go(&mut exam);
         let shadows = exam.wrong.iter().filter(|wrong| matches!(wrong.look.held, Held::Shadow(..)));
         let shadows: Vec<Wrong> = shadows.copied().collect();
         for wrong in shadows {
