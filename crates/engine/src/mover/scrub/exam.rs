@@ -98,6 +98,8 @@ pub(super) struct Exam {
     pub(super) reading: Option<Reading>,
     awaits_page: bool,
     page_tries: u32,
+    /// Times that a block was found elsewhere than before.
+    moved: u32,
     lost_page: Option<u32>,
     /// The chunk counts as moving for it: until all that is wrong is judged, nobody merges or writes in place, which would end
     /// what may stand in.
@@ -125,6 +127,7 @@ impl Exam {
             reading: None,
             awaits_page: false,
             page_tries: 0,
+            moved: 0,
             lost_page: None,
             holds: false,
             mending: None,
@@ -224,8 +227,7 @@ impl<A: Arena> Engine<A> {
             return self.gather_looks();
         }
         if exam.next < exam.looks.len() {
-            self.read_run();
-            return false;
+            return self.read_run();
         }
         if !exam.doubts.is_empty() {
             return self.read_doubt();
@@ -287,14 +289,48 @@ impl<A: Arena> Engine<A> {
         }
     }
 
-    fn read_run(&mut self) {
-        let Some(mut exam) = self.mover.scrub.exam.take() else { return };
+    /// Whether a value is held where it was found: else somebody else may have the place.
+    fn is_held(&self, chunk: Chunk, look: &Look) -> bool {
+        self.places_of(chunk, look.block).any(|held| held == look.held)
+    }
+
+    /// A block is elsewhere by now: wherever it is held that has not been seen yet is looked at as well.
+    fn look_again(&mut self, exam: &mut Exam, block: u32) {
+        if exam.moved >= MOST_CHANGES * self.state.geo.blocks_per_chunk() {
+            return;
+        }
+        exam.moved += 1;
+        for held in self.places_of(exam.chunk, block) {
+            let is_known = exam.looks.iter().any(|look| look.block == block && look.held == held);
+            let is_doubted =
+                exam.doubts.iter().any(|doubt| doubt.look.block == block && doubt.look.held == held);
+            if !is_known && !is_doubted {
+                // Its checksum is looked up when it is its turn.
+                let look = Look { block, held, sum: 0 };
+                exam.doubts.push_back(Doubt { look, failed: None, failures: 0, changes: 0 });
+            }
+        }
+    }
+
+    /// Reads the next looks that lie side by side. True: there were none left.
+    fn read_run(&mut self) -> bool {
+        let Some(mut exam) = self.mover.scrub.exam.take() else { return false };
+        while exam.next < exam.looks.len() && !self.is_held(exam.chunk, &exam.looks[exam.next]) {
+            let block = exam.looks[exam.next].block;
+            exam.next += 1;
+            self.look_again(&mut exam, block);
+        }
         let first = exam.next;
+        if first == exam.looks.len() {
+            self.mover.scrub.exam = Some(exam);
+            return true;
+        }
         let (tier, offset) = self.device_place(&exam.looks[first]);
         if self.scrub_may_read(tier) {
             let follows = |n: &usize| {
-                self.device_place(&exam.looks[*n])
-                    == (tier, offset + (*n - first) as u64 * u64::from(BLOCK_BYTES))
+                self.is_held(exam.chunk, &exam.looks[*n])
+                    && self.device_place(&exam.looks[*n])
+                        == (tier, offset + (*n - first) as u64 * u64::from(BLOCK_BYTES))
             };
             let most = exam.looks.len().min(first + RUN_BLOCKS as usize);
             let count = (first..most).take_while(follows).count();
@@ -312,6 +348,7 @@ impl<A: Arena> Engine<A> {
             }
         }
         self.mover.scrub.exam = Some(exam);
+        false
     }
 
     fn issue_exam(&mut self, exam: &mut Exam, what: What, buf: Buf, (device, offset): (Tier, u64)) {
@@ -376,6 +413,8 @@ impl<A: Arena> Engine<A> {
                 let newest = self.state.landed.get(self.state.map.join(chunk, look.block));
                 if newest.is_some_and(|z| self.state.landed.is_bad(z)) {
                     exam.lost.set(look.block);
+                } else {
+                    self.look_again(&mut exam, look.block);
                 }
                 self.mover.scrub.exam = Some(exam);
                 true

@@ -19,6 +19,8 @@ pub(super) struct Keep {
     /// From when on it is to be written.
     due: Option<Nanos>,
     buf: Option<Buf>,
+    /// What was written last in this opening.
+    kept: Option<ScrubPage>,
     /// The last word before the volume is closed has been said.
     closed: bool,
 }
@@ -48,6 +50,12 @@ impl<A: Arena> Engine<A> {
         {
             scrub.keep.want(self.io.now);
         }
+        if scrub.keep.due.is_some_and(|due| due <= self.io.now)
+            && scrub.keep.kept.as_ref() == Some(&scrub.page)
+        {
+            // It waits, and there is nothing new to say.
+            scrub.keep.due = scrub.is_running().then(|| self.io.now.after(KEEP_EVERY_NS));
+        }
         let due = scrub.keep.due.is_some_and(|due| due <= self.io.now);
         if !due || !scrub.keep.is_still() || self.life.is_read_only() || self.life.shutdown.is_marking() {
             return;
@@ -58,6 +66,7 @@ impl<A: Arena> Engine<A> {
         scrub.keep.due = scrub.is_running().then(|| self.io.now.after(KEEP_EVERY_NS));
         let mut payload = Vec::new();
         put_scrub(&mut payload, &scrub.page);
+        scrub.keep.kept = Some(scrub.page.clone());
         let volume = &self.life.superblock.volume;
         page::encode(
             self.io.arena.bytes_mut(buf),
@@ -77,6 +86,7 @@ impl<A: Arena> Engine<A> {
             self.io.arena.free(buf);
         }
         if let Err(error) = result {
+            self.mover.scrub.keep.kept = None;
             let name = &self.told.names[FAST];
             let what = format!("{name}: how far the scrub has come cannot be written at byte {SCRUB_AT}");
             self.told.event(Level::Warning, what, Some(error));
