@@ -1,32 +1,52 @@
 //! `bimetal scrub`
 
 use crate::args::ScrubArgs;
+use crate::lost::MOST_LISTED;
+use crate::lost::files::{self, FileDoc, Found};
 use crate::volume::{self, Volume};
 use crate::{Outcome, say, say_json, size};
 use anyhow::{Context as _, bail};
+use bimetal_engine::loss::{LossClass, LossRange, Losses};
 use bimetal_serve::scrub::{ScrubDoc, ScrubWish};
 use bimetal_serve::{Answer, Question, ScrubReport};
+use serde::Serialize;
+use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Seconds of a minute, an hour and a day.
 const SPANS: [(u64, &str); 3] = [(24 * 3600, "days"), (3600, "hours"), (60, "minutes")];
 
+/// What `scrub --json` prints.
+#[derive(Debug, Serialize)]
+struct Document<'r> {
+    #[serde(flatten)]
+    report: &'r ScrubReport,
+    /// With something in a lost range; none unless `--files` asked for them.
+    files: &'r [FileDoc],
+    /// Directories and files of which it cannot be known what of them is lost.
+    unknowable: &'r [PathBuf],
+}
+
 pub(crate) fn run(args: &ScrubArgs) -> anyhow::Result<Outcome> {
-    let wish = match (args.status, args.stop) {
+    let wish = match (args.status || args.files.is_some(), args.stop) {
         (true, _) => ScrubWish::Tell,
         (_, true) => ScrubWish::Stop,
         _ => ScrubWish::Begin,
     };
     let report = ask(&args.volume, wish)?;
+    let found = match &args.files {
+        Some(mount) => files::lost_files(mount, &losses(&report.scrub), report.scrub.of_bytes, args.json)?,
+        None => Found::default(),
+    };
     if args.json {
-        say_json(&report)?;
+        say_json(&Document { report: &report, files: &found.files, unknowable: &found.unknowable })?;
     } else {
-        say(&format!("{}: {}", report.volume, describe(&report.scrub)));
-        for lost in &report.scrub.lost {
-            say(&format!("  lost: byte {:>15}   {:>10}", lost.offset, size::show(lost.length_bytes)));
-        }
-        if report.scrub.unlisted_bytes > 0 {
-            say(&format!("  lost: {} more, which are not listed", size::show(report.scrub.unlisted_bytes)));
+        say(&listing(&report));
+        if let Some(mount) = &args.files {
+            say(&found.describe(mount, MOST_LISTED));
+            if report.scrub.unlisted_bytes > 0 {
+                say("  and perhaps others, in what is not listed");
+            }
         }
     }
     Ok(match report.scrub.lost_bytes() {
@@ -37,6 +57,27 @@ pub(crate) fn run(args: &ScrubArgs) -> anyhow::Result<Outcome> {
             size::show(lost)
         )),
     })
+}
+
+/// How far it has come, and what is lost, for who reads it.
+fn listing(report: &ScrubReport) -> String {
+    let mut text = format!("{}: {}", report.volume, describe(&report.scrub));
+    for lost in &report.scrub.lost {
+        text += &format!("\n  lost: byte {:>15}   {:>10}", lost.offset, size::show(lost.length_bytes));
+    }
+    if report.scrub.unlisted_bytes > 0 {
+        text += &format!("\n  lost: {} more, which are not listed", size::show(report.scrub.unlisted_bytes));
+    }
+    text
+}
+
+/// What is listed as lost.
+fn losses(scrub: &ScrubDoc) -> Losses {
+    let mut losses = Losses::default();
+    for lost in &scrub.lost {
+        losses.push(LossRange { offset: lost.offset, len: lost.length_bytes, class: LossClass::Lost });
+    }
+    losses
 }
 
 fn ask(name: &str, wish: ScrubWish) -> anyhow::Result<ScrubReport> {

@@ -75,6 +75,8 @@ const SCRUB: &[&str] = &[
     "scrub.unlisted_bytes",
     "scrub.bytes_per_s",
     "scrub.left_s",
+    "files",
+    "unknowable",
 ];
 
 const PINS: &[&str] = &[

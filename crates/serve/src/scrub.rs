@@ -94,5 +94,6 @@ fn describe_pause(pause: ScrubPause) -> &'static str {
         ScrubPause::SlowAtRest => "the slow device is left at rest until clients use it",
         ScrubPause::ZoneShort => "clients wait for the landing zone",
         ScrubPause::DeviceFails => "a device fails whatever it is asked for",
+        ScrubPause::ReadOnly => "the volume is read-only until it is opened again, with both its devices",
     }
 }

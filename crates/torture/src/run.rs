@@ -7,6 +7,7 @@ mod judge;
 mod lone;
 mod opening;
 mod rest;
+mod rot;
 
 use super::client::Client;
 use super::pins::PinKeeper;
@@ -255,6 +256,7 @@ impl<'a> Run<'a> {
                 self.wait_blind(engine, &mut client, life)?;
                 self.rest(engine, &mut client)?;
                 self.verify_fresh(engine)?;
+                self.scrub_finds_all(engine)?;
             }
             self.world.fuse = fuse;
             match life.when {
@@ -283,6 +285,7 @@ impl<'a> Run<'a> {
         loop {
             client.feed(engine, &mut self.world, &mut self.model);
             self.pins.look(engine, self.world.now());
+            self.rot_amid(engine);
             self.scrubs.look(engine, self.world.now(), self.errors_ever || self.errors_legal())?;
             let flow = self.world.pump(engine)?;
             self.note_lost_caches();
@@ -469,7 +472,7 @@ impl<'a> Run<'a> {
             let death = life.death.unwrap_or(Death::Kill);
             self.die(engine, death, life.torn_sectors);
         }
-        self.spoil(life.bad_sectors)?;
+        self.spoil(life.bad_sectors + u32::from(self.scrubs.rots()))?;
         self.decay(life.decays, life.decay_payload);
         self.remember_metadata();
         Ok(())

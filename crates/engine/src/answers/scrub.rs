@@ -12,9 +12,7 @@ impl<A: Arena> Engine<A> {
     /// Where nothing could be repaired.
     pub fn begin_scrub(&mut self, now: Nanos) -> Result<(), ScrubError> {
         self.io.tick(now);
-        if self.life.is_read_only() {
-            return Err(ScrubError::ReadOnly);
-        }
+        self.may_change_scrub()?;
         if self.life.shutdown.began() {
             return Err(ScrubError::ShuttingDown);
         }
@@ -25,10 +23,19 @@ impl<A: Arena> Engine<A> {
     /// Stops the scrub that is under way; another one begins from the first chunk on.
     ///
     /// # Errors
-    /// Where none is under way.
+    /// Where none is under way, or nobody could note that it was stopped.
     pub fn stop_scrub(&mut self, now: Nanos) -> Result<(), ScrubError> {
         self.io.tick(now);
+        self.may_change_scrub()?;
         if self.end_scrub() { Ok(()) } else { Err(ScrubError::NotRunning) }
+    }
+
+    fn may_change_scrub(&self) -> Result<(), ScrubError> {
+        match (self.loss().is_some(), self.life.is_read_only()) {
+            (true, _) => Err(ScrubError::Degraded),
+            (false, true) => Err(ScrubError::ReadOnly),
+            (false, false) => Ok(()),
+        }
     }
 
     /// What is known of the last scrub.

@@ -11,6 +11,8 @@ pub enum ScrubPause {
     ZoneShort,
     /// A device fails whatever it is asked for.
     DeviceFails,
+    /// The volume is read-only: it goes on when that is opened again.
+    ReadOnly,
 }
 
 /// Where a scrub stands.
@@ -58,8 +60,13 @@ pub struct ScrubStatus {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ScrubError {
     /// The volume failed.
-    #[error("the volume is read-only until it is opened again, so nothing can be repaired")]
+    #[error("the volume is read-only until it is opened again, so no scrub begins, goes on or is stopped")]
     ReadOnly,
+    /// It was opened without one of its devices.
+    #[error(
+        "a device is missing and nothing is written, so no scrub begins, goes on or is stopped until both devices are there"
+    )]
+    Degraded,
     /// The volume is being closed.
     #[error("the volume is being closed")]
     ShuttingDown,

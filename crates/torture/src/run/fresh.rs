@@ -93,7 +93,7 @@ impl Fresh {
 
 impl Run<'_> {
     /// Whether nothing but damage from before is an excuse for an error now.
-    fn only_damage(&self) -> bool {
+    pub(super) fn only_damage(&self) -> bool {
         let i = &self.world.injected;
         i.reads + i.writes + i.flushes + i.harmed() + i.vanished == 0 && !self.failed_while_opening
     }

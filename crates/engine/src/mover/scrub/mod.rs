@@ -134,6 +134,7 @@ impl<A: Arena> Engine<A> {
         let page = &scrub.page;
         let state = match page.mark {
             ScrubMark::Never => ScrubState::Never,
+            ScrubMark::Running if self.life.is_read_only() => ScrubState::Paused(ScrubPause::ReadOnly),
             ScrubMark::Running => scrub.pause.map_or(ScrubState::Running, ScrubState::Paused),
             ScrubMark::Stopped => ScrubState::Stopped,
             ScrubMark::Whole => ScrubState::Whole,
