@@ -342,6 +342,34 @@ fn it_is_stopped_and_begins_anew() {
     is(&scrub(&mut s), 0, 0, &[]);
 }
 
+/// What one scrub had looked at of a chunk when it was stopped says nothing to the next: it may have gone bad meanwhile.
+#[test]
+fn a_scrub_trusts_nothing_that_another_has_seen() {
+    for half_seconds in 1..12 {
+        // The first chunk, which is where both begin.
+        let mut s = Story::begin(32, 64);
+        s.write(0, CHUNK, 0x11);
+        s.flush();
+        to(&mut s, 0, SLOW);
+        s.stop();
+        s.open().expect("it opens, without copies");
+        let (_, at) = home(&mut s, 0);
+        s.world.disks[1].add_bad_sector((at + 9 * BLOCK) / 512);
+        for service in &mut s.world.services {
+            (service.min_ns, service.max_ns) = (Nanos::SECOND, Nanos::SECOND);
+        }
+        s.read(0, BLOCK).expect("it is read, and the disk is awake");
+        start(&mut s);
+        s.wait(half_seconds * Nanos::SECOND / 2);
+        let now = s.world.now();
+        _ = s.engine().stop_scrub(now);
+        flip(&mut s, 1, at + 2 * BLOCK);
+        let status = scrub(&mut s);
+        let lost = [blocks(0, 2..3), blocks(0, 9..10)];
+        assert_eq!(status.lost, lost, "stopped after {half_seconds} half seconds");
+    }
+}
+
 /// A slow device at rest is not woken, and one that nobody uses comes to rest.
 #[test]
 fn a_quiet_disk_is_left_quiet() {

@@ -114,6 +114,10 @@ impl<A: Arena> Engine<A> {
         scrub.page =
             ScrubPage { mark: ScrubMark::Running, begun_unix_s, whole_unix_s, ..ScrubPage::default() };
         scrub.since = None;
+        // What the one before has seen of a chunk may have gone bad since.
+        if let Some(exam) = &mut scrub.exam {
+            exam.scrubs = false;
+        }
         scrub.keep.want(now);
     }
 
