@@ -156,4 +156,6 @@ planted! {
     silence_is_evidence: SilenceIsEvidence at 1009,
     fast_sum_outlives_write: FastSumOutlivesWrite at 1001,
     fast_sum_not_verified: FastSumNotVerified at 2459,
+    scrub_forgets_page: ScrubForgetsPage at 1357,
+    scrub_trusts_earlier: ScrubTrustsEarlier at 1090,
 }

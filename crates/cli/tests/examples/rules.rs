@@ -74,6 +74,7 @@ pub const RULES: &[Rule] = &[
     ("bimetal lost films", Ends(0), &[SmallFilms, DeadDisk]),
     ("bimetal lost films --files", Parsed("it looks through what is mounted on this machine"), &[]),
     ("bimetal scrub films", Ends(0), &[SmallFilms, Need::Serves("films")]),
+    ("bimetal scrub films --files", Parsed("it looks through what is mounted on this machine"), &[]),
     ("bimetal scrub films --stop", Parsed("it may be whole before it can be stopped"), &[]),
     ("bimetal list", Ends(0), &[SmallFilms]),
     ("bimetal import", Ends(0), &[Devices, OldDisk, SmallFilms]),

@@ -141,6 +141,10 @@ bugs! {
     MendUnverified,
     /// A block is written again whatever clients write meanwhile.
     MendBesideWrite,
+    /// A scrub passes over what is wrong where its page of checksums has given way to others meanwhile.
+    ScrubForgetsPage,
+    /// A scrub counts what an earlier one has seen of a chunk.
+    ScrubTrustsEarlier,
     /// Writes are not ordered by block locks.
     LocksIgnored,
 }

@@ -96,11 +96,11 @@ pub(super) struct Exam {
     pub(super) wrong: Vec<Wrong>,
     pub(super) to_judge: VecDeque<Wrong>,
     pub(super) reading: Option<Reading>,
-    awaits_page: bool,
+    pub(super) awaits_page: bool,
     page_tries: u32,
     /// Times that a block was found elsewhere than before.
     moved: u32,
-    lost_page: Option<u32>,
+    pub(super) lost_page: Option<u32>,
     /// The chunk counts as moving for it: until all that is wrong is judged, nobody merges or writes in place, which would end
     /// what may stand in.
     pub(super) holds: bool,
@@ -134,6 +134,14 @@ impl Exam {
             mend_tries: 0,
             lost: BlockMask::EMPTY,
             bad_home: false,
+        }
+    }
+
+    /// What was wrong is something else by now: it is read once more.
+    pub(super) fn doubt_again(&mut self, look: Look) {
+        if self.moved < MOST_CHANGES && !planted(Bug::ScrubForgetsPage) {
+            self.moved += 1;
+            self.doubts.push_back(Doubt { look, failed: None, failures: 0, changes: 0 });
         }
     }
 
@@ -173,8 +181,27 @@ impl<A: Arena> Engine<A> {
 
     /// Whether a value is still held where it was, under the same checksum.
     pub(super) fn stands(&mut self, chunk: Chunk, look: &Look) -> bool {
-        let is_there = self.places_of(chunk, look.block).any(|held| held == look.held);
+        let is_there = self.is_held(chunk, look);
         is_there && self.sum_of(look.block, look.held) == Some(Lookup::Known(look.sum))
+    }
+
+    /// Whether it is known that a value is no more held there under this checksum.
+    pub(super) fn has_changed(&mut self, chunk: Chunk, look: &Look) -> bool {
+        let is_there = self.is_held(chunk, look);
+        match self.sum_of(look.block, look.held).filter(|_| is_there) {
+            Some(Lookup::Known(sum)) => sum != look.sum,
+            Some(Lookup::InPage(_)) => false,
+            None => true,
+        }
+    }
+
+    /// The page of checksums without which that is not known: it was in memory, and has given way to others.
+    pub(super) fn page_for(&mut self, chunk: Chunk, look: &Look) -> Option<u32> {
+        let is_there = self.is_held(chunk, look);
+        match self.sum_of(look.block, look.held).filter(|_| is_there) {
+            Some(Lookup::InPage(page)) if !planted(Bug::ScrubForgetsPage) => Some(page),
+            _ => None,
+        }
     }
 
     pub(super) fn device_place(&self, look: &Look) -> (Tier, u64) {
@@ -271,7 +298,7 @@ impl<A: Arena> Engine<A> {
     }
 
     /// Asks for a page of checksums; whether it is there already.
-    fn want_scrub_page(&mut self, page: u32) -> bool {
+    pub(super) fn want_scrub_page(&mut self, page: u32) -> bool {
         self.want_sum_page(page, SumWaiter::Scrub(page));
         self.mover.scrub.exam.as_ref().is_some_and(|exam| !exam.awaits_page)
     }
@@ -515,7 +542,7 @@ impl<A: Arena> Engine<A> {
         if self.may_be_written(exam, &look) {
             return exam.doubts.push_back(doubt);
         }
-        if !self.stands(exam.chunk, &look) {
+        if self.has_changed(exam.chunk, &look) {
             doubt.changes += 1;
             return exam.doubts.push_back(doubt);
         }

@@ -20,6 +20,16 @@ impl<A: Arena> Engine<A> {
             self.end_exam(*exam);
             return true;
         };
+        if let Some(page) = self.page_for(exam.chunk, &wrong.look) {
+            let is_lost = exam.lost_page == Some(page);
+            if is_lost {
+                exam.lost.set(wrong.look.block);
+                exam.to_judge.pop_front();
+            }
+            exam.awaits_page = !is_lost;
+            self.mover.scrub.exam = Some(exam);
+            return is_lost || self.want_scrub_page(page);
+        }
         let went_on = match wrong.look.held {
             Held::Copy(..) => {
                 // What is wrong in one copy may be so in all that were written with it.
@@ -82,16 +92,18 @@ impl<A: Arena> Engine<A> {
         let is_same =
             result.is_ok() && (self.io.arena.crc32c(buf) == wrong.look.sum || planted(Bug::MendUnverified));
         // Whoever has written here since has changed what counts.
-        let changed = !self.stands(exam.chunk, &wrong.look);
+        let changed = self.has_changed(exam.chunk, &wrong.look);
+        let unsure = self.page_for(exam.chunk, &wrong.look).is_some();
         let may = matches!(wrong.look.held, Held::Landed(_)) || self.stands(exam.chunk, &look);
         let mut began = false;
         if changed {
             exam.to_judge.pop_front();
             exam.mend_tries = 0;
+            exam.doubt_again(wrong.look);
         } else if !is_same {
             // Not tried again: it is as wrong, or was never the same.
             exam.mend_tries = MEND_TRIES + 1;
-        } else if may {
+        } else if may && !unsure {
             let was = match wrong.look.held {
                 Held::Landed(z) => Some(self.state.zone.pos_of(z)),
                 _ => None,
@@ -121,7 +133,7 @@ impl<A: Arena> Engine<A> {
         if landed {
             exam.mend_tries = 0;
             self.is_repaired(&exam, &wrong, "it was written again with what was found elsewhere");
-        } else if self.stands(exam.chunk, &wrong.look) && exam.mend_tries < MEND_TRIES {
+        } else if !self.has_changed(exam.chunk, &wrong.look) && exam.mend_tries < MEND_TRIES {
             exam.to_judge.push_front(wrong);
             self.mend_waits(&mut exam);
         }
@@ -162,7 +174,7 @@ impl<A: Arena> Engine<A> {
         exam.mend_tries = 0;
         exam.bad_home |= matches!(wrong.look.held, Held::Home(_));
         if !self.stands(exam.chunk, &wrong.look) {
-            return;
+            return exam.doubt_again(wrong.look);
         }
         exam.lost.set(wrong.look.block);
         self.tell_of_wrong(Level::Error, exam, wrong, "it could not be repaired");

@@ -12,6 +12,7 @@ mod keep;
 use crate::api::coverage::Stage;
 use crate::api::scrub::{ScrubPause, ScrubState, ScrubStatus};
 use crate::base::arena::Arena;
+use crate::base::bugs::{Bug, planted};
 use crate::engine::Engine;
 use crate::format::scrub::{MAX_RANGE_BLOCKS, MAX_SCRUB_RANGES, ScrubMark, ScrubPage};
 use crate::placement::policy::Pace;
@@ -116,7 +117,7 @@ impl<A: Arena> Engine<A> {
         scrub.since = None;
         // What the one before has seen of a chunk may have gone bad since.
         if let Some(exam) = &mut scrub.exam {
-            exam.scrubs = false;
+            exam.scrubs = planted(Bug::ScrubTrustsEarlier);
         }
         scrub.keep.want(now);
     }
