@@ -155,7 +155,7 @@ planted! {
     part_lost_with_rest: PartLostWithRest at 1132,
     silence_is_evidence: SilenceIsEvidence at 1009,
     fast_sum_outlives_write: FastSumOutlivesWrite at 1001,
-    fast_sum_not_verified: FastSumNotVerified at 2459,
+    fast_sum_not_verified: FastSumNotVerified at 2519,
     scrub_forgets_page: ScrubForgetsPage at 1357,
     scrub_trusts_earlier: ScrubTrustsEarlier at 1090,
 }

@@ -429,6 +429,11 @@ impl<A: Arena> Engine<A> {
                 self.mover.scrub.exam = Some(exam);
                 false
             }
+            Some(Lookup::InPage(page)) if exam.lost_page == Some(page) => {
+                exam.lost.set(look.block);
+                self.mover.scrub.exam = Some(exam);
+                true
+            }
             Some(Lookup::InPage(page)) => {
                 exam.doubts.push_front(doubt);
                 exam.awaits_page = true;
