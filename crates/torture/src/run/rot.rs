@@ -40,7 +40,7 @@ impl Run<'_> {
             disk.add_bad_sector(page * 8 + sector);
         }
         self.stats.count(if tier == FAST { "fast block went bad amid" } else { "slow block went bad amid" });
-        self.fresh.clear();
+        self.fresh.hurt(self.world.now());
         self.damaged = true;
     }
 
