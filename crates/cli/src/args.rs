@@ -77,6 +77,8 @@ pub(crate) enum Command {
     Check(CheckArgs),
     /// Say what of a volume is lost with a device that is missing, by range and by file
     Lost(LostArgs),
+    /// Read all of a volume that is being served, and repair what is wrong where that is possible
+    Scrub(ScrubArgs),
     /// List the volumes of the configuration directory
     List(ListArgs),
     /// End a volume for good: its superblocks and its volume file
@@ -578,6 +580,41 @@ pub(crate) struct WhyArgs {
     /// A byte in the volume
     #[arg(value_parser = size::parse)]
     pub(crate) offset: u64,
+    /// Print one JSON document on standard output and nothing else there
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `bimetal scrub`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  bimetal scrub films                               begins one; where one is under way, it goes on
+  bimetal scrub films --status
+  bimetal scrub films --files /srv/films            the same, with the files that have something lost
+  bimetal scrub films --stop
+
+Every block that has a checksum is read and held against it, on both tiers, with shadows and copies. What is wrong is repaired
+where something else holds the same, and listed where nothing does, until the next scrub begins. It goes on in the server: beside
+clients in a fifth of a device's time, and after a restart where it was. A slow device that is at rest is not woken; it goes on when
+clients use it.
+
+For --files, name where the volume is mounted, as it is served. The file system may be on the device, or on a partition of it. One on
+LVM, RAID, device-mapper or encryption is not handled, nor is btrfs, whose files do not say where on the device they are.
+
+Exit code: 0; 1 where something is lost; 2 where it cannot be asked for, as when the volume is not served.")]
+pub(crate) struct ScrubArgs {
+    /// Name of the volume, or path of its volume file
+    pub(crate) volume: String,
+    /// Only say how far it has come
+    #[arg(long, conflicts_with = "stop")]
+    pub(crate) status: bool,
+    /// Stop it; the next one begins at the beginning
+    #[arg(long)]
+    pub(crate) stop: bool,
+    /// Only say how far it has come, and name the files with something lost: of the file system that is mounted here
+    #[arg(long, value_name = "MOUNTPOINT", conflicts_with = "stop")]
+    pub(crate) files: Option<PathBuf>,
     /// Print one JSON document on standard output and nothing else there
     #[arg(long)]
     pub(crate) json: bool,

@@ -29,6 +29,7 @@ mod pins;
 mod progress;
 mod record;
 mod scenario;
+mod scrub;
 mod serve;
 mod shell;
 mod signatures;
@@ -82,6 +83,7 @@ fn main() -> ExitCode {
         Command::Pins(args) => pins::pins(&args),
         Command::Why(args) => pins::why(&args),
         Command::Lost(args) => lost::run(&args),
+        Command::Scrub(args) => scrub::run(&args),
         Command::List(args) => list::run(&args),
         Command::Destroy(args) => destroy::run(&args),
         Command::Import(args) => copy::import(&args),

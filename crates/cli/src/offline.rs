@@ -3,7 +3,7 @@
 use crate::args::LookArgs;
 use crate::progress::Progress;
 use crate::volume::{self, Volume};
-use crate::{Outcome, attach, say, say_json, size};
+use crate::{Outcome, attach, say, say_json, scrub, size};
 use anyhow::{Context as _, bail};
 use bimetal_driver::{Change, Driver, PoolSizes, RealArena, run_task};
 use bimetal_engine::Engine;
@@ -166,6 +166,7 @@ fn describe(doc: &StatusDoc, called: &str) -> String {
         let (held, read) = (size::show(doc.copied_bytes), size::show(doc.copy_read_bytes));
         text += &format!("  copies of the slow tier: {held}, from which {read} was read\n");
     }
+    text += &health(doc);
     if let Some(attached) = &doc.attached {
         text += &format!("  {}\n", attach::describe(attached));
     }
@@ -186,6 +187,29 @@ fn degraded(called: &str, loss: &LossDoc) -> String {
         size::show(loss.good_bytes),
         size::show(loss.lost_bytes)
     )
+}
+
+/// What was read again or repaired, and the last scrub, where there is something to say.
+fn health(doc: &StatusDoc) -> String {
+    let mut text = String::new();
+    if doc.reads_again + doc.repaired_blocks > 0 {
+        let (again, shadows, repaired) = (doc.reads_again, doc.reads_from_shadows, doc.repaired_blocks);
+        text += &format!(
+            "  {again} reads were made again, {shadows} of them from shadows; {repaired} blocks were repaired\n"
+        );
+    }
+    if !matches!(doc.scrub.state.as_str(), "" | "never") {
+        text += &format!("  {}\n", scrub::describe(&doc.scrub));
+    }
+    let lost = doc.scrub.lost_bytes();
+    if lost > 0 {
+        text += &format!(
+            "  it has found {} lost; `bimetal scrub {} --status` lists them\n",
+            size::show(lost),
+            doc.volume
+        );
+    }
+    text
 }
 
 /// What the engine wrote to the fast device of its own accord, where there is something to say.

@@ -42,6 +42,11 @@ const STATUS: &[&str] = &[
     "shadowed_bytes",
     "shadow_demoted_chunks",
     "last_promotion_unix_s",
+    "reads_again",
+    "reads_from_shadows",
+    "repaired_blocks",
+    "scrub.state",
+    "scrub.lost",
     "wear.moved_bytes",
     "wear.copied_bytes",
     "wear.budget",
@@ -54,6 +59,24 @@ const STATUS: &[&str] = &[
     "timed_wakeups_per_day",
     "ram_bytes",
     "attached",
+];
+
+const SCRUB: &[&str] = &[
+    "volume",
+    "scrub.state",
+    "scrub.paused_because",
+    "scrub.done_bytes",
+    "scrub.of_bytes",
+    "scrub.begun_unix_s",
+    "scrub.whole_unix_s",
+    "scrub.wrong_blocks",
+    "scrub.repaired_blocks",
+    "scrub.lost",
+    "scrub.unlisted_bytes",
+    "scrub.bytes_per_s",
+    "scrub.left_s",
+    "files",
+    "unknowable",
 ];
 
 const PINS: &[&str] = &[
@@ -468,6 +491,7 @@ const SAMPLES: &[Sample] = &[
         ..sample("lost", &["@"])
     },
     Sample { keys: Some(&["volumes"]), ..sample("list", &[]) },
+    Sample { keys: Some(SCRUB), needs_server: true, ..sample("scrub", &["@"]) },
     sample("completions", &["bash"]),
     sample("man", &["%/man"]),
     Sample { keys: Some(TRACE), ..sample("trace stat", &[SMALL_TRACE]) },

@@ -4,11 +4,11 @@
 mod common;
 
 use bimetal_nbd::{Command as Nbd, NbdErrno};
-use common::{Client, Served, bimetal, pattern, start, succeed, text};
+use common::{Client, Served, bimetal, ext4, pattern, start, succeed, text};
 use serde_json::{Value, json};
 use std::fs::File;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::path::PathBuf;
+use std::process::Output;
 use std::time::{Duration, Instant};
 
 const MIB: u64 = 1 << 20;
@@ -221,97 +221,28 @@ fn a_server_that_still_has_the_device_is_to_be_stopped_first() {
     served.kill();
 }
 
-/// A mount that goes with its owner, before the server does.
-struct Mount(PathBuf);
-
-impl Drop for Mount {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg(&self.0).status();
-    }
-}
-
-/// A tree of files whose contents are known by their numbers; one has two names, and a directory has many small ones.
-fn make_tree(tree: &Path) {
-    for i in 0..60 {
-        let folder = tree.join(format!("d{}", i % 6));
-        std::fs::create_dir_all(&folder).expect("a folder");
-        std::fs::write(folder.join(format!("f{i}")), pattern(i, 700_000 + i as usize * 1000))
-            .expect("a file");
-    }
-    std::fs::hard_link(tree.join("d0/f0"), tree.join("d1/also-f0")).expect("a second name");
-    std::fs::create_dir(tree.join("many")).expect("a folder");
-    for i in 0..300 {
-        std::fs::write(tree.join(format!("many/{i}")), pattern(1000 + i, 3000)).expect("a small file");
-    }
-}
-
-/// All files below a folder that cannot be read, or are not what they were.
-fn unreadable(mount: &Path, tree: &Path, found: &mut Vec<PathBuf>) {
-    for entry in std::fs::read_dir(tree).expect("the tree") {
-        let path = entry.expect("the tree").path();
-        let there = mount.join(path.file_name().expect("a name"));
-        if path.is_dir() {
-            unreadable(&there, &path, found);
-        } else if std::fs::read(&there).ok() != Some(std::fs::read(&path).expect("the tree")) {
-            found.push(there);
-        }
-    }
-}
-
 #[test]
 fn every_file_with_something_lost_is_named() {
     if !common::can_fuse(&["mount", "mkfs.ext4"]) {
         return println!("skipped: this needs root, nbdfuse, loop devices and mkfs.ext4");
     }
     let mut served = Served::sized("48M", "256M");
-    let (tree, image) = (in_dir(&served, "tree"), in_dir(&served, "ext4.img"));
-    make_tree(&tree);
-    let mut client = served.connect();
-    File::create(&image).expect("an image").set_len(client.size_bytes).expect("its size");
-    succeed(Command::new("/sbin/mkfs.ext4").args(["-q", "-E", "nodiscard", "-d"]).arg(&tree).arg(&image));
-    let bytes = std::fs::read(&image).expect("the image");
-    for (place, piece) in
-        bytes.chunks(MIB as usize).enumerate().filter(|(_, piece)| piece.iter().any(|b| *b != 0))
-    {
-        client.write(place as u64 * MIB, piece);
-    }
-    client.flush();
+    let tree = ext4::fill(&served, &mut served.connect());
     served.kill();
     std::fs::remove_file(in_dir(&served, "slow.img")).expect("the disk has died");
     serve_degraded(&mut served);
-    let output = run(&served, &["attach"], &["--as", "fuse"]);
-    if text(&output.stderr).contains("losetup has ended") {
+    let Some(mounted) = ext4::mount(&served) else {
         return println!("skipped: there is no loop device to be had");
-    }
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    let mount = in_dir(&served, "mnt");
-    std::fs::create_dir(&mount).expect("a folder");
-    succeed(Command::new("mount").args(["-o", "ro,noload"]).arg(text(&output.stdout).trim()).arg(&mount));
-    let mounted = Mount(mount.clone());
-    let found = doc(run(&served, &["lost"], &["--json", "--files", mount.to_str().expect("a name")]));
-    let paths = |value: &Value| -> Vec<PathBuf> {
-        value.as_array().expect("a list").iter().map(|path| path.as_str().expect("a path").into()).collect()
     };
-    let unknowable = paths(&found["unknowable"]);
-    let files = found["files"].as_array().expect("a list");
-    let named: Vec<PathBuf> =
-        files.iter().map(|file| file["path"].as_str().expect("a path").into()).collect();
+    let mount = &mounted.0;
+    let found = doc(run(&served, &["lost"], &["--json", "--files", mount.to_str().expect("a name")]));
     let mut bad = Vec::new();
-    unreadable(&mount, &tree, &mut bad);
+    ext4::unreadable(mount, &tree, &mut bad);
     assert!(!bad.is_empty() && bad.len() < 360, "some of it is lost: {} files, {found:#}", bad.len());
-    let two = [mount.join("d0/f0"), mount.join("d1/also-f0")];
-    for path in &bad {
-        let is_named = named.contains(path) || unknowable.iter().any(|above| path.starts_with(above));
-        let by_another_name = two.contains(path) && two.iter().any(|name| named.contains(name));
-        assert!(is_named || by_another_name, "{} is not named: {found:#}", path.display());
-    }
-    assert!(named.iter().all(|path| bad.contains(path)), "no file that is whole is named: {found:#}");
-    assert!(two.iter().filter(|name| named.contains(name)).count() < 2, "a file is named once");
+    ext4::Named::of(&found).must_be(&bad, mount);
     // What is mounted elsewhere is no device of the volume.
     let output = run(&served, &["lost"], &["--files", "/proc"]);
     assert!(text(&output.stderr).contains("not handled"), "{}", text(&output.stderr));
-    drop(mounted);
-    let output = run(&served, &["detach"], &[]);
-    assert!(output.status.success(), "{}", text(&output.stderr));
+    ext4::unmount(&served, mounted);
     served.stop();
 }

@@ -154,6 +154,7 @@ impl<A: Arena> Engine<A> {
             self.pump_log();
             self.pump_moves();
             self.pump_probes();
+            self.pump_scrub();
             self.pump_checkpoint();
             self.pump_pins();
             self.pump_shutdown();
@@ -195,6 +196,7 @@ impl<A: Arena> Engine<A> {
         self.copies_coverage(&mut *f);
         self.checkpoint.coverage().into_iter().for_each(&mut *f);
         self.placement.pins.coverage().into_iter().for_each(&mut *f);
+        self.mover.scrub.coverage(&mut *f);
         if self.log.sealing > 0 {
             f(Stage::SealIndex);
         }
@@ -220,6 +222,8 @@ impl<A: Arena> Engine<A> {
             Owner::Copy(fill) => self.copy_coverage(fill),
             Owner::Trim(_) | Owner::Segment | Owner::Probe(_) => None,
             Owner::Pins => self.placement.pins.coverage(),
+            Owner::Scrub => Some(Stage::ScrubRead),
+            Owner::ScrubPage => Some(Stage::ScrubKeep),
             Owner::Shutdown => Some(Stage::Shutdown),
         }
     }
@@ -260,6 +264,8 @@ impl<A: Arena> Machine for Engine<A> {
             Owner::Segment => self.on_segment_trimmed(),
             Owner::Pins => self.pins_written(result),
             Owner::Probe(tier) => self.probe_done(tier, result),
+            Owner::Scrub => self.scrub_io_done(result),
+            Owner::ScrubPage => self.scrub_kept(result),
             Owner::Shutdown => self.shutdown_io_done(),
         }
         if let Some(error) = away {
@@ -279,6 +285,7 @@ impl<A: Arena> Machine for Engine<A> {
             self.admission_deadline(),
             self.claim_deadline(),
             self.stall_deadline(),
+            self.scrub_deadline(),
         ];
         times.into_iter().flatten().min()
     }

@@ -13,6 +13,7 @@ use bimetal_engine::extents::{Extents, Placed, Placement};
 use bimetal_engine::loss::Losses;
 use bimetal_engine::options::{Event, Status};
 use bimetal_engine::pins::{PinError, PinReport};
+use bimetal_engine::scrub::ScrubError;
 use bimetal_engine::why::Why;
 use bimetal_serve::{Address, Door, Opened, Reception, Served, Server, Tenant, VolumeName};
 use bimetal_units::{FAST, Nanos, ServedBy, Tier};
@@ -107,6 +108,12 @@ impl Served for Passthrough {
         PinReport { ranges: Vec::new(), room_bytes: [0; 2], pinned_bytes: [0; 2], known: true }
     }
     fn outlive_kills(&mut self) {}
+    fn begin_scrub(&mut self, _now: Nanos) -> Result<(), ScrubError> {
+        Err(ScrubError::ReadOnly)
+    }
+    fn stop_scrub(&mut self, _now: Nanos) -> Result<(), ScrubError> {
+        Err(ScrubError::NotRunning)
+    }
     fn why(&mut self, _now: Nanos, _offset: u64) -> Option<Why> {
         None
     }

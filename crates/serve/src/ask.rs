@@ -3,6 +3,7 @@
 
 use crate::attach::{AttachedDoc, Wish};
 use crate::lost::LossesDoc;
+use crate::scrub::{ScrubDoc, ScrubWish};
 use crate::served::Served;
 use crate::status::tier_name;
 use crate::why::WhyDoc;
@@ -62,6 +63,11 @@ pub enum Question {
         /// The byte.
         from: u64,
     },
+    /// Scrub the volume. Only a server can.
+    Scrub {
+        /// What is wished.
+        wish: ScrubWish,
+    },
     /// Tell of every request from now on. Only a server can.
     Record {},
     /// Make the volume a device of the machine. Only a server can.
@@ -80,6 +86,8 @@ pub enum Answer {
     Why(Box<WhyDoc>),
     /// What is lost.
     Lost(LossesDoc),
+    /// The last scrub.
+    Scrub(Box<ScrubReport>),
     /// The recording begins: what follows on the stream are its requests.
     Recording(RecordingDoc),
     /// The volume is this device of the machine.
@@ -88,6 +96,15 @@ pub enum Answer {
     Detached(PathBuf),
     /// One sentence that says why not.
     Refused(String),
+}
+
+/// The document of `scrub`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScrubReport {
+    /// The volume's name.
+    pub volume: String,
+    /// The last scrub.
+    pub scrub: ScrubDoc,
 }
 
 /// What is being recorded.
@@ -184,6 +201,7 @@ pub fn ask(volume: &str, engine: &mut impl Served, now: Nanos, question: Questio
             let doc = LossesDoc::new(status.loss.as_ref(), status.size_bytes, &losses);
             return Taken::Answered(Answer::Lost(doc));
         }
+        Question::Scrub { wish } => return Taken::Answered(scrub(volume, engine, now, wish)),
         Question::Record {} => {
             return Taken::Answered(refused(volume, "nobody serves it, so there is nothing to record"));
         }
@@ -215,6 +233,20 @@ pub fn conclude(volume: &str, engine: &mut impl Served) -> Option<Answer> {
         Ok(()) => pins(volume, engine),
         Err(error) => refused(volume, &error.to_string()),
     })
+}
+
+fn scrub(volume: &str, engine: &mut impl Served, now: Nanos, wish: ScrubWish) -> Answer {
+    let done = match wish {
+        ScrubWish::Begin => engine.begin_scrub(now),
+        ScrubWish::Stop => engine.stop_scrub(now),
+        ScrubWish::Tell => Ok(()),
+    };
+    if let Err(error) = done {
+        return refused(volume, &error.to_string());
+    }
+    let status = engine.status();
+    let scrub = ScrubDoc::new(&status.scrub, status.chunk_bytes);
+    Answer::Scrub(Box::new(ScrubReport { volume: volume.to_owned(), scrub }))
 }
 
 fn pins(volume: &str, engine: &impl Served) -> Answer {

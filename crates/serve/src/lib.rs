@@ -22,6 +22,7 @@ mod notify;
 mod record;
 mod recording;
 mod requests;
+pub mod scrub;
 pub mod served;
 pub mod server;
 pub mod status;
@@ -29,7 +30,7 @@ mod tape;
 mod trouble;
 pub mod why;
 
-pub use ask::{Answer, PinsDoc, Question, RecordingDoc};
+pub use ask::{Answer, PinsDoc, Question, RecordingDoc, ScrubReport};
 pub use control::{live_answer, live_status};
 pub use door::{Door, Reception};
 pub use house::Tenant;

@@ -7,6 +7,7 @@ use bimetal_engine::extents::Extents;
 use bimetal_engine::loss::Losses;
 use bimetal_engine::options::{Event, Status};
 use bimetal_engine::pins::{PinError, PinReport};
+use bimetal_engine::scrub::ScrubError;
 use bimetal_engine::why::Why;
 use bimetal_engine::{Engine, Machine};
 use bimetal_units::{Nanos, Tier};
@@ -36,6 +37,10 @@ pub trait Served: Machine<Arena = RealArena> {
     fn take_pin_answer(&mut self) -> Option<Result<(), PinError>>;
     /// What is pinned.
     fn pin_report(&self) -> PinReport;
+    /// Begins a scrub, or goes on with the one that is under way.
+    fn begin_scrub(&mut self, now: Nanos) -> Result<(), ScrubError>;
+    /// Stops the scrub that is under way.
+    fn stop_scrub(&mut self, now: Nanos) -> Result<(), ScrubError>;
     /// What is known of the chunk with this byte; none behind the end.
     fn why(&mut self, now: Nanos, offset: u64) -> Option<Why>;
     /// What is lost of it from a byte on; a part that can be told in one answer, and where to go on.
@@ -81,6 +86,12 @@ impl Served for Engine<RealArena> {
     }
     fn pin_report(&self) -> PinReport {
         Engine::pin_report(self)
+    }
+    fn begin_scrub(&mut self, now: Nanos) -> Result<(), ScrubError> {
+        Engine::begin_scrub(self, now)
+    }
+    fn stop_scrub(&mut self, now: Nanos) -> Result<(), ScrubError> {
+        Engine::stop_scrub(self, now)
     }
     fn why(&mut self, now: Nanos, offset: u64) -> Option<Why> {
         Engine::why(self, now, offset)

@@ -2,6 +2,7 @@
 
 use crate::attach::AttachedDoc;
 use crate::lost::LossDoc;
+use crate::scrub::ScrubDoc;
 use bimetal_driver::IoFacts;
 use bimetal_engine::options::Status;
 use bimetal_engine::policy::{Audit, Yield};
@@ -170,6 +171,18 @@ pub struct StatusDoc {
     pub copied_bytes: u64,
     /// Bytes read from such copies since the volume was opened.
     pub copy_read_bytes: u64,
+    /// Reads of clients that were made again since the volume was opened, as a device had failed them or what was read was wrong.
+    #[serde(default)]
+    pub reads_again: u64,
+    /// Those of them that got from shadows what the fast tier did not give.
+    #[serde(default)]
+    pub reads_from_shadows: u64,
+    /// Blocks that were found wrong since the volume was opened, and are as they should be again.
+    #[serde(default)]
+    pub repaired_blocks: u64,
+    /// The last scrub.
+    #[serde(default)]
+    pub scrub: ScrubDoc,
     /// What moves and copies wrote to the fast device.
     #[serde(default)]
     pub wear: WearDoc,
@@ -251,6 +264,10 @@ impl StatusDoc {
             shadow_demoted_chunks: status.shadow_demoted_chunks,
             copied_bytes: status.copied_bytes,
             copy_read_bytes: status.copy_read_bytes,
+            reads_again: status.reads_again,
+            reads_from_shadows: status.reads_from_shadows,
+            repaired_blocks: status.repaired_blocks,
+            scrub: ScrubDoc::new(&status.scrub, status.chunk_bytes),
             wear: WearDoc {
                 moved_bytes: status.wear.moved_bytes,
                 copied_bytes: status.wear.copied_bytes,

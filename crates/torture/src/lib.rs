@@ -12,6 +12,7 @@ mod pins;
 pub mod plan;
 mod report;
 mod run;
+mod scrubs;
 mod shrink;
 pub mod world;
 

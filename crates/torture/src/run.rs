@@ -7,10 +7,12 @@ mod judge;
 mod lone;
 mod opening;
 mod rest;
+mod rot;
 
 use super::client::Client;
 use super::pins::PinKeeper;
 use super::plan::{Life, Limits, Op, OpKind, Plan, When};
+use super::scrubs::Scrubber;
 use super::{Stats, draw};
 use crate::arena::{ArenaMemory, SimArena};
 use crate::coverage::{Fault, StageSet};
@@ -79,6 +81,7 @@ pub struct Run<'a> {
     named: bool,
     patience_ns: u64,
     pins: PinKeeper,
+    scrubs: Scrubber,
     /// Of this opening.
     limits: Limits,
     /// Steps from where the generation is raised to the crash.
@@ -118,6 +121,7 @@ impl<'a> Run<'a> {
             named: false,
             patience_ns: STUCK_NS,
             pins: PinKeeper::new(seed),
+            scrubs: Scrubber::new(seed),
         }
     }
 
@@ -252,6 +256,7 @@ impl<'a> Run<'a> {
                 self.wait_blind(engine, &mut client, life)?;
                 self.rest(engine, &mut client)?;
                 self.verify_fresh(engine)?;
+                self.scrub_finds_all(engine)?;
             }
             self.world.fuse = fuse;
             match life.when {
@@ -280,6 +285,8 @@ impl<'a> Run<'a> {
         loop {
             client.feed(engine, &mut self.world, &mut self.model);
             self.pins.look(engine, self.world.now());
+            self.rot_amid(engine);
+            self.scrubs.look(engine, self.world.now(), self.errors_ever || self.errors_legal())?;
             let flow = self.world.pump(engine)?;
             self.note_lost_caches();
             let legal = self.errors_legal();
@@ -433,6 +440,7 @@ impl<'a> Run<'a> {
     /// Ends a life: an orderly stop must have left nothing behind; else the machine dies.
     fn end_life(&mut self, mut engine: Engine<SimArena>, life: &Life, stopped: bool) -> Result<(), String> {
         self.stats.cycles += 1;
+        self.scrubs.judge(&engine, self.errors_ever || self.errors_legal())?;
         self.stats.status(&engine.status());
         self.damaged |= self.world.injected.harmed() > 0;
         self.keep_events(&mut engine);
@@ -464,7 +472,7 @@ impl<'a> Run<'a> {
             let death = life.death.unwrap_or(Death::Kill);
             self.die(engine, death, life.torn_sectors);
         }
-        self.spoil(life.bad_sectors)?;
+        self.spoil(life.bad_sectors + u32::from(self.scrubs.rots()))?;
         self.decay(life.decays, life.decay_payload);
         self.remember_metadata();
         Ok(())

@@ -21,23 +21,23 @@ const SYS_SECTOR: u64 = 512;
 
 /// A file of which something is lost.
 #[derive(Debug, Serialize)]
-pub(super) struct FileDoc {
+pub(crate) struct FileDoc {
     path: PathBuf,
     lost_bytes: u64,
 }
 
 /// What was found.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(crate) struct Found {
     /// Of which something is lost.
-    pub(super) files: Vec<FileDoc>,
+    pub(crate) files: Vec<FileDoc>,
     /// Of which that cannot be known; of a directory, what is in it neither.
-    pub(super) unknowable: Vec<PathBuf>,
+    pub(crate) unknowable: Vec<PathBuf>,
 }
 
 impl Found {
     /// For who reads it, with so many of a kind at most.
-    pub(super) fn describe(&self, mount: &Path, most: usize) -> String {
+    pub(crate) fn describe(&self, mount: &Path, most: usize) -> String {
         let mut text = format!(
             "  of {}, {} files have something in lost ranges, and of {} files and directories that cannot be known",
             mount.display(),
@@ -58,7 +58,7 @@ impl Found {
 }
 
 /// The files below a mount point that have something in these ranges of a volume of this size.
-pub(super) fn lost_files(
+pub(crate) fn lost_files(
     mount: &Path,
     losses: &Losses,
     size_bytes: u64,

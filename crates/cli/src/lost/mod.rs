@@ -1,6 +1,6 @@
 //! `bimetal lost`
 
-mod files;
+pub(crate) mod files;
 
 use crate::args::LostArgs;
 use crate::find::{self, Missing};
@@ -17,7 +17,7 @@ use serde::Serialize;
 use std::path::PathBuf;
 
 /// Ranges, and files, that are listed where a person reads.
-const MOST_LISTED: usize = 20;
+pub(crate) const MOST_LISTED: usize = 20;
 
 /// A range of the volume.
 #[derive(Debug, Serialize)]

@@ -1,6 +1,8 @@
 //! A served volume for tests: its own directory, a unix socket, one child process.
 #![allow(dead_code)]
 
+pub mod ext4;
+
 use bimetal_nbd::{Chunk, encode_request, parse_chunk, parse_simple_reply};
 use bimetal_nbd::{
     ClientHandshake, ClientStep, Command as Nbd, NbdErrno, RemoteExport, Request, SIMPLE_REPLY_BYTES,

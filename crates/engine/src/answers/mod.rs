@@ -4,5 +4,6 @@ mod extents;
 mod losses;
 mod moments;
 mod pins;
+mod scrub;
 mod status;
 mod why;

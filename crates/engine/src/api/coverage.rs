@@ -78,6 +78,12 @@ stages! {
     PinFlush = "pins: flush",
     /// A sealed segment's index is being written.
     SealIndex = "log: seal index",
+    /// A block that went bad is written again into the log.
+    MendLand = "mend: land",
+    /// A scrub, or who looks after what a read found, reads something.
+    ScrubRead = "scrub: read",
+    /// A scrub writes how far it has come.
+    ScrubKeep = "scrub: keep",
     /// A group is written that says only what is durable.
     LogClaim = "log: claim",
     /// A shutdown waits for its last writes.

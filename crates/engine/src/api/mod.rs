@@ -8,6 +8,7 @@ pub mod extents;
 pub mod loss;
 pub mod moments;
 pub mod options;
+pub mod scrub;
 pub mod setting;
 pub(crate) mod stats;
 pub(crate) mod told;

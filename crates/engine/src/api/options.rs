@@ -4,6 +4,7 @@ use crate::api::action::DeviceError;
 use crate::api::audit::Audit;
 use crate::api::economy::Economy;
 use crate::api::loss::Loss;
+use crate::api::scrub::ScrubStatus;
 use bimetal_units::{Nanos, Tier};
 
 /// One device of a volume, in tier order.
@@ -98,6 +99,10 @@ pub struct Tuning {
     /// What has landed waits at most this long for the slow device to be in use for something else, ns; 0: not at all.
     /// An hour makes 24 wake-ups a day: in five years fewer than the 50,000 starts and stops that disks are made for.
     pub rest_at_most_ns: u64,
+    /// A scrub takes at most one part in so many of a device's time while clients are busy.
+    pub scrub_share: u32,
+    /// A scrub leaves the slow device alone when no client has used it for so long, ns: it may come to rest then.
+    pub scrub_awake_ns: u64,
     /// What the landing zone's tables may take, bytes of RAM: 24 a block, and the zone grows no further; 14 more, where there
     /// is that left when it has grown as far as it can, and parts of blocks may share one. Those of its own areas are had
     /// whatever this says. A volume whose zone has grown further is not opened, nor one whose log has no room left without the
@@ -150,6 +155,8 @@ impl Default for Tuning {
             wear_bytes_per_day: None,
             rest_after_ns: 20 * Nanos::SECOND,
             rest_at_most_ns: 3600 * Nanos::SECOND,
+            scrub_share: 5,
+            scrub_awake_ns: 600 * Nanos::SECOND,
             push_worth: 4,
             kept_from_copies: 4,
             lend_after_ns: 60 * Nanos::SECOND,
@@ -281,6 +288,14 @@ pub struct Status {
     pub copied_bytes: u64,
     /// Bytes of clients' reads that such copies served, since open.
     pub copy_read_bytes: u64,
+    /// Reads of clients that were made again since open, as a device had failed them or what was read was wrong.
+    pub reads_again: u64,
+    /// Those of them that got from shadows what homes on the fast tier did not give.
+    pub reads_from_shadows: u64,
+    /// Blocks that were found wrong since open, by a scrub or after a read, and are as they should be again.
+    pub repaired_blocks: u64,
+    /// The last scrub.
+    pub scrub: ScrubStatus,
     /// What moves and copies wrote to the fast device.
     pub wear: WearStatus,
     /// Whether what rose has repaid it.

@@ -25,6 +25,10 @@ pub struct Stats {
     pub checkpoints: u64,
     /// Client flushes answered.
     pub client_flushes: u64,
+    /// Reads of clients that were made again, as a device had failed them or what was read was wrong.
+    pub reads_again: u64,
+    /// Those of them that got from shadows what homes on the fast tier did not give.
+    pub reads_from_shadows: u64,
     /// Whether the volume was recovered when it was opened.
     pub recovered: bool,
 }

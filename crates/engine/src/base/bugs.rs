@@ -137,6 +137,14 @@ bugs! {
     MissingReadsZeros,
     /// A degraded opening ends the log.
     DegradedEndsLog,
+    /// A block is written again with what was found elsewhere, whether that is the same or not.
+    MendUnverified,
+    /// A block is written again whatever clients write meanwhile.
+    MendBesideWrite,
+    /// A scrub passes over what is wrong where its page of checksums has given way to others meanwhile.
+    ScrubForgetsPage,
+    /// A scrub counts what an earlier one has seen of a chunk.
+    ScrubTrustsEarlier,
     /// Writes are not ordered by block locks.
     LocksIgnored,
 }

@@ -97,6 +97,8 @@ pub const PINS_AT: u64 = HEADERS_AT + 2 * HEADER_COPIES * BLOCK;
 pub fn pins_at(place: u8) -> u64 {
     PINS_AT + u64::from(place) * BLOCK
 }
+/// Where it stands on the fast device how far a scrub has come: in one place, a block.
+pub const SCRUB_AT: u64 = PINS_AT + 2 * BLOCK;
 const FIXED_BLOCKS: u64 = 8;
 
 impl Geometry {

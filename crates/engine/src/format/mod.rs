@@ -6,6 +6,7 @@ pub mod header;
 pub mod log;
 pub mod page;
 pub mod pins;
+pub mod scrub;
 pub mod superblock;
 
 /// The newest format this program writes and reads.

@@ -22,6 +22,8 @@ pub enum PageKind {
     Directory = 4,
     /// Which chunks are pinned to which tier.
     Pins = 5,
+    /// How far a scrub has come.
+    Scrub = 6,
 }
 
 impl fmt::Display for PageKind {
@@ -32,6 +34,7 @@ impl fmt::Display for PageKind {
             PageKind::Root => "a block of the checkpoint's root",
             PageKind::Directory => "a page of the directory",
             PageKind::Pins => "the list of pins",
+            PageKind::Scrub => "the progress of a scrub",
         })
     }
 }

@@ -50,6 +50,10 @@ pub enum Owner {
     Pins,
     /// A read for no other reason than to hear whether this device reads at all.
     Probe(Tier),
+    /// What a scrub reads.
+    Scrub,
+    /// How far it has come.
+    ScrubPage,
     /// A superblock.
     Shutdown,
 }
@@ -67,6 +71,8 @@ impl Owner {
             | Owner::Checkpoint(_)
             | Owner::Pins
             | Owner::Probe(_)
+            | Owner::Scrub
+            | Owner::ScrubPage
             | Owner::Shutdown => false,
         }
     }
@@ -175,6 +181,12 @@ impl Tokens {
     pub(crate) fn silent_since(&self, tier: Tier) -> Option<Nanos> {
         let on = &self.uses[tier];
         (on.in_flight > 0).then_some(on.heard)
+    }
+
+    /// Whether the device rests: who uses it now wakes it.
+    pub(crate) fn rests(&self, tier: Tier, now: Nanos) -> bool {
+        let on = &self.uses[tier];
+        on.in_flight == 0 && now.since(on.heard) >= self.rest_after_ns
     }
 
     /// When a client's request last used the device; the opening counts as one.

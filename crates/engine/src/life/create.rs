@@ -3,7 +3,7 @@
 use crate::api::options::{CreateOptions, DeviceInfo, OpenError};
 use crate::base::arena::Arena;
 use crate::format::Id;
-use crate::format::geometry::{Geometry, HEADER_COPIES, header_at, pins_at};
+use crate::format::geometry::{Geometry, HEADER_COPIES, SCRUB_AT, header_at, pins_at};
 use crate::format::header::CheckpointHeader;
 use crate::format::log::SegmentHeader;
 use crate::format::superblock::{OpenState, Superblock};
@@ -71,6 +71,7 @@ impl<A: Arena> Creator<A> {
         for place in 0..2 {
             self.block(FAST, pins_at(place), |_| {}).await?;
         }
+        self.block(FAST, SCRUB_AT, |_| {}).await?;
         self.flush(FAST).await?;
         for tier in [SLOW, FAST] {
             let superblock = self.superblock(tier);

@@ -10,6 +10,7 @@ pub(crate) mod ram;
 pub(crate) mod recovery;
 pub(crate) mod repair;
 pub(crate) mod replay;
+pub(crate) mod scrub;
 pub(crate) mod shutdown;
 pub(crate) mod stall;
 pub(crate) mod task;

@@ -21,6 +21,7 @@ use crate::life::task::Task;
 use crate::mover::copies::Copies;
 use crate::mover::moves::Mover;
 use crate::mover::plan::Planner;
+use crate::mover::scrub::Scrub;
 use crate::path::checkpoint::Checkpoint;
 use crate::path::commit::Commit;
 use crate::path::front::Front;
@@ -48,6 +49,7 @@ pub fn open<A: Arena + 'static>(
         let room = LogRoom::of(&recovered, &slots[FAST]);
         room.check(&recovered)?;
         let mut pins = reader.pins(&recovered.superblocks[0].volume, recovered.state.geo.chunks).await?;
+        let scrub = reader.scrub(&recovered.superblocks[0].volume, &recovered.state.geo).await?;
         reader.io.stage(Stage::OpenRaise);
         // Only the fast device says that the volume was closed.
         let clean = recovered.superblocks[0].state == OpenState::Clean;
@@ -66,6 +68,7 @@ pub fn open<A: Arena + 'static>(
         }
         let told = reader.copies_told(&bad_copies);
         let mut engine = engine(&reader, recovered, log_end, slots, pins, options);
+        engine.mover.scrub = Scrub::found(scrub);
         engine.told.stats.recovered = !clean;
         told.into_iter().for_each(|e| engine.told.event(e.level, e.message, e.error));
         engine.borrow_again();
@@ -365,7 +368,12 @@ pub(crate) fn engine<A: Arena>(
         log: Log::new(&log, end, now),
         commit: Commit::default(),
         checkpoint: Checkpoint::new(header, pages),
-        mover: Mover::new(Planner::new(now), Copies::new(&state.geo, &tuning.economy), spare),
+        mover: Mover::new(
+            Planner::new(now),
+            Copies::new(&state.geo, &tuning.economy),
+            Scrub::default(),
+            spare,
+        ),
         placement: Placement::new(&state.geo, &tuning, pins, now),
         life: Life::begin(superblock),
         told: Told::new(names, events, now),

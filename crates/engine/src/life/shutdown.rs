@@ -75,6 +75,7 @@ impl<A: Arena> Engine<A> {
             && !self.commit.is_busy()
             && self.checkpoint.is_idle()
             && self.placement.pins.is_idle()
+            && self.mover.scrub.is_still()
             && self.log.is_idle()
             && self.log.sealing == 0
             && self.io.tokens.is_idle()

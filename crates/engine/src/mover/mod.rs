@@ -7,6 +7,7 @@ pub(crate) mod moves;
 pub(crate) mod pinned;
 pub(crate) mod plan;
 pub(crate) mod rest;
+pub(crate) mod scrub;
 pub(crate) mod shadows;
 pub(crate) mod tail;
 pub(crate) mod trim;

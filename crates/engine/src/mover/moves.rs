@@ -24,6 +24,7 @@ use crate::io::patience::Unread;
 use crate::io::tokens::Owner;
 use crate::mover::copies::Copies;
 use crate::mover::plan::Planner;
+use crate::mover::scrub::Scrub;
 use crate::path::log::{Homes, Job};
 use crate::path::sumload::SumWaiter;
 use crate::placement::policy::Pace;
@@ -185,15 +186,17 @@ pub struct Mover {
     /// Since batches bring nothing.
     pub(crate) barren: Option<Barren>,
     pub(crate) copies: Copies,
+    /// What is looked at in search of damage.
+    pub(crate) scrub: Scrub,
     /// A buffer for a chunk and what landed of it, for the batch that empties the zone: those who wait for the zone may
     /// hold all others.
     pub(crate) spare: Option<Buf>,
 }
 
 impl Mover {
-    pub(crate) fn new(planner: Planner, copies: Copies, spare: Option<Buf>) -> Mover {
+    pub(crate) fn new(planner: Planner, copies: Copies, scrub: Scrub, spare: Option<Buf>) -> Mover {
         let batches = Slab::new(MAX_BATCHES);
-        Mover { batches, planner, unread: Unread::default(), barren: None, copies, spare }
+        Mover { batches, planner, unread: Unread::default(), barren: None, copies, scrub, spare }
     }
 
     /// Whether no batch is in flight.

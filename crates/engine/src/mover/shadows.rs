@@ -55,7 +55,11 @@ impl<A: Arena> Engine<A> {
 
     /// What is at home here is about to change, or the slot of its shadow is needed.
     pub(crate) fn end_shadow(&mut self, home: Home) {
-        if let Some(slot) = self.space.shadows.take(home) {
+        let Some(slot) = self.space.shadows.take(home) else { return };
+        if self.space.slots[SLOW].has_readers(slot) {
+            self.space.slots[SLOW].reclaim(slot);
+            self.free_slot(Home { tier: SLOW, slot }, Seq(0), false);
+        } else {
             self.space.slots[SLOW].take_back(slot);
             self.wanted.wake = true;
         }

@@ -95,6 +95,7 @@ impl<A: Arena> Engine<A> {
             Job::Remnant { .. } => self.draft_remnant(draft, job),
             Job::Merging { batch, from, to } => self.draft_merging(draft, batch, from, to),
             Job::Claim => self.draft_claim(draft),
+            Job::Mend => self.draft_mend(draft),
             Job::Fence => {
                 // Where all before it has turned out to be needless, this group may never be.
                 let needless = u64::from(draft.parts.is_empty());
@@ -139,14 +140,20 @@ impl<A: Arena> Engine<A> {
     }
 
     /// Whether a draft has room for another record, and so many blocks of payload.
-    fn takes(&self, draft: &Draft, record_bytes: usize, blocks: u32) -> bool {
+    pub(crate) fn takes(&self, draft: &Draft, record_bytes: usize, blocks: u32) -> bool {
         let payload_blocks = draft.payload_blocks + blocks;
         payload_blocks <= GROUP_PAYLOAD_BLOCKS
             && draft.payload.len() + 3 <= MAX_BUFS
             && self.fits(draft.records.len() + record_bytes, payload_blocks)
     }
 
-    fn put_blocks(&mut self, draft: &mut Draft, block: Block, buf: Buf, (sectors, lost): (Sectors, bool)) {
+    pub(crate) fn put_blocks(
+        &mut self,
+        draft: &mut Draft,
+        block: Block,
+        buf: Buf,
+        (sectors, lost): (Sectors, bool),
+    ) {
         let blocks = buf.len / BLOCK_BYTES;
         let sums: SmallVec<[u32; 32]> =
             (0..blocks).map(|i| self.io.arena.crc32c(buf.slice(i * BLOCK_BYTES, BLOCK_BYTES))).collect();
@@ -315,7 +322,7 @@ impl<A: Arena> Engine<A> {
     }
 
     /// Whether a client's write of the block is in a group that is not applied yet, or in the draft.
-    fn lands_in_flight(&self, draft: &Draft, block: Block) -> bool {
+    pub(crate) fn lands_in_flight(&self, draft: &Draft, block: Block) -> bool {
         let (chunk, at) = self.state.map.split(block);
         self.log.parts_in_flight().chain(&draft.parts).any(|part| match part.job {
             Job::Land { piece, from, count } => {

@@ -4,6 +4,7 @@ use crate::api::action::MAX_REQUESTS;
 use crate::base::slab::Slab;
 use crate::path::begun::Begun;
 use crate::path::locks::Locks;
+use crate::path::mend::Mends;
 use crate::path::piece::Piece;
 use crate::path::probe::Probe;
 use crate::path::requests::{InRequest, MAX_PIECES};
@@ -32,6 +33,8 @@ pub(crate) struct Front {
     /// Pages of checksums that are being loaded.
     pub(crate) sum_loads: SumLoads,
     pub(crate) probes: ByTier<Probe>,
+    /// What is written again of blocks that went bad.
+    pub(crate) mends: Mends,
     /// When a client last asked for something.
     pub(crate) last_client: Nanos,
     /// When a client last asked for something that is not a read.
@@ -57,6 +60,7 @@ impl Front {
             home_writers: HomeWriters::default(),
             sum_loads: SumLoads::default(),
             probes: Default::default(),
+            mends: Mends::default(),
             last_client: now,
             last_change: now,
             streams: Default::default(),

@@ -83,6 +83,8 @@ pub enum Job {
         /// One past the last.
         to: u32,
     },
+    /// A block that was found good elsewhere, when its newest copy was bad.
+    Mend,
     /// Says that what is durable is, where nothing else is to be said.
     Claim,
     /// Stands behind jobs that are appended again after a failure: slots that they free wait for it.
@@ -497,6 +499,9 @@ impl<A: Arena> Engine<A> {
                     self.state.land_remnant(block, was, z);
                 }
                 Job::Merging { batch, from, to } => self.merging_recorded(batch, to - from, true),
+                Job::Mend => {
+                    self.mend_applied(self.state.zone.zone_block(group.place, payload + part.payload));
+                }
             }
         }
         self.state.sums.fast.ended_by(group.seq);
@@ -592,6 +597,7 @@ impl<A: Arena> Engine<A> {
                 Job::Merging { batch, from, to } => self.merging_recorded(batch, to - from, false),
                 Job::Claim => self.claim_failed(),
                 Job::Bad { .. } => self.log.losses -= 1,
+                Job::Mend => self.end_mend(false),
                 Job::Remnant { .. } | Job::Fence => {}
             }
         }
@@ -667,6 +673,7 @@ impl<A: Arena> Engine<A> {
             Job::Homes { of: Homes::Batch(_), .. } => Stage::MoveAppend,
             Job::Merging { .. } => Stage::MoveIntend,
             Job::Claim => Stage::LogClaim,
+            Job::Mend => Stage::MendLand,
             Job::Bad { .. } | Job::Remnant { .. } | Job::Fence => Stage::MoveAppend,
         })
     }

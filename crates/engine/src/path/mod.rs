@@ -1,6 +1,7 @@
 //! The way of a request: cut, locked, read or written, logged, committed, shown, answered.
 
 pub(crate) mod admission;
+pub(crate) mod again;
 pub(crate) mod begun;
 pub(crate) mod checkpoint;
 pub(crate) mod claim;
@@ -11,6 +12,7 @@ pub(crate) mod front;
 pub(crate) mod gate;
 pub(crate) mod locks;
 pub(crate) mod log;
+pub(crate) mod mend;
 pub(crate) mod pending;
 pub(crate) mod piece;
 pub(crate) mod pins;

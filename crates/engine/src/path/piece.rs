@@ -117,8 +117,10 @@ pub struct Piece {
     pub scratch: Option<Buf>,
     /// Where it is being written.
     pub home: Option<Home>,
-    /// It was read again after a checksum did not match.
+    /// It was read again, as a device had failed it, or a checksum did not match.
     pub again: bool,
+    /// What of it is at home in fast slots is read from the shadows of these.
+    pub from_shadows: bool,
     /// It writes, and its chunk had no home when it came: it may take a slot for it.
     pub may_take_slot: bool,
     /// It writes what is begun of its chunk: which beginning that is.

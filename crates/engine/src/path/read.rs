@@ -163,6 +163,7 @@ impl<A: Arena> Engine<A> {
     /// to stays in place until it is verified.
     pub(crate) fn fetch(&mut self, piece: u32, found: Located, scratch: Option<Buf>) {
         let Located { mut extents, parts } = found;
+        self.turn_to_shadows(piece, &mut extents);
         for (i, (at, part)) in parts.into_iter().enumerate() {
             let scratch = scratch.expect("there is room for parts");
             let from = scratch.slice(i as u32 * BLOCK_BYTES, BLOCK_BYTES);
@@ -233,10 +234,7 @@ impl<A: Arena> Engine<A> {
         if self.space.unshown_lost && self.reads_unshown(piece) {
             self.front.pieces[piece].failed.get_or_insert(RequestError::Io);
         }
-        if self.front.pieces[piece].failed.is_some()
-            && !self.front.pieces[piece].again
-            && self.read_without_copy(piece)
-        {
+        if self.front.pieces[piece].failed.is_some() && self.may_read_again(piece) {
             self.unpin(piece);
             let p = &mut self.front.pieces[piece];
             (p.failed, p.error) = (None, None);
@@ -259,6 +257,10 @@ impl<A: Arena> Engine<A> {
             }
             Verdict::Good => {
                 self.note_sources(piece);
+                if self.front.pieces[piece].from_shadows {
+                    self.told.stats.reads_from_shadows += 1;
+                    self.mover.scrub.doubt(self.front.pieces[piece].chunk);
+                }
                 self.unpin(piece);
                 for overlay in std::mem::take(&mut self.front.pieces[piece].overlays) {
                     self.lay_over(&overlay);
@@ -315,7 +317,10 @@ impl<A: Arena> Engine<A> {
                         (self.slow_sum(chunk, home, e.first + k), SLOW, at)
                     }
                     Source::Slot(home) => {
-                        let Some(sum) = self.state.sums.fast.get(home.slot, e.first + k) else { continue };
+                        let own = self.state.sums.fast.get(home.slot, e.first + k);
+                        let Some(sum) = own.or_else(|| self.sum_of_shadow(home, e.first + k)) else {
+                            continue;
+                        };
                         (Lookup::Known(sum), FAST, self.state.geo.block_at(home, e.first + k))
                     }
                     Source::Copy(..) if copies_believed() => continue,
@@ -369,8 +374,8 @@ impl<A: Arena> Engine<A> {
         // a block holds its lock.
         let p = &self.front.pieces[piece];
         let merged = p.overlays.iter().any(|overlay| self.state.landed.owner(overlay.at).is_none());
-        let name = &self.told.names[tier];
-        if p.again && !merged {
+        if p.again && !merged && !self.may_read_shadows(piece) {
+            let name = &self.told.names[tier];
             self.told.event(
                 Level::Error,
                 format!("{name}: the block at byte {offset} does not match its checksum"),
@@ -382,6 +387,7 @@ impl<A: Arena> Engine<A> {
     }
 
     fn read_again(&mut self, piece: u32) {
+        self.told.stats.reads_again += 1;
         self.front.pieces[piece].again = true;
         match self.front.pieces[piece].kind {
             PieceKind::Read => self.read_piece(piece),

@@ -20,6 +20,8 @@ pub enum SumWaiter {
     Piece(u32),
     /// A batch of moves.
     Batch(u32),
+    /// A scrub.
+    Scrub(u32),
     /// The checkpoint, which folds recent checksums into it.
     Checkpoint,
 }
@@ -137,6 +139,7 @@ impl<A: Arena> Engine<A> {
             match waiter {
                 SumWaiter::Piece(piece) => self.checksums_arrived(piece, ok),
                 SumWaiter::Batch(batch) => self.batch_sums_arrived(batch, ok),
+                SumWaiter::Scrub(page) => self.scrub_sums_arrived(page, ok),
                 SumWaiter::Checkpoint => self.checkpoint_page_arrived(ok),
             }
         }
@@ -146,6 +149,7 @@ impl<A: Arena> Engine<A> {
         match self.front.sum_loads.loads.get(&page)?.waiters.first()? {
             SumWaiter::Piece(piece) => self.front.pieces.get(*piece)?.stage,
             SumWaiter::Batch(batch) => self.mover.stage(*batch),
+            SumWaiter::Scrub(_) => Some(Stage::ScrubRead),
             SumWaiter::Checkpoint => self.checkpoint.coverage(),
         }
     }

@@ -119,6 +119,16 @@ impl Sums {
         }
     }
 
+    /// A checksum that is in memory.
+    pub fn in_memory(&self, slot: Slot, block: u32) -> Option<u32> {
+        let index = self.index(slot, block);
+        let (page, place) = (page_of(index), place_of(index));
+        let recent = self.recent.get(&page).and_then(|recent| {
+            recent.binary_search_by_key(&place, |&(place, _)| place).ok().map(|at| recent[at].1)
+        });
+        recent.or_else(|| self.by_page.get(&page).map(|i| self.cache[*i].sums[usize::from(place)]))
+    }
+
     /// Puts a page's payload into the cache; a page never written is empty.
     pub fn fill(&mut self, page: u32, payload: &[u8]) {
         let place = self.place_for(page);

@@ -7,6 +7,7 @@ use bimetal_engine::format::header::CheckpointHeader;
 use bimetal_engine::format::log::{GroupHeader, Index, Record, SegmentHeader};
 use bimetal_engine::format::page::{self, PageKind};
 use bimetal_engine::format::pins::{get_pins, put_pins};
+use bimetal_engine::format::scrub::{get_scrub, put_scrub};
 use bimetal_engine::format::superblock::{Found, Superblock};
 use bimetal_units::*;
 
@@ -68,7 +69,8 @@ fn segment_header(block: &[u8]) {
 }
 
 fn pages(block: &[u8]) {
-    for kind in [PageKind::Map, PageKind::Sums, PageKind::Root, PageKind::Directory, PageKind::Pins] {
+    use PageKind::{Directory, Map, Pins, Root, Scrub, Sums};
+    for kind in [Map, Sums, Root, Directory, Pins, Scrub] {
         let Some((payload, _)) = page::decode(block, kind, &VOLUME, 4) else { continue };
         assert!(payload.len() <= page::PAGE_PAYLOAD);
         // Masks of one word and of the most there can be.
@@ -79,6 +81,11 @@ fn pages(block: &[u8]) {
                 page::put_map_entry(&mut again, home, words, &valid);
                 assert_eq!(page::get_map_entry(&mut Get(&again), words), Some((home, valid)));
             }
+        }
+        if let Some(scrub) = get_scrub(payload, 1000, 1 << 40) {
+            let mut again = Vec::new();
+            put_scrub(&mut again, &scrub);
+            assert_eq!(get_scrub(&again, 1000, 1 << 40), Some(scrub));
         }
         if let Some(pins) = get_pins(payload, 1000) {
             let mut again = Vec::new();

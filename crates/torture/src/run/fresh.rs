@@ -18,19 +18,27 @@ pub(super) struct Fresh {
     answered: Vec<Answered>,
     /// Those of them that an answered flush covers.
     flushed: Vec<bool>,
+    /// When something was damaged last while the volume was served.
+    hurt_at: Nanos,
 }
 
 impl Fresh {
     /// Of a volume of so many bytes, with nothing written.
     pub(super) fn new(size_bytes: u64) -> Fresh {
         let sectors = (size_bytes / SECTOR as u64) as usize;
-        Fresh { answered: vec![None; sectors], flushed: vec![false; sectors] }
+        Fresh { answered: vec![None; sectors], flushed: vec![false; sectors], hurt_at: Nanos(0) }
     }
 
     /// Something was damaged, or failed: which sectors it hit nobody knows.
     pub(super) fn clear(&mut self) {
         self.answered.fill(None);
         self.flushed.fill(false);
+    }
+
+    /// Something is damaged now, while the volume is served: of what was begun before, a part may have been written already.
+    pub(super) fn hurt(&mut self, now: Nanos) {
+        self.clear();
+        self.hurt_at = now;
     }
 
     /// The machine died: what no flush covers may be what it was before.
@@ -51,7 +59,7 @@ impl Fresh {
         let sector = SECTOR as u64;
         let Op { kind, offset, len, fua, .. } = outcome.op;
         match kind {
-            OpKind::Write | OpKind::Zero => {
+            OpKind::Write | OpKind::Zero if outcome.since > self.hurt_at => {
                 for i in (offset.div_ceil(sector)..(offset + len) / sector).map(|i| i as usize) {
                     self.answered[i] = Some(now);
                     self.flushed[i] |= fua;
@@ -62,7 +70,7 @@ impl Fresh {
                     *flushed |= answered.is_some_and(|at| at < outcome.since);
                 }
             }
-            OpKind::Read | OpKind::Discard | OpKind::Prefer => {}
+            OpKind::Write | OpKind::Zero | OpKind::Read | OpKind::Discard | OpKind::Prefer => {}
         }
     }
 
@@ -93,7 +101,7 @@ impl Fresh {
 
 impl Run<'_> {
     /// Whether nothing but damage from before is an excuse for an error now.
-    fn only_damage(&self) -> bool {
+    pub(super) fn only_damage(&self) -> bool {
         let i = &self.world.injected;
         i.reads + i.writes + i.flushes + i.harmed() + i.vanished == 0 && !self.failed_while_opening
     }

@@ -1,0 +1,120 @@
+//! Something goes bad for a scrub to find, while the volume is served; and after one that saw all, with nobody writing, it has
+//! listed whatever of a slow home cannot be read, and nothing that can be.
+
+use super::*;
+use crate::world::truth::Wound;
+use bimetal_engine::scrub::{ScrubState, ScrubStatus};
+use bimetal_units::{BLOCK_BYTES, FAST, SLOW, Tier};
+use std::collections::BTreeSet;
+
+/// For so long a scrub is waited for that has nothing to wait for but a disk that clients keep awake.
+const SCRUB_NS: u64 = 300 * Nanos::SECOND;
+const BLOCK: u64 = BLOCK_BYTES as u64;
+
+impl Run<'_> {
+    /// Where a look says so, a block in a slot goes bad: a home, or a shadow. Bits rot on the slow tier only, whose data has
+    /// checksums.
+    pub(super) fn rot_amid(&mut self, engine: &mut Engine<SimArena>) {
+        let blocks = self.plan.size_bytes / BLOCK;
+        let Some(rng) = self.scrubs.rot_now() else { return };
+        let (at, of_shadow, rots, sector) =
+            (rng.below(blocks) * BLOCK, rng.one_in(3), rng.one_in(2), rng.below(8));
+        let Some(why) = engine.why(self.world.now(), at) else { return };
+        let (Some(home), Some(home_offset), false) = (why.home, why.home_offset, why.moving) else { return };
+        let (tier, slot) = match why.shadow_offset.filter(|_| of_shadow) {
+            Some(shadow) => (SLOW, shadow),
+            None => (home.tier, home_offset),
+        };
+        let (device, page) = (usize::from(tier == SLOW), (slot + at - why.offset) / PAGE);
+        let mut bytes = [0; PAGE_BYTES];
+        let disk = &mut self.world.disks[device];
+        // What was written of late may have been answered after it went bad, and counts as written since.
+        if !disk.peek(page, &mut bytes) || disk.volatile_pages().contains(&page) {
+            return;
+        }
+        self.world.truth.hurt(device, page, &bytes, Wound::Decayed);
+        if tier == SLOW && rots {
+            bytes[sector as usize * SECTOR + 100] ^= 4;
+            disk.put_back(page, &bytes);
+        } else {
+            disk.add_bad_sector(page * 8 + sector);
+        }
+        self.stats.count(if tier == FAST { "fast block went bad amid" } else { "slow block went bad amid" });
+        self.fresh.hurt(self.world.now());
+        self.damaged = true;
+    }
+
+    /// Nothing fails and nobody writes: what a scrub lists then is what cannot be read, of all that has checksums.
+    pub(super) fn scrub_finds_all(&mut self, engine: &mut Engine<SimArena>) -> Result<(), String> {
+        if !self.scrubs.rots()
+            || !self.damaged
+            || !self.only_damage()
+            || engine.begin_scrub(self.world.now()).is_err()
+        {
+            return Ok(());
+        }
+        engine.stop_scrub(self.world.now()).map_err(|error| format!("a scrub does not stop: {error}"))?;
+        engine.begin_scrub(self.world.now()).map_err(|error| format!("a scrub does not begin: {error}"))?;
+        self.scrubs.rest(true);
+        let result = self.compare_with_reads(engine);
+        self.scrubs.rest(false);
+        result
+    }
+
+    fn compare_with_reads(&mut self, engine: &mut Engine<SimArena>) -> Result<(), String> {
+        let end = self.world.now().after(SCRUB_NS);
+        while engine.scrub().state != ScrubState::Whole {
+            if self.world.now() >= end || engine.status().state == "read-only" {
+                self.stats.count("scrub was not whole");
+                return Ok(());
+            }
+            // Clients keep the disk awake.
+            self.failing_reads(engine)?;
+            let mut nobody = Client::new(&[], 1);
+            self.lull(engine, &mut nobody, Nanos::SECOND)?;
+        }
+        self.stats.count("scrub was whole");
+        let scrub = engine.scrub();
+        let failing = self.failing_reads(engine)?;
+        let listed = listed(&scrub);
+        if let Some(at) = listed.iter().find(|at| !failing.contains(at)) {
+            return Err(format!("byte {at} is listed as lost, and can be read: {scrub:?}"));
+        }
+        for at in failing.iter().filter(|at| scrub.unlisted_bytes == 0 && !listed.contains(at)) {
+            let why = engine.why(self.world.now(), *at).ok_or("a chunk is not known")?;
+            let tier: Option<Tier> = why.home.map(|home| home.tier);
+            if tier == Some(SLOW) && why.landed_blocks == 0 {
+                return Err(format!("byte {at} cannot be read, and a scrub has not listed it: {scrub:?}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// The blocks that cannot be read.
+    fn failing_reads(&mut self, engine: &mut Engine<SimArena>) -> Result<BTreeSet<u64>, String> {
+        let mut failing = BTreeSet::new();
+        let read =
+            |offset, len| Op { kind: OpKind::Read, offset, len, fua: false, pause_ns: 0, drain: false };
+        let before = std::mem::take(&mut self.unreadable);
+        let units: Vec<Op> = (0..self.plan.size_bytes)
+            .step_by(UNIT as usize)
+            .map(|offset| read(offset, UNIT.min(self.plan.size_bytes - offset)))
+            .collect();
+        self.drive(engine, &mut Client::new(&units, 8), None)?;
+        let units = std::mem::take(&mut self.unreadable);
+        let blocks: Vec<Op> = units
+            .iter()
+            .flat_map(|(offset, len)| (*offset..offset + len).step_by(BLOCK as usize))
+            .map(|offset| read(offset, BLOCK))
+            .collect();
+        self.drive(engine, &mut Client::new(&blocks, 8), None)?;
+        failing.extend(self.unreadable.iter().map(|(offset, _)| *offset));
+        self.unreadable = before;
+        Ok(failing)
+    }
+}
+
+/// The blocks that are listed.
+fn listed(scrub: &ScrubStatus) -> BTreeSet<u64> {
+    scrub.lost.iter().flat_map(|range| range.clone().step_by(BLOCK as usize)).collect()
+}
