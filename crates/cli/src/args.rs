@@ -591,7 +591,7 @@ pub(crate) struct WhyArgs {
 Examples:
   bimetal scrub films                               begins one; where one is under way, it goes on
   bimetal scrub films --status
-  bimetal scrub films --files /srv/films            the same, with the files that have something lost
+  bimetal scrub films --files /srv/films            the same, with the files
   bimetal scrub films --stop
 
 Every block that has a checksum is read and held against it, on both tiers, with shadows and copies. What is wrong is repaired
