@@ -1,14 +1,10 @@
 //! A read that a device fails is made again, and what a home on the fast tier does not give is read from its shadow: the client
 //! gets what was written, or an error, and never anything older.
 
-use crate::story::{BLOCK, CHUNK, Story};
+use crate::story::{BLOCK, CHUNK, Story, all};
 use bimetal_engine::action::RequestError;
 use bimetal_torture::world::FaultRates;
-use bimetal_units::{FAST, Nanos, SLOW, Tier};
-
-fn all(bytes: &[u8], byte: u8) -> bool {
-    bytes.iter().all(|b| *b == byte)
-}
+use bimetal_units::{FAST, Nanos, SLOW};
 
 /// A chunk of the slow tier of which all is 0x11, and which has risen: its shadow is there.
 fn risen() -> (Story, u64) {
@@ -17,33 +13,9 @@ fn risen() -> (Story, u64) {
     s.write(chunk, CHUNK, 0x11);
     s.flush();
     s.wait(5 * Nanos::SECOND);
-    to(&mut s, chunk, FAST);
-    assert!(shadow(&mut s, chunk).is_some());
+    s.pin_to(chunk, FAST);
+    assert!(s.shadow_of(chunk).is_some());
     (s, chunk)
-}
-
-fn to(s: &mut Story, at: u64, tier: Tier) {
-    let now = s.world.now();
-    s.engine().begin_pin(now, at, CHUNK, Some(tier)).expect("it may be pinned");
-    let mut answered = false;
-    while !answered || home(s, at).0 != tier {
-        s.step();
-        answered |= s.engine().take_pin_answer().is_some();
-    }
-    s.wait(Nanos::SECOND);
-}
-
-/// Where a chunk is at home.
-fn home(s: &mut Story, at: u64) -> (Tier, u64) {
-    let now = s.world.now();
-    let why = s.engine().why(now, at).expect("a chunk");
-    (why.home.expect("a home").tier, why.home_offset.expect("a home"))
-}
-
-/// Where its shadow is.
-fn shadow(s: &mut Story, at: u64) -> Option<u64> {
-    let now = s.world.now();
-    s.engine().why(now, at).expect("a chunk").shadow_offset
 }
 
 /// Reads that were made again, and those of them that shadows served.
@@ -52,25 +24,17 @@ fn again(s: &mut Story) -> (u64, u64) {
     (status.reads_again, status.reads_from_shadows)
 }
 
-/// A bit of the block at this byte of a device is another.
-fn flip(s: &mut Story, device: usize, at: u64) {
-    let mut page = [0; BLOCK as usize];
-    s.world.disks[device].peek(at / BLOCK, &mut page);
-    page[100] ^= 4;
-    s.world.disks[device].put_back(at / BLOCK, &page);
-}
-
 #[test]
 fn a_read_that_a_device_fails_once_is_made_again() {
     for tier in [FAST, SLOW] {
         let (mut s, chunk) = risen();
-        to(&mut s, chunk, tier);
+        s.pin_to(chunk, tier);
         if tier == SLOW {
             // Nothing stands in for it: copies end with the opening.
             s.stop();
             s.open().expect("it opens");
         }
-        let (_, at) = home(&mut s, chunk);
+        let (_, at) = s.home_of(chunk);
         let before = again(&mut s).0;
         s.world.disks[usize::from(tier.0)].add_bad_sector(at / 512);
         let read = s.ask(bimetal_engine::action::RequestKind::Read, chunk, BLOCK, 0);
@@ -86,7 +50,7 @@ fn a_read_that_a_device_fails_once_is_made_again() {
 #[test]
 fn a_device_that_goes_on_failing_is_an_error_after_the_second_time() {
     let (mut s, chunk) = risen();
-    to(&mut s, chunk, SLOW);
+    s.pin_to(chunk, SLOW);
     s.stop();
     s.open().expect("it opens, without copies");
     s.world.rates.reads = 1;
@@ -101,9 +65,9 @@ fn a_device_that_goes_on_failing_is_an_error_after_the_second_time() {
 fn what_has_a_shadow_is_read_from_there() {
     for rots in [false, true] {
         let (mut s, chunk) = risen();
-        let (_, at) = home(&mut s, chunk);
+        let (_, at) = s.home_of(chunk);
         match rots {
-            true => flip(&mut s, 0, at + 3 * BLOCK),
+            true => s.flip(0, at + 3 * BLOCK),
             false => s.world.disks[0].add_bad_sector((at + 3 * BLOCK) / 512),
         }
         for _ in 0..2 {
@@ -118,9 +82,9 @@ fn what_has_a_shadow_is_read_from_there() {
 #[test]
 fn a_shadow_is_held_against_its_checksums() {
     let (mut s, chunk) = risen();
-    let (at, beside) = (home(&mut s, chunk).1, shadow(&mut s, chunk).expect("a shadow"));
+    let (at, beside) = (s.home_of(chunk).1, s.shadow_of(chunk).expect("a shadow"));
     s.world.disks[0].add_bad_sector((at + 3 * BLOCK) / 512);
-    flip(&mut s, 1, beside + 3 * BLOCK);
+    s.flip(1, beside + 3 * BLOCK);
     assert_eq!(s.read(chunk + 3 * BLOCK, BLOCK), Err(RequestError::Io));
     assert!(all(&s.read(chunk + 4 * BLOCK, BLOCK).expect("the next one is read"), 0x11));
 }
@@ -133,11 +97,11 @@ fn nothing_older_is_read_in_the_stead_of_what_is_lost() {
         s.write(chunk + 3 * BLOCK, BLOCK, 0x22);
         if landed {
             // It goes down, and what is written then lands.
-            to(&mut s, chunk, SLOW);
+            s.pin_to(chunk, SLOW);
             s.write(chunk + 3 * BLOCK, BLOCK, 0x33);
         }
         s.flush();
-        assert_eq!(shadow(&mut s, chunk), None);
+        assert_eq!(s.shadow_of(chunk), None);
         let place = (0..s.world.disks[0].size_bytes() / BLOCK).filter(|page| {
             let mut bytes = [0; BLOCK as usize];
             s.world.disks[0].peek(*page, &mut bytes) && all(&bytes, if landed { 0x33 } else { 0x22 })
@@ -153,7 +117,7 @@ fn nothing_older_is_read_in_the_stead_of_what_is_lost() {
 #[test]
 fn a_shadow_that_is_being_read_ends_and_its_slot_is_not_given_away() {
     let (mut s, chunk) = risen();
-    let (_, at) = home(&mut s, chunk);
+    let (_, at) = s.home_of(chunk);
     s.world.disks[0].add_bad_sector((at + 3 * BLOCK) / 512);
     for service in &mut s.world.services {
         (service.min_ns, service.max_ns) = (Nanos::MS, Nanos::MS);
@@ -167,7 +131,7 @@ fn a_shadow_that_is_being_read_ends_and_its_slot_is_not_given_away() {
     }
     // Another block of the chunk is written in place meanwhile, which ends the shadow.
     s.write(chunk + 7 * BLOCK, BLOCK, 0x22);
-    assert_eq!(shadow(&mut s, chunk), None);
+    assert_eq!(s.shadow_of(chunk), None);
     for other in (0..20).map(|n| n * CHUNK).filter(|other| *other != chunk) {
         s.write(other, CHUNK, 0x44);
     }

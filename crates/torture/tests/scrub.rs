@@ -1,17 +1,13 @@
 //! Scrub: whatever is wrong of what has a checksum is found, repaired where something else holds the same, and listed where
 //! nothing does; what clients wrote meanwhile stays.
 
-use crate::story::{BLOCK, CHUNK, Story};
+use crate::story::{BLOCK, CHUNK, Story, all};
 use bimetal_engine::bugs::{Bug, plant};
 use bimetal_engine::scrub::{ScrubPause, ScrubState, ScrubStatus};
 use bimetal_torture::disk::CutStyle;
 use bimetal_torture::world::Death;
-use bimetal_units::{FAST, Nanos, SLOW, Tier};
+use bimetal_units::{FAST, Nanos, SLOW};
 use std::ops::Range;
-
-fn all(bytes: &[u8], byte: u8) -> bool {
-    bytes.iter().all(|b| *b == byte)
-}
 
 /// A chunk of the slow tier of which all is 0x11.
 fn begin() -> (Story, u64) {
@@ -22,36 +18,6 @@ fn begin() -> (Story, u64) {
     s.wait(5 * Nanos::SECOND);
     assert_eq!(s.engine().status().landed_bytes, 0);
     (s, chunk)
-}
-
-fn to(s: &mut Story, at: u64, tier: Tier) {
-    let now = s.world.now();
-    s.engine().begin_pin(now, at, CHUNK, Some(tier)).expect("it may be pinned");
-    let mut answered = false;
-    while !answered || home(s, at).0 != tier {
-        s.step();
-        answered |= s.engine().take_pin_answer().is_some();
-    }
-    s.wait(Nanos::SECOND);
-}
-
-fn home(s: &mut Story, at: u64) -> (Tier, u64) {
-    let now = s.world.now();
-    let why = s.engine().why(now, at).expect("a chunk");
-    (why.home.expect("a home").tier, why.home_offset.expect("a home"))
-}
-
-fn shadow(s: &mut Story, at: u64) -> Option<u64> {
-    let now = s.world.now();
-    s.engine().why(now, at).expect("a chunk").shadow_offset
-}
-
-/// A bit of the block at this byte of a device is another.
-fn flip(s: &mut Story, device: usize, at: u64) {
-    let mut page = [0; BLOCK as usize];
-    s.world.disks[device].peek(at / BLOCK, &mut page);
-    page[100] ^= 4;
-    s.world.disks[device].put_back(at / BLOCK, &page);
 }
 
 fn start(s: &mut Story) {
@@ -98,10 +64,10 @@ fn a_whole_volume_is_found_whole() {
 #[test]
 fn what_stands_once_is_listed_and_nothing_else() {
     let (mut s, chunk) = begin();
-    let (_, at) = home(&mut s, chunk);
-    flip(&mut s, 1, at + 2 * BLOCK);
+    let (_, at) = s.home_of(chunk);
+    s.flip(1, at + 2 * BLOCK);
     s.world.disks[1].add_bad_sector((at + 3 * BLOCK) / 512 + 5);
-    flip(&mut s, 1, at + 9 * BLOCK);
+    s.flip(1, at + 9 * BLOCK);
     is(&scrub(&mut s), 3, 0, &[blocks(chunk, 2..4), blocks(chunk, 9..10)]);
     // Once they are written they are well.
     s.write(chunk + 2 * BLOCK, 2 * BLOCK, 0x22);
@@ -126,7 +92,7 @@ fn what_landed_and_went_bad_is_listed_and_never_repaired_with_what_is_beneath_it
         });
         let page = found.expect("it landed");
         match rots {
-            true => flip(&mut s, 0, page * BLOCK),
+            true => s.flip(0, page * BLOCK),
             false => s.world.disks[0].add_bad_sector(page * 8),
         }
         // Somebody wakes the slow device.
@@ -141,9 +107,9 @@ fn what_landed_and_went_bad_is_listed_and_never_repaired_with_what_is_beneath_it
 fn homes_are_repaired_from_shadows() {
     for crash in [false, true] {
         let (mut s, chunk) = begin();
-        to(&mut s, chunk, FAST);
-        let (_, at) = home(&mut s, chunk);
-        flip(&mut s, 0, at + 2 * BLOCK);
+        s.pin_to(chunk, FAST);
+        let (_, at) = s.home_of(chunk);
+        s.flip(0, at + 2 * BLOCK);
         s.world.disks[0].add_bad_sector((at + 3 * BLOCK) / 512);
         is(&scrub(&mut s), 2, 2, &[]);
         assert_eq!(s.engine().status().repaired_blocks, 2);
@@ -158,7 +124,7 @@ fn homes_are_repaired_from_shadows() {
             s.wait(5 * Nanos::SECOND);
             assert_eq!(s.engine().status().landed_bytes, 0);
             is(&scrub(&mut s), 0, 0, &[]);
-            assert_eq!(shadow(&mut s, chunk), None);
+            assert_eq!(s.shadow_of(chunk), None);
         }
     }
 }
@@ -167,25 +133,25 @@ fn homes_are_repaired_from_shadows() {
 #[test]
 fn different_blocks_are_bad_in_home_and_shadow() {
     let (mut s, chunk) = begin();
-    to(&mut s, chunk, FAST);
-    let (at, beside) = (home(&mut s, chunk).1, shadow(&mut s, chunk).expect("a shadow"));
+    s.pin_to(chunk, FAST);
+    let (at, beside) = (s.home_of(chunk).1, s.shadow_of(chunk).expect("a shadow"));
     for block in [1, 2, 3, 9] {
         s.world.disks[0].add_bad_sector((at + block * BLOCK) / 512);
     }
-    flip(&mut s, 1, beside + 5 * BLOCK);
+    s.flip(1, beside + 5 * BLOCK);
     is(&scrub(&mut s), 5, 5, &[]);
-    assert_eq!(shadow(&mut s, chunk), None);
+    assert_eq!(s.shadow_of(chunk), None);
     assert!(all(&s.read(chunk, CHUNK).expect("it is read"), 0x11));
 }
 
 #[test]
 fn a_shadow_that_is_bad_ends() {
     let (mut s, chunk) = begin();
-    to(&mut s, chunk, FAST);
-    let beside = shadow(&mut s, chunk).expect("a shadow");
-    flip(&mut s, 1, beside + 2 * BLOCK);
+    s.pin_to(chunk, FAST);
+    let beside = s.shadow_of(chunk).expect("a shadow");
+    s.flip(1, beside + 2 * BLOCK);
     is(&scrub(&mut s), 1, 1, &[]);
-    assert_eq!(shadow(&mut s, chunk), None);
+    assert_eq!(s.shadow_of(chunk), None);
     assert!(all(&s.read(chunk, CHUNK).expect("it is read"), 0x11));
 }
 
@@ -193,10 +159,10 @@ fn a_shadow_that_is_bad_ends() {
 #[test]
 fn what_is_bad_in_both_is_lost() {
     let (mut s, chunk) = begin();
-    to(&mut s, chunk, FAST);
-    let (at, beside) = (home(&mut s, chunk).1, shadow(&mut s, chunk).expect("a shadow"));
+    s.pin_to(chunk, FAST);
+    let (at, beside) = (s.home_of(chunk).1, s.shadow_of(chunk).expect("a shadow"));
     s.world.disks[0].add_bad_sector((at + 3 * BLOCK) / 512);
-    flip(&mut s, 1, beside + 3 * BLOCK);
+    s.flip(1, beside + 3 * BLOCK);
     let status = scrub(&mut s);
     assert_eq!(status.lost, [blocks(chunk, 3..4)]);
     assert!(s.read(chunk + 3 * BLOCK, BLOCK).is_err());
@@ -220,8 +186,8 @@ fn copied() -> (Story, u64) {
 #[test]
 fn a_slow_home_is_repaired_from_a_clean_copy() {
     let (mut s, chunk) = copied();
-    let (_, at) = home(&mut s, chunk);
-    flip(&mut s, 1, at + 2 * BLOCK);
+    let (_, at) = s.home_of(chunk);
+    s.flip(1, at + 2 * BLOCK);
     s.world.disks[1].add_bad_sector((at + 3 * BLOCK) / 512);
     is(&scrub(&mut s), 2, 2, &[]);
     s.flush();
@@ -237,8 +203,8 @@ fn a_slow_home_is_repaired_from_a_clean_copy() {
 #[test]
 fn what_a_read_found_is_repaired() {
     let (mut s, chunk) = begin();
-    to(&mut s, chunk, FAST);
-    let (_, at) = home(&mut s, chunk);
+    s.pin_to(chunk, FAST);
+    let (_, at) = s.home_of(chunk);
     s.world.disks[0].add_bad_sector((at + 3 * BLOCK) / 512);
     assert!(all(&s.read(chunk, CHUNK).expect("it is read"), 0x11));
     s.flush();
@@ -256,8 +222,8 @@ fn what_clients_write_meanwhile_is_newer() {
     let mut repaired = 0;
     for steps in 0..60 {
         let (mut s, chunk) = begin();
-        to(&mut s, chunk, FAST);
-        let (_, at) = home(&mut s, chunk);
+        s.pin_to(chunk, FAST);
+        let (_, at) = s.home_of(chunk);
         s.world.disks[0].add_bad_sector((at + 3 * BLOCK) / 512);
         start(&mut s);
         (0..steps).for_each(|_| _ = s.step());
@@ -294,8 +260,8 @@ fn what_clients_write_meanwhile_is_newer() {
 fn it_goes_on_after_a_restart() {
     for orderly in [true, false] {
         let (mut s, chunk) = begin();
-        let (_, at) = home(&mut s, chunk);
-        flip(&mut s, 1, at);
+        let (_, at) = s.home_of(chunk);
+        s.flip(1, at);
         for service in &mut s.world.services {
             (service.min_ns, service.max_ns) = (Nanos::SECOND, Nanos::SECOND);
         }
@@ -322,7 +288,7 @@ fn it_goes_on_after_a_restart() {
         s.open().expect("it opens");
         assert_eq!(s.engine().scrub(), status);
         s.stop();
-        flip(&mut s, 0, 28672);
+        s.flip(0, 28672);
         s.open().expect("it opens all the same");
         assert_eq!(s.engine().scrub().state, ScrubState::Never);
     }
@@ -350,10 +316,10 @@ fn a_scrub_trusts_nothing_that_another_has_seen() {
         let mut s = Story::begin(32, 64);
         s.write(0, CHUNK, 0x11);
         s.flush();
-        to(&mut s, 0, SLOW);
+        s.pin_to(0, SLOW);
         s.stop();
         s.open().expect("it opens, without copies");
-        let (_, at) = home(&mut s, 0);
+        let (_, at) = s.home_of(0);
         s.world.disks[1].add_bad_sector((at + 9 * BLOCK) / 512);
         for service in &mut s.world.services {
             (service.min_ns, service.max_ns) = (Nanos::SECOND, Nanos::SECOND);
@@ -363,7 +329,7 @@ fn a_scrub_trusts_nothing_that_another_has_seen() {
         s.wait(half_seconds * Nanos::SECOND / 2);
         let now = s.world.now();
         _ = s.engine().stop_scrub(now);
-        flip(&mut s, 1, at + 2 * BLOCK);
+        s.flip(1, at + 2 * BLOCK);
         let status = scrub(&mut s);
         let lost = [blocks(0, 2..3), blocks(0, 9..10)];
         assert_eq!(status.lost, lost, "stopped after {half_seconds} half seconds");
@@ -439,9 +405,9 @@ fn a_crash_at_any_step_of_a_repair_leaves_what_was_there() {
         for fuse in (0..).step_by(3) {
             s.world.disks = whole.clone();
             s.open().expect("it opens");
-            to(&mut s, chunk, FAST);
+            s.pin_to(chunk, FAST);
             s.flush();
-            let (_, at) = home(&mut s, chunk);
+            let (_, at) = s.home_of(chunk);
             s.world.disks[0].add_bad_sector((at + 2 * BLOCK) / 512);
             start(&mut s);
             s.world.fuse = Some(fuse);

@@ -368,12 +368,7 @@ pub(crate) fn engine<A: Arena>(
         log: Log::new(&log, end, now),
         commit: Commit::default(),
         checkpoint: Checkpoint::new(header, pages),
-        mover: Mover::new(
-            Planner::new(now),
-            Copies::new(&state.geo, &tuning.economy),
-            Scrub::default(),
-            spare,
-        ),
+        mover: Mover::new(Planner::new(now), Copies::new(&state.geo, &tuning.economy), spare),
         placement: Placement::new(&state.geo, &tuning, pins, now),
         life: Life::begin(superblock),
         told: Told::new(names, events, now),

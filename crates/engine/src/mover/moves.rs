@@ -194,9 +194,10 @@ pub struct Mover {
 }
 
 impl Mover {
-    pub(crate) fn new(planner: Planner, copies: Copies, scrub: Scrub, spare: Option<Buf>) -> Mover {
+    pub(crate) fn new(planner: Planner, copies: Copies, spare: Option<Buf>) -> Mover {
         let batches = Slab::new(MAX_BATCHES);
-        Mover { batches, planner, unread: Unread::default(), barren: None, copies, scrub, spare }
+        let (unread, scrub) = (Unread::default(), Scrub::default());
+        Mover { batches, planner, unread, barren: None, copies, scrub, spare }
     }
 
     /// Whether no batch is in flight.

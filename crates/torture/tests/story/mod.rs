@@ -14,7 +14,7 @@ use bimetal_torture::arena::{ArenaMemory, ArenaSizes, SimArena};
 use bimetal_torture::disk::Disk;
 use bimetal_torture::world::storm::Layout;
 use bimetal_torture::world::{Death, FaultRates, Flow, World};
-use bimetal_units::{FAST, Nanos, SLOW};
+use bimetal_units::{FAST, Nanos, SLOW, Tier};
 use std::ops::Range;
 
 /// Bytes in a block and in a chunk of these volumes.
@@ -23,6 +23,11 @@ pub const CHUNK: u64 = 64 << 10;
 pub const VOLUME: [u8; 16] = *b"a volume's story";
 /// A story that needs more steps than this is stuck.
 const PATIENCE: u32 = 100_000;
+
+/// Whether these are nothing but this byte.
+pub fn all(bytes: &[u8], byte: u8) -> bool {
+    bytes.iter().all(|b| *b == byte)
+}
 
 /// A volume, its devices, and what is under way.
 pub struct Story {
@@ -434,6 +439,39 @@ impl Story {
             self.is_slow(*at)
         };
         (0..chunks).map(|c| c * CHUNK).find(settled).expect("a chunk that begins on the slow tier")
+    }
+
+    /// Pins the chunk at this byte to a tier, and goes on until it is there.
+    pub fn pin_to(&mut self, at: u64, tier: Tier) {
+        let now = self.world.now();
+        self.engine().begin_pin(now, at, CHUNK, Some(tier)).expect("it may be pinned");
+        let mut answered = false;
+        while !answered || self.home_of(at).0 != tier {
+            self.step();
+            answered |= self.engine().take_pin_answer().is_some();
+        }
+        self.wait(Nanos::SECOND);
+    }
+
+    /// Where the chunk at this byte is at home.
+    pub fn home_of(&mut self, at: u64) -> (Tier, u64) {
+        let now = self.world.now();
+        let why = self.engine().why(now, at).expect("a chunk");
+        (why.home.expect("a home").tier, why.home_offset.expect("a home"))
+    }
+
+    /// Where its shadow is.
+    pub fn shadow_of(&mut self, at: u64) -> Option<u64> {
+        let now = self.world.now();
+        self.engine().why(now, at).expect("a chunk").shadow_offset
+    }
+
+    /// A bit of the block at this byte of a device is another.
+    pub fn flip(&mut self, device: usize, at: u64) {
+        let mut page = [0; BLOCK as usize];
+        self.world.disks[device].peek(at / BLOCK, &mut page);
+        page[100] ^= 4;
+        self.world.disks[device].put_back(at / BLOCK, &page);
     }
 
     /// Where what lies on the devices.
