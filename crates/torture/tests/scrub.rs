@@ -171,6 +171,11 @@ fn what_is_bad_in_both_is_lost() {
 /// Some fast slots are free, and a slow chunk that is read has a copy there.
 fn copied() -> (Story, u64) {
     let (mut s, chunk) = begin();
+    copy(&mut s, chunk);
+    (s, chunk)
+}
+
+fn copy(s: &mut Story, chunk: u64) {
     for i in 0..4 {
         let discard = s.ask(bimetal_engine::action::RequestKind::Discard { fua: false }, i * CHUNK, CHUNK, 0);
         s.answer(discard).expect("a discard succeeds");
@@ -180,7 +185,37 @@ fn copied() -> (Story, u64) {
     s.read(chunk, CHUNK).expect("it is read");
     s.wait(Nanos::SECOND);
     assert_eq!(s.engine().status().copied_bytes, CHUNK);
-    (s, chunk)
+}
+
+/// The disk is awake for the scrub; left to the next time that it is, what was repaired would stay bad there for an hour or more.
+#[test]
+fn what_is_repaired_goes_home_before_the_disk_is_left_alone_again() {
+    let (mut s, first) = begin();
+    let last = first + 8 * CHUNK;
+    s.write(first, last + CHUNK - first, 0x11);
+    s.flush();
+    s.wait(5 * Nanos::SECOND);
+    s.tuning.rest_at_most_ns = 3600 * Nanos::SECOND;
+    s.tuning.rest_after_ns = Nanos::MS;
+    s.stop();
+    s.open().expect("it opens");
+    copy(&mut s, last);
+    let (_, at) = s.home_of(last);
+    s.flip(1, at + 2 * BLOCK);
+    start(&mut s);
+    let mut read = 0;
+    while s.engine().scrub().state != ScrubState::Whole {
+        // A client wakes the disk with what it has not read before, and the scrub keeps it awake.
+        if s.engine().scrub().state == ScrubState::Paused(ScrubPause::SlowAtRest) {
+            read += 1;
+            assert!(read < 8 * CHUNK / BLOCK, "{:?}", s.engine().scrub());
+            s.read(first + read * BLOCK, BLOCK).expect("it is read");
+        }
+        s.wait(Nanos::MS / 4);
+    }
+    is(&s.engine().scrub(), 1, 1, &[]);
+    s.wait(20 * Nanos::SECOND);
+    assert_eq!(s.engine().status().landed_bytes, 0);
 }
 
 #[test]
@@ -197,6 +232,27 @@ fn a_slow_home_is_repaired_from_a_clean_copy() {
     assert_eq!(s.check().expect("it can be checked"), [""; 0]);
     s.open().expect("it opens, without copies");
     assert!(all(&s.read(chunk, CHUNK).expect("it is read"), 0x11));
+}
+
+/// A chunk on its way down to its shadow is held in neither place for a moment: a scrub that comes by then waits for it.
+#[test]
+fn what_is_on_the_move_is_looked_at_when_it_has_arrived() {
+    for steps in 0..60 {
+        let (mut s, chunk) = begin();
+        s.pin_to(chunk, FAST);
+        let beside = s.shadow_of(chunk).expect("a shadow");
+        s.flip(1, beside + 2 * BLOCK);
+        start(&mut s);
+        while u64::from(s.engine().scrub().done_chunks) + 1 < chunk / CHUNK {
+            s.step();
+        }
+        let now = s.world.now();
+        s.engine().begin_pin(now, chunk, CHUNK, Some(SLOW)).expect("it may be pinned");
+        for _ in 0..steps {
+            s.step();
+        }
+        assert_eq!(until_whole(&mut s).wrong_blocks, 1, "after {steps} steps");
+    }
 }
 
 /// What a read found is looked after, though nobody asked for a scrub.
@@ -457,4 +513,9 @@ fn a_repair_with_older_bytes_is_found() {
 #[test]
 fn a_repair_beside_a_write_is_found() {
     bites(Bug::MendBesideWrite, what_clients_write_meanwhile_is_newer);
+}
+
+#[test]
+fn a_scrub_that_passes_by_what_moves_is_found() {
+    bites(Bug::ScrubPassesMoving, what_is_on_the_move_is_looked_at_when_it_has_arrived);
 }

@@ -145,6 +145,8 @@ bugs! {
     ScrubForgetsPage,
     /// A scrub counts what an earlier one has seen of a chunk.
     ScrubTrustsEarlier,
+    /// A scrub passes over a chunk that is moving.
+    ScrubPassesMoving,
     /// Writes are not ordered by block locks.
     LocksIgnored,
 }

@@ -262,9 +262,20 @@ impl<A: Arena> Engine<A> {
         self.judge_next()
     }
 
+    /// Whether somebody is moving the chunk: what becomes its home may be held nowhere meanwhile, and is only looked at after
+    /// that.
+    fn is_on_the_move(&self, exam: &Exam) -> bool {
+        self.state.map.is_moving(exam.chunk) && !exam.holds && !planted(Bug::ScrubPassesMoving)
+    }
+
     /// Looks up what is held of the chunk, and which checksums it must have.
     fn gather_looks(&mut self) -> bool {
         let Some(mut exam) = self.mover.scrub.exam.take() else { return false };
+        if self.is_on_the_move(&exam) {
+            self.mover.scrub.next_at = self.io.now.after(WAIT_NS);
+            self.mover.scrub.exam = Some(exam);
+            return false;
+        }
         let mut missing = None;
         while missing.is_none() && exam.gathered < self.state.geo.blocks_per_chunk() {
             missing = self.gather_block(&mut exam);
@@ -343,6 +354,11 @@ impl<A: Arena> Engine<A> {
     fn read_run(&mut self) -> bool {
         let Some(mut exam) = self.mover.scrub.exam.take() else { return false };
         while exam.next < exam.looks.len() && !self.is_held(exam.chunk, &exam.looks[exam.next]) {
+            if self.is_on_the_move(&exam) {
+                self.mover.scrub.next_at = self.io.now.after(WAIT_NS);
+                self.mover.scrub.exam = Some(exam);
+                return false;
+            }
             let block = exam.looks[exam.next].block;
             exam.next += 1;
             self.look_again(&mut exam, block);
@@ -406,14 +422,14 @@ impl<A: Arena> Engine<A> {
         let Some(mut exam) = self.mover.scrub.exam.take() else { return false };
         let Some(mut doubt) = exam.doubts.pop_front() else { return false };
         let chunk = exam.chunk;
-        if self.may_be_written(&exam, &doubt.look) {
+        let is_there = self.is_held(chunk, &doubt.look);
+        if self.may_be_written(&exam, &doubt.look) || !is_there && self.is_on_the_move(&exam) {
             exam.doubts.push_front(doubt);
             self.mover.scrub.next_at = self.io.now.after(WAIT_NS);
             self.mover.scrub.exam = Some(exam);
             return false;
         }
         let look = doubt.look;
-        let is_there = self.places_of(chunk, look.block).any(|held| held == look.held);
         match self.sum_of(look.block, look.held).filter(|_| is_there) {
             Some(Lookup::Known(sum)) => {
                 // Overwritten in its place, perhaps.

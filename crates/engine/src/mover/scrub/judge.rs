@@ -132,6 +132,10 @@ impl<A: Arena> Engine<A> {
         let Some(wrong) = exam.mending.take() else { return false };
         if landed {
             exam.mend_tries = 0;
+            if self.device_place(&wrong.look).0 == SLOW {
+                // It is awake for the scrub: what is bad there is overwritten now, not at the next time that it is used.
+                self.rouse_slow();
+            }
             self.is_repaired(&exam, &wrong, "it was written again with what was found elsewhere");
         } else if !self.has_changed(exam.chunk, &wrong.look) && exam.mend_tries < MEND_TRIES {
             exam.to_judge.push_front(wrong);
