@@ -6,6 +6,7 @@ use crate::logs::LogLevel;
 use crate::paths::{self, DeviceSpec, SlowModel};
 use crate::size;
 use crate::volume::MOST_WAKEUPS_PER_DAY;
+use crate::watch::args::EventsArgs;
 use bimetal_serve::attach::WAIT_SECONDS;
 use bimetal_sim::peers::Policy;
 use clap::{Args, Parser, Subcommand};
@@ -73,6 +74,8 @@ pub(crate) enum Command {
     Pins(PinsArgs),
     /// Say why a part of a volume is where it is, and what would change that
     Why(WhyArgs),
+    /// List what has happened to a volume
+    Events(EventsArgs),
     /// Verify a volume that is not being served: its structure, and every checksum
     Check(CheckArgs),
     /// Say what of a volume is lost with a device that is missing, by range and by file

@@ -43,6 +43,7 @@ mod trace;
 mod udev;
 mod up;
 mod volume;
+mod watch;
 
 use args::{Cli, Command, SimCommand, TraceCommand};
 use bimetal_models::size;
@@ -83,6 +84,7 @@ fn main() -> ExitCode {
         Command::Pins(args) => pins::pins(&args),
         Command::Why(args) => pins::why(&args),
         Command::Lost(args) => lost::run(&args),
+        Command::Events(args) => watch::events::run(&args),
         Command::Scrub(args) => scrub::run(&args),
         Command::List(args) => list::run(&args),
         Command::Destroy(args) => destroy::run(&args),

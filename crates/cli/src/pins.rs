@@ -8,7 +8,7 @@ use anyhow::{Context as _, bail};
 use bimetal_driver::{Driver, RealArena};
 use bimetal_engine::Engine;
 use bimetal_serve::ask::{self, PinDoc, Taken, TierName};
-use bimetal_serve::{Answer, PinsDoc, Question, WhyDoc};
+use bimetal_serve::{Answer, EventDoc, PinsDoc, Question, WhyDoc, pin_event};
 use std::io;
 use std::path::Path;
 use std::time::Duration;
@@ -63,12 +63,25 @@ fn answer(volume: &str, quiet: bool, question: Question) -> anyhow::Result<Answe
         Some(answer) => answer,
         None => with_closed(&volume, quiet, |driver, engine| {
             let question = within(question, engine.size_bytes());
-            ask_engine(&volume.name().0, driver, engine, question)
+            let name = volume.name().0;
+            let answer = ask_engine(&name, driver, engine, question)?;
+            if let (Answer::Pins(_), Some(event)) = (&answer, pin_event(&name, question)) {
+                note(&volume, &event);
+            }
+            Ok(answer)
         })?,
     };
     match answer {
         Answer::Refused(what) => bail!(what),
         answer => Ok(answer),
+    }
+}
+
+/// Notes what happened to a volume that nobody serves. It has happened, whether that can be noted or not.
+fn note(volume: &Volume, event: &EventDoc) {
+    let path = volume.events_file();
+    if let Err(error) = bimetal_watch::events::add(&path, event) {
+        tracing::warn!("{} cannot be written: {error}", path.display());
     }
 }
 

@@ -4,7 +4,7 @@ use crate::args::{MemoryArgs, ReceptionArgs, ServeArgs};
 use crate::find::Missing;
 use crate::progress::Progress;
 use crate::volume::{self, Volume};
-use crate::{Outcome, lost, memory, paths, say, size};
+use crate::{Outcome, lost, memory, paths, say, size, watch};
 use anyhow::{Context as _, bail};
 use bimetal_driver::signals::{block_stop_signals, ignore_hangup};
 use bimetal_driver::{BlockFile, RealArena, become_io_flusher, inherited_sockets, run_task};
@@ -152,7 +152,7 @@ fn serve_first(
     limits: MemoryArgs,
     ready: impl FnOnce(&[Endpoint]),
 ) -> anyhow::Result<()> {
-    let name = locked.volume.name();
+    let (name, volume) = (locked.volume.name(), locked.volume.clone());
     let opened = open(locked, read_only, limits)?;
     tenant.announce(opened.export());
     let door = match tenant.exports().map(|exports| Door::new(nbd, exports, reception)).transpose() {
@@ -164,7 +164,10 @@ fn serve_first(
         }
     };
     let endpoints: Vec<Endpoint> = door.iter().flat_map(Door::endpoints).cloned().collect();
+    // It outlives the server, which tells it of its end.
+    let (_keeper, reporter) = watch::files::keep(&volume);
     let mut server = Server::new(opened, tenant, door)?;
+    server.watched_by(reporter);
     server.take_up_device();
     memory::lock(limits);
     if !endpoints.is_empty() {
@@ -183,10 +186,12 @@ fn serve_other(locked: Locked, tenant: Tenant, read_only: bool, limits: MemoryAr
     // Before the first volume can say that all is ready: a signal that found this thread open to it would end the
     // process instead of stopping it.
     block_stop_signals().context("cannot set up signals")?;
-    let name = locked.volume.name();
+    let (name, volume) = (locked.volume.name(), locked.volume.clone());
     let opened = open(locked, read_only, limits)?;
     tenant.announce(opened.export());
+    let (_keeper, reporter) = watch::files::keep(&volume);
     let mut server = Server::new(opened, tenant, None)?;
+    server.watched_by(reporter);
     server.take_up_device();
     server.run()?;
     tracing::info!("closed {}", name.0);

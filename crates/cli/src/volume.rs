@@ -32,6 +32,9 @@ struct VolumeToml {
     /// How often in a day what has landed may wake the slow device by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     wake_budget: Option<u32>,
+    /// A program that is run with each event on its standard input.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    on_event: Option<PathBuf>,
     tier: Vec<TierToml>,
 }
 
@@ -58,6 +61,8 @@ pub(crate) struct Volume {
     pub(crate) wear_budget: Option<u64>,
     /// How often in a day what has landed may wake the slow device by itself.
     pub(crate) wake_budget: Option<u32>,
+    /// A program that is run with each event on its standard input; absolute.
+    pub(crate) on_event: Option<PathBuf>,
     /// `create` did not come to its end.
     pub(crate) unfinished: bool,
 }
@@ -130,7 +135,11 @@ impl Volume {
         if let Some(times) = wake_budget.filter(|times| !(1..=MOST_WAKEUPS_PER_DAY).contains(times)) {
             bail!("{}: wake_budget: {times} times a day; use 1 to {MOST_WAKEUPS_PER_DAY}", file.display());
         }
-        Ok(Volume { file: file.into(), id, devices, models, wear_budget, wake_budget, unfinished })
+        let on_event = parsed.on_event.map(|program| dir.join(program));
+        if on_event.as_ref().is_some_and(|program| program.as_os_str().as_encoded_bytes().contains(&0)) {
+            bail!("{}: on_event holds a zero byte; name a program", file.display());
+        }
+        Ok(Volume { file: file.into(), id, devices, models, wear_budget, wake_budget, on_event, unfinished })
     }
 
     /// Writes the volume file, whole or not at all. Devices beside it are named relative to it, so that the
@@ -147,6 +156,10 @@ impl Volume {
             unfinished: self.unfinished,
             wear_budget: self.wear_budget.map(size::exact),
             wake_budget: self.wake_budget,
+            on_event: self
+                .on_event
+                .as_ref()
+                .map(|program| program.strip_prefix(dir).unwrap_or(program).to_owned()),
             tier: tier.collect(),
         };
         let text =

@@ -128,8 +128,8 @@ pub(crate) fn said_as(level: Level, is_device: bool) -> (EventKind, EventLevel) 
 
 impl<V: Served> Server<V> {
     /// Lets somebody hear of this volume.
-    pub fn watched_by(&mut self, watcher: Box<dyn Watcher>) {
-        self.watcher = Some(watcher);
+    pub fn watched_by(&mut self, watcher: Option<Box<dyn Watcher>>) {
+        self.watcher = watcher;
     }
 
     /// Tells of something that happened.

@@ -1,0 +1,33 @@
+//! What can be said of watching on the command line.
+
+use super::times;
+use clap::Args;
+
+/// `bimetal events`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  bimetal events films
+  bimetal events films --since 2h
+  bimetal events films --since 2026-11-28T07:30:00Z --json
+  bimetal events films --follow
+
+Works on a volume that is served and on one that is not: it reads the file in which a server notes what happens. The
+kinds are opened, recovered, closed, device-error, device-changed, read-only, damage, notice, zone-short, zone-free,
+promotions, scrub-finding, scrub-whole, pin and unpin. With --json each event is a document in a line of its own:
+unix_ms, volume, kind, level (info, warning, error) and message.
+
+A volume file with on_event = \"PROGRAM\" has that program run with each event on its standard input.")]
+pub(crate) struct EventsArgs {
+    /// Name of the volume, or path of its volume file
+    pub(crate) volume: String,
+    /// Only what happened since: so long ago (90s, 10m, 2h, 3d), or a time in UTC (2026-11-28, 2026-11-28T07:30:00Z)
+    #[arg(long, value_name = "TIME", value_parser = times::since)]
+    pub(crate) since: Option<u64>,
+    /// Go on with what happens from now on, until Ctrl-C
+    #[arg(long)]
+    pub(crate) follow: bool,
+    /// Print each event as a JSON document in a line of its own, and nothing else on standard output
+    #[arg(long)]
+    pub(crate) json: bool,
+}

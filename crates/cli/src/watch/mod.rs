@@ -1,0 +1,6 @@
+//! Seeing what a volume does and did: its events, and who keeps them.
+
+pub(crate) mod args;
+pub(crate) mod events;
+pub(crate) mod files;
+mod times;
