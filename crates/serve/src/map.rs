@@ -88,6 +88,8 @@ pub struct CellDoc {
     pub kept: KeptBytes,
     /// The heat of its hottest chunk.
     pub hottest: u32,
+    /// Of the bytes at home on the slow tier, those in chunks that are hot enough to rise.
+    pub hot_slow_bytes: u64,
 }
 
 /// A part of a map, as a server tells it.
@@ -136,12 +138,11 @@ pub(crate) fn map(engine: &impl Served, now: Nanos, range: (u64, u64), at: u64, 
         cell_bytes,
         ..MapDoc::default()
     };
-    let mut at = at.max(from) / chunk_bytes * chunk_bytes;
-    let first = at;
+    let first = at.max(from) / chunk_bytes * chunk_bytes;
     let cell_of = |byte: u64| from + (byte - from) / cell_bytes * cell_bytes;
-    let told = engine.extents(at, to.saturating_sub(at), MOST_EXTENTS);
-    'told: for extent in told {
-        let mut left = extent.len;
+    let (mut at, mut slow) = (first, Vec::new());
+    'told: for extent in engine.extents(first, to.saturating_sub(first), MOST_EXTENTS) {
+        let (kept, mut left) = (Kept::from(extent.place), extent.len);
         while left > 0 {
             let cell = cell_of(at);
             if doc.cells.last().is_none_or(|last| last.offset != cell) {
@@ -152,17 +153,33 @@ pub(crate) fn map(engine: &impl Served, now: Nanos, range: (u64, u64), at: u64, 
             }
             let bytes = left.min(cell + cell_bytes - at);
             if let Some(cell) = doc.cells.last_mut() {
-                cell.kept.add(extent.place.into(), bytes);
+                cell.kept.add(kept, bytes);
+            }
+            if kept == Kept::Slow {
+                slow.push((at, bytes));
             }
             (at, left) = (at + bytes, left - bytes);
         }
     }
-    let chunks = (at - first).div_ceil(chunk_bytes) as usize;
-    for (place, heat) in engine.heats(now, first, chunks).into_iter().enumerate() {
-        let cell = cell_of(first + place as u64 * chunk_bytes);
-        let place = doc.cells.binary_search_by_key(&cell, |cell| cell.offset);
+    let heats = engine.heats(now, first, (at - first).div_ceil(chunk_bytes) as usize);
+    let rises_at = doc.rises_at_heat;
+    let mut in_cell = |byte: u64, change: &mut dyn FnMut(&mut CellDoc)| {
+        let place = doc.cells.binary_search_by_key(&cell_of(byte), |cell| cell.offset);
         if let Some(cell) = place.ok().and_then(|place| doc.cells.get_mut(place)) {
-            cell.hottest = cell.hottest.max(heat);
+            change(cell);
+        }
+    };
+    for (place, heat) in heats.iter().enumerate() {
+        in_cell(first + place as u64 * chunk_bytes, &mut |cell| cell.hottest = cell.hottest.max(*heat));
+    }
+    for (mut from, mut left) in slow {
+        while left > 0 {
+            let chunk = (from - first) / chunk_bytes;
+            let bytes = left.min(first + (chunk + 1) * chunk_bytes - from);
+            if heats.get(chunk as usize).is_some_and(|heat| *heat >= rises_at) {
+                in_cell(from, &mut |cell| cell.hot_slow_bytes += bytes);
+            }
+            (from, left) = (from + bytes, left - bytes);
         }
     }
     doc.next = (at < to && at > first).then_some(at);
