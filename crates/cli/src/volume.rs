@@ -3,7 +3,7 @@
 use crate::find::{self, Look, Missing};
 use crate::{paths, size};
 use anyhow::{Context as _, bail};
-use bimetal_driver::{BlockFile, Driver, PoolSizes, RealArena, Ring, Timing};
+use bimetal_driver::{BlockFile, DeviceOpenError, Driver, PoolSizes, RealArena, Ring, Timing};
 use bimetal_engine::options::{DeviceInfo, OpenError, OpenOptions, Tuning};
 use bimetal_engine::{Engine, Task};
 use bimetal_serve::VolumeName;
@@ -229,6 +229,18 @@ impl Volume {
         Ok((self.timed(vec![fast])?, missing))
     }
 
+    /// Finds, opens and locks the devices to read them, and nothing else: the one that is missing is told beside them.
+    pub(crate) fn open_to_look(&self) -> anyhow::Result<(Vec<BlockFile>, Option<Missing>)> {
+        self.must_be_finished()?;
+        let (resolved, missing) = find::what_is_there(self)?;
+        if !missing.is_empty() {
+            let (files, missing) = self.open_what_is_left()?;
+            return Ok((files, Some(missing)));
+        }
+        resolved.notes.iter().for_each(|note| tracing::warn!("{note}"));
+        Ok((self.open_each(&resolved.devices, BlockFile::open_read_only)?, None))
+    }
+
     fn must_be_finished(&self) -> anyhow::Result<()> {
         if self.unfinished {
             bail!("{} was not made to its end; run `bimetal create --force` again", self.file.display());
@@ -238,6 +250,14 @@ impl Volume {
 
     /// Opens and locks the devices, which are at these paths.
     pub(crate) fn open_paths(&self, paths: &[PathBuf]) -> anyhow::Result<Vec<BlockFile>> {
+        self.open_each(paths, BlockFile::open)
+    }
+
+    fn open_each(
+        &self,
+        paths: &[PathBuf],
+        open: impl Fn(&Path) -> Result<BlockFile, DeviceOpenError>,
+    ) -> anyhow::Result<Vec<BlockFile>> {
         if let [fast, slow] = paths
             && find::is_same_storage(fast, slow)
         {
@@ -248,7 +268,7 @@ impl Volume {
                 slow.display()
             );
         }
-        let files = paths.iter().map(|path| BlockFile::open(path)).collect::<Result<Vec<_>, _>>()?;
+        let files = paths.iter().map(|path| open(path)).collect::<Result<Vec<_>, _>>()?;
         self.timed(files)
     }
 

@@ -79,6 +79,12 @@ impl Served for Passthrough {
     fn extents(&self, _offset: u64, len: u64, _max: usize) -> Extents {
         Extents::from_iter([Placed { len, place: Placement::Home(FAST) }])
     }
+    fn heats(&self, _now: Nanos, _offset: u64, _most: usize) -> Vec<u32> {
+        Vec::new()
+    }
+    fn rises_at(&self) -> u32 {
+        1
+    }
     fn prefer_fast(&mut self, _now: Nanos, _offset: u64, _len: u64) {}
     fn size_bytes(&self) -> u64 {
         self.size_bytes

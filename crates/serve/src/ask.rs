@@ -3,6 +3,7 @@
 
 use crate::attach::{AttachedDoc, Wish};
 use crate::lost::LossesDoc;
+use crate::map::{self, ExtentsDoc, MapDoc};
 use crate::scrub::{ScrubDoc, ScrubWish};
 use crate::served::Served;
 use crate::status::tier_name;
@@ -63,6 +64,24 @@ pub enum Question {
         /// The byte.
         from: u64,
     },
+    /// What is where between two bytes, by cells of so many bytes, from the byte `at` on; as far as one answer goes.
+    Map {
+        /// The first byte.
+        from: u64,
+        /// The byte behind the last one.
+        to: u64,
+        /// Where this part begins.
+        at: u64,
+        /// Bytes of a cell; whole chunks are taken.
+        cell_bytes: u64,
+    },
+    /// What is where between two bytes, extent by extent; as far as one answer goes.
+    Extents {
+        /// The first byte.
+        from: u64,
+        /// The byte behind the last one.
+        to: u64,
+    },
     /// Scrub the volume. Only a server can.
     Scrub {
         /// What is wished.
@@ -86,6 +105,10 @@ pub enum Answer {
     Why(Box<WhyDoc>),
     /// What is lost.
     Lost(LossesDoc),
+    /// A part of a map.
+    Map(MapDoc),
+    /// Extents.
+    Extents(ExtentsDoc),
     /// The last scrub.
     Scrub(Box<ScrubReport>),
     /// The recording begins: what follows on the stream are its requests.
@@ -200,6 +223,12 @@ pub fn ask(volume: &str, engine: &mut impl Served, now: Nanos, question: Questio
             let (status, losses) = (engine.status(), engine.losses(from));
             let doc = LossesDoc::new(status.loss.as_ref(), status.size_bytes, &losses);
             return Taken::Answered(Answer::Lost(doc));
+        }
+        Question::Map { from, to, at, cell_bytes } => {
+            return Taken::Answered(Answer::Map(map::map(engine, now, (from, to), at, cell_bytes)));
+        }
+        Question::Extents { from, to } => {
+            return Taken::Answered(Answer::Extents(map::extents(engine, now, from, to)));
         }
         Question::Scrub { wish } => return Taken::Answered(scrub(volume, engine, now, wish)),
         Question::Record {} => {

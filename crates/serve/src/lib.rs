@@ -18,6 +18,7 @@ pub mod house;
 mod input;
 mod listen;
 pub mod lost;
+pub mod map;
 mod meter;
 mod notify;
 mod record;

@@ -21,6 +21,10 @@ pub trait Served: Machine<Arena = RealArena> {
     /// Where the newest copies of a range are now: at most `max` extents, and perhaps less than the whole
     /// range, but at least a byte of it. A hole is a promise: it reads zeros.
     fn extents(&self, offset: u64, len: u64, max: usize) -> Extents;
+    /// How hot the chunk with this byte is, and the ones after it: so many at most.
+    fn heats(&self, now: Nanos, offset: u64, most: usize) -> Vec<u32>;
+    /// The heat from which on a chunk on the slow tier may rise.
+    fn rises_at(&self) -> u32;
     /// A client would like a range to be fast; a hint.
     fn prefer_fast(&mut self, now: Nanos, offset: u64, len: u64);
     /// Size that clients see, bytes.
@@ -62,6 +66,12 @@ impl Served for Engine<RealArena> {
     }
     fn extents(&self, offset: u64, len: u64, max: usize) -> Extents {
         Engine::extents(self, offset, len, max)
+    }
+    fn heats(&self, now: Nanos, offset: u64, most: usize) -> Vec<u32> {
+        Engine::heats(self, now, offset, most)
+    }
+    fn rises_at(&self) -> u32 {
+        Engine::rises_at(self)
     }
     fn prefer_fast(&mut self, now: Nanos, offset: u64, len: u64) {
         Engine::prefer_fast(self, now, offset, len);

@@ -93,7 +93,7 @@ impl<A: Arena> Engine<A> {
             moving: map.is_moving(chunk),
             pinned: self.placement.pins.list().tier_of(chunk),
             heat: self.placement.policy.heat(chunk, self.io.now),
-            rises_at: self.tuning.promote_touches.max(1),
+            rises_at: self.rises_at(),
             touch_ns: self.tuning.touch_ns,
             coldest: self.coldest_on_fast(),
             fast_free_slots: self.space.slots[FAST].free(),
