@@ -28,6 +28,9 @@ const fn sample(command: &'static str, arguments: &'static [&'static str]) -> Sa
 const STATUS: &[&str] = &[
     "volume",
     "state",
+    "version",
+    "unix_ms",
+    "generation",
     "size_bytes",
     "tiers.0.name",
     "tiers.0.device",
@@ -37,6 +40,12 @@ const STATUS: &[&str] = &[
     "tiers.1.write_share",
     "landing.size_bytes",
     "landing.used_bytes",
+    "landing.short",
+    "tiers.0.load.reads",
+    "tiers.1.load.busy_us",
+    "requests.reads.count",
+    "requests.writes.response_us",
+    "requests.response_bounds_us.44",
     "promoted_chunks",
     "demoted_chunks",
     "shadowed_bytes",
@@ -59,6 +68,16 @@ const STATUS: &[&str] = &[
     "timed_wakeups_per_day",
     "ram_bytes",
     "attached",
+];
+
+const EVENTS: &[&str] = &[
+    "volume",
+    "damaged_lines",
+    "events.0.unix_ms",
+    "events.0.volume",
+    "events.0.kind",
+    "events.0.level",
+    "events.0.message",
 ];
 
 const SCRUB: &[&str] = &[
@@ -492,6 +511,7 @@ const SAMPLES: &[Sample] = &[
     },
     Sample { keys: Some(&["volumes"]), ..sample("list", &[]) },
     Sample { keys: Some(SCRUB), needs_server: true, ..sample("scrub", &["@"]) },
+    Sample { keys: Some(EVENTS), ..sample("events", &["@"]) },
     sample("completions", &["bash"]),
     sample("man", &["%/man"]),
     Sample { keys: Some(TRACE), ..sample("trace stat", &[SMALL_TRACE]) },

@@ -86,7 +86,7 @@ impl Keeper {
 }
 
 /// Somebody watches from now on, for a while: samples are in the file as soon as they are made.
-pub(crate) fn watches(watched: &AtomicU64) {
+pub fn watches(watched: &AtomicU64) {
     watched.store(unix_ms() + WATCHING.as_millis() as u64, Ordering::Relaxed);
 }
 

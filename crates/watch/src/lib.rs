@@ -14,5 +14,5 @@ mod sample;
 
 pub use history::{HistoryError, PutAside, read};
 pub use hook::{HOOK_WITHIN, HookEvent};
-pub use keeper::{Keeper, KeeperPlan, Reporter};
+pub use keeper::{Keeper, KeeperPlan, Reporter, watches};
 pub use sample::{FIELDS, Sample, Step, place_of};

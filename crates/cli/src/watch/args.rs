@@ -14,8 +14,8 @@ Examples:
 
 Works on a volume that is served and on one that is not: it reads the file in which a server notes what happens. The
 kinds are opened, recovered, closed, device-error, device-changed, read-only, damage, notice, zone-short, zone-free,
-promotions, scrub-finding, scrub-whole, pin and unpin. With --json each event is a document in a line of its own:
-unix_ms, volume, kind, level (info, warning, error) and message.
+promotions, scrub-finding, scrub-whole, pin and unpin. In JSON an event has unix_ms, volume, kind, level (info, warning,
+error) and message; with --follow each is a document in a line of its own.
 
 A volume file with on_event = \"PROGRAM\" has that program run with each event on its standard input.")]
 pub(crate) struct EventsArgs {
@@ -27,7 +27,7 @@ pub(crate) struct EventsArgs {
     /// Go on with what happens from now on, until Ctrl-C
     #[arg(long)]
     pub(crate) follow: bool,
-    /// Print each event as a JSON document in a line of its own, and nothing else on standard output
+    /// Print one JSON document on standard output and nothing else there; with --follow one for each event
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -76,6 +76,8 @@ pub const RULES: &[Rule] = &[
     ("bimetal scrub films", Ends(0), &[SmallFilms, Need::Serves("films")]),
     ("bimetal scrub films --files", Parsed("it looks through what is mounted on this machine"), &[]),
     ("bimetal scrub films --stop", Parsed("it may be whole before it can be stopped"), &[]),
+    ("bimetal events films", Ends(0), &[SmallFilms]),
+    ("bimetal events films --follow", Parsed("it goes on until Ctrl-C; a test of its own follows"), &[]),
     ("bimetal list", Ends(0), &[SmallFilms]),
     ("bimetal import", Ends(0), &[Devices, OldDisk, SmallFilms]),
     ("bimetal export", Ends(0), &[Devices, SmallFilms]),
