@@ -6,7 +6,7 @@ use crate::logs::LogLevel;
 use crate::paths::{self, DeviceSpec, SlowModel};
 use crate::size;
 use crate::volume::MOST_WAKEUPS_PER_DAY;
-use crate::watch::args::EventsArgs;
+use crate::watch::args::{EventsArgs, HttpArgs};
 use bimetal_serve::attach::WAIT_SECONDS;
 use bimetal_sim::peers::Policy;
 use clap::{Args, Parser, Subcommand};
@@ -182,6 +182,9 @@ pub(crate) struct UpArgs {
     /// new volume]
     #[arg(long, value_name = "NAME", value_parser = SlowModel::parse)]
     pub(crate) slow_model: Option<SlowModel>,
+    /// Where its page is seen, or `none` [default: 127.0.0.1:8417, a free port where that is taken]
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) http: Option<String>,
     #[command(flatten)]
     pub(crate) reception: ReceptionArgs,
     #[command(flatten)]
@@ -269,6 +272,7 @@ Examples:
   bimetal serve films --read-only
   bimetal serve films --degraded   what is left when the slow device has died
   bimetal serve films --memory 1G
+  bimetal serve films --http 127.0.0.1:8417
   bimetal serve films --socket-mode 0660 --socket-group disk
   bimetal serve films photos       prints `ready: nbd+unix:///films?socket=PATH`, and that of photos
 
@@ -305,6 +309,8 @@ pub(crate) struct ServeArgs {
     /// What was on the slow one is an error (EIO) at once
     #[arg(long)]
     pub(crate) degraded: bool,
+    #[command(flatten)]
+    pub(crate) http: HttpArgs,
     #[command(flatten)]
     pub(crate) reception: ReceptionArgs,
     #[command(flatten)]

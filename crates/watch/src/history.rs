@@ -22,6 +22,7 @@
 //! Numbers are little-endian. The places begin at byte 4096: seconds, minutes, hours.
 
 use crate::sample::{FIELDS, Sample, Step};
+use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
@@ -34,6 +35,8 @@ const HEADER_BYTES: u64 = 4096;
 const HEAD: usize = 36;
 /// Room for one more value than there are, and for none in part.
 const PLACE_BYTES: usize = 384;
+/// Seconds that are looked up one by one.
+const RECENT: u64 = 120;
 const VALUES_AT: usize = 24;
 const _: () = assert!(VALUES_AT + 8 * FIELDS.len() <= PLACE_BYTES);
 
@@ -44,6 +47,15 @@ pub enum HistoryError {
     Io(io::Error),
     /// It is no history, or one of another version or volume: this is what is wrong.
     Bad(&'static str),
+}
+
+impl fmt::Display for HistoryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            HistoryError::Io(error) => write!(f, "{error}"),
+            HistoryError::Bad(why) => f.write_str(why),
+        }
+    }
 }
 
 impl From<io::Error> for HistoryError {
@@ -180,6 +192,18 @@ pub fn read(path: &Path, step: Step, now: u64) -> Result<Vec<Sample>, HistoryErr
     let mut samples: Vec<Sample> = places.iter().filter_map(decode).collect();
     samples.retain(|sample| sample.at > oldest && sample.at <= now);
     samples.sort_unstable_by_key(|sample| sample.at);
+    Ok(samples)
+}
+
+/// Seconds after one and up to another, for who reads again and again: at most [`RECENT`] of them.
+pub(crate) fn read_since(path: &Path, after: u64, now: u64) -> Result<Vec<Sample>, HistoryError> {
+    let file = File::open(path)?;
+    let mut samples = Vec::new();
+    for at in after.max(now.saturating_sub(RECENT)) + 1..=now {
+        let mut bytes = [0; PLACE_BYTES];
+        file.read_exact_at(&mut bytes, place(Step::Second, at))?;
+        samples.extend(decode(&bytes).filter(|sample| sample.at == at));
+    }
     Ok(samples)
 }
 

@@ -39,6 +39,8 @@ pub struct KeeperPlan {
     pub volume: [u8; 16],
     /// The program that is run with each event.
     pub on_event: Option<PathBuf>,
+    /// Until when somebody watches ([`watches`]).
+    pub watched: Arc<AtomicU64>,
 }
 
 enum Told {
@@ -50,7 +52,6 @@ enum Told {
 #[derive(Debug)]
 pub struct Keeper {
     thread: Option<JoinHandle<()>>,
-    watched: Arc<AtomicU64>,
 }
 
 impl Keeper {
@@ -60,7 +61,7 @@ impl Keeper {
     /// When there can be no thread.
     pub fn start(plan: KeeperPlan) -> io::Result<(Keeper, Reporter)> {
         let (sender, receiver) = sync_channel(MAX_WAITING);
-        let watched = Arc::new(AtomicU64::new(0));
+        let watched = plan.watched.clone();
         let run = move || {
             // Signals are for whoever serves.
             if block_stop_signals().is_ok() {
@@ -70,18 +71,13 @@ impl Keeper {
         let thread = Some(std::thread::Builder::new().name("keeper".to_owned()).spawn(run)?);
         let reporter = Reporter {
             sender,
-            watched: watched.clone(),
+            watched,
             sampler: Sampler::default(),
             samples: Vec::new(),
             events: Vec::new(),
             changes: Changes::default(),
         };
-        Ok((Keeper { thread, watched }, reporter))
-    }
-
-    /// Lets others say that they watch.
-    pub fn watched(&self) -> Arc<AtomicU64> {
-        self.watched.clone()
+        Ok((Keeper { thread }, reporter))
     }
 }
 

@@ -8,8 +8,11 @@
 pub mod events;
 mod history;
 mod hook;
+pub mod http;
 mod journal;
 mod keeper;
+mod metrics;
+mod page;
 mod sample;
 
 pub use history::{HistoryError, PutAside, read};

@@ -2,6 +2,7 @@
 
 use super::times;
 use clap::Args;
+use std::path::PathBuf;
 
 /// `bimetal events`
 #[derive(Debug, Args)]
@@ -30,4 +31,20 @@ pub(crate) struct EventsArgs {
     /// Print one JSON document on standard output and nothing else there; with --follow one for each event
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// What is shown by HTTP.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct HttpArgs {
+    /// Show the volumes to browsers and to Prometheus: a page at /, figures at /metrics. An address in numbers on
+    /// loopback, port 0 for a free one; prints `page: URL`
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) http: Option<String>,
+    /// Answer only who has the token in this file, which nobody else may read: as `Authorization: Bearer TOKEN`, or as
+    /// /?token=TOKEN in a browser
+    #[arg(long, value_name = "FILE", requires = "http")]
+    pub(crate) token_file: Option<PathBuf>,
+    /// Let --http be an address that other machines can reach. What is said there is not encrypted
+    #[arg(long, requires = "http")]
+    pub(crate) insecure: bool,
 }

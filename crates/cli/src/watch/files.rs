@@ -5,6 +5,8 @@ use crate::volume::Volume;
 use bimetal_serve::Watcher;
 use bimetal_watch::{Keeper, KeeperPlan};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 impl Volume {
     /// A file that is kept for this volume: beside the volume file, or, for root's volumes in the system's configuration,
@@ -44,12 +46,13 @@ impl Volume {
 
 /// Begins to keep what happens to a volume that is about to be served: who keeps it, and who is to be told of it. Without a
 /// thread for it, it is served all the same.
-pub(crate) fn keep(volume: &Volume) -> (Option<Keeper>, Option<Box<dyn Watcher>>) {
+pub(crate) fn keep(volume: &Volume, watched: Arc<AtomicU64>) -> (Option<Keeper>, Option<Box<dyn Watcher>>) {
     let plan = KeeperPlan {
         history: volume.history_file(),
         events: volume.events_file(),
         volume: volume.id,
         on_event: volume.on_event.clone(),
+        watched,
     };
     match Keeper::start(plan) {
         Ok((keeper, reporter)) => (Some(keeper), Some(Box::new(reporter))),

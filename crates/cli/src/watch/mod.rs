@@ -3,4 +3,5 @@
 pub(crate) mod args;
 pub(crate) mod events;
 pub(crate) mod files;
+pub(crate) mod http;
 mod times;
