@@ -117,6 +117,24 @@ const WHY: &[&str] = &[
     "sentences.0",
 ];
 
+const MAP: &[&str] = &[
+    "volume",
+    "served",
+    "size_bytes",
+    "from",
+    "to",
+    "cell_bytes",
+    "rises_at_heat",
+    "total.fast_bytes",
+    "cells.0.offset",
+    "cells.0.slow_bytes",
+    "cells.0.landed_bytes",
+    "cells.0.hole_bytes",
+    "cells.0.lost_bytes",
+    "cells.0.hottest",
+    "cells.0.hot_slow_bytes",
+];
+
 const CALIBRATE: &[&str] = &[
     "drives",
     "devices.0.name",
@@ -490,6 +508,8 @@ const SAMPLES: &[Sample] = &[
         ]),
         ..sample("lost", &["@"])
     },
+    Sample { keys: Some(&["volume", "findings"]), ..sample("doctor", &["%/well.toml"]) },
+    Sample { keys: Some(MAP), ..sample("map", &["@", "--picture", "%/map.svg"]) },
     Sample { keys: Some(&["volumes"]), ..sample("list", &[]) },
     Sample { keys: Some(SCRUB), needs_server: true, ..sample("scrub", &["@"]) },
     sample("completions", &["bash"]),
@@ -612,6 +632,10 @@ fn stopped() -> Served {
     served.connect().write(0, &common::pattern(1, 100_000));
     served.stop();
     std::fs::write(served.dir.path().join("scenario.toml"), SCENARIO).expect("write");
+    // The same with a slow tier that is modelled: then it does not matter that both are on one disk.
+    let file = std::fs::read_to_string(served.file()).expect("a volume file");
+    let modelled = file.replace("\"slow.img\"", "\"slow.img\"\nmodel = \"disk-1tb-2012\"");
+    std::fs::write(served.dir.path().join("well.toml"), modelled).expect("write");
     std::fs::write(served.dir.path().join("job.fio"), JOB).expect("write");
     let scratch = std::fs::File::create(served.dir.path().join("scratch.img")).expect("create");
     scratch.set_len(8 << 20).expect("set the size");

@@ -109,6 +109,23 @@ pub struct MapDoc {
     pub next: Option<u64>,
 }
 
+impl MapDoc {
+    /// Adds the part that comes next.
+    pub fn append(&mut self, part: MapDoc) {
+        let mut cells = part.cells.into_iter().peekable();
+        if let (Some(last), Some(first)) = (self.cells.last_mut(), cells.peek())
+            && last.offset == first.offset
+        {
+            last.kept.merge(&first.kept);
+            last.hottest = last.hottest.max(first.hottest);
+            last.hot_slow_bytes += first.hot_slow_bytes;
+            cells.next();
+        }
+        self.cells.extend(cells);
+        self.next = part.next;
+    }
+}
+
 /// Extents, as a server tells them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExtentsDoc {

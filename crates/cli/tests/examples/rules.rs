@@ -69,6 +69,8 @@ pub const RULES: &[Rule] = &[
     ("bimetal unpin", Ends(0), &[Films]),
     ("bimetal pins", Ends(0), &[Films]),
     ("bimetal why", Ends(0), &[Films]),
+    ("bimetal doctor films", Parsed("what is wrong depends on this machine; tests of its own plant it"), &[]),
+    ("bimetal map films", Ends(0), &[Films]),
     ("bimetal check films", Ends(0), &[SmallFilms]),
     ("bimetal check ./v.toml", Ends(0), &[Volume]),
     ("bimetal lost films", Ends(0), &[SmallFilms, DeadDisk]),
