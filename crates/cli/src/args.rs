@@ -3,7 +3,7 @@
 use crate::copy::args::{ExportArgs, ImportArgs};
 use crate::lab::args::{LabCommand, ReplayArgs};
 use crate::logs::LogLevel;
-use crate::look::args::{DoctorArgs, FilesArgs, MapArgs};
+use crate::look::args::{DoctorArgs, FilesArgs, MapArgs, TopArgs};
 use crate::paths::{self, DeviceSpec, SlowModel};
 use crate::size;
 use crate::volume::MOST_WAKEUPS_PER_DAY;
@@ -78,6 +78,8 @@ pub(crate) enum Command {
     Check(CheckArgs),
     /// Say what of a volume is lost with a device that is missing, by range and by file
     Lost(LostArgs),
+    /// Show each second what volumes do
+    Top(TopArgs),
     /// Say what is wrong with a volume and with what it stands on, and what cures it
     Doctor(DoctorArgs),
     /// Show how much of each part of a volume is on which tier, and how hot it is

@@ -85,6 +85,7 @@ fn main() -> ExitCode {
         Command::Why(args) => pins::why(&args),
         Command::Lost(args) => lost::run(&args),
         Command::Map(args) => look::map::run(&args),
+        Command::Top(args) => look::top::run(&args),
         Command::Files(args) => look::files::run(&args),
         Command::Doctor(args) => look::doctor::run(&args),
         Command::Scrub(args) => scrub::run(&args),

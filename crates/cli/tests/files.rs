@@ -131,6 +131,12 @@ fn is_what_both_say(kind: &str) {
     fill(&place);
     let doc = agree(&served, &place);
     let list = doc["files"].as_array().expect("a list");
+    for key in ["volume", "mountpoint", "path", "count", "total", "files", "unknowable"] {
+        assert!(doc.get(key).is_some(), "{key}: {doc}");
+    }
+    for key in ["path", "bytes", "unknown_bytes", "heat", "hottest"] {
+        assert!(list[0].get(key).is_some(), "{key}: {doc}");
+    }
     assert_eq!(doc["count"].as_u64(), Some(list.len() as u64));
     let sizes: Vec<u64> = list.iter().map(|file| file["bytes"].as_u64().expect("bytes")).collect();
     assert!(sizes.is_sorted_by(|one, next| one >= next), "{sizes:?}");

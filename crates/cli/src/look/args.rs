@@ -104,3 +104,29 @@ pub(crate) struct FilesArgs {
     #[arg(long)]
     pub(crate) json: bool,
 }
+
+/// `bimetal top`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  bimetal top
+  bimetal top films photos
+  bimetal top films --once
+  bimetal top films --once --json
+
+Shows each second what volumes do: throughput, operations, latency, busy share and queue of each device; how full tiers and landing
+zone are; how much of what clients read and wrote was on the fast tier, over the spans in which it was watched; what moves where and
+why; and where it is hot. Keys: q ends it, Tab goes to the next volume, s sorts the devices, up and down mark a hot range, Enter asks
+why it is where it is, Esc goes back. A server that goes away is waited for. With NO_COLOR set there is no colour. Without names, all
+volumes that this user serves are shown.")]
+pub(crate) struct TopArgs {
+    /// Names of volumes, or paths of their volume files
+    #[arg(value_name = "VOLUME")]
+    pub(crate) volumes: Vec<String>,
+    /// Look for a second, print one screen as text, and end
+    #[arg(long)]
+    pub(crate) once: bool,
+    /// With --once: print one JSON document on standard output and nothing else there
+    #[arg(long, requires = "once")]
+    pub(crate) json: bool,
+}

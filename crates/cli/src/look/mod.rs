@@ -5,4 +5,5 @@ pub(crate) mod doctor;
 pub(crate) mod files;
 pub(crate) mod map;
 mod source;
+pub(crate) mod top;
 pub(crate) mod tree;

@@ -13,8 +13,11 @@ const BLOCK: u64 = 4096;
 const WORN_PERCENT: u64 = 80;
 /// A disk that takes so many times as long for a command as it did is slower than it was.
 const SLOWER_TIMES: u64 = 4;
+/// No seek of a disk that is well takes so long, microseconds, and no command of this size, bytes.
+const LONG_US: u64 = 50_000;
+const LARGE: u64 = 1 << 20;
 /// So many commands, at least, are compared.
-const ENOUGH_NOW: u64 = 20;
+const ENOUGH_NOW: u64 = 10;
 const ENOUGH_BEFORE: u64 = 10_000;
 /// File systems that keep files in memory.
 const IN_MEMORY: [&str; 2] = ["tmpfs", "ramfs"];
@@ -151,9 +154,19 @@ fn drive(name: &str, tier: usize, device: &Device, disk: &Disk, findings: &mut V
     }
 }
 
-/// Whether a disk takes far longer for a command of the same size now than it has since it is there.
+/// Whether a disk takes far longer for a command of the same size now than it has since it is there. Of an SSD nothing is said,
+/// which does many at a time, and of a disk below a file, which others use, too.
 fn slower(name: &str, device: &Device, later: &Device, findings: &mut Vec<Finding>) {
-    for (before, after) in device.disks.iter().zip(&later.disks).filter(|(a, b)| a.name == b.name) {
+    if device.file.is_some() {
+        return;
+    }
+    for (before, after) in device
+        .disks
+        .iter()
+        .zip(&later.disks)
+        .filter(|(disk, _)| disk.turns == Some(true))
+        .filter(|(a, b)| a.name == b.name)
+    {
         let (all, now) = (before.used, after.used.since(before.used));
         if now.commands < ENOUGH_NOW || all.commands < ENOUGH_BEFORE {
             continue;
@@ -161,7 +174,7 @@ fn slower(name: &str, device: &Device, later: &Device, findings: &mut Vec<Findin
         let us = |used: Used| used.busy_ms * 1000 / used.commands;
         let bytes = |used: Used| used.bytes / used.commands;
         let is_alike = bytes(now) <= 2 * bytes(all) && bytes(all) <= 2 * bytes(now);
-        if is_alike && us(now) > SLOWER_TIMES * us(all).max(1) {
+        if is_alike && bytes(now) < LARGE && us(now) > LONG_US.max(SLOWER_TIMES * us(all)) {
             let what = format!(
                 "{name}, is slower than it was: {} takes {} us for a command now, and took {} on average since it is there",
                 before.name,

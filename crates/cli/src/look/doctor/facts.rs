@@ -149,13 +149,13 @@ fn state(
         || format!("the server of {} does not answer on {}", volume.file.display(), control.display());
     if let Some(mut status) = bimetal_serve::live_status(&control).with_context(silent)? {
         let began = Instant::now();
-        // A burst of writes is no sickness.
+        // A burst of writes is no sickness, and neither is a zone that stays full while nobody writes.
         while status.landing.short && began.elapsed() < BURST {
             std::thread::sleep(BETWEEN_LOOKS);
-            status.landing = match bimetal_serve::live_status(&control).with_context(silent)? {
-                Some(later) => later.landing,
-                None => break,
-            };
+            let Some(later) = bimetal_serve::live_status(&control).with_context(silent)? else { break };
+            let writes = later.requests.writes.count > status.requests.writes.count;
+            status = later;
+            status.landing.short &= writes;
         }
         return Ok(State::Served(Box::new(ask(&volume.name().0, &control, status, root))));
     }

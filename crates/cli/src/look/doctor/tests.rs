@@ -201,7 +201,7 @@ const SICKNESSES: &[(&str, Plant)] = &[
         Plant::Facts(|f| {
             let used = &mut f.later[1].as_mut().expect("a device").disks[0].used;
             (used.commands, used.bytes, used.busy_ms) =
-                (used.commands + 40, used.bytes + 40 * 40_960, used.busy_ms + 990);
+                (used.commands + 12, used.bytes + 12 * 40_960, used.busy_ms + 990);
         }),
     ),
     (
