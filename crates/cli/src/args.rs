@@ -3,6 +3,7 @@
 use crate::copy::args::{ExportArgs, ImportArgs};
 use crate::lab::args::{LabCommand, ReplayArgs};
 use crate::logs::LogLevel;
+use crate::look::args::{DoctorArgs, FilesArgs, MapArgs, TopArgs};
 use crate::paths::{self, DeviceSpec, SlowModel};
 use crate::size;
 use crate::volume::MOST_WAKEUPS_PER_DAY;
@@ -80,6 +81,14 @@ pub(crate) enum Command {
     Check(CheckArgs),
     /// Say what of a volume is lost with a device that is missing, by range and by file
     Lost(LostArgs),
+    /// Show each second what volumes do
+    Top(TopArgs),
+    /// Say what is wrong with a volume and with what it stands on, and what cures it
+    Doctor(DoctorArgs),
+    /// Show how much of each part of a volume is on which tier, and how hot it is
+    Map(MapArgs),
+    /// Say which files of a mounted file system are on which tier
+    Files(FilesArgs),
     /// Read all of a volume that is being served, and repair what is wrong where that is possible
     Scrub(ScrubArgs),
     /// List the volumes of the configuration directory

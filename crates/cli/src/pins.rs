@@ -53,6 +53,11 @@ fn pins_of(volume: &str, quiet: bool, question: Question) -> anyhow::Result<Pins
     }
 }
 
+/// Changes the pins of the volume of a file; gives all that there are then.
+pub(crate) fn change(volume: &str, question: Question) -> anyhow::Result<PinsDoc> {
+    pins_of(volume, true, question)
+}
+
 /// Asks the server of a volume, or its engine where there is none.
 fn answer(volume: &str, quiet: bool, question: Question) -> anyhow::Result<Answer> {
     let volume = Volume::load(&volume::locate(volume)?)?;
@@ -127,7 +132,8 @@ fn ask_engine(
     }
 }
 
-fn say_pins(doc: &PinsDoc, json: bool) -> anyhow::Result<Outcome> {
+/// Prints what is pinned.
+pub(crate) fn say_pins(doc: &PinsDoc, json: bool) -> anyhow::Result<Outcome> {
     if json {
         say_json(doc)?;
     }

@@ -7,11 +7,14 @@ use crate::map::{self, ExtentsDoc, MapDoc};
 use crate::scrub::{ScrubDoc, ScrubWish};
 use crate::served::Served;
 use crate::status::tier_name;
-use crate::why::WhyDoc;
+use crate::why::{DecisionDoc, WhyDoc};
 use bimetal_engine::pins::{PinError, PinReport};
 use bimetal_units::{FAST, Nanos, SLOW, Tier};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
+
+/// Decisions of the mover in one answer at most.
+const MOST_DECISIONS: usize = 256;
 
 /// A tier, as it is named in questions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,6 +62,8 @@ pub enum Question {
         /// The byte.
         offset: u64,
     },
+    /// What the mover decided of late.
+    Decisions {},
     /// What is lost from this byte on; as far as one answer goes.
     Lost {
         /// The byte.
@@ -103,6 +108,8 @@ pub enum Answer {
     Pins(PinsDoc),
     /// One chunk.
     Why(Box<WhyDoc>),
+    /// What the mover decided of late, the newest first.
+    Decisions(Vec<MoveDoc>),
     /// What is lost.
     Lost(LossesDoc),
     /// A part of a map.
@@ -119,6 +126,15 @@ pub enum Answer {
     Detached(PathBuf),
     /// One sentence that says why not.
     Refused(String),
+}
+
+/// A chunk, and what the mover decided about it last.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MoveDoc {
+    /// Its first byte in the volume.
+    pub offset: u64,
+    /// The decision.
+    pub decision: DecisionDoc,
 }
 
 /// The document of `scrub`.
@@ -219,6 +235,15 @@ pub fn ask(volume: &str, engine: &mut impl Served, now: Nanos, question: Questio
         Question::Pin { offset, length, tier } => engine.begin_pin(now, offset, length, Some(tier.into())),
         Question::Unpin { offset, length } => engine.begin_pin(now, offset, length, None),
         Question::Pins {} => return Taken::Answered(pins(volume, engine)),
+        Question::Decisions {} => {
+            let chunk_bytes = u64::from(engine.status().chunk_bytes);
+            let decisions = engine.decisions(MOST_DECISIONS).into_iter();
+            let told = decisions.map(|(chunk, decision)| MoveDoc {
+                offset: u64::from(chunk.0) * chunk_bytes,
+                decision: DecisionDoc::new(&decision),
+            });
+            return Taken::Answered(Answer::Decisions(told.collect()));
+        }
         Question::Lost { from } => {
             let (status, losses) = (engine.status(), engine.losses(from));
             let doc = LossesDoc::new(status.loss.as_ref(), status.size_bytes, &losses);

@@ -88,8 +88,19 @@ pub struct CellDoc {
     pub kept: KeptBytes,
     /// The heat of its hottest chunk.
     pub hottest: u32,
+    /// The first byte of that.
+    pub hottest_offset: u64,
     /// Of the bytes at home on the slow tier, those in chunks that are hot enough to rise.
     pub hot_slow_bytes: u64,
+}
+
+impl CellDoc {
+    /// It has a chunk of this heat at this byte.
+    fn heats(&mut self, heat: u32, offset: u64) {
+        if heat > self.hottest {
+            (self.hottest, self.hottest_offset) = (heat, offset);
+        }
+    }
 }
 
 /// A part of a map, as a server tells it.
@@ -107,6 +118,23 @@ pub struct MapDoc {
     pub cells: Vec<CellDoc>,
     /// Where to ask on from; null at the end.
     pub next: Option<u64>,
+}
+
+impl MapDoc {
+    /// Adds the part that comes next.
+    pub fn append(&mut self, part: MapDoc) {
+        let mut cells = part.cells.into_iter().peekable();
+        if let (Some(last), Some(first)) = (self.cells.last_mut(), cells.peek())
+            && last.offset == first.offset
+        {
+            last.kept.merge(&first.kept);
+            last.heats(first.hottest, first.hottest_offset);
+            last.hot_slow_bytes += first.hot_slow_bytes;
+            cells.next();
+        }
+        self.cells.extend(cells);
+        self.next = part.next;
+    }
 }
 
 /// Extents, as a server tells them.
@@ -170,7 +198,8 @@ pub(crate) fn map(engine: &impl Served, now: Nanos, range: (u64, u64), at: u64, 
         }
     };
     for (place, heat) in heats.iter().enumerate() {
-        in_cell(first + place as u64 * chunk_bytes, &mut |cell| cell.hottest = cell.hottest.max(*heat));
+        let offset = first + place as u64 * chunk_bytes;
+        in_cell(offset, &mut |cell| cell.heats(*heat, offset));
     }
     for (mut from, mut left) in slow {
         while left > 0 {

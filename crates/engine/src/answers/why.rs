@@ -65,6 +65,11 @@ impl<A: Arena> Engine<A> {
         }
     }
 
+    /// What the mover decided of late, the newest first: of so many chunks at most.
+    pub fn decisions(&self, most: usize) -> Vec<(Chunk, Decision)> {
+        self.told.decisions.recent(most)
+    }
+
     /// What is known of the chunk with this byte; none behind the volume's end. Looks at a bounded number of slots.
     pub fn why(&mut self, now: Nanos, offset: u64) -> Option<Why> {
         self.io.tick(now);
