@@ -120,12 +120,12 @@
       : { range: (u, low, high) => [0, chart.most || (high > 0 ? high * 1.08 : 1)] };
     const width = () => Math.max(260, node.clientWidth);
     const options = {
-      width: width(), height: 190, padding: [8, 10, 0, 0],
+      width: width(), height: 190, padding: [8, 24, 0, 0],
       scales: { x: { time: false, range: () => { const now = at(); return [now - spans[view.span].back, now]; } }, y },
-      axes: [axis({ values: (u, splits) => splits.map(clock), space: 80, size: 26, incrs: [10, 30, 60, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400, 604800, 2592000, 5184000] }),
+      axes: [axis({ values: (u, splits) => splits.map(clock), space: 80, size: 26, incrs: [10, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400, 604800, 2592000, 5184000, 7776000] }),
              axis({ size: 66, space: 34, values: (u, splits) => splits.map(v => (v == null ? "" : chart.unit(v))), ...(chart.binary ? { incrs: powers } : {}),
                     ...(chart.log ? { filter: (u, splits) => splits.map(v => (Math.abs(Math.log10(v) % 1) < 1e-9 ? v : null)) } : {}) })],
-      series: [{ label: "", value: (u, v) => (v == null ? "–" : clock(v)) }].concat(chart.lines.map(([label, , hue, dash]) => Object.assign(
+      series: [{ label: "at", value: (u, v) => (v == null ? "–" : clock(v)) }].concat(chart.lines.map(([label, , hue, dash]) => Object.assign(
         { label, stroke: () => css(hue.hue), width: 1.6, points: { show: false }, spanGaps: false, value: (u, v) => chart.unit(v) }, dash || {}))),
       cursor: { sync: { key: "time" }, drag: { x: false, y: false } }, legend: { markers: { dash: (u, i) => (u.series[i].dash ? "dashed" : "solid") } },
     };
