@@ -14,7 +14,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// How often the file is looked at while it is followed.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(args: &EventsArgs) -> anyhow::Result<Outcome> {
     let volume = Volume::load(&volume::locate(&args.volume)?)?;

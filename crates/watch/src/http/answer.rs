@@ -48,8 +48,7 @@ pub(super) async fn answer(site: Arc<Site>, request: Request<Incoming>) -> Answe
         Some(answer) => answer,
     };
     if request.method() == Method::HEAD {
-        // Its length is told, and the body left out.
-        drop(std::mem::replace(answer.body_mut(), Answered::Whole(None)));
+        *answer.body_mut() = Answered::Whole(None);
     }
     let head = answer.headers_mut();
     head.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
