@@ -72,16 +72,6 @@ const STATUS: &[&str] = &[
     "attached",
 ];
 
-const EVENTS: &[&str] = &[
-    "volume",
-    "damaged_lines",
-    "events.0.unix_ms",
-    "events.0.volume",
-    "events.0.kind",
-    "events.0.level",
-    "events.0.message",
-];
-
 const SCRUB: &[&str] = &[
     "volume",
     "scrub.state",
@@ -551,7 +541,7 @@ const SAMPLES: &[Sample] = &[
     Sample { keys: Some(MAP), ..sample("map", &["@", "--picture", "%/map.svg"]) },
     Sample { keys: Some(&["volumes"]), ..sample("list", &[]) },
     Sample { keys: Some(SCRUB), needs_server: true, ..sample("scrub", &["@"]) },
-    Sample { keys: Some(EVENTS), ..sample("events", &["@"]) },
+    Sample { keys: Some(&["volume", "damaged_lines", "events.0.kind"]), ..sample("events", &["@"]) },
     sample("completions", &["bash"]),
     sample("man", &["%/man"]),
     Sample { keys: Some(TRACE), ..sample("trace stat", &[SMALL_TRACE]) },

@@ -24,7 +24,9 @@ const MAX_HELD: usize = 600;
 /// Who has asked for something watches for so long.
 const WATCHING: Duration = Duration::from_secs(5);
 /// Chunks that rose one soon after the other are told of together when none has for so long.
-const BURST_GAP_MS: u64 = 10_000;
+const BURST_GAP: Duration = Duration::from_secs(10);
+/// A zone that was short has room again when it has had for so long.
+const ZONE_CALM: Duration = Duration::from_secs(60);
 /// A burst is worth telling of from this part of the fast tier on.
 const BURST_SHARE: u64 = 256;
 
@@ -264,6 +266,8 @@ struct Burst {
 struct Changes {
     before: Option<StatusDoc>,
     burst: Option<Burst>,
+    /// When the zone was short last, since it was told that it is.
+    short_at_ms: Option<u64>,
 }
 
 impl Changes {
@@ -279,14 +283,16 @@ impl Changes {
                 message,
             });
         };
-        match (before.landing.short, status.landing.short) {
-            (false, true) => happened(
-                EventKind::ZoneShort,
-                EventLevel::Warning,
-                zone(status, "is short: clients write no faster than it is emptied"),
-            ),
-            (true, false) => happened(EventKind::ZoneFree, EventLevel::Info, zone(status, "has room again")),
-            _ => {}
+        if let Some(is_short) = self.zone_turns(status) {
+            let (kind, level, what) = match is_short {
+                true => (
+                    EventKind::ZoneShort,
+                    EventLevel::Warning,
+                    "is short: clients write no faster than it is emptied",
+                ),
+                false => (EventKind::ZoneFree, EventLevel::Info, "has had room for a minute"),
+            };
+            happened(kind, level, zone(status, what));
         }
         let (wrong, repaired) = (status.scrub.wrong_blocks, status.scrub.repaired_blocks);
         if wrong > before.scrub.wrong_blocks {
@@ -309,6 +315,18 @@ impl Changes {
         found
     }
 
+    /// Whether the zone is short now, where that is news. A zone on the brink is short now and then: it has room again when it
+    /// has had for a while.
+    fn zone_turns(&mut self, status: &StatusDoc) -> Option<bool> {
+        let now = status.unix_ms;
+        if status.landing.short {
+            return self.short_at_ms.replace(now).is_none().then_some(true);
+        }
+        self.short_at_ms
+            .take_if(|last| now.saturating_sub(*last) >= ZONE_CALM.as_millis() as u64)
+            .map(|_| false)
+    }
+
     /// Counts chunks that rose; a sentence on a burst that is over.
     fn burst(&mut self, status: &StatusDoc, chunks: u64) -> Option<String> {
         let now = status.unix_ms;
@@ -317,7 +335,7 @@ impl Changes {
             (burst.last_ms, burst.chunks) = (now, burst.chunks + chunks);
             return None;
         }
-        let is_over = |burst: &mut Burst| now.saturating_sub(burst.last_ms) >= BURST_GAP_MS;
+        let is_over = |burst: &mut Burst| now.saturating_sub(burst.last_ms) >= BURST_GAP.as_millis() as u64;
         let burst = self.burst.take_if(is_over)?;
         let bytes = burst.chunks * u64::from(status.chunk_bytes);
         let fast_bytes = status.tiers.first().map_or(0, |tier| tier.size_bytes);
@@ -330,4 +348,50 @@ impl Changes {
 fn zone(status: &StatusDoc, what: &str) -> String {
     let zone = &status.landing;
     format!("the landing zone {what}; {} of {} bytes are in use", zone.used_bytes, zone.size_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kinds(changes: &mut Changes, statuses: impl IntoIterator<Item = StatusDoc>) -> Vec<(u64, EventKind)> {
+        let told = |status: StatusDoc| {
+            changes.of(&status).into_iter().map(|event| (event.unix_ms / 1000, event.kind))
+        };
+        statuses.into_iter().flat_map(told).collect()
+    }
+
+    fn at(second: u64) -> StatusDoc {
+        StatusDoc { unix_ms: second * 1000, chunk_bytes: 1 << 20, ..StatusDoc::default() }
+    }
+
+    #[test]
+    fn a_zone_on_the_brink_is_told_of_twice() {
+        let short = |second| {
+            let mut status = at(second);
+            status.landing.short = (10..40).contains(&second) && second % 3 == 0;
+            status
+        };
+        let told = kinds(&mut Changes::default(), (0..200).map(short));
+        assert_eq!(told, [(12, EventKind::ZoneShort), (99, EventKind::ZoneFree)]);
+    }
+
+    #[test]
+    fn a_burst_of_promotions_is_told_of_when_it_is_over() {
+        let rising = |second: u64| StatusDoc { promoted_chunks: second.clamp(20, 50) * 4, ..at(second) };
+        let told = kinds(&mut Changes::default(), (0..100).map(rising));
+        assert_eq!(told, [(60, EventKind::Promotions)]);
+    }
+
+    #[test]
+    fn a_scrub_that_finds_something_is_told_of() {
+        let scrub = |second: u64| {
+            let mut status = at(second);
+            status.scrub.wrong_blocks = second / 5;
+            status.scrub.state = if second < 9 { "running" } else { "whole" }.to_owned();
+            status
+        };
+        let told = kinds(&mut Changes::default(), (0..10).map(scrub));
+        assert_eq!(told, [(5, EventKind::ScrubFinding), (9, EventKind::ScrubWhole)]);
+    }
 }

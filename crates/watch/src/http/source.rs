@@ -5,7 +5,7 @@ use crate::keeper::watches;
 use crate::metrics::{Below, Seen};
 use crate::sample::{FIELDS, Sample, Step};
 use crate::{events, history};
-use bimetal_serve::map::{CellDoc, MapDoc};
+use bimetal_serve::map::MapDoc;
 use bimetal_serve::{Answer, EventDoc, Question, StatusDoc, WhyDoc, live_answer, live_status, unix_ms};
 use serde::Serialize;
 use std::os::unix::fs::MetadataExt as _;
@@ -69,16 +69,13 @@ impl Serialize for Row {
 }
 
 /// A map as it is told.
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Serialize)]
 pub(super) struct WholeMapDoc {
     volume: String,
-    size_bytes: u64,
-    chunk_bytes: u32,
-    rises_at_heat: u32,
     from: u64,
     to: u64,
-    cell_bytes: u64,
-    cells: Vec<CellDoc>,
+    #[serde(flatten)]
+    map: MapDoc,
 }
 
 /// What of the files was seen last.
@@ -165,8 +162,7 @@ impl Source {
         }
         let cells = cells.unwrap_or(CELLS).clamp(1, MAX_CELLS);
         let cell_bytes = (to - from).div_ceil(cells);
-        let mut doc = WholeMapDoc { volume: self.shown.name.clone(), to, ..WholeMapDoc::default() };
-        let mut at = Some(from);
+        let (mut map, mut at) = (None::<MapDoc>, Some(from));
         for _ in 0..MAX_PARTS {
             let Some(next) = at else { break };
             let part = match self.ask(&Question::Map { from, to, at: next, cell_bytes })? {
@@ -174,10 +170,14 @@ impl Source {
                 other => return Err(unexpected(&other)),
             };
             at = part.next;
-            doc.add(part);
+            match &mut map {
+                Some(map) => map.append(part),
+                None => map = Some(part),
+            }
         }
-        doc.from = doc.cells.first().map_or(from, |cell| cell.offset);
-        Ok(doc)
+        let map = map.unwrap_or_default();
+        let from = map.cells.first().map_or(from, |cell| cell.offset);
+        Ok(WholeMapDoc { volume: self.shown.name.clone(), from, to, map })
     }
 
     fn ask(&self, question: &Question) -> Result<Answer, String> {
@@ -198,24 +198,6 @@ fn told<T>(shown: &Shown, answer: std::io::Result<Option<T>>) -> Result<T, Strin
 
 fn unexpected(answer: &Answer) -> String {
     format!("the server gave another answer than asked for: {answer:?}")
-}
-
-impl WholeMapDoc {
-    /// Adds a part; its first cell may go on where the last one has ended.
-    fn add(&mut self, part: MapDoc) {
-        (self.size_bytes, self.chunk_bytes) = (part.size_bytes, part.chunk_bytes);
-        (self.rises_at_heat, self.cell_bytes) = (part.rises_at_heat, part.cell_bytes);
-        for cell in part.cells {
-            match self.cells.last_mut().filter(|last| last.offset == cell.offset) {
-                Some(last) => {
-                    last.kept.merge(&cell.kept);
-                    last.hottest = last.hottest.max(cell.hottest);
-                    last.hot_slow_bytes += cell.hot_slow_bytes;
-                }
-                None => self.cells.push(cell),
-            }
-        }
-    }
 }
 
 /// The room below a device, where that is a file.
