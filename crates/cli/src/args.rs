@@ -3,9 +3,11 @@
 use crate::copy::args::{ExportArgs, ImportArgs};
 use crate::lab::args::{LabCommand, ReplayArgs};
 use crate::logs::LogLevel;
+use crate::look::args::{DoctorArgs, FilesArgs, MapArgs, TopArgs};
 use crate::paths::{self, DeviceSpec, SlowModel};
 use crate::size;
 use crate::volume::MOST_WAKEUPS_PER_DAY;
+use crate::watch::args::{EventsArgs, HttpArgs};
 use bimetal_serve::attach::WAIT_SECONDS;
 use bimetal_sim::peers::Policy;
 use clap::{Args, Parser, Subcommand};
@@ -73,10 +75,20 @@ pub(crate) enum Command {
     Pins(PinsArgs),
     /// Say why a part of a volume is where it is, and what would change that
     Why(WhyArgs),
+    /// List what has happened to a volume
+    Events(EventsArgs),
     /// Verify a volume that is not being served: its structure, and every checksum
     Check(CheckArgs),
     /// Say what of a volume is lost with a device that is missing, by range and by file
     Lost(LostArgs),
+    /// Show each second what volumes do
+    Top(TopArgs),
+    /// Say what is wrong with a volume and with what it stands on, and what cures it
+    Doctor(DoctorArgs),
+    /// Show how much of each part of a volume is on which tier, and how hot it is
+    Map(MapArgs),
+    /// Say which files of a mounted file system are on which tier
+    Files(FilesArgs),
     /// Read all of a volume that is being served, and repair what is wrong where that is possible
     Scrub(ScrubArgs),
     /// List the volumes of the configuration directory
@@ -179,6 +191,9 @@ pub(crate) struct UpArgs {
     /// new volume]
     #[arg(long, value_name = "NAME", value_parser = SlowModel::parse)]
     pub(crate) slow_model: Option<SlowModel>,
+    /// Where its page is seen, or `none` [default: 127.0.0.1:8417, a free port where that is taken]
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) http: Option<String>,
     #[command(flatten)]
     pub(crate) reception: ReceptionArgs,
     #[command(flatten)]
@@ -266,6 +281,7 @@ Examples:
   bimetal serve films --read-only
   bimetal serve films --degraded   what is left when the slow device has died
   bimetal serve films --memory 1G
+  bimetal serve films --http 127.0.0.1:8417
   bimetal serve films --socket-mode 0660 --socket-group disk
   bimetal serve films photos       prints `ready: nbd+unix:///films?socket=PATH`, and that of photos
 
@@ -302,6 +318,8 @@ pub(crate) struct ServeArgs {
     /// What was on the slow one is an error (EIO) at once
     #[arg(long)]
     pub(crate) degraded: bool,
+    #[command(flatten)]
+    pub(crate) http: HttpArgs,
     #[command(flatten)]
     pub(crate) reception: ReceptionArgs,
     #[command(flatten)]

@@ -117,6 +117,7 @@ mod tests {
             models: vec![None, None],
             wear_budget: None,
             wake_budget: None,
+            on_event: None,
             unfinished: false,
         };
         volume.save().expect("a volume file");

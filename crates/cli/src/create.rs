@@ -80,7 +80,8 @@ pub(crate) fn make(plan: &Plan) -> anyhow::Result<Made> {
     let id = random_id()?;
     let models = plan.devices.iter().map(|spec| spec.model).collect();
     let (file, wear_budget, wake_budget) = (plan.file.clone(), plan.wear_budget, plan.wake_budget);
-    let mut volume = Volume { file, id, devices, models, wear_budget, wake_budget, unfinished: true };
+    let mut volume =
+        Volume { file, id, devices, models, wear_budget, wake_budget, on_event: None, unfinished: true };
     let (mut driver, arena) = volume::driver(volume.open_paths(&volume.devices)?, PoolSizes::default())?;
     driver.ignore_models();
     if plan.resumes && Volume::load(&plan.file).is_ok_and(|v| !v.unfinished) {

@@ -66,6 +66,7 @@ pub(crate) fn run(args: &DestroyArgs) -> anyhow::Result<Outcome> {
         }
     }
     std::fs::remove_file(&volume.file).with_context(|| format!("cannot remove {}", volume.file.display()))?;
+    volume.forget();
     report(args, &volume, &paths, &targets)?;
     Ok(Outcome::Good)
 }

@@ -5,6 +5,7 @@ use crate::find::{self, Look};
 use crate::volume::Volume;
 use crate::{Outcome, attach, paths, say, say_json, size};
 use anyhow::Context as _;
+use bimetal_serve::StatusDoc;
 use bimetal_serve::attach::AttachedDoc;
 use bimetal_serve::status::{hex, tier_name};
 use serde::Serialize;
@@ -132,15 +133,32 @@ pub(crate) fn names() -> Vec<String> {
     files.iter().filter_map(stem).collect()
 }
 
+/// A volume that this user serves.
+pub(crate) struct Served {
+    pub(crate) status: StatusDoc,
+    /// Where its server is asked.
+    pub(crate) control: PathBuf,
+}
+
+/// The volumes that this user serves, as their servers tell; who does not answer has a volume that cannot be named.
+pub(crate) fn served() -> Vec<Served> {
+    let sockets = paths::runtime_dir().ok().and_then(|dir| std::fs::read_dir(dir).ok());
+    let sockets = sockets.into_iter().flatten().flatten().map(|entry| entry.path());
+    let mut sockets: Vec<PathBuf> =
+        sockets.filter(|path| path.extension().is_some_and(|ending| ending == "control")).collect();
+    sockets.sort();
+    let told = |control: PathBuf| {
+        let status = bimetal_serve::live_status(&control).ok().flatten()?;
+        Some(Served { status, control })
+    };
+    sockets.into_iter().filter_map(told).collect()
+}
+
 /// Volume files that are not in the configuration directory: that of `up`, and those of volumes that this user serves.
 fn elsewhere(listed: &[PathBuf]) -> Vec<PathBuf> {
     let up = paths::data_dir().map(|dir| dir.join("volume.toml")).ok().filter(|file| file.exists());
-    let sockets = paths::runtime_dir().ok().and_then(|dir| std::fs::read_dir(dir).ok());
-    let sockets = sockets.into_iter().flatten().flatten().map(|entry| entry.path());
-    let served = sockets.filter(|path| path.extension().is_some_and(|ending| ending == "control"));
-    // Who does not answer has a volume that cannot be named.
-    let told = served.filter_map(|socket| bimetal_serve::live_status(&socket).ok().flatten());
-    let files = told.map(|status| PathBuf::from(status.file)).filter(|file| file.is_absolute());
+    let told = served().into_iter().map(|served| PathBuf::from(served.status.file));
+    let files = told.filter(|file| file.is_absolute());
     let same = |one: &PathBuf, other: &PathBuf| one.canonicalize().ok() == other.canonicalize().ok();
     let mut found: Vec<PathBuf> = Vec::new();
     for file in up.into_iter().chain(files) {

@@ -21,6 +21,7 @@ mod kill;
 mod lab;
 mod list;
 mod logs;
+mod look;
 mod lost;
 mod memory;
 mod offline;
@@ -43,6 +44,7 @@ mod trace;
 mod udev;
 mod up;
 mod volume;
+mod watch;
 
 use args::{Cli, Command, SimCommand, TraceCommand};
 use bimetal_models::size;
@@ -83,6 +85,11 @@ fn main() -> ExitCode {
         Command::Pins(args) => pins::pins(&args),
         Command::Why(args) => pins::why(&args),
         Command::Lost(args) => lost::run(&args),
+        Command::Events(args) => watch::events::run(&args),
+        Command::Map(args) => look::map::run(&args),
+        Command::Top(args) => look::top::run(&args),
+        Command::Files(args) => look::files::run(&args),
+        Command::Doctor(args) => look::doctor::run(&args),
         Command::Scrub(args) => scrub::run(&args),
         Command::List(args) => list::run(&args),
         Command::Destroy(args) => destroy::run(&args),

@@ -51,6 +51,27 @@ pub(crate) fn with_open<R>(
     with_driver(volume, driver, quiet, work)
 }
 
+/// A volume that nobody serves, as its devices tell of it.
+pub(crate) struct Looked {
+    pub(crate) driver: Driver,
+    pub(crate) engine: Engine<RealArena>,
+}
+
+/// Looks at a volume that nobody serves, of which a device may be missing. Nothing is written.
+pub(crate) fn look(volume: &Volume, quiet: bool) -> anyhow::Result<Looked> {
+    let (files, missing) = volume.open_to_look()?;
+    let (mut driver, arena) = volume::driver(files, PoolSizes::default())?;
+    driver.ignore_models();
+    let options = volume.open_options();
+    let task = match &missing {
+        Some(missing) => volume::open_degraded(&driver, arena, missing, options),
+        None => bimetal_engine::open_to_look(arena, driver.device_infos(), options),
+    };
+    let mut progress = Progress::new(format!("reading {}", volume.name().0), quiet);
+    let engine = run_task(&mut driver, task, |bytes| progress.bytes(bytes))??;
+    Ok(Looked { driver, engine })
+}
+
 fn with_driver<R>(
     volume: &Volume,
     (mut driver, arena): (Driver, RealArena),

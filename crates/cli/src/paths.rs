@@ -114,6 +114,14 @@ const SYSTEM_RUNTIME: &str = "/run/bimetal";
 /// Below it are the runtime directories of logins.
 const LOGINS_RUNTIME: &str = "/run/user";
 
+/// Where what is kept of root's volumes is: their configuration is not to be written by services.
+const SYSTEM_STATE: &str = "/var/lib/bimetal";
+
+/// Where files are kept for volumes whose volume files are in this directory.
+pub(crate) fn state_for(dir: &Path) -> PathBuf {
+    if dir == Path::new(SYSTEM_CONFIG) { SYSTEM_STATE.into() } else { dir.to_owned() }
+}
+
 /// The directory that a variable of the environment names.
 fn named(variable: &str) -> Option<PathBuf> {
     std::env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute())

@@ -8,7 +8,7 @@ use anyhow::{Context as _, bail};
 use bimetal_driver::{Driver, RealArena};
 use bimetal_engine::Engine;
 use bimetal_serve::ask::{self, PinDoc, Taken, TierName};
-use bimetal_serve::{Answer, PinsDoc, Question, WhyDoc};
+use bimetal_serve::{Answer, EventDoc, PinsDoc, Question, WhyDoc, pin_event};
 use std::io;
 use std::path::Path;
 use std::time::Duration;
@@ -53,6 +53,11 @@ fn pins_of(volume: &str, quiet: bool, question: Question) -> anyhow::Result<Pins
     }
 }
 
+/// Changes the pins of the volume of a file; gives all that there are then.
+pub(crate) fn change(volume: &str, question: Question) -> anyhow::Result<PinsDoc> {
+    pins_of(volume, true, question)
+}
+
 /// Asks the server of a volume, or its engine where there is none.
 fn answer(volume: &str, quiet: bool, question: Question) -> anyhow::Result<Answer> {
     let volume = Volume::load(&volume::locate(volume)?)?;
@@ -63,12 +68,25 @@ fn answer(volume: &str, quiet: bool, question: Question) -> anyhow::Result<Answe
         Some(answer) => answer,
         None => with_closed(&volume, quiet, |driver, engine| {
             let question = within(question, engine.size_bytes());
-            ask_engine(&volume.name().0, driver, engine, question)
+            let name = volume.name().0;
+            let answer = ask_engine(&name, driver, engine, question)?;
+            if let (Answer::Pins(_), Some(event)) = (&answer, pin_event(&name, question)) {
+                note(&volume, &event);
+            }
+            Ok(answer)
         })?,
     };
     match answer {
         Answer::Refused(what) => bail!(what),
         answer => Ok(answer),
+    }
+}
+
+/// Notes what happened to a volume that nobody serves. It has happened, whether that can be noted or not.
+fn note(volume: &Volume, event: &EventDoc) {
+    let path = volume.events_file();
+    if let Err(error) = bimetal_watch::events::add(&path, event) {
+        tracing::warn!("{} cannot be written: {error}", path.display());
     }
 }
 
@@ -114,7 +132,8 @@ fn ask_engine(
     }
 }
 
-fn say_pins(doc: &PinsDoc, json: bool) -> anyhow::Result<Outcome> {
+/// Prints what is pinned.
+pub(crate) fn say_pins(doc: &PinsDoc, json: bool) -> anyhow::Result<Outcome> {
     if json {
         say_json(doc)?;
     }

@@ -4,6 +4,8 @@ use crate::args::{MemoryArgs, ReceptionArgs, ServeArgs};
 use crate::find::Missing;
 use crate::progress::Progress;
 use crate::volume::{self, Volume};
+use crate::watch::files::keep;
+use crate::watch::http::{self, HttpPlan};
 use crate::{Outcome, lost, memory, paths, say, size};
 use anyhow::{Context as _, bail};
 use bimetal_driver::signals::{block_stop_signals, ignore_hangup};
@@ -11,9 +13,15 @@ use bimetal_driver::{BlockFile, RealArena, become_io_flusher, inherited_sockets,
 use bimetal_engine::Engine;
 use bimetal_serve::house::MAX_VOLUMES;
 use bimetal_serve::{Access, Address, Door, Endpoint, Opened, Reception, ServeError, Server, Tenant};
+use bimetal_watch::http::Http;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::panic::resume_unwind;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
+
+/// Until when somebody watches a volume.
+type Watched = Arc<AtomicU64>;
 
 /// How volumes are to be served.
 pub(crate) struct Serving {
@@ -21,6 +29,7 @@ pub(crate) struct Serving {
     pub(crate) reception: Reception,
     pub(crate) read_only: bool,
     pub(crate) memory: MemoryArgs,
+    pub(crate) http: Option<HttpPlan>,
 }
 
 /// What was said about clients.
@@ -67,12 +76,17 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<Outcome> {
         [_] => vec![String::new()],
         several => several.iter().map(|volume| volume.name().0).collect(),
     };
+    let http = http::plan(&args.http)?;
     let lock = if args.degraded { Locked::what_is_left } else { Locked::both };
     let locked = volumes.into_iter().map(lock).collect::<anyhow::Result<Vec<_>>>()?;
     let reception = reception(&args.reception);
-    serve(locked, Serving { nbd, reception, read_only: args.read_only, memory: args.memory }, |endpoints| {
+    let serving = Serving { nbd, reception, read_only: args.read_only, memory: args.memory, http };
+    serve(locked, serving, |endpoints, page| {
         for endpoint in endpoints {
             names.iter().for_each(|name| say(&format!("ready: {}", paths::nbd_uri(endpoint, name))));
+        }
+        if let Some(page) = page {
+            say(&format!("page: {page}"));
         }
     })
 }
@@ -104,26 +118,40 @@ fn load(volumes: &[String]) -> anyhow::Result<Vec<Volume>> {
 pub(crate) fn serve(
     volumes: Vec<Locked>,
     serving: Serving,
-    ready: impl FnOnce(&[Endpoint]),
+    ready: impl FnOnce(&[Endpoint], Option<&str>),
 ) -> anyhow::Result<Outcome> {
     ignore_hangup();
     // The kernel may be writing back through this process: it must not wait for itself. Where this needs rights that
     // are missing, nobody mounts a volume either.
     become_io_flusher();
-    let Serving { nbd, reception, read_only, memory: limits } = serving;
+    let Serving { nbd, reception, read_only, memory: limits, http } = serving;
+    let watched: Vec<Watched> = volumes.iter().map(|_| Watched::default()).collect();
+    let shown =
+        volumes.iter().zip(&watched).map(|(locked, watched)| http::shown(&locked.volume, watched.clone()));
+    let shown = shown.collect::<anyhow::Result<Vec<_>>>()?;
     let tenants = Tenant::house(volumes.len()).context("cannot set up the server")?;
-    let mut tenants = volumes.into_iter().zip(tenants);
-    let Some((first, keeper)) = tenants.next() else { bail!("there is no volume to serve") };
+    let mut tenants = volumes.into_iter().zip(tenants).zip(watched);
+    let Some(((first, tenant), watched)) = tenants.next() else { bail!("there is no volume to serve") };
     std::thread::scope(|scope| {
         let others: Vec<_> = tenants
-            .map(|(locked, tenant)| {
+            .map(|((locked, tenant), watched)| {
                 let name = locked.volume.name().0;
                 let thread = std::thread::Builder::new().name(name);
-                thread.spawn_scoped(scope, move || serve_other(locked, tenant, read_only, limits))
+                thread.spawn_scoped(scope, move || serve_other(locked, tenant, watched, read_only, limits))
             })
             .collect::<std::io::Result<_>>()
             .context("cannot start a thread for each volume")?;
-        let result = serve_first(first, keeper, (nbd, reception), read_only, limits, ready);
+        let ready = |endpoints: &[Endpoint]| {
+            // Clients come first: without a page they are served all the same.
+            let page = http.map(|plan| plan.start(shown)).transpose().unwrap_or_else(|error| {
+                tracing::warn!("{error:#}");
+                None
+            });
+            let url = page.as_ref().map(|page| format!("http://{}/", page.address));
+            ready(endpoints, url.as_deref());
+            page
+        };
+        let result = serve_first((first, watched), tenant, (nbd, reception), read_only, limits, ready);
         // What went wrong first is what the first one stopped for.
         let mut results: Vec<anyhow::Result<()>> = others
             .into_iter()
@@ -145,14 +173,14 @@ pub(crate) fn serve(
 
 /// The first volume, with the door. Where another one does not open, it is closed again.
 fn serve_first(
-    locked: Locked,
+    (locked, watched): (Locked, Watched),
     tenant: Tenant,
     (nbd, reception): (Vec<Address>, Reception),
     read_only: bool,
     limits: MemoryArgs,
-    ready: impl FnOnce(&[Endpoint]),
+    ready: impl FnOnce(&[Endpoint]) -> Option<Http>,
 ) -> anyhow::Result<()> {
-    let name = locked.volume.name();
+    let (name, volume) = (locked.volume.name(), locked.volume.clone());
     let opened = open(locked, read_only, limits)?;
     tenant.announce(opened.export());
     let door = match tenant.exports().map(|exports| Door::new(nbd, exports, reception)).transpose() {
@@ -164,12 +192,13 @@ fn serve_first(
         }
     };
     let endpoints: Vec<Endpoint> = door.iter().flat_map(Door::endpoints).cloned().collect();
+    // It outlives the server, which tells it of its end.
+    let (_keeper, reporter) = keep(&volume, watched);
     let mut server = Server::new(opened, tenant, door)?;
+    server.watched_by(reporter);
     server.take_up_device();
     memory::lock(limits);
-    if !endpoints.is_empty() {
-        ready(&endpoints);
-    }
+    let _page = if endpoints.is_empty() { None } else { ready(&endpoints) };
     for endpoint in &endpoints {
         let mode = if read_only { ", read-only" } else { "" };
         tracing::info!("ready: {}{mode}", paths::nbd_uri(endpoint, ""));
@@ -179,14 +208,22 @@ fn serve_first(
     Ok(())
 }
 
-fn serve_other(locked: Locked, tenant: Tenant, read_only: bool, limits: MemoryArgs) -> anyhow::Result<()> {
+fn serve_other(
+    locked: Locked,
+    tenant: Tenant,
+    watched: Watched,
+    read_only: bool,
+    limits: MemoryArgs,
+) -> anyhow::Result<()> {
     // Before the first volume can say that all is ready: a signal that found this thread open to it would end the
     // process instead of stopping it.
     block_stop_signals().context("cannot set up signals")?;
-    let name = locked.volume.name();
+    let (name, volume) = (locked.volume.name(), locked.volume.clone());
     let opened = open(locked, read_only, limits)?;
     tenant.announce(opened.export());
+    let (_keeper, reporter) = keep(&volume, watched);
     let mut server = Server::new(opened, tenant, None)?;
+    server.watched_by(reporter);
     server.take_up_device();
     server.run()?;
     tracing::info!("closed {}", name.0);

@@ -5,6 +5,7 @@ use crate::create::{self, Plan};
 use crate::paths::{self, DeviceSpec, SlowModel};
 use crate::serve::{self, Locked, Serving};
 use crate::volume::Volume;
+use crate::watch::http;
 use crate::{Outcome, say};
 use anyhow::Context as _;
 use bimetal_engine::options::DEFAULT_CHUNK_BYTES;
@@ -40,15 +41,17 @@ pub(crate) fn run(args: &UpArgs) -> anyhow::Result<Outcome> {
         reception: Reception { asks_back: true, ..serve::reception(&args.reception) },
         read_only: false,
         memory: args.memory,
+        http: http::plan_of_up(args.http.as_deref())?,
     };
     let again = match &args.dir {
         Some(_) => format!("{} up --dir {}", paths::program(), paths::shell(&dir)),
         None => format!("{} up", paths::program()),
     };
-    serve::serve(vec![locked], serving, |endpoints| {
+    serve::serve(vec![locked], serving, |endpoints, page| {
         let uri = endpoints.first().map(|endpoint| paths::nbd_uri(endpoint, "")).unwrap_or_default();
         say(&format!("ready: {uri}"));
-        say(&recipe(&dir, &uri, &timing, &again));
+        let seen = page.map(|page| format!("\nSee it in a browser: {page}\n")).unwrap_or_default();
+        say(&recipe(&dir, &uri, &(timing + &seen), &again));
     })
 }
 

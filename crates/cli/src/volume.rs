@@ -3,7 +3,7 @@
 use crate::find::{self, Look, Missing};
 use crate::{paths, size};
 use anyhow::{Context as _, bail};
-use bimetal_driver::{BlockFile, Driver, PoolSizes, RealArena, Ring, Timing};
+use bimetal_driver::{BlockFile, DeviceOpenError, Driver, PoolSizes, RealArena, Ring, Timing};
 use bimetal_engine::options::{DeviceInfo, OpenError, OpenOptions, Tuning};
 use bimetal_engine::{Engine, Task};
 use bimetal_serve::VolumeName;
@@ -32,6 +32,9 @@ struct VolumeToml {
     /// How often in a day what has landed may wake the slow device by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     wake_budget: Option<u32>,
+    /// A program that is run with each event on its standard input.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    on_event: Option<PathBuf>,
     tier: Vec<TierToml>,
 }
 
@@ -58,6 +61,8 @@ pub(crate) struct Volume {
     pub(crate) wear_budget: Option<u64>,
     /// How often in a day what has landed may wake the slow device by itself.
     pub(crate) wake_budget: Option<u32>,
+    /// A program that is run with each event on its standard input; absolute.
+    pub(crate) on_event: Option<PathBuf>,
     /// `create` did not come to its end.
     pub(crate) unfinished: bool,
 }
@@ -130,7 +135,11 @@ impl Volume {
         if let Some(times) = wake_budget.filter(|times| !(1..=MOST_WAKEUPS_PER_DAY).contains(times)) {
             bail!("{}: wake_budget: {times} times a day; use 1 to {MOST_WAKEUPS_PER_DAY}", file.display());
         }
-        Ok(Volume { file: file.into(), id, devices, models, wear_budget, wake_budget, unfinished })
+        let on_event = parsed.on_event.map(|program| dir.join(program));
+        if on_event.as_ref().is_some_and(|program| program.as_os_str().as_encoded_bytes().contains(&0)) {
+            bail!("{}: on_event holds a zero byte; name a program", file.display());
+        }
+        Ok(Volume { file: file.into(), id, devices, models, wear_budget, wake_budget, on_event, unfinished })
     }
 
     /// Writes the volume file, whole or not at all. Devices beside it are named relative to it, so that the
@@ -147,6 +156,10 @@ impl Volume {
             unfinished: self.unfinished,
             wear_budget: self.wear_budget.map(size::exact),
             wake_budget: self.wake_budget,
+            on_event: self
+                .on_event
+                .as_ref()
+                .map(|program| program.strip_prefix(dir).unwrap_or(program).to_owned()),
             tier: tier.collect(),
         };
         let text =
@@ -216,6 +229,18 @@ impl Volume {
         Ok((self.timed(vec![fast])?, missing))
     }
 
+    /// Finds, opens and locks the devices to read them, and nothing else: the one that is missing is told beside them.
+    pub(crate) fn open_to_look(&self) -> anyhow::Result<(Vec<BlockFile>, Option<Missing>)> {
+        self.must_be_finished()?;
+        let (resolved, missing) = find::what_is_there(self)?;
+        if !missing.is_empty() {
+            let (files, missing) = self.open_what_is_left()?;
+            return Ok((files, Some(missing)));
+        }
+        resolved.notes.iter().for_each(|note| tracing::warn!("{note}"));
+        Ok((self.open_each(&resolved.devices, BlockFile::open_read_only)?, None))
+    }
+
     fn must_be_finished(&self) -> anyhow::Result<()> {
         if self.unfinished {
             bail!("{} was not made to its end; run `bimetal create --force` again", self.file.display());
@@ -225,6 +250,14 @@ impl Volume {
 
     /// Opens and locks the devices, which are at these paths.
     pub(crate) fn open_paths(&self, paths: &[PathBuf]) -> anyhow::Result<Vec<BlockFile>> {
+        self.open_each(paths, BlockFile::open)
+    }
+
+    fn open_each(
+        &self,
+        paths: &[PathBuf],
+        open: impl Fn(&Path) -> Result<BlockFile, DeviceOpenError>,
+    ) -> anyhow::Result<Vec<BlockFile>> {
         if let [fast, slow] = paths
             && find::is_same_storage(fast, slow)
         {
@@ -235,7 +268,7 @@ impl Volume {
                 slow.display()
             );
         }
-        let files = paths.iter().map(|path| BlockFile::open(path)).collect::<Result<Vec<_>, _>>()?;
+        let files = paths.iter().map(|path| open(path)).collect::<Result<Vec<_>, _>>()?;
         self.timed(files)
     }
 

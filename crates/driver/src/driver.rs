@@ -2,6 +2,7 @@
 
 use crate::clock::Clock;
 use crate::device::{BlockFile, IoFacts};
+use crate::load::DeviceLoad;
 use crate::modelled::{Lateness, Modelled};
 use crate::ops::{DeviceOps, Outcome};
 use crate::ring::{Completion, Ring};
@@ -97,6 +98,12 @@ impl Driver {
     /// How exactly the modelled devices kept their times.
     pub fn lateness(&self) -> Lateness {
         self.ops.lateness()
+    }
+
+    /// What each device was asked for since the driver was made, in tier order.
+    pub fn loads(&self) -> Vec<DeviceLoad> {
+        let now = self.clock.now();
+        (0..self.devices.len()).map(|device| self.ops.loads().of(device, now)).collect()
     }
 
     /// The devices as the engine wants to hear of them.

@@ -2,6 +2,7 @@
 //! times is held back until its time has come.
 
 use crate::device::{BlockFile, GiveBack, IO_BYTES};
+use crate::load::{Asked, Ended, Loads};
 use crate::modelled::{Lateness, Modelled};
 use crate::ring::{MAX_PARTS, Ring};
 use bimetal_engine::action::{Action, BufList, DeviceError, Token};
@@ -38,6 +39,10 @@ struct DeviceOp {
     bufs: BufList,
     token: Token,
     retries: u32,
+    /// When it was handed to the device.
+    began: Nanos,
+    /// Of its payload.
+    bytes: u64,
     /// On a modelled device.
     timed: Option<Timed>,
 }
@@ -61,6 +66,7 @@ pub(crate) struct DeviceOps {
     /// Those that only a model holds back.
     held: usize,
     lateness: Lateness,
+    loads: Loads,
 }
 
 /// What became of a completion.
@@ -85,6 +91,11 @@ impl DeviceOps {
     /// How exactly the models' times were kept.
     pub(crate) fn lateness(&self) -> Lateness {
         self.lateness
+    }
+
+    /// What each device was asked for so far.
+    pub(crate) fn loads(&self) -> &Loads {
+        &self.loads
     }
 
     /// Submits a device action, to the device's model too. Replies are not for this.
@@ -117,8 +128,11 @@ impl DeviceOps {
             aligned(offset) && bufs.iter().all(|buf| aligned(buf.start) && aligned(u64::from(buf.len))),
             "I/O at {offset} is not in whole blocks"
         );
+        let bytes = bufs.iter().map(|buf| u64::from(buf.len)).sum();
+        let device = usize::from(device.0);
         let mut op =
-            DeviceOp { kind, device: usize::from(device.0), offset, bufs, token, retries: 0, timed: None };
+            DeviceOp { kind, device, offset, bufs, token, retries: 0, began: now, bytes, timed: None };
+        self.loads.begin(device, now);
         let place = self.free.pop().unwrap_or_else(|| {
             self.ops.push(None);
             self.ops.len() as u32 - 1
@@ -142,7 +156,9 @@ impl DeviceOps {
             Action::Reply { .. } => return,
         };
         let (device, bufs) = (usize::from(device.0), BufList::new());
-        let op = DeviceOp { kind: Kind::Refused, device, offset: 0, bufs, token, retries: 0, timed: None };
+        let kind = Kind::Refused;
+        let began = Nanos::default();
+        let op = DeviceOp { kind, device, offset: 0, bufs, token, retries: 0, began, bytes: 0, timed: None };
         let place = self.keep(op);
         ring.nop(u64::from(place));
     }
@@ -225,6 +241,19 @@ impl DeviceOps {
         self.free.push(place);
         if let Some(Timed { since, due: Some(due), .. }) = op.timed {
             self.lateness.count(due.since(since), now.since(due));
+        }
+        let asked = match op.kind {
+            Kind::Read => Some(Asked::Read),
+            Kind::Write { .. } => Some(Asked::Write),
+            Kind::Flush | Kind::Discard { .. } => Some(Asked::Other),
+            Kind::Refused => None,
+        };
+        if let Some(asked) = asked {
+            self.loads.end(
+                op.device,
+                now,
+                &Ended { asked, bytes: op.bytes, began: op.began, ok: result.is_ok() },
+            );
         }
         Outcome::Done(op.token, result)
     }

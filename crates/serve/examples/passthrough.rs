@@ -14,9 +14,9 @@ use bimetal_engine::loss::Losses;
 use bimetal_engine::options::{Event, Status};
 use bimetal_engine::pins::{PinError, PinReport};
 use bimetal_engine::scrub::ScrubError;
-use bimetal_engine::why::Why;
+use bimetal_engine::why::{Decision, Why};
 use bimetal_serve::{Address, Door, Opened, Reception, Served, Server, Tenant, VolumeName};
-use bimetal_units::{FAST, Nanos, ServedBy, Tier};
+use bimetal_units::{Chunk, FAST, Nanos, ServedBy, Tier};
 use std::collections::VecDeque;
 use std::path::PathBuf;
 
@@ -79,6 +79,12 @@ impl Served for Passthrough {
     fn extents(&self, _offset: u64, len: u64, _max: usize) -> Extents {
         Extents::from_iter([Placed { len, place: Placement::Home(FAST) }])
     }
+    fn heats(&self, _now: Nanos, _offset: u64, _most: usize) -> Vec<u32> {
+        Vec::new()
+    }
+    fn rises_at(&self) -> u32 {
+        1
+    }
     fn prefer_fast(&mut self, _now: Nanos, _offset: u64, _len: u64) {}
     fn size_bytes(&self) -> u64 {
         self.size_bytes
@@ -116,6 +122,9 @@ impl Served for Passthrough {
     }
     fn why(&mut self, _now: Nanos, _offset: u64) -> Option<Why> {
         None
+    }
+    fn decisions(&self, _most: usize) -> Vec<(Chunk, Decision)> {
+        Vec::new()
     }
     fn losses(&self, _from: u64) -> Losses {
         Losses::default()

@@ -3,14 +3,18 @@
 
 use crate::attach::{AttachedDoc, Wish};
 use crate::lost::LossesDoc;
+use crate::map::{self, ExtentsDoc, MapDoc};
 use crate::scrub::{ScrubDoc, ScrubWish};
 use crate::served::Served;
 use crate::status::tier_name;
-use crate::why::WhyDoc;
+use crate::why::{DecisionDoc, WhyDoc};
 use bimetal_engine::pins::{PinError, PinReport};
 use bimetal_units::{FAST, Nanos, SLOW, Tier};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
+
+/// Decisions of the mover in one answer at most.
+const MOST_DECISIONS: usize = 256;
 
 /// A tier, as it is named in questions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,10 +62,30 @@ pub enum Question {
         /// The byte.
         offset: u64,
     },
+    /// What the mover decided of late.
+    Decisions {},
     /// What is lost from this byte on; as far as one answer goes.
     Lost {
         /// The byte.
         from: u64,
+    },
+    /// What is where between two bytes, by cells of so many bytes, from the byte `at` on; as far as one answer goes.
+    Map {
+        /// The first byte.
+        from: u64,
+        /// The byte behind the last one.
+        to: u64,
+        /// Where this part begins.
+        at: u64,
+        /// Bytes of a cell; whole chunks are taken.
+        cell_bytes: u64,
+    },
+    /// What is where between two bytes, extent by extent; as far as one answer goes.
+    Extents {
+        /// The first byte.
+        from: u64,
+        /// The byte behind the last one.
+        to: u64,
     },
     /// Scrub the volume. Only a server can.
     Scrub {
@@ -84,8 +108,14 @@ pub enum Answer {
     Pins(PinsDoc),
     /// One chunk.
     Why(Box<WhyDoc>),
+    /// What the mover decided of late, the newest first.
+    Decisions(Vec<MoveDoc>),
     /// What is lost.
     Lost(LossesDoc),
+    /// A part of a map.
+    Map(MapDoc),
+    /// Extents.
+    Extents(ExtentsDoc),
     /// The last scrub.
     Scrub(Box<ScrubReport>),
     /// The recording begins: what follows on the stream are its requests.
@@ -96,6 +126,15 @@ pub enum Answer {
     Detached(PathBuf),
     /// One sentence that says why not.
     Refused(String),
+}
+
+/// A chunk, and what the mover decided about it last.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MoveDoc {
+    /// Its first byte in the volume.
+    pub offset: u64,
+    /// The decision.
+    pub decision: DecisionDoc,
 }
 
 /// The document of `scrub`.
@@ -196,10 +235,25 @@ pub fn ask(volume: &str, engine: &mut impl Served, now: Nanos, question: Questio
         Question::Pin { offset, length, tier } => engine.begin_pin(now, offset, length, Some(tier.into())),
         Question::Unpin { offset, length } => engine.begin_pin(now, offset, length, None),
         Question::Pins {} => return Taken::Answered(pins(volume, engine)),
+        Question::Decisions {} => {
+            let chunk_bytes = u64::from(engine.status().chunk_bytes);
+            let decisions = engine.decisions(MOST_DECISIONS).into_iter();
+            let told = decisions.map(|(chunk, decision)| MoveDoc {
+                offset: u64::from(chunk.0) * chunk_bytes,
+                decision: DecisionDoc::new(&decision),
+            });
+            return Taken::Answered(Answer::Decisions(told.collect()));
+        }
         Question::Lost { from } => {
             let (status, losses) = (engine.status(), engine.losses(from));
             let doc = LossesDoc::new(status.loss.as_ref(), status.size_bytes, &losses);
             return Taken::Answered(Answer::Lost(doc));
+        }
+        Question::Map { from, to, at, cell_bytes } => {
+            return Taken::Answered(Answer::Map(map::map(engine, now, (from, to), at, cell_bytes)));
+        }
+        Question::Extents { from, to } => {
+            return Taken::Answered(Answer::Extents(map::extents(engine, now, from, to)));
         }
         Question::Scrub { wish } => return Taken::Answered(scrub(volume, engine, now, wish)),
         Question::Record {} => {

@@ -5,6 +5,9 @@
 use crate::ask::{self, Answer, Question, RecordingDoc, Taken};
 use crate::served::Served;
 use crate::server::{Server, tag};
+use crate::status::tier_name;
+use crate::watched::{EventDoc, EventKind, EventLevel};
+use bimetal_units::Tier;
 use rustix::io::Errno;
 use serde::Serialize;
 use std::collections::VecDeque;
@@ -40,7 +43,7 @@ struct Visitor {
 pub(crate) struct Desk {
     visitors: Vec<Option<Visitor>>,
     /// Whose change is under way.
-    changing: Option<usize>,
+    changing: Option<(usize, Question)>,
     /// Changes begun so far.
     begun: u64,
     waiting: VecDeque<(usize, Question)>,
@@ -197,7 +200,7 @@ impl<V: Served> Server<V> {
         match ask::ask(&self.volume.0, &mut self.engine, now, question) {
             Taken::Answered(answer) => self.desk.tell(place, Some(&answer)),
             Taken::Begun => {
-                self.desk.changing = Some(place);
+                self.desk.changing = Some((place, question));
                 self.desk.begun += 1;
             }
             Taken::Later => self.desk.waiting.push_back((place, question)),
@@ -208,10 +211,13 @@ impl<V: Served> Server<V> {
     /// was begun, with which the engine has something to do.
     pub(crate) fn look_after_desk(&mut self) -> bool {
         let before = self.desk.begun;
-        while let Some(place) = self.desk.changing
+        while let Some((place, question)) = self.desk.changing
             && let Some(answer) = ask::conclude(&self.volume.0, &mut self.engine)
         {
             self.desk.changing = None;
+            if matches!(answer, Answer::Pins(_)) {
+                self.pins_happened(question);
+            }
             self.desk.tell(place, Some(&answer));
             while self.desk.changing.is_none()
                 && let Some((next, question)) = self.desk.waiting.pop_front()
@@ -231,5 +237,28 @@ impl<V: Served> Server<V> {
             }
         }
         self.desk.begun != before
+    }
+}
+
+/// The event that a change of the pins is; none of what is no such change.
+pub fn pin_event(volume: &str, question: Question) -> Option<EventDoc> {
+    let (kind, message) = match question {
+        Question::Pin { offset, length, tier } => {
+            let tier = tier_name(usize::from(Tier::from(tier).0));
+            (EventKind::Pin, format!("{length} bytes from byte {offset} are pinned to the {tier} tier"))
+        }
+        Question::Unpin { offset, length } => {
+            (EventKind::Unpin, format!("{length} bytes from byte {offset} are pinned no more"))
+        }
+        _ => return None,
+    };
+    Some(EventDoc::now(volume, kind, EventLevel::Info, message))
+}
+
+impl<V: Served> Server<V> {
+    fn pins_happened(&mut self, question: Question) {
+        if let (Some(event), Some(watcher)) = (pin_event(&self.volume.0, question), &mut self.watcher) {
+            watcher.event(event);
+        }
     }
 }

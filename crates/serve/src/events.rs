@@ -26,6 +26,13 @@ struct Kind {
     level: Level,
 }
 
+/// A line that was said, and whether it tells of a device's failure.
+#[derive(Debug)]
+pub(crate) struct Said {
+    pub(crate) line: String,
+    pub(crate) is_device: bool,
+}
+
 /// Counts messages by kind.
 #[derive(Debug, Default)]
 pub(crate) struct EventLimit {
@@ -33,17 +40,23 @@ pub(crate) struct EventLimit {
 }
 
 impl EventLimit {
-    /// Says what is to be said of these events, and the sums that are due.
-    pub(crate) fn say(&mut self, events: Vec<Event>, now: Instant) {
-        self.sums(now).iter().for_each(say);
-        let lines = events.into_iter().map(|event| (event.level, in_words(event)));
-        let admitted = lines.filter_map(|(level, line)| Some((level, self.admit(level, line, now)?)));
-        admitted.for_each(|line| say(&line));
+    /// Says what is to be said of these events, and the sums that are due; gives back what was said.
+    pub(crate) fn say(&mut self, events: Vec<Event>, now: Instant) -> Vec<(Level, Said)> {
+        let sums = self.sums(now).into_iter().map(|(level, line)| (level, Said { line, is_device: false }));
+        let mut said: Vec<_> = sums.collect();
+        for event in events {
+            let (level, is_device) = (event.level, event.error.is_some());
+            if let Some(line) = self.admit(level, in_words(event), now) {
+                said.push((level, Said { line, is_device }));
+            }
+        }
+        said.iter().for_each(|(level, said)| say(*level, &said.line));
+        said
     }
 
     /// Says all sums: nothing comes after.
     pub(crate) fn say_last(&mut self) {
-        self.sums(Instant::now() + WINDOW).iter().for_each(say);
+        self.sums(Instant::now() + WINDOW).iter().for_each(|(level, line)| say(*level, line));
     }
 
     /// Takes a message, and gives it back if it is to be said.
@@ -83,7 +96,7 @@ impl EventLimit {
     }
 }
 
-fn say((level, line): &(Level, String)) {
+fn say(level: Level, line: &str) {
     match level {
         Level::Info => tracing::info!("{line}"),
         Level::Warning => tracing::warn!("{line}"),

@@ -8,9 +8,9 @@ use bimetal_engine::loss::Losses;
 use bimetal_engine::options::{Event, Status};
 use bimetal_engine::pins::{PinError, PinReport};
 use bimetal_engine::scrub::ScrubError;
-use bimetal_engine::why::Why;
+use bimetal_engine::why::{Decision, Why};
 use bimetal_engine::{Engine, Machine};
-use bimetal_units::{Nanos, Tier};
+use bimetal_units::{Chunk, Nanos, Tier};
 
 /// A volume to serve.
 pub trait Served: Machine<Arena = RealArena> {
@@ -21,6 +21,10 @@ pub trait Served: Machine<Arena = RealArena> {
     /// Where the newest copies of a range are now: at most `max` extents, and perhaps less than the whole
     /// range, but at least a byte of it. A hole is a promise: it reads zeros.
     fn extents(&self, offset: u64, len: u64, max: usize) -> Extents;
+    /// How hot the chunk with this byte is, and the ones after it: so many at most.
+    fn heats(&self, now: Nanos, offset: u64, most: usize) -> Vec<u32>;
+    /// The heat from which on a chunk on the slow tier may rise.
+    fn rises_at(&self) -> u32;
     /// A client would like a range to be fast; a hint.
     fn prefer_fast(&mut self, now: Nanos, offset: u64, len: u64);
     /// Size that clients see, bytes.
@@ -43,6 +47,8 @@ pub trait Served: Machine<Arena = RealArena> {
     fn stop_scrub(&mut self, now: Nanos) -> Result<(), ScrubError>;
     /// What is known of the chunk with this byte; none behind the end.
     fn why(&mut self, now: Nanos, offset: u64) -> Option<Why>;
+    /// What the mover decided of late, the newest first: of so many chunks at most.
+    fn decisions(&self, most: usize) -> Vec<(Chunk, Decision)>;
     /// What is lost of it from a byte on; a part that can be told in one answer, and where to go on.
     fn losses(&self, from: u64) -> Losses;
     /// What is worth telling the user since the last call.
@@ -62,6 +68,12 @@ impl Served for Engine<RealArena> {
     }
     fn extents(&self, offset: u64, len: u64, max: usize) -> Extents {
         Engine::extents(self, offset, len, max)
+    }
+    fn heats(&self, now: Nanos, offset: u64, most: usize) -> Vec<u32> {
+        Engine::heats(self, now, offset, most)
+    }
+    fn rises_at(&self) -> u32 {
+        Engine::rises_at(self)
     }
     fn prefer_fast(&mut self, now: Nanos, offset: u64, len: u64) {
         Engine::prefer_fast(self, now, offset, len);
@@ -95,6 +107,9 @@ impl Served for Engine<RealArena> {
     }
     fn why(&mut self, now: Nanos, offset: u64) -> Option<Why> {
         Engine::why(self, now, offset)
+    }
+    fn decisions(&self, most: usize) -> Vec<(Chunk, Decision)> {
+        Engine::decisions(self, most)
     }
     fn losses(&self, from: u64) -> Losses {
         Engine::losses(self, from)

@@ -9,11 +9,13 @@ use crate::door::{Door, Signalled};
 use crate::events::EventLimit;
 use crate::house::Tenant;
 use crate::listen::{Access, ListenError, Listener};
+use crate::meter::Meter;
 use crate::record::Recorder;
 use crate::requests::{ConnId, Requests};
 use crate::served::Served;
 use crate::status::{StatusDoc, VolumeName, tier_name};
 use crate::trouble::Trouble;
+use crate::watched::{EventKind, EventLevel, Watcher, said_as, unix_ms};
 use bimetal_driver::driver::FIRST_FREE_TAG;
 use bimetal_driver::ring::Mem;
 use bimetal_driver::{Completion, Driver, Memory};
@@ -21,6 +23,7 @@ use bimetal_engine::action::{MAX_PAYLOAD_BYTES, RequestError, RequestId};
 use bimetal_engine::arena::Arena as _;
 use bimetal_engine::extents::Extents;
 use bimetal_nbd::Export;
+use bimetal_units::Nanos;
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::AsRawFd as _;
@@ -151,6 +154,10 @@ pub struct Server<V> {
     pub(crate) machine: Machine,
     /// Somebody wants to know of every request.
     pub(crate) recorder: Option<Recorder>,
+    meter: Meter,
+    pub(crate) watcher: Option<Box<dyn Watcher>>,
+    /// The second in which it was told how the volume is.
+    pub(crate) told_second: u64,
     events: EventLimit,
     pub(crate) trouble: Trouble,
     /// It was said that the volume is read-only.
@@ -193,6 +200,9 @@ impl<V: Served> Server<V> {
             desk: Desk::default(),
             machine: Machine::beside(&control),
             recorder: None,
+            meter: Meter::default(),
+            watcher: None,
+            told_second: 0,
             export,
             tenant,
             door,
@@ -232,6 +242,7 @@ impl<V: Served> Server<V> {
             door.opened(&self.tenant, &mut self.driver.ring);
         }
         self.say_loss();
+        self.opening_happened();
         let (mut replies, mut events) = (Vec::new(), Vec::new());
         loop {
             self.driver.pump(&mut self.engine, |id, result, _| replies.push((id, result)));
@@ -249,13 +260,15 @@ impl<V: Served> Server<V> {
             while self.look_after_desk() {
                 self.driver.pump(&mut self.engine, |id, result, _| replies.push((id, result)));
             }
+            let now = self.now();
             for (id, result) in replies.drain(..) {
-                self.answer(id, result);
+                self.answer(id, result, now);
             }
             self.visit_touched();
             self.say_events();
             if self.is_finished() {
                 self.events.say_last();
+                self.closing_happened();
                 return std::mem::take(&mut self.trouble).result();
             }
             let limit = self.rest();
@@ -341,6 +354,9 @@ impl<V: Served> Server<V> {
         doc.buffer_bytes = self.buffer_bytes;
         doc.file = self.file.display().to_string();
         doc.describe_devices(&self.driver.io_facts());
+        doc.load_devices(&self.driver.loads());
+        doc.requests = self.meter.doc();
+        doc.unix_ms = unix_ms();
         doc
     }
 
@@ -434,11 +450,12 @@ impl<V: Served> Server<V> {
     }
 
     /// Turns an answer of the engine into a reply to be sent, or drops it with its client.
-    fn answer(&mut self, id: RequestId, result: Result<(), RequestError>) {
+    fn answer(&mut self, id: RequestId, result: Result<(), RequestError>, now: Nanos) {
         let Some(pending) = self.requests.remove(id) else { return };
         if let Some(recorder) = &mut self.recorder {
-            recorder.answered(&pending, self.driver.clock.now());
+            recorder.answered(&pending, now);
         }
+        self.meter.answered(&pending, now, result.is_ok());
         if from_ublk(pending.conn) {
             return self.answer_ublk(&pending, result);
         }
@@ -551,6 +568,7 @@ impl<V: Served> Server<V> {
             self.welcome_more();
         }
         self.look_after_device();
+        self.tell_watcher(false);
         if self.next_look > Instant::now() {
             return;
         }
@@ -614,13 +632,18 @@ impl<V: Served> Server<V> {
         if events.is_empty() && !self.events.is_waiting() {
             return;
         }
-        self.events.say(events, Instant::now());
+        for (level, said) in self.events.say(events, Instant::now()) {
+            let (kind, level) = said_as(level, said.is_device);
+            self.happened(kind, level, said.line);
+        }
         if !self.said_read_only && self.engine.status().state == "read-only" {
             self.said_read_only = true;
             if let Some(door) = &mut self.door {
                 door.notifier().status("read-only after a failure; see the log");
             }
-            tracing::error!("{} is read-only until it is opened again", self.volume.0);
+            let what = format!("{} is read-only until it is opened again", self.volume.0);
+            tracing::error!("{what}");
+            self.happened(EventKind::ReadOnly, EventLevel::Error, what);
         }
     }
 
@@ -633,7 +656,7 @@ impl<V: Served> Server<V> {
             && (conn.bytes == 0 || conn.bytes < MAX_CLIENT_BYTES)
     }
 
-    pub(crate) fn now(&self) -> bimetal_units::Nanos {
+    pub(crate) fn now(&self) -> Nanos {
         self.driver.clock.now()
     }
 

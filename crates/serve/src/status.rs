@@ -2,11 +2,15 @@
 
 use crate::attach::AttachedDoc;
 use crate::lost::LossDoc;
+use crate::meter::RequestsDoc;
 use crate::scrub::ScrubDoc;
-use bimetal_driver::IoFacts;
+use bimetal_driver::{DeviceLoad, IoFacts};
 use bimetal_engine::options::Status;
 use bimetal_engine::policy::{Audit, Yield};
 use serde::{Deserialize, Serialize};
+
+/// The version of [`StatusDoc`]. Fields may be added under the same one; what a field means changes only with it.
+pub const STATUS_VERSION: u32 = 1;
 
 /// One tier.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -53,6 +57,46 @@ pub struct TierDoc {
     /// The modelled device whose times it keeps; null where it answers as soon as it can.
     #[serde(default)]
     pub model: Option<String>,
+    /// What the device was asked for since the server opened it, and how busy it is.
+    #[serde(default)]
+    pub load: LoadDoc,
+}
+
+/// What a device was asked for since the server opened it; the opening's own reads are among it. Flushes and discards
+/// count for the last four only.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LoadDoc {
+    /// Reads that have ended.
+    pub reads: u64,
+    /// Writes that have ended.
+    pub writes: u64,
+    /// Bytes of those reads.
+    pub read_bytes: u64,
+    /// Bytes of those writes.
+    pub written_bytes: u64,
+    /// Operations in flight now.
+    pub in_flight: u64,
+    /// Operations that have failed.
+    pub errors: u64,
+    /// Time with something in flight, microseconds.
+    pub busy_us: u64,
+    /// What all operations that have ended took, added up, microseconds.
+    pub wait_us: u64,
+}
+
+impl From<&DeviceLoad> for LoadDoc {
+    fn from(load: &DeviceLoad) -> LoadDoc {
+        LoadDoc {
+            reads: load.reads,
+            writes: load.writes,
+            read_bytes: load.read_bytes,
+            written_bytes: load.written_bytes,
+            in_flight: load.in_flight,
+            errors: load.errors,
+            busy_us: load.busy_ns / 1000,
+            wait_us: load.wait_ns / 1000,
+        }
+    }
 }
 
 /// How often a device was woken, by whose work that was.
@@ -77,6 +121,9 @@ pub struct LandingDoc {
     pub log_written_bytes: u64,
     /// Client payload bytes appended to the log.
     pub log_payload_bytes: u64,
+    /// Whether it is short: clients land no more than what is freed.
+    #[serde(default)]
+    pub short: bool,
 }
 
 /// How much the engine may write to the fast device of its own accord.
@@ -134,6 +181,15 @@ impl MovesDoc {
 /// The document that `status --json` prints and the control socket gives.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct StatusDoc {
+    /// [`STATUS_VERSION`]; 0 from servers from before there was one.
+    #[serde(default)]
+    pub version: u32,
+    /// When this was so, milliseconds since 1970; 0 where nobody serves the volume.
+    #[serde(default)]
+    pub unix_ms: u64,
+    /// Which opening this is, counted over the volume's life: counters begin anew with each.
+    #[serde(default)]
+    pub generation: u64,
     /// The volume's name.
     pub volume: String,
     /// `open`, `degraded`, `read-only`, `stopping`, or `closed` when no server has it.
@@ -207,6 +263,9 @@ pub struct StatusDoc {
     /// What is lost with a device that was missing when the volume was opened; null where both were there.
     #[serde(default)]
     pub loss: Option<LossDoc>,
+    /// What clients have asked for, and how long answers took.
+    #[serde(default)]
+    pub requests: RequestsDoc,
 }
 
 /// What a volume is called in documents and messages.
@@ -239,8 +298,12 @@ impl StatusDoc {
             logical_sector_bytes: None,
             physical_sector_bytes: None,
             model: None,
+            load: LoadDoc::default(),
         });
         StatusDoc {
+            version: STATUS_VERSION,
+            unix_ms: 0,
+            generation: status.generation,
             volume: name.0.clone(),
             state: status.state.to_owned(),
             volume_id: hex(&status.volume_id),
@@ -253,6 +316,7 @@ impl StatusDoc {
                 landed_bytes: status.landed_bytes,
                 log_written_bytes: status.log_written_bytes,
                 log_payload_bytes: status.log_payload_bytes,
+                short: status.landing_is_short,
             },
             promoted_chunks: status.promoted_chunks,
             demoted_chunks: status.demoted_chunks,
@@ -284,6 +348,14 @@ impl StatusDoc {
             file: String::new(),
             attached: None,
             loss: status.loss.as_ref().map(LossDoc::from),
+            requests: RequestsDoc::default(),
+        }
+    }
+
+    /// Adds what the devices were asked for, in tier order.
+    pub fn load_devices(&mut self, loads: &[DeviceLoad]) {
+        for (tier, load) in self.tiers.iter_mut().zip(loads) {
+            tier.load = load.into();
         }
     }
 

@@ -6,6 +6,7 @@
 
 use crate::served::Served;
 use crate::server::{ServeError, Server};
+use crate::watched::{EventKind, EventLevel};
 use bimetal_driver::Change;
 use bimetal_engine::action::RequestError;
 use bimetal_engine::extents::Extents;
@@ -45,8 +46,12 @@ impl<V: Served> Server<V> {
         let changed = !changes.is_empty();
         for change in changes {
             match change {
-                Change::Moved(what) => tracing::warn!("{what}"),
+                Change::Moved(what) => {
+                    tracing::warn!("{what}");
+                    self.happened(EventKind::DeviceChanged, EventLevel::Warning, what);
+                }
                 Change::Orphaned(what) => {
+                    self.happened(EventKind::DeviceChanged, EventLevel::Error, what.clone());
                     self.engine.refuse_changes(format!(
                         "{what}; the volume takes no more changes: copy it away while this server runs"
                     ));
@@ -61,6 +66,7 @@ impl<V: Served> Server<V> {
 
     /// Answers everybody with an error, and ends.
     fn give_up(&mut self, why: String) {
+        self.happened(EventKind::DeviceChanged, EventLevel::Error, why.clone());
         tracing::error!("{why}; nothing more is written to {}, and its server stops", self.volume.0);
         self.trouble.lost = Some((why, Instant::now()));
         for pending in self.requests.remove_all() {

@@ -22,6 +22,19 @@ pub struct DecisionDoc {
     pub outcome: String,
 }
 
+impl DecisionDoc {
+    /// Of a decision.
+    pub(crate) fn new(decision: &Decision) -> DecisionDoc {
+        DecisionDoc {
+            unix_s: Clock::unix_s(decision.at),
+            to: name(decision.to),
+            reason: reason(decision.reason).to_owned(),
+            heat: decision.heat,
+            outcome: outcome(decision.outcome).to_owned(),
+        }
+    }
+}
+
 /// The document of `why`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WhyDoc {
@@ -104,13 +117,7 @@ impl WhyDoc {
             wear_budget_spent: why.wear_budget_spent,
             since_unix_s: why.since.map(Clock::unix_s),
             opened_unix_s: Clock::unix_s(why.opened),
-            last_decision: why.last.map(|last| DecisionDoc {
-                unix_s: Clock::unix_s(last.at),
-                to: name(last.to),
-                reason: reason(last.reason).to_owned(),
-                heat: last.heat,
-                outcome: outcome(last.outcome).to_owned(),
-            }),
+            last_decision: why.last.as_ref().map(DecisionDoc::new),
             sentences: sentences(why, status, now),
         }
     }

@@ -4,12 +4,9 @@ pub(crate) mod files;
 
 use crate::args::LostArgs;
 use crate::find::{self, Missing};
-use crate::offline::with_closed;
-use crate::progress::Progress;
 use crate::volume::{self, Volume};
-use crate::{Outcome, say, say_json, size};
+use crate::{Outcome, offline, say, say_json, size};
 use anyhow::{Context as _, bail};
-use bimetal_driver::{PoolSizes, run_task};
 use bimetal_engine::loss::{Loss, LossClass, Losses};
 use bimetal_serve::ask::TierName;
 use bimetal_serve::{Answer, LossDoc, LossesDoc, Question};
@@ -55,7 +52,7 @@ pub(crate) fn run(args: &LostArgs) -> anyhow::Result<Outcome> {
     let missing = missing.into_iter().next();
     let told = match ask_server(&volume, missing.as_ref())? {
         Some(told) => told,
-        None => look(&volume, missing.is_some(), args.json)?,
+        None => look(&volume, args.json)?,
     };
     let found = match &args.files {
         Some(mount) => files::lost_files(mount, &told.losses, told.size_bytes, args.json)?,
@@ -124,18 +121,8 @@ fn ask_server(volume: &Volume, missing: Option<&Missing>) -> anyhow::Result<Opti
 }
 
 /// Looks at a volume that nobody serves.
-fn look(volume: &Volume, is_missing: bool, quiet: bool) -> anyhow::Result<Told> {
-    if !is_missing {
-        return with_closed(volume, quiet, |_, engine| {
-            Ok(Told { loss: None, size_bytes: engine.size_bytes(), losses: engine.all_losses() })
-        });
-    }
-    let (files, missing) = volume.open_what_is_left()?;
-    let (mut driver, arena) = volume::driver(files, PoolSizes::default())?;
-    driver.ignore_models();
-    let task = volume::open_degraded(&driver, arena, &missing, volume.open_options());
-    let mut progress = Progress::new(format!("reading {}", volume.name().0), quiet);
-    let engine = run_task(&mut driver, task, |bytes| progress.bytes(bytes))??;
+fn look(volume: &Volume, quiet: bool) -> anyhow::Result<Told> {
+    let engine = offline::look(volume, quiet)?.engine;
     Ok(Told {
         loss: engine.loss().map(LossDoc::from),
         size_bytes: engine.size_bytes(),

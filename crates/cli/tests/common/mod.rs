@@ -3,7 +3,7 @@
 
 pub mod ext4;
 
-use bimetal_nbd::{Chunk, encode_request, parse_chunk, parse_simple_reply};
+use bimetal_nbd::{Chunk, Contexts, MetaContext, encode_request, parse_chunk, parse_simple_reply};
 use bimetal_nbd::{
     ClientHandshake, ClientStep, Command as Nbd, NbdErrno, RemoteExport, Request, SIMPLE_REPLY_BYTES,
     SimpleReply, Terms,
@@ -344,6 +344,28 @@ pub fn ask(stream: &mut (impl Read + Write), request: &Request) -> Result<(Vec<C
             return Ok((chunks, data));
         }
     }
+}
+
+/// Where the bytes of a range are, as `x-bimetal:tier` says: offset, length and kind of each extent.
+pub fn tiers(socket: &Path, from: u64, to: u64) -> Vec<(u64, u64, u32)> {
+    let mut stream = UnixStream::connect(socket).expect("connect");
+    let contexts = Contexts::NONE.with(MetaContext::Tier);
+    negotiate(&mut stream, "", Terms { structured: true, contexts });
+    let (mut at, mut found, mut cookie) = (from, Vec::new(), 0);
+    while at < to {
+        cookie += 1;
+        let request = Request::new(cookie, Nbd::BlockStatus, at, (to - at).min(64 << 20) as u32);
+        let (chunks, _) = ask(&mut stream, &request).expect("extents");
+        for chunk in chunks {
+            let Chunk::Status { extents, .. } = chunk else { panic!("{chunk:?}") };
+            for extent in extents {
+                let bytes = u64::from(extent.length).min(to - at);
+                found.push((at, bytes, extent.word));
+                at += bytes;
+            }
+        }
+    }
+    found
 }
 
 /// Bytes that differ everywhere.

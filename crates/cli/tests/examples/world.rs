@@ -92,6 +92,7 @@ impl World {
             ("/tmp/", "run/"),
             ("nbd://localhost/films", "'nbd+unix:///?socket=run/films.sock'"),
             (":10809", ":0"),
+            (":8417", ":0"),
             ("--socket-group disk", &format!("--socket-group {}", group.trim())),
             ("/etc/bimetal", "home/.config/bimetal"),
             ("a block device of", "a file of"),

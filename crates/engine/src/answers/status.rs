@@ -46,6 +46,7 @@ impl<A: Arena> Engine<A> {
             tiers: tiers.into(),
             landing_size_bytes: u64::from(self.state.zone.len()) * u64::from(geo.area_bytes),
             landing_used_bytes: self.state.zone.used_bytes(),
+            landing_is_short: self.zone_is_short(),
             landed_bytes: u64::from(self.state.landed.len()) * u64::from(BLOCK_BYTES),
             log_written_bytes: s.log_bytes,
             log_payload_bytes: s.log_payload,

@@ -65,6 +65,11 @@ impl<A: Arena> Engine<A> {
         }
     }
 
+    /// What the mover decided of late, the newest first: of so many chunks at most.
+    pub fn decisions(&self, most: usize) -> Vec<(Chunk, Decision)> {
+        self.told.decisions.recent(most)
+    }
+
     /// What is known of the chunk with this byte; none behind the volume's end. Looks at a bounded number of slots.
     pub fn why(&mut self, now: Nanos, offset: u64) -> Option<Why> {
         self.io.tick(now);
@@ -93,7 +98,7 @@ impl<A: Arena> Engine<A> {
             moving: map.is_moving(chunk),
             pinned: self.placement.pins.list().tier_of(chunk),
             heat: self.placement.policy.heat(chunk, self.io.now),
-            rises_at: self.tuning.promote_touches.max(1),
+            rises_at: self.rises_at(),
             touch_ns: self.tuning.touch_ns,
             coldest: self.coldest_on_fast(),
             fast_free_slots: self.space.slots[FAST].free(),

@@ -262,6 +262,8 @@ pub struct Status {
     pub landing_size_bytes: u64,
     /// Bytes of segments in use.
     pub landing_used_bytes: u64,
+    /// Whether the landing zone is short: clients land no more than what is freed.
+    pub landing_is_short: bool,
     /// Bytes of blocks whose newest copy is landed, as a whole or in part.
     pub landed_bytes: u64,
     /// Bytes appended to the log, headers included.

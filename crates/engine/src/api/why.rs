@@ -73,6 +73,15 @@ impl Decisions {
         Decisions { opened, number: 0, order: VecDeque::new(), newest: IndexMap::default() }
     }
 
+    /// The newest first, so many at most.
+    pub(crate) fn recent(&self, most: usize) -> Vec<(Chunk, Decision)> {
+        let newest = self.order.iter().rev().filter_map(|(chunk, number)| {
+            let (of_newest, decision) = self.newest.get(chunk)?;
+            (of_newest == number).then_some((*chunk, *decision))
+        });
+        newest.take(most).collect()
+    }
+
     pub(crate) fn remember(&mut self, chunk: Chunk, decision: Decision) {
         self.number += 1;
         self.order.push_back((chunk, self.number));

@@ -1,5 +1,5 @@
-//! Opens a volume of which a device is missing, read-only: what the other one has can be read, and the rest is an error at
-//! once.
+//! Opens a volume read-only, and writes nothing: one of which a device is missing, so that what the other one has can be read and
+//! the rest is an error at once; and one that somebody only looks at.
 //!
 //! Recovery is that of any opening. But nothing is written to any device: no generation is raised, the log is not ended, bad
 //! copies are not made good, and the engine that is handed over begins in the state that others fail into, so that nothing
@@ -38,24 +38,44 @@ pub fn open_degraded<A: Arena + 'static>(
             return Err(OpenError::BadOption { what });
         }
         let reader = Reader::without(io, devices, missing);
-        let mut recovered = reader.recover(&options).await?;
-        recovered.state.zone.rest_is_free();
-        let slots = reader.used_slots(&recovered.state)?;
-        let pins = reader.pins(&recovered.superblocks[0].volume, recovered.state.geo.chunks).await?;
-        reader.io.stage(Stage::OpenReplay);
-        let clean = recovered.superblocks[0].state == OpenState::Clean;
-        let bad_copies = reader.bad_copies.borrow().clone();
-        if planted(Bug::DegradedEndsLog) {
-            reader.end_log(&mut recovered, false).await?;
-        }
-        let log_end = recovered.log.last;
-        let told = reader.copies_told(&bad_copies);
-        let mut engine = open::engine(&reader, recovered, log_end, slots, pins, options);
-        engine.told.stats.recovered = !clean;
-        told.into_iter().for_each(|e| engine.told.event(e.level, e.message, e.error));
+        let mut engine = as_it_is(&reader, options).await?;
         engine.begin_without(missing);
         Ok(engine)
     })
+}
+
+/// Opens a volume to look at it: nothing is written, and nothing ever will be by the engine that is handed over.
+pub fn open_to_look<A: Arena + 'static>(
+    arena: A,
+    devices: Vec<DeviceInfo>,
+    options: OpenOptions,
+) -> Task<A, Result<Engine<A>, OpenError>> {
+    Task::new(arena, move |io| async move {
+        open::must_be_two(&devices)?;
+        let mut engine = as_it_is(&Reader::new(io, devices), options).await?;
+        engine.life.fail(None);
+        Ok(engine)
+    })
+}
+
+/// What recovery finds, with nothing written. Whoever gets it has to see to it that nothing will be.
+async fn as_it_is<A: Arena>(reader: &Reader<A>, options: OpenOptions) -> Result<Engine<A>, OpenError> {
+    let mut recovered = reader.recover(&options).await?;
+    recovered.state.zone.rest_is_free();
+    let slots = reader.used_slots(&recovered.state)?;
+    let pins = reader.pins(&recovered.superblocks[0].volume, recovered.state.geo.chunks).await?;
+    reader.io.stage(Stage::OpenReplay);
+    let clean = recovered.superblocks[0].state == OpenState::Clean;
+    let bad_copies = reader.bad_copies.borrow().clone();
+    if planted(Bug::DegradedEndsLog) {
+        reader.end_log(&mut recovered, false).await?;
+    }
+    let log_end = recovered.log.last;
+    let told = reader.copies_told(&bad_copies);
+    let mut engine = open::engine(reader, recovered, log_end, slots, pins, options);
+    engine.told.stats.recovered = !clean;
+    told.into_iter().for_each(|e| engine.told.event(e.level, e.message, e.error));
+    Ok(engine)
 }
 
 /// Stands for the superblock of a slow device that is missing: the fast one's is as new as any, and has the same layout.

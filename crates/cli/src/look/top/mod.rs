@@ -1,0 +1,139 @@
+//! `bimetal top`: what volumes do now.
+
+mod once;
+mod sample;
+mod screen;
+#[cfg(test)]
+mod tests;
+mod watch;
+mod words;
+
+use super::args::TopArgs;
+use crate::Outcome;
+use anyhow::{Context as _, bail};
+use bimetal_driver::signals::StopSignals;
+use ratatui::DefaultTerminal;
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use rustix::event::{PollFd, PollFlags, poll};
+use screen::View;
+use std::io::IsTerminal as _;
+use std::os::fd::AsFd as _;
+use std::time::{Duration, Instant};
+
+/// How soon it is noticed that the process is asked to end.
+const NOTICED_WITHIN: Duration = Duration::from_millis(250);
+
+pub(crate) fn run(args: &TopArgs) -> anyhow::Result<Outcome> {
+    let volumes = watch::volumes(&args.volumes)?;
+    // NO_COLOR that is set to anything asks for none (no-color.org).
+    let colour = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    let view = View { volumes, colour, keys: true, ..View::default() };
+    if args.once {
+        return once::run(view, args.json);
+    }
+    if !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
+        bail!(
+            "standard input and output are no terminal; --once prints one screen as text, and with --json a document"
+        );
+    }
+    let signals = StopSignals::with_hangup().context("cannot catch signals")?;
+    let mut terminal = ratatui::try_init().context("cannot use the terminal")?;
+    let ended = watch(&mut terminal, view, args.volumes.is_empty(), &signals);
+    ratatui::restore();
+    ended.map(|()| Outcome::Good)
+}
+
+/// Looks and draws until somebody wants it to end.
+fn watch(
+    terminal: &mut DefaultTerminal,
+    mut view: View,
+    all: bool,
+    signals: &StopSignals,
+) -> anyhow::Result<()> {
+    let mut next = Instant::now();
+    loop {
+        if Instant::now() >= next {
+            if all {
+                join(&mut view)?;
+            }
+            view.volumes.iter_mut().for_each(watch::Watched::look);
+            // One that took long to look at, or to draw, is not looked at more often to make up for that.
+            next = Instant::now() + watch::EVERY;
+        }
+        view.picked = view.picked.min(view.volume().map_or(0, |volume| volume.hot.len().saturating_sub(1)));
+        terminal
+            .draw(|frame| screen::draw(frame.area(), frame.buffer_mut(), &view))
+            .context("cannot draw")?;
+        loop {
+            let left = next.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            if event::poll(left.min(NOTICED_WITHIN)).context("cannot read the terminal")? {
+                match event::read().context("cannot read the terminal")? {
+                    Event::Key(key) if key.kind == KeyEventKind::Press && wants_end(key, &mut view) => {
+                        return Ok(());
+                    }
+                    _ => break,
+                }
+            }
+            if is_asked_to_end(signals) {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// Adds volumes that are served by now.
+fn join(view: &mut View) -> anyhow::Result<()> {
+    for volume in watch::volumes(&[])? {
+        if !view.volumes.iter().any(|known| known.is_same(&volume)) {
+            view.volumes.push(volume);
+        }
+    }
+    Ok(())
+}
+
+fn is_asked_to_end(signals: &StopSignals) -> bool {
+    let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut [PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN)], Some(&now))
+        .is_ok_and(|ready| ready > 0)
+}
+
+/// Does what a key is for; whether that is to end.
+fn wants_end(key: KeyEvent, view: &mut View) -> bool {
+    let volumes = view.volumes.len().max(1);
+    match key.code {
+        KeyCode::Char('q') => return true,
+        // In raw mode the terminal sends it as a key.
+        KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => return true,
+        KeyCode::Esc if view.why.is_none() => return true,
+        KeyCode::Esc => view.why = None,
+        KeyCode::Tab | KeyCode::Right => choose(view, (view.chosen + 1) % volumes),
+        KeyCode::BackTab | KeyCode::Left => choose(view, (view.chosen + volumes - 1) % volumes),
+        KeyCode::Char('s') => view.sort = view.sort.next(),
+        KeyCode::Down => view.picked += 1,
+        KeyCode::Up => view.picked = view.picked.saturating_sub(1),
+        KeyCode::Enter | KeyCode::Char('w') => view.why = why(view),
+        _ => {}
+    }
+    false
+}
+
+fn choose(view: &mut View, volume: usize) {
+    (view.chosen, view.picked, view.why) = (volume, 0, None);
+}
+
+/// Why the hottest chunk of the range that is marked is where it is.
+fn why(view: &View) -> Option<Vec<String>> {
+    let volume = view.volume()?;
+    let cell = volume.hot.get(view.picked)?;
+    Some(match volume.why(cell.hottest_offset) {
+        Ok(doc) => {
+            let end = doc.offset + u64::from(doc.chunk_bytes);
+            let head = format!("chunk {}, bytes {} to {end}", doc.chunk, doc.offset);
+            std::iter::once(head).chain(doc.sentences).collect()
+        }
+        Err(what) => vec![what],
+    })
+}
