@@ -1,5 +1,6 @@
 //! `bimetal top`: what volumes do now.
 
+mod kernel;
 mod once;
 mod sample;
 mod screen;

@@ -45,7 +45,8 @@ fn status(second: u64) -> StatusDoc {
 fn volume(name: &str) -> Watched {
     let mut volume = Watched::new(name.into(), format!("/run/{name}.control").into());
     let begun = Instant::now();
-    (0..70).for_each(|second| volume.looks.add(begun + Duration::from_secs(second), status(second)));
+    (0..70)
+        .for_each(|second| volume.looks.add(begun + Duration::from_secs(second), status(second), [None; 2]));
     volume.silent = None;
     let decision = DecisionDoc {
         unix_s: 1050,
