@@ -256,7 +256,9 @@ fn fill(page: &mut Page<'_>, volume: &Watched, status: &StatusDoc, view: &View) 
             tier.silent_since_unix_s.map_or(0, |since| words::seconds_of(status).saturating_sub(since));
         let more = if silent >= WORTH_SAYING { format!("   silent for {silent} s") } else { String::new() };
         let y = page.y;
-        bar(page, &tier.name, tier.used_bytes, tier.size_bytes, &format!("{}{more}", tier.device), PLAIN);
+        // Where there is little room, what it does says more than its name.
+        let device = if is_wide(page.area) { tier.device.as_str() } else { "" };
+        bar(page, &tier.name, tier.used_bytes, tier.size_bytes, &format!("{device}{more}"), PLAIN);
         if !is_wide(page.area) {
             sparkline(page, (page.area.right().saturating_sub(NARROW), y), volume, nth, view);
         }

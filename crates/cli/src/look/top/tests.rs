@@ -78,7 +78,7 @@ fn all_that_is_asked_for_is_on_a_small_screen() {
     let screen = text(&view(&["films"]), 80, 24);
     for words in [
         "films: open, 200 GiB, 2 clients",
-        "films fast             300M      100M    3000     100",
+        "films fast            300M      100M    3000     100",
         "95%",
         "fast  [###############...............]  50% of 100 GiB",
         "slow  [##############################] 100%",
