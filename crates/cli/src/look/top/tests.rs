@@ -86,7 +86,7 @@ fn all_that_is_asked_for_is_on_a_small_screen() {
         "5 min    hour     day    ever",
         "  reads                67%       -",
         "moves: up 2.0M/s, down 0/s",
-        "in the last minute: 20 up (touched often)",
+        "in the last 60 s: 20 up (touched often)",
         "chunk at 5 GiB",
         "> 4 KiB",
         "q quit",
