@@ -920,7 +920,10 @@ fn json_is_one_document_with_the_keys_that_were_promised() {
         if sample.needs_server {
             served.start();
         }
-        let output = common::succeed(sample.run(&served).arg("--json"));
+        let output = sample.run(&served).arg("--json").output().expect("run");
+        // Where temporary files are in memory, a doctor finds that.
+        let is_told = sample.command == "doctor" && output.status.code() == Some(1);
+        assert!(output.status.success() || is_told, "{}: {}", sample.command, text(&output.stderr));
         if sample.needs_server {
             served.stop();
         }

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 /// Decisions of the mover in one answer at most.
-const MOST_DECISIONS: usize = 256;
+pub const MOST_DECISIONS: usize = 256;
 
 /// A tier, as it is named in questions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -69,7 +69,7 @@ pub const RULES: &[Rule] = &[
     ("bimetal unpin", Ends(0), &[Films]),
     ("bimetal pins", Ends(0), &[Films]),
     ("bimetal why", Ends(0), &[Films]),
-    ("bimetal doctor films", Parsed("what is wrong depends on this machine; tests of its own plant it"), &[]),
+    ("bimetal doctor films", Ends(1), &[SmallFilms, DeadDisk]),
     ("bimetal top", Parsed("it goes on until q, on a terminal"), &[]),
     ("bimetal top films --once", Ends(0), &[SmallFilms, Need::Serves("films")]),
     ("bimetal files /", Parsed("it looks through what is mounted on this machine"), &[]),

@@ -67,7 +67,7 @@ fn in_file(name: &str, file: &InFile, findings: &mut Vec<Finding>) {
         let cure = format!("see why (`dmesg`); then `mount -o remount,rw {place}`");
         find(findings, Severity::Error, "read-only-device", what, cure);
     }
-    let to_come = file.size_bytes.saturating_sub(file.allocated_bytes);
+    let to_come = file.to_come();
     if to_come > file.available_bytes {
         let what = format!(
             "{name}, is a sparse file that may still take {}, and {place} has {} left",
@@ -187,8 +187,24 @@ fn slower(name: &str, device: &Device, later: &Device, findings: &mut Vec<Findin
     }
 }
 
-/// Whether the two are two.
+/// Whether the two are two, and have room beside each other.
 fn together(fast: &Device, slow: &Device, findings: &mut Vec<Finding>) {
+    if let (Some(one), Some(other)) = (&fast.file, &slow.file)
+        && let (Some(system), true) = (&one.system, one.system == other.system)
+    {
+        let (to_come, left) = (one.to_come() + other.to_come(), one.available_bytes);
+        if to_come > left && one.to_come() <= left && other.to_come() <= left {
+            let (place, more) = (system.place.display(), size::show(to_come));
+            let what = format!(
+                "both devices are sparse files that together may still take {more}, and {place} has {} left",
+                size::show(left)
+            );
+            let cure = format!(
+                "make room on {place}: when it is full, writes fail and the volume becomes read-only"
+            );
+            find(findings, Severity::Warning, "little-room", what, cure);
+        }
+    }
     let is_modelled = fast.model.is_some() || slow.model.is_some();
     let shared: Vec<&str> = fast
         .disks

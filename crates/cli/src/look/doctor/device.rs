@@ -38,6 +38,13 @@ pub(crate) struct InFile {
     pub(crate) system: Option<FileSystem>,
 }
 
+impl InFile {
+    /// Bytes that it may still take from its file system.
+    pub(crate) fn to_come(&self) -> u64 {
+        self.size_bytes.saturating_sub(self.allocated_bytes)
+    }
+}
+
 /// A disk, as the kernel tells of it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Disk {

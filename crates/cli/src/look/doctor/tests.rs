@@ -1,9 +1,9 @@
 //! Sicknesses that are planted below a root of their own, and machines that are well.
 
-use super::device::Device;
+use super::device::{Device, InFile};
 use super::facts::{Facts, Server, State};
 use super::judge::findings;
-use super::system::Root;
+use super::system::{FileSystem, Root};
 use bimetal_serve::StatusDoc;
 use bimetal_serve::attach::{AttachedDoc, Kind};
 use bimetal_serve::map::CellDoc;
@@ -308,6 +308,30 @@ fn nothing_is_invented_on_machines_that_are_well() {
         }
     }
     assert!(seen >= 20);
+}
+
+#[test]
+fn two_files_have_to_have_room_beside_each_other() {
+    let machine = Machine::new();
+    let system = FileSystem {
+        kind: "ext4".into(),
+        place: "/srv".into(),
+        source: "/dev/sda1".into(),
+        options: vec!["rw".into()],
+    };
+    let found = |available_bytes| {
+        let mut facts = machine.facts();
+        for (tier, size_bytes) in [(0, 10 << 30), (1, 100 << 30)] {
+            let (allocated_bytes, system) = (0, Some(system.clone()));
+            let file = InFile { size_bytes, allocated_bytes, available_bytes, read_only: false, system };
+            facts.devices[tier].as_mut().expect("a device").file = Some(file);
+        }
+        findings(&facts).iter().map(|finding| finding.kind).collect::<Vec<_>>()
+    };
+    assert!(found(111 << 30).is_empty());
+    assert_eq!(found(105 << 30), ["little-room"]);
+    assert_eq!(found(50 << 30), ["little-room"]);
+    assert_eq!(found(1 << 30), ["little-room"; 2]);
 }
 
 #[test]

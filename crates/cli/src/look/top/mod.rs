@@ -1,5 +1,6 @@
 //! `bimetal top`: what volumes do now.
 
+mod kernel;
 mod once;
 mod sample;
 mod screen;
@@ -36,7 +37,8 @@ pub(crate) fn run(args: &TopArgs) -> anyhow::Result<Outcome> {
             "standard input and output are no terminal; --once prints one screen as text, and with --json a document"
         );
     }
-    let signals = StopSignals::with_hangup().context("cannot catch signals")?;
+    // SIGHUP ends it as ever: there is no terminal any more that would have to be put in order.
+    let signals = StopSignals::new().context("cannot catch signals")?;
     let mut terminal = ratatui::try_init().context("cannot use the terminal")?;
     let ended = watch(&mut terminal, view, args.volumes.is_empty(), &signals);
     ratatui::restore();
@@ -65,11 +67,7 @@ fn watch(
             .draw(|frame| screen::draw(frame.area(), frame.buffer_mut(), &view))
             .context("cannot draw")?;
         loop {
-            let left = next.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                break;
-            }
-            if event::poll(left.min(NOTICED_WITHIN)).context("cannot read the terminal")? {
+            if event::poll(Duration::ZERO).context("cannot read the terminal")? {
                 match event::read().context("cannot read the terminal")? {
                     Event::Key(key) if key.kind == KeyEventKind::Press && wants_end(key, &mut view) => {
                         return Ok(());
@@ -77,7 +75,11 @@ fn watch(
                     _ => break,
                 }
             }
-            if is_asked_to_end(signals) {
+            let left = next.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            if is_over(signals, left.min(NOTICED_WITHIN)) {
                 return Ok(());
             }
         }
@@ -94,10 +96,19 @@ fn join(view: &mut View) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn is_asked_to_end(signals: &StopSignals) -> bool {
-    let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
-    poll(&mut [PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN)], Some(&now))
-        .is_ok_and(|ready| ready > 0)
+/// Waits for a key or for so long; whether the process is asked to end, or its terminal has gone.
+fn is_over(signals: &StopSignals, at_most: Duration) -> bool {
+    let stdin = std::io::stdin();
+    let mut fds = [
+        PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN),
+        PollFd::from_borrowed_fd(stdin.as_fd(), PollFlags::IN),
+    ];
+    let limit =
+        rustix::event::Timespec { tv_sec: at_most.as_secs() as i64, tv_nsec: at_most.subsec_nanos().into() };
+    // Where it is interrupted, the terminal has another size.
+    let ready = poll(&mut fds, Some(&limit)).unwrap_or(0);
+    ready > 0
+        && (!fds[0].revents().is_empty() || fds[1].revents().intersects(PollFlags::HUP | PollFlags::ERR))
 }
 
 /// Does what a key is for; whether that is to end.

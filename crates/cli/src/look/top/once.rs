@@ -50,6 +50,8 @@ struct DeviceDoc {
     device: String,
     used_bytes: u64,
     size_bytes: u64,
+    /// Who has counted: `kernel` of a block device, `server` of a file.
+    counted_by: &'static str,
     #[serde(flatten)]
     rates: Option<DeviceRates>,
 }
@@ -98,6 +100,7 @@ fn document(volume: &Watched) -> VolumeDoc {
             device: doc.device.clone(),
             used_bytes: doc.used_bytes,
             size_bytes: doc.size_bytes,
+            counted_by: if looks.kernels_rates(tier).is_some() { "kernel" } else { "server" },
             rates: looks.rates(tier),
         });
     let spans =

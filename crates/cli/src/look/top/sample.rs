@@ -98,6 +98,8 @@ pub(crate) struct MoveRates {
 struct Look {
     at: Instant,
     status: StatusDoc,
+    /// What the kernel counts of the devices that are block devices, and when it was asked.
+    kernel: [Option<(Instant, LoadDoc)>; 2],
 }
 
 /// Looks at one opening of a volume.
@@ -110,8 +112,8 @@ pub(super) struct Looks {
 }
 
 impl Looks {
-    /// The volume was looked at. Counters that begin anew are those of another opening.
-    pub(super) fn add(&mut self, at: Instant, status: StatusDoc) {
+    /// The volume was looked at, and the kernel was asked of its block devices. Counters that begin anew are those of another opening.
+    pub(super) fn add(&mut self, at: Instant, status: StatusDoc, kernel: [Option<(Instant, LoadDoc)>; 2]) {
         let is_other = self.seconds.back().is_some_and(|last| {
             (last.status.generation, &last.status.volume_id) != (status.generation, &status.volume_id)
         });
@@ -119,12 +121,12 @@ impl Looks {
             *self = Looks::default();
         }
         if self.minutes.back().is_none_or(|last| at.duration_since(last.at) >= MINUTE) {
-            self.minutes.push_back(Look { at, status: status.clone() });
+            self.minutes.push_back(Look { at, status: status.clone(), kernel });
             if self.minutes.len() > MINUTES_KEPT {
                 self.minutes.pop_front();
             }
         }
-        self.seconds.push_back(Look { at, status });
+        self.seconds.push_back(Look { at, status, kernel });
         if self.seconds.len() > SECONDS_KEPT {
             self.seconds.pop_front();
         }
@@ -161,8 +163,20 @@ impl Looks {
 
     /// What a device does now.
     pub(super) fn rates(&self, tier: usize) -> Option<DeviceRates> {
+        if let Some(rates) = self.kernels_rates(tier) {
+            return Some(rates);
+        }
         let (before, now, seconds) = self.last_two()?;
         Some(DeviceRates::between(&before.tiers.get(tier)?.load, &now.tiers.get(tier)?.load, seconds))
+    }
+
+    /// The same by the kernel's counters, of a block device.
+    pub(super) fn kernels_rates(&self, tier: usize) -> Option<DeviceRates> {
+        let mut looks = self.seconds.iter().rev();
+        let (at, now) = (*looks.next()?.kernel.get(tier)?)?;
+        let (then, before) = (*looks.next()?.kernel.get(tier)?)?;
+        let seconds = at.duration_since(then).as_secs_f64();
+        (seconds > 0.0).then(|| DeviceRates::between(&before, &now, seconds))
     }
 
     /// What moves now.
@@ -232,7 +246,8 @@ mod tests {
 
     fn watched(seconds: u64) -> Looks {
         let (mut looks, begun) = (Looks::default(), Instant::now());
-        (0..=seconds).for_each(|second| looks.add(begun + Duration::from_secs(second), status(1, second)));
+        (0..=seconds)
+            .for_each(|second| looks.add(begun + Duration::from_secs(second), status(1, second), [None; 2]));
         looks
     }
 
@@ -267,9 +282,22 @@ mod tests {
     }
 
     #[test]
+    fn of_a_block_device_the_kernel_counts() {
+        let (mut looks, begun) = (Looks::default(), Instant::now());
+        for second in 0..2u64 {
+            let at = begun + Duration::from_secs(second);
+            let load = LoadDoc { reads: 7 * second, busy_us: 500_000 * second, ..LoadDoc::default() };
+            looks.add(at, status(1, second), [Some((at, load)), None]);
+        }
+        let rates = [0, 1].map(|tier| looks.rates(tier).expect("two looks").reads_per_s);
+        assert_eq!(rates, [7.0, 100.0]);
+        assert_eq!(looks.kernels_rates(1), None);
+    }
+
+    #[test]
     fn another_opening_begins_anew() {
         let mut looks = watched(10);
-        looks.add(Instant::now() + Duration::from_secs(11), status(2, 0));
+        looks.add(Instant::now() + Duration::from_secs(11), status(2, 0), [None; 2]);
         assert_eq!((looks.rates(0), looks.points(0).len()), (None, 1));
     }
 

@@ -16,6 +16,8 @@ const DEVICE_COLUMNS: u16 = 75;
 const NARROW: u16 = 16;
 /// A bar that says how full something is.
 const BAR: usize = 30;
+/// A device that answers nothing for less than this is busy, or spins up, seconds.
+const WORTH_SAYING: u64 = 3;
 /// A device that is busy for so much of the time is at its limit.
 const BUSY: f64 = 0.9;
 /// Decisions that are listed, on a low screen and on a high one.
@@ -250,10 +252,13 @@ fn sparkline(page: &mut Page<'_>, (x, y): (u16, u16), volume: &Watched, tier: us
 
 fn fill(page: &mut Page<'_>, volume: &Watched, status: &StatusDoc, view: &View) {
     for (nth, tier) in status.tiers.iter().enumerate() {
-        let silent = tier.silent_since_unix_s.is_some();
-        let more = if silent { "   waiting for it" } else { "" };
+        let silent =
+            tier.silent_since_unix_s.map_or(0, |since| words::seconds_of(status).saturating_sub(since));
+        let more = if silent >= WORTH_SAYING { format!("   silent for {silent} s") } else { String::new() };
         let y = page.y;
-        bar(page, &tier.name, tier.used_bytes, tier.size_bytes, &format!("{}{more}", tier.device), PLAIN);
+        // Where there is little room, what it does says more than its name.
+        let device = if is_wide(page.area) { tier.device.as_str() } else { "" };
+        bar(page, &tier.name, tier.used_bytes, tier.size_bytes, &format!("{device}{more}"), PLAIN);
         if !is_wide(page.area) {
             sparkline(page, (page.area.right().saturating_sub(NARROW), y), volume, nth, view);
         }
@@ -275,13 +280,16 @@ fn bar(page: &mut Page<'_>, name: &str, used: u64, all: u64, more: &str, style: 
     page.line(&text, style);
 }
 
+/// A span, and what was seen in it.
+type Span = (&'static str, Option<Hits>);
+
 fn hits(page: &mut Page<'_>, volume: &Watched) {
-    let spans: Vec<(&str, Option<Hits>)> = SPANS
+    let spans: Vec<Span> = SPANS
         .iter()
         .map(|(name, span)| (*name, volume.looks.hits(*span)))
         .chain([("ever", volume.looks.hits_ever())])
         .collect();
-    let line = |name: &str, of: &dyn Fn(&(&str, Option<Hits>)) -> String| {
+    let line = |name: &str, of: &dyn Fn(&Span) -> String| {
         let cells: String = spans.iter().map(|span| format!("{:>8}", of(span))).collect();
         format!("{name:<18}{cells}")
     };

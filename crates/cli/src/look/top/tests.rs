@@ -45,7 +45,8 @@ fn status(second: u64) -> StatusDoc {
 fn volume(name: &str) -> Watched {
     let mut volume = Watched::new(name.into(), format!("/run/{name}.control").into());
     let begun = Instant::now();
-    (0..70).for_each(|second| volume.looks.add(begun + Duration::from_secs(second), status(second)));
+    (0..70)
+        .for_each(|second| volume.looks.add(begun + Duration::from_secs(second), status(second), [None; 2]));
     volume.silent = None;
     let decision = DecisionDoc {
         unix_s: 1050,
@@ -77,7 +78,7 @@ fn all_that_is_asked_for_is_on_a_small_screen() {
     let screen = text(&view(&["films"]), 80, 24);
     for words in [
         "films: open, 200 GiB, 2 clients",
-        "films fast             300M      100M    3000     100",
+        "films fast            300M      100M    3000     100",
         "95%",
         "fast  [###############...............]  50% of 100 GiB",
         "slow  [##############################] 100%",
@@ -85,7 +86,7 @@ fn all_that_is_asked_for_is_on_a_small_screen() {
         "5 min    hour     day    ever",
         "  reads                67%       -",
         "moves: up 2.0M/s, down 0/s",
-        "in the last minute: 20 up (touched often)",
+        "in the last 60 s: 20 up (touched often)",
         "chunk at 5 GiB",
         "> 4 KiB",
         "q quit",

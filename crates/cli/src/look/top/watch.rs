@@ -68,7 +68,11 @@ impl Watched {
         match bimetal_serve::live_status(&self.control) {
             Ok(Some(status)) => {
                 let size_bytes = status.size_bytes;
-                self.looks.add(Instant::now(), status);
+                let kernel = [0, 1].map(|tier| {
+                    let device = &status.tiers.get(tier)?.device;
+                    super::kernel::load(device.as_ref()).map(|load| (Instant::now(), load))
+                });
+                self.looks.add(Instant::now(), status, kernel);
                 self.silent = None;
                 if let Some(Answer::Decisions(decisions)) = self.ask(&Question::Decisions {}) {
                     self.decisions = decisions;

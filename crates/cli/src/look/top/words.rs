@@ -1,7 +1,7 @@
 //! Figures and decisions in few letters.
 
 use bimetal_serve::StatusDoc;
-use bimetal_serve::ask::MoveDoc;
+use bimetal_serve::ask::{MOST_DECISIONS, MoveDoc};
 use bimetal_serve::map::CellDoc;
 
 use crate::size;
@@ -70,11 +70,13 @@ pub(super) fn decision(told: &MoveDoc, now_unix_s: u64) -> String {
     )
 }
 
-/// How many were moved where and why of late.
+/// How many were moved where and why of late: in the last minute, or in the time that is remembered where that is less.
 pub(super) fn last_minute(decisions: &[MoveDoc], now_unix_s: u64) -> String {
+    let age = |told: &MoveDoc| now_unix_s.saturating_sub(told.decision.unix_s);
+    let oldest = decisions.last().filter(|_| decisions.len() >= MOST_DECISIONS).map(age);
+    let span = oldest.map_or(RECENT_SECONDS, |age| age.clamp(1, RECENT_SECONDS));
     let mut sums: Vec<((&str, &str), u32)> = Vec::new();
-    let recent =
-        decisions.iter().filter(|told| now_unix_s.saturating_sub(told.decision.unix_s) <= RECENT_SECONDS);
+    let recent = decisions.iter().filter(|told| age(told) <= span);
     for told in recent.filter(|told| told.decision.outcome == "moved") {
         let kind = (direction(&told.decision.to), reason(&told.decision.reason));
         match sums.iter_mut().find(|(known, _)| *known == kind) {
@@ -82,12 +84,10 @@ pub(super) fn last_minute(decisions: &[MoveDoc], now_unix_s: u64) -> String {
             None => sums.push((kind, 1)),
         }
     }
-    if sums.is_empty() {
-        return "in the last minute: nothing".to_owned();
-    }
     let list: Vec<String> =
         sums.iter().map(|((direction, why), count)| format!("{count} {direction} ({why})")).collect();
-    format!("in the last minute: {}", list.join(", "))
+    let list = if list.is_empty() { "nothing".to_owned() } else { list.join(", ") };
+    format!("in the last {span} s: {list}")
 }
 
 /// Where most of a part of the volume is.
@@ -154,11 +154,8 @@ mod tests {
             told(97, "fast", "not-moved"),
             told(3, "fast", "moved"),
         ];
-        assert_eq!(
-            last_minute(&all, 100),
-            "in the last minute: 2 up (touched often), 1 down (touched often)"
-        );
-        assert_eq!(last_minute(&all[4..], 100), "in the last minute: nothing");
+        assert_eq!(last_minute(&all, 100), "in the last 60 s: 2 up (touched often), 1 down (touched often)");
+        assert_eq!(last_minute(&all[4..], 100), "in the last 60 s: nothing");
         assert_eq!(
             decision(&all[0], 105),
             "   5 s ago  up   chunk at 1 GiB        moved: touched often (heat 7)"
