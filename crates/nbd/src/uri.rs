@@ -127,7 +127,14 @@ mod tests {
         ] {
             assert_eq!(NbdUri::parse(text), Some(Ok(expected)), "{text}");
         }
-        for text in ["nbd+unix:///x", "nbd+unix:///x?socket=", "nbd:///x", "nbd://h:99999/", "nbd://h:x/", "nbd://::1/"] {
+        for text in [
+            "nbd+unix:///x",
+            "nbd+unix:///x?socket=",
+            "nbd:///x",
+            "nbd://h:99999/",
+            "nbd://h:x/",
+            "nbd://::1/",
+        ] {
             assert!(NbdUri::parse(text).is_some_and(|uri| uri.is_err()), "{text}");
         }
         let encrypted = NbdUri::parse("nbds://host/x").and_then(Result::err).expect("it is refused");

@@ -196,7 +196,9 @@ impl World {
 
     fn is_free(&self, first: usize, cells: usize) -> bool {
         self.asked.values().all(|other| {
-            matches!(other.ask, Ask::Flush) || first + cells <= other.first || other.first + other.cells <= first
+            matches!(other.ask, Ask::Flush)
+                || first + cells <= other.first
+                || other.first + other.cells <= first
         })
     }
 
@@ -487,7 +489,8 @@ fn planted_faults_are_found() {
         Planted::GreedyFlush,
         Planted::FailedFlushForgotten,
     ] {
-        let found = (0..10_000).find_map(|seed| Some((seed, World::new(seed, Some(planted)).run(600).err()?)));
+        let found =
+            (0..10_000).find_map(|seed| Some((seed, World::new(seed, Some(planted)).run(600).err()?)));
         let (seed, problem) = found.unwrap_or_else(|| panic!("{planted:?} is not found"));
         println!("{planted:?}: seed {seed}: {problem}");
     }
@@ -549,7 +552,10 @@ fn who_waits_too_long_is_told_unless_it_is_for_a_flush() {
             world.session.dialing();
             world.connect();
         }
-        (world.send(0), world.kernel_sent(0), world.serve(0), world.deliver(0));
+        world.send(0);
+        world.kernel_sent(0);
+        world.serve(0);
+        world.deliver(0);
         world.now = now.after(Nanos::MS);
     }
     world.session.break_off(world.now, "it was cut".to_owned());

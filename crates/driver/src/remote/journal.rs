@@ -136,14 +136,21 @@ mod tests {
                         journal.keep(at, vec![step; len as usize]);
                         model[range].fill(Some((step, journal.now())));
                         journal.forget(then);
-                        model.iter_mut().filter(|one| one.is_some_and(|one| one.1 <= then)).for_each(|one| *one = None);
+                        model
+                            .iter_mut()
+                            .filter(|one| one.is_some_and(|one| one.1 <= then))
+                            .for_each(|one| *one = None);
                     }
                     _ => {
                         journal.forget(journal.now());
                         model.fill(None);
                     }
                 }
-                assert_eq!(bytes(&journal, 64), model.map(|one| one.map(|one| one.0)), "seed {seed}, step {step}");
+                assert_eq!(
+                    bytes(&journal, 64),
+                    model.map(|one| one.map(|one| one.0)),
+                    "seed {seed}, step {step}"
+                );
             }
         }
     }

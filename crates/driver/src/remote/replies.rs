@@ -47,7 +47,12 @@ enum Heard {
 
 impl Session {
     /// Bytes have come on a connection. The error says why nothing more of it can be understood or used.
-    pub(super) fn take(&mut self, conn: usize, mut bytes: &[u8], payload: &mut dyn Payload) -> Result<(), String> {
+    pub(super) fn take(
+        &mut self,
+        conn: usize,
+        mut bytes: &[u8],
+        payload: &mut dyn Payload,
+    ) -> Result<(), String> {
         while !bytes.is_empty() {
             let Some(incoming) = self.incoming(conn) else { return Ok(()) };
             if let Some(data) = incoming.data {
@@ -153,7 +158,10 @@ impl Session {
         let room = piece.len - piece.come.min(piece.len);
         match at {
             Some(at) if len <= room => Ok((at as u32, len)),
-            _ => Err(format!("{len} bytes at {offset} were answered to a read of {} at {}", piece.len, piece.offset)),
+            _ => Err(format!(
+                "{len} bytes at {offset} were answered to a read of {} at {}",
+                piece.len, piece.offset
+            )),
         }
     }
 }

@@ -75,10 +75,13 @@ pub(crate) struct Agreed {
     pub(crate) most_bytes: u32,
 }
 
+/// Says in a sentence what is wrong with blocks.
+pub(crate) type Judge = Box<dyn Fn(&[Vec<u8>]) -> Result<(), String>>;
+
 /// By what an export is known as the one that it was: the blocks at these places, and who judges them.
 pub(crate) struct Seal {
     pub(crate) places: Vec<u64>,
-    pub(crate) judge: Box<dyn Fn(&[Vec<u8>]) -> Result<(), String>>,
+    pub(crate) judge: Judge,
 }
 
 /// Something to be told once.
@@ -119,7 +122,6 @@ pub(crate) struct Standing {
 
 /// A fault of the session's own, to see that tests find it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(not(test), expect(dead_code, reason = "only tests plant faults"))]
 pub(super) enum Planted {
     /// A newer write leaves what it overlaps in the journal.
     UncutJournal,
@@ -393,7 +395,8 @@ impl Session {
             Mode::Away { next } if self.is_needed() => Some(next),
             _ => None,
         };
-        let silent = self.conns.iter().filter_map(|conn| conn.sent.front()).map(|sent| sent.2.after(SILENCE_NS)).min();
+        let sent = self.conns.iter().filter_map(|conn| conn.sent.front()).map(|sent| sent.2).min();
+        let silent = sent.filter(|_| self.mode != Mode::Closing).map(|sent| sent.after(SILENCE_NS));
         let patience = match self.is_away() {
             true => self.mortal().map(|(_, op)| op.since.after(self.patience_ns)).min(),
             false => None,
@@ -420,7 +423,11 @@ impl Session {
     pub(crate) fn on_time(&mut self, now: Nanos) {
         for conn in 0..self.conns.len() {
             while let Some(&(place, serial, _)) = self.conns[conn].sent.front() {
-                if self.pieces.get(place).is_some_and(|piece| piece.serial == serial && piece.answer.is_none()) {
+                if self
+                    .pieces
+                    .get(place)
+                    .is_some_and(|piece| piece.serial == serial && piece.answer.is_none())
+                {
                     break;
                 }
                 self.conns[conn].sent.pop_front();
@@ -565,7 +572,8 @@ impl Session {
     fn judge(&mut self, now: Nanos) {
         let of_seal = |(place, piece): (u32, &Piece)| (piece.whose == Whose::Seal).then_some(place);
         let places: Vec<u32> = self.pieces.iter().filter_map(of_seal).collect();
-        let mut blocks: Vec<Piece> = places.into_iter().filter_map(|place| self.pieces.remove(place)).collect();
+        let mut blocks: Vec<Piece> =
+            places.into_iter().filter_map(|place| self.pieces.remove(place)).collect();
         blocks.sort_by_key(|piece| piece.serial);
         if let Some(errno) = blocks.iter().find_map(|piece| piece.answer.and_then(Result::err)) {
             return self.break_off(now, format!("its superblock cannot be read (error {errno})"));
@@ -708,7 +716,9 @@ impl Session {
 
     /// The kernel has let go of the buffers of what was sent last on a connection.
     pub(crate) fn sent(&mut self, conn: usize, now: Nanos, payload: &mut dyn Payload) {
-        let Some(sending) = self.conns.get_mut(conn).map(|conn| std::mem::take(&mut conn.sending)) else { return };
+        let Some(sending) = self.conns.get_mut(conn).map(|conn| std::mem::take(&mut conn.sending)) else {
+            return;
+        };
         for place in sending {
             let Some(piece) = self.pieces.get_mut(place) else { continue };
             piece.stage = Stage::Sent(conn);
@@ -748,11 +758,15 @@ impl Session {
     pub(super) fn known(&self, conn: usize, cookie: u64) -> Result<u32, String> {
         let (serial, place) = (cookie >> 32, cookie as u32);
         let is_it = |piece: &&Piece| {
-            piece.serial & u64::from(u32::MAX) == serial && piece.conn() == Some(conn) && piece.answer.is_none()
+            piece.serial & u64::from(u32::MAX) == serial
+                && piece.conn() == Some(conn)
+                && piece.answer.is_none()
         };
-        self.pieces.get(place).filter(is_it).map(|_| place).ok_or_else(|| {
-            "it answers what was not asked".to_owned()
-        })
+        self.pieces
+            .get(place)
+            .filter(is_it)
+            .map(|_| place)
+            .ok_or_else(|| "it answers what was not asked".to_owned())
     }
 
     /// A request has its answer.
