@@ -450,6 +450,16 @@ impl BlockFile {
         fdatasync(fd).map_err(|e| system(&self.path, "flush", e))
     }
 
+    /// Overwrites the odd bytes of an export behind its last whole block with zeros.
+    pub fn erase_tail(&self, from: u64) -> Result<(), DeviceOpenError> {
+        match &self.store {
+            Store::Export(export) => export
+                .erase(from, self.size_bytes.saturating_sub(from))
+                .map_err(|error| self.system("erase the end of", error)),
+            Store::Local(_) => Err(system(&self.path, "erase the end of", Errno::OPNOTSUPP)),
+        }
+    }
+
     /// Reads one block at a multiple of [`IO_BYTES`]; for what is not the engine's business.
     pub fn read_block(&self, at: u64) -> Result<Vec<u8>, DeviceOpenError> {
         assert!(at.is_multiple_of(u64::from(IO_BYTES)), "reads at {at}");

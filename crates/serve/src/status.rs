@@ -3,7 +3,7 @@
 use crate::attach::AttachedDoc;
 use crate::lost::LossDoc;
 use crate::scrub::ScrubDoc;
-use bimetal_driver::IoFacts;
+use bimetal_driver::{IoFacts, RemoteFacts};
 use bimetal_engine::options::Status;
 use bimetal_engine::policy::{Audit, Yield};
 use serde::{Deserialize, Serialize};
@@ -53,6 +53,39 @@ pub struct TierDoc {
     /// The modelled device whose times it keeps; null where it answers as soon as it can.
     #[serde(default)]
     pub model: Option<String>,
+    /// How it stands, where it is an export of an NBD server; null for files and block devices.
+    #[serde(default)]
+    pub remote: Option<RemoteDoc>,
+}
+
+/// An export and its connections.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RemoteDoc {
+    /// Connections to it.
+    pub connections: u32,
+    /// Whether single writes can be made durable there; else each is followed by a flush.
+    pub fua: bool,
+    /// Since when it cannot be reached; null while it can.
+    pub away_since_unix_s: Option<u64>,
+    /// How often its connections broke, or could not be made.
+    pub breaks: u64,
+    /// Requests that were sent again for that.
+    pub resent: u64,
+    /// Bytes that were written there and not flushed: they are kept in memory, and written again after a break.
+    pub unflushed_bytes: u64,
+}
+
+impl From<RemoteFacts> for RemoteDoc {
+    fn from(facts: RemoteFacts) -> RemoteDoc {
+        RemoteDoc {
+            connections: facts.connections,
+            fua: facts.fua,
+            away_since_unix_s: facts.away_since.map(bimetal_driver::Clock::unix_s),
+            breaks: facts.breaks,
+            resent: facts.resent,
+            unflushed_bytes: facts.unflushed_bytes,
+        }
+    }
 }
 
 /// How often a device was woken, by whose work that was.
@@ -239,6 +272,7 @@ impl StatusDoc {
             logical_sector_bytes: None,
             physical_sector_bytes: None,
             model: None,
+            remote: None,
         });
         StatusDoc {
             volume: name.0.clone(),
@@ -294,6 +328,7 @@ impl StatusDoc {
             tier.logical_sector_bytes = facts.logical_sector_bytes;
             tier.physical_sector_bytes = facts.physical_sector_bytes;
             tier.model = facts.model.map(str::to_owned);
+            tier.remote = facts.remote.map(RemoteDoc::from);
         }
     }
 }

@@ -45,7 +45,8 @@ impl<V: Served> Server<V> {
         let changed = !changes.is_empty();
         for change in changes {
             match change {
-                Change::Moved(what) => tracing::warn!("{what}"),
+                Change::Moved(what) | Change::Away(what) => tracing::warn!("{what}"),
+                Change::Back(what) => tracing::info!("{what}"),
                 Change::Orphaned(what) => {
                     self.engine.refuse_changes(format!(
                         "{what}; the volume takes no more changes: copy it away while this server runs"
