@@ -155,17 +155,18 @@ impl Remote {
     /// found by.
     pub(crate) fn drive(&mut self, now: Nanos, ring: &mut Ring, export: &Export) {
         self.session.on_time(now);
+        if self.session.wish(now) == Wish::Close && self.shut() {
+            self.session.closed(now, &mut self.payload);
+        }
+        if self.session.wish(now) == Wish::Dial {
+            self.dial(now, ring, export);
+        }
         match self.session.wish(now) {
             Wish::Serve => self.serve(now, ring),
-            Wish::Dial => self.dial(now, ring, export),
-            Wish::Close => {
-                if self.shut() {
-                    self.session.closed(now, &mut self.payload);
-                }
-            }
             Wish::Rest => {
                 self.shut();
             }
+            Wish::Close | Wish::Dial => {}
         }
     }
 

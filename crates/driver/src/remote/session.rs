@@ -299,6 +299,7 @@ impl Session {
                 (op.flushes, op.is_flush) = (true, true);
                 let place = self.ops.insert(op);
                 self.want_flush(place);
+                self.begin_flush();
             }
             Ask::Read { offset, buf } => {
                 op.bytes = buf.len;
@@ -652,7 +653,6 @@ impl Session {
 
     /// Requests that a connection has room for go out; false where there are none. `most` requests at most.
     pub(crate) fn fill(&mut self, conn: usize, now: Nanos, most: usize, out: &mut Outbox<'_>) -> bool {
-        self.begin_flush();
         if self.conns.get(conn).is_none_or(|conn| !conn.sending.is_empty()) {
             return false;
         }
