@@ -54,7 +54,7 @@ impl Bytes for File {
 /// An export.
 impl Bytes for BlockFile {
     fn read_exact_at(&self, bytes: &mut [u8], at: u64) -> io::Result<()> {
-        self.read_remote(at, bytes).map_err(io::Error::other)
+        self.read_remote(at, bytes)
     }
 
     fn data_from(&self, _at: u64, _size: u64) -> Option<Data> {

@@ -83,7 +83,7 @@ pub(crate) fn look(path: &Path) -> Look {
 fn look_at_export(path: &Path) -> Look {
     let device = match BlockFile::open_read_only(path) {
         Ok(device) => device,
-        Err(error @ DeviceOpenError::Export { .. }) => return Look::Failing(io::Error::other(error)),
+        Err(DeviceOpenError::Export { why, .. }) => return Look::Failing(io::Error::other(why)),
         Err(error) => return Look::Unknown(error.to_string()),
     };
     match superblock(&device, device.size_bytes() / BLOCK) {

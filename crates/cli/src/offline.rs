@@ -201,7 +201,10 @@ fn of_export(remote: &RemoteDoc) -> String {
             "        an NBD export, away{}",
             silent_for(since).map_or_else(String::new, |s| format!(" for {s} s"))
         ),
-        None => format!("        an NBD export, {} connections", remote.connections),
+        None => {
+            let many = if remote.connections == 1 { "" } else { "s" };
+            format!("        an NBD export, {} connection{many}", remote.connections)
+        }
     };
     if remote.breaks > 0 {
         text +=

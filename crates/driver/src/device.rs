@@ -467,7 +467,7 @@ impl BlockFile {
             Store::Local(fd) => fd,
             Store::Export(_) => {
                 let mut block = vec![0; IO_BYTES as usize];
-                self.read_remote(at, &mut block)?;
+                self.read_remote(at, &mut block).map_err(|error| self.system("read", error))?;
                 return Ok(block);
             }
         };
@@ -486,13 +486,11 @@ impl BlockFile {
     }
 
     /// Reads any bytes of an export; for what is not the engine's business.
-    pub fn read_remote(&self, at: u64, bytes: &mut [u8]) -> Result<(), DeviceOpenError> {
+    pub fn read_remote(&self, at: u64, bytes: &mut [u8]) -> std::io::Result<()> {
         let inside = at.checked_add(bytes.len() as u64).is_some_and(|end| end <= self.size_bytes);
         match &self.store {
-            Store::Export(export) if inside => {
-                export.read(at, bytes).map_err(|error| self.system("read", error))
-            }
-            _ => Err(system(&self.path, "read", Errno::IO)),
+            Store::Export(export) if inside => export.read(at, bytes),
+            _ => Err(Errno::IO.into()),
         }
     }
 

@@ -14,6 +14,20 @@ use std::time::Duration;
 /// failovers of a cluster are over by then. It is what iSCSI waits, too.
 pub const REMOTE_PATIENCE: Duration = Duration::from_secs(120);
 
+/// A connection that breaks while an export is looked at is made again, so many times ...
+const LINE_TRIES: u32 = 5;
+/// ... after this.
+const LINE_PAUSE: Duration = Duration::from_millis(200);
+
+/// Whether a connection broke, or could not be made: the export itself says nothing of the kind.
+fn is_break(error: &io::Error) -> bool {
+    use io::ErrorKind::{
+        BrokenPipe, ConnectionAborted, ConnectionRefused, ConnectionReset, NotFound, UnexpectedEof,
+    };
+    let kinds = [BrokenPipe, ConnectionAborted, ConnectionRefused, ConnectionReset, NotFound, UnexpectedEof];
+    kinds.contains(&error.kind())
+}
+
 /// What is known of an export, and perhaps a connection to it.
 #[derive(Debug)]
 pub(crate) struct Export {
@@ -79,16 +93,38 @@ impl Export {
         line.into_socket().ok()
     }
 
-    /// Does something with a connection, which is made where there is none.
-    fn with<R>(&self, what: impl FnOnce(&mut Line) -> io::Result<R>) -> io::Result<R> {
-        let mut line = match self.line.borrow_mut().take() {
+    /// Does something with a connection, which is made where there is none; again where that breaks. It must be the same
+    /// when it is done twice.
+    fn with(&self, mut what: impl FnMut(&mut Line) -> io::Result<()>) -> io::Result<()> {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            match self.with_one(&mut what) {
+                Err(error) if tries < LINE_TRIES && is_break(&error) => std::thread::sleep(LINE_PAUSE),
+                result => return result,
+            }
+        }
+    }
+
+    fn with_one(&self, what: &mut impl FnMut(&mut Line) -> io::Result<()>) -> io::Result<()> {
+        let former = self.line.borrow_mut().take();
+        let mut line = match former {
             Some(line) => line,
-            None => Line::dial(&self.uri).map_err(|error| io::Error::other(error.whole()))?.0,
+            None => {
+                let (line, found) = Line::dial(&self.uri).map_err(|error| match error {
+                    DialError::System(error) => error,
+                    error => io::Error::other(error.whole()),
+                })?;
+                if found.size_bytes != self.agreed.size_bytes {
+                    return Err(io::Error::other("it has another size than a moment ago"));
+                }
+                line
+            }
         };
         // One that failed is not used again.
-        let result = what(&mut line)?;
+        what(&mut line)?;
         *self.line.borrow_mut() = Some(line);
-        Ok(result)
+        Ok(())
     }
 
     /// Reads all of `bytes` at a place.

@@ -20,13 +20,19 @@
 //!   waits loses nothing, as the journal has what it is to cover; one that failed would end the volume.
 //! - **Another export is never written to**: its size and its superblocks are compared before the journal goes there.
 
+mod breaks;
+mod flushes;
+mod terms;
+
+pub(crate) use terms::{Agreed, Ask, News, Outbox, Part, Payload, Planted, Seal, Standing, Wish};
+
 use super::journal::{Journal, Moment};
 use super::piece::{Piece, Slab, Stage, Whose, cut};
 use super::replies::Incoming;
-use bimetal_engine::action::BufList;
 use bimetal_engine::arena::Buf;
 use bimetal_nbd::{Command, Request, encode_request};
 use bimetal_units::Nanos;
+use breaks::FIRST_PAUSE_NS;
 use std::collections::VecDeque;
 
 /// What has been written and not flushed may take so much memory; the session flushes by itself when half of it is used,
@@ -39,101 +45,6 @@ pub(super) const PIECE_BYTES: u32 = 1 << 20;
 const TRIM_BYTES: u64 = 1 << 30;
 /// A request that is not answered for so long: the connection leads nowhere.
 const SILENCE_NS: u64 = 30 * Nanos::SECOND;
-/// The first pause before a new connection is tried ...
-const FIRST_PAUSE_NS: u64 = 50 * Nanos::MS;
-/// ... which doubles with each that fails, up to this.
-const MOST_PAUSE_NS: u64 = 5 * Nanos::SECOND;
-
-/// Where the payload of operations is.
-pub(crate) trait Payload {
-    /// Appends the bytes of a buffer.
-    fn load(&self, buf: Buf, out: &mut Vec<u8>);
-    /// Puts bytes at the front of a buffer.
-    fn store(&mut self, buf: Buf, bytes: &[u8]);
-}
-
-/// What is asked of an export.
-#[derive(Clone, Debug)]
-pub(crate) enum Ask {
-    Read { offset: u64, buf: Buf },
-    Write { offset: u64, bufs: BufList, durable: bool },
-    Flush,
-    Trim { offset: u64, len: u64 },
-}
-
-/// What was agreed on with a server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Agreed {
-    pub(crate) size_bytes: u64,
-    pub(crate) read_only: bool,
-    pub(crate) flush: bool,
-    pub(crate) fua: bool,
-    pub(crate) trim: bool,
-    /// A flush on one connection covers all.
-    pub(crate) multi: bool,
-    /// The longest payload.
-    pub(crate) most_bytes: u32,
-}
-
-/// Says in a sentence what is wrong with blocks.
-pub(crate) type Judge = Box<dyn Fn(&[Vec<u8>]) -> Result<(), String>>;
-
-/// By what an export is known as the one that it was: the blocks at these places, and who judges them.
-pub(crate) struct Seal {
-    pub(crate) places: Vec<u64>,
-    pub(crate) judge: Judge,
-}
-
-/// Something to be told once.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum News {
-    /// A connection broke, for this reason.
-    Broke(String),
-    /// It is back after so long; so many requests were sent again.
-    Back { away_ns: u64, resent: u64 },
-    /// It is not what it was, and nothing more is asked of it.
-    Lost(String),
-    /// It answers with errors where it must not.
-    Failed(String),
-}
-
-/// What the owner of the sockets is to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wish {
-    /// Send and receive.
-    Serve,
-    /// Close all connections, and say when the kernel has let go of all buffers.
-    Close,
-    /// Connect.
-    Dial,
-    /// Nothing, for now.
-    Rest,
-}
-
-/// How it stands, for people.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Standing {
-    pub(crate) connections: u32,
-    pub(crate) away_since: Option<Nanos>,
-    pub(crate) breaks: u64,
-    pub(crate) resent: u64,
-    pub(crate) journal_bytes: u64,
-}
-
-/// A fault of the session's own, to see that tests find it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Planted {
-    /// A newer write leaves what it overlaps in the journal.
-    UncutJournal,
-    /// The journal is not written again.
-    NothingRewritten,
-    /// What waits is sent while the journal is still being written again.
-    HastyRewriting,
-    /// A flush takes out of the journal what was answered after it was sent.
-    GreedyFlush,
-    /// After a failed flush the next one is sent at once.
-    FailedFlushForgotten,
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
@@ -177,41 +88,6 @@ struct Conn {
 struct Flight {
     ops: Vec<u32>,
     covers: Moment,
-}
-
-/// What is to be sent on a connection.
-pub(crate) struct Outbox<'a> {
-    /// Room for headers, and for payload that is in no buffer.
-    pub(crate) scratch: &'a mut [u8],
-    pub(crate) used: usize,
-    pub(crate) parts: Vec<Part>,
-    /// Parts at most.
-    pub(crate) most_parts: usize,
-}
-
-/// A part of what is to be sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
-    /// Bytes of the scratch room.
-    Scratch { at: usize, len: usize },
-    /// A buffer of an operation.
-    Buf(Buf),
-}
-
-impl Outbox<'_> {
-    fn put(&mut self, bytes: &[u8]) {
-        let at = self.used;
-        self.scratch[at..at + bytes.len()].copy_from_slice(bytes);
-        self.used += bytes.len();
-        match self.parts.last_mut() {
-            Some(Part::Scratch { at: first, len }) if *first + *len == at => *len += bytes.len(),
-            _ => self.parts.push(Part::Scratch { at, len: bytes.len() }),
-        }
-    }
-
-    fn has_room(&self, bytes: usize, parts: usize) -> bool {
-        self.scratch.len() - self.used >= bytes && self.parts.len() + parts < self.most_parts
-    }
 }
 
 /// A session with an export.
@@ -464,193 +340,6 @@ impl Session {
         }
     }
 
-    /// A connection attempt has begun.
-    pub(crate) fn dialing(&mut self) {
-        self.mode = Mode::Dialing;
-    }
-
-    /// There is nobody to connect to.
-    pub(crate) fn refused(&mut self, now: Nanos, why: &str) {
-        if self.away_since.is_none() {
-            self.away_since = Some(now);
-            self.breaks += 1;
-            self.resent_before = self.resent;
-            self.news.push(News::Broke(why.to_owned()));
-        }
-        self.rest_a_while(now);
-    }
-
-    fn rest_a_while(&mut self, now: Nanos) {
-        self.mode = Mode::Away { next: now.after(self.pause_ns) };
-        self.pause_ns = (2 * self.pause_ns).min(MOST_PAUSE_NS);
-    }
-
-    /// So many connections are there, on which this was agreed.
-    pub(crate) fn connected(&mut self, now: Nanos, agreed: Agreed, conns: usize) {
-        let was = self.agreed;
-        let why = if agreed.size_bytes < was.size_bytes {
-            format!("it has shrunk from {} to {} bytes", was.size_bytes, agreed.size_bytes)
-        } else if agreed.read_only && !was.read_only {
-            "it has become read-only".to_owned()
-        } else if was.flush && !agreed.flush || was.fua && !agreed.fua {
-            "its server cannot make durable any more what it could".to_owned()
-        } else if agreed.most_bytes < was.most_bytes.min(PIECE_BYTES) {
-            format!("its server takes {} bytes at a time by now, not {}", agreed.most_bytes, was.most_bytes)
-        } else {
-            self.agreed = Agreed { size_bytes: was.size_bytes, ..agreed };
-            self.conns = std::iter::repeat_with(Conn::default).take(conns).collect();
-            return self.compare(now);
-        };
-        self.lose(why);
-    }
-
-    fn compare(&mut self, now: Nanos) {
-        let Some(seal) = &self.seal else { return self.rewrite(now) };
-        self.mode = Mode::Comparing;
-        for offset in seal.places.clone() {
-            let piece = self.piece_of(Whose::Seal, Command::Read, offset, bimetal_units::BLOCK_BYTES);
-            let piece = self.pieces.insert(piece);
-            self.waiting.push_back(piece);
-        }
-    }
-
-    /// All that the server may have lost is written again, before anything else.
-    fn rewrite(&mut self, now: Nanos) {
-        self.mode = Mode::Rewriting;
-        self.unwritten = None;
-        let mut places: Vec<(u64, u32)> = self.journal.places().collect();
-        if self.has(Planted::NothingRewritten) {
-            places.clear();
-        }
-        for (offset, len) in places {
-            let most = self.agreed.most_bytes.min(PIECE_BYTES);
-            let mut at = 0;
-            while at < len {
-                let step = (len - at).min(most);
-                let piece = self.piece_of(Whose::Journal, Command::Write, offset + u64::from(at), step);
-                let piece = self.pieces.insert(Piece { entry_at: at, ..piece });
-                self.waiting.push_back(piece);
-                at += step;
-            }
-        }
-        if self.has(Planted::HastyRewriting) {
-            let parked: Vec<u32> = self.parked.drain(..).collect();
-            parked.into_iter().for_each(|piece| self.waiting.push_front(piece));
-        }
-        self.advance(now);
-    }
-
-    /// Goes on where all that had to come first has ended.
-    fn advance(&mut self, now: Nanos) {
-        let is_still = |conn: &Conn| conn.unanswered == 0 && conn.sending.is_empty();
-        let is_idle = self.waiting.is_empty() && self.conns.iter().all(is_still);
-        match self.mode {
-            Mode::Comparing if is_idle => self.judge(now),
-            Mode::Draining if is_idle => self.rewrite(now),
-            Mode::Rewriting if is_idle => self.rewritten(now),
-            _ => {}
-        }
-        self.begin_flush();
-    }
-
-    /// The journal has been written again. Where it could not be, the export is not what was promised: nothing is read there
-    /// before a later attempt, and who waits for a flush is told.
-    fn rewritten(&mut self, now: Nanos) {
-        if let Some(errno) = self.unwritten.take() {
-            let ops = std::mem::take(&mut self.flush_wanted);
-            self.flush_failed(ops, errno);
-            let why = format!("it does not take again what it may have lost (error {errno})");
-            return self.break_off(now, why);
-        }
-        self.mode = Mode::Up;
-        let resent = self.resent - self.resent_before;
-        self.waiting.append(&mut self.parked);
-        if let Some(since) = self.away_since.take() {
-            self.news.push(News::Back { away_ns: now.since(since), resent });
-        }
-    }
-
-    fn judge(&mut self, now: Nanos) {
-        let of_seal = |(place, piece): (u32, &Piece)| (piece.whose == Whose::Seal).then_some(place);
-        let places: Vec<u32> = self.pieces.iter().filter_map(of_seal).collect();
-        let mut blocks: Vec<Piece> =
-            places.into_iter().filter_map(|place| self.pieces.remove(place)).collect();
-        blocks.sort_by_key(|piece| piece.serial);
-        if let Some(errno) = blocks.iter().find_map(|piece| piece.answer.and_then(Result::err)) {
-            return self.break_off(now, format!("its superblock cannot be read (error {errno})"));
-        }
-        let blocks: Vec<Vec<u8>> = blocks.into_iter().map(|piece| piece.bytes).collect();
-        match self.seal.as_ref().map_or(Ok(()), |seal| (seal.judge)(&blocks)) {
-            Ok(()) => self.rewrite(now),
-            Err(why) => self.lose(why),
-        }
-    }
-
-    /// Nothing more is asked of it: whoever waits gets an error.
-    fn lose(&mut self, why: String) {
-        self.news.push(News::Lost(why));
-        self.mode = Mode::Lost;
-        self.conns.clear();
-        (self.pieces, self.journal, self.flight) = (Slab::default(), Journal::default(), None);
-        [&mut self.waiting, &mut self.held, &mut self.parked].into_iter().for_each(VecDeque::clear);
-        self.flush_wanted.clear();
-        let places: Vec<u32> = self.ops.iter().map(|(place, _)| place).collect();
-        places.into_iter().for_each(|place| self.give_up(place, libc::EIO));
-    }
-
-    /// A connection has broken: all are to be closed.
-    pub(crate) fn break_off(&mut self, now: Nanos, why: String) {
-        if !matches!(self.mode, Mode::Up | Mode::Draining | Mode::Rewriting | Mode::Comparing) {
-            return;
-        }
-        self.mode = Mode::Closing;
-        if self.away_since.is_none() {
-            self.away_since = Some(now);
-            self.breaks += 1;
-            self.resent_before = self.resent;
-            self.news.push(News::Broke(why));
-        }
-    }
-
-    /// The connections are closed, and nobody looks at any buffer any more.
-    pub(crate) fn closed(&mut self, now: Nanos, payload: &mut dyn Payload) {
-        if self.mode != Mode::Closing {
-            return;
-        }
-        let on_wire: Vec<u32> =
-            self.pieces.iter().filter(|(_, piece)| piece.conn().is_some()).map(|(place, _)| place).collect();
-        self.conns.clear();
-        for place in on_wire {
-            let Some(piece) = self.pieces.get_mut(place) else { continue };
-            match piece.answer {
-                // The kernel had not said yet that it was sent.
-                Some(result) if piece.whose != Whose::Seal => self.finish(place, result, payload),
-                _ => {
-                    if piece.is_volatile_write() {
-                        self.writing_bytes -= u64::from(piece.len);
-                    }
-                    self.resent += u64::from(matches!(piece.whose, Whose::Op(_)));
-                    piece.again();
-                }
-            }
-        }
-        self.waiting.clear();
-        self.held.clear();
-        let Session { pieces, parked, .. } = self;
-        let (mut kept, mut gone): (Vec<u32>, Vec<u32>) = (Vec::new(), Vec::new());
-        for (place, piece) in pieces.iter() {
-            let is_op = matches!(piece.whose, Whose::Op(_));
-            if is_op { kept.push(place) } else { gone.push(place) }
-        }
-        gone.into_iter().for_each(|place| drop(pieces.remove(place)));
-        kept.sort_by_key(|place| pieces.get(*place).map(|piece| piece.serial));
-        *parked = kept.into();
-        if let Some(flight) = self.flight.take() {
-            self.flush_wanted.extend(flight.ops);
-        }
-        self.rest_a_while(now);
-    }
-
     /// Requests that a connection has room for go out; false where there are none. `most` requests at most.
     pub(crate) fn fill(&mut self, conn: usize, now: Nanos, most: usize, out: &mut Outbox<'_>) -> bool {
         if self.conns.get(conn).is_none_or(|conn| !conn.sending.is_empty()) {
@@ -854,82 +543,5 @@ impl Session {
     fn end(&mut self, place: u32) {
         let Some(op) = self.ops.remove(place) else { return };
         self.done.push((op.tag, op.error.map_or(op.bytes as i32, |errno| -errno)));
-    }
-
-    fn want_flush(&mut self, place: u32) {
-        // There is nothing that a server could have lost.
-        if self.journal.is_empty() {
-            return self.end(place);
-        }
-        self.flush_wanted.push(place);
-    }
-
-    /// Sends a flush, where somebody waits for one or the journal grows, and none is under way.
-    fn begin_flush(&mut self) {
-        if self.mode != Mode::Up || self.flight.is_some() {
-            return;
-        }
-        let held = self.held.front().and_then(|place| self.pieces.get(*place));
-        if held.is_some_and(|piece| self.has_journal_room(piece)) {
-            self.release();
-        }
-        let is_full = self.journal.bytes() >= self.journal_most / 2;
-        if self.flush_wanted.is_empty() && self.held.is_empty() && !is_full {
-            return;
-        }
-        if self.journal.is_empty() {
-            // All of it was overwritten by what is durable.
-            let ops = std::mem::take(&mut self.flush_wanted);
-            return ops.into_iter().for_each(|op| self.end(op));
-        }
-        let (ops, covers) = (std::mem::take(&mut self.flush_wanted), self.journal.now());
-        self.flight = Some(Flight { ops, covers });
-        let piece = self.piece_of(Whose::Flush, Command::Flush, 0, 0);
-        let piece = self.pieces.insert(piece);
-        self.waiting.push_front(piece);
-    }
-
-    fn flush_ended(&mut self, result: Result<(), i32>) {
-        let Some(Flight { ops, covers }) = self.flight.take() else { return };
-        match result {
-            Ok(()) => {
-                let covers = if self.has(Planted::GreedyFlush) { self.journal.now() } else { covers };
-                self.journal.forget(covers);
-                ops.into_iter().for_each(|op| self.end(op));
-                self.release();
-            }
-            Err(errno) => self.flush_failed(ops, errno),
-        }
-    }
-
-    /// Writes that waited for room go on.
-    fn release(&mut self) {
-        while let Some(piece) = self.held.pop_back() {
-            self.waiting.push_front(piece);
-        }
-    }
-
-    /// Whoever waits is told, and writes that wait for room as well: the server keeps nothing. All that it may have dropped is
-    /// written again before the next flush.
-    fn flush_failed(&mut self, ops: Vec<u32>, errno: i32) {
-        if ops.is_empty() {
-            self.news.push(News::Failed(format!("a flush failed (error {errno})")));
-        }
-        for place in ops {
-            if let Some(op) = self.ops.get_mut(place) {
-                op.error.get_or_insert(errno);
-            }
-            self.end(place);
-        }
-        let held: Vec<u32> = self.held.drain(..).collect();
-        for piece in held {
-            if let Some(Whose::Op(op)) = self.pieces.remove(piece).map(|piece| piece.whose) {
-                self.op_went_on(op, Err(errno));
-            }
-        }
-        if !self.has(Planted::FailedFlushForgotten) && self.mode == Mode::Up {
-            self.mode = Mode::Draining;
-            self.parked.append(&mut self.waiting);
-        }
     }
 }
