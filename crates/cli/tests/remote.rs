@@ -420,7 +420,7 @@ fn a_server_that_forgets_what_it_promised_to_keep_is_noticed() {
     let mut volume = Volume::create(dir, &uri(&backend.socket), &[]);
     volume.start();
     let (mut client, mut stretches) = (volume.client(), many(seed()));
-    for _ in 0..600 {
+    for _ in 0..1500 {
         stretches.write(&mut client);
     }
     stretches.flush(&mut client);
