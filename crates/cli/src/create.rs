@@ -100,7 +100,11 @@ pub(crate) fn make(plan: &Plan) -> anyhow::Result<Made> {
     };
     // What cannot be laid out is refused before anything is touched, an older volume file included.
     let infos = driver.device_infos();
-    let memory = memory(&infos, &options, &Geometry::plan(&infos, &options)?);
+    let mut memory = memory(&infos, &options, &Geometry::plan(&infos, &options)?);
+    let remote: u64 = driver.devices().iter().map(BlockFile::ram_bytes).sum();
+    if remote > 0 {
+        memory += &format!("; up to {} for what the export may still forget", size::show(remote));
+    }
     // Looked at under the lock, and thoroughly: nobody writes there any more.
     let (mut erased, mut seen_only) = (Vec::new(), Vec::new());
     for device in driver.devices() {

@@ -388,6 +388,11 @@ impl BlockFile {
         }
     }
 
+    /// Memory that it takes in use, beyond the buffers that all devices share: an export's connections, and what is not flushed.
+    pub fn ram_bytes(&self) -> u64 {
+        self.export().map_or(0, |_| crate::remote::RAM_BYTES)
+    }
+
     /// The same, where reads and writes wait for so long when it is an export and away.
     #[must_use]
     pub fn patient(mut self, patience: Duration) -> BlockFile {

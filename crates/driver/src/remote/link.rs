@@ -2,7 +2,9 @@
 //! their own, so that the ring sleeps meanwhile.
 
 use super::export::Export;
-use super::session::{Agreed, Ask, News, Outbox, PIECE_BYTES, Part, Payload, Seal, Session, Standing, Wish};
+use super::session::{
+    Agreed, Ask, JOURNAL_BYTES, News, Outbox, PIECE_BYTES, Part, Payload, Seal, Session, Standing, Wish,
+};
 use crate::device::IO_BYTES;
 use crate::memory::{Memory, Region};
 use crate::ring::{ARENA, MAX_PARTS, Mem, Ring};
@@ -24,6 +26,8 @@ pub(super) const CONNECTIONS: usize = 4;
 const RECEIVE_BYTES: u32 = 256 << 10;
 /// Headers of requests that are sent at a time, and one longest request of the journal.
 const SCRATCH_BYTES: u32 = PIECE_BYTES + (MAX_PARTS * REQUEST_HEADER_BYTES).next_multiple_of(4096) as u32;
+/// Memory that an export in use takes at most.
+pub(crate) const RAM_BYTES: u64 = JOURNAL_BYTES + CONNECTIONS as u64 * (RECEIVE_BYTES + SCRATCH_BYTES) as u64;
 /// Payload and headers go out in so many parts at most.
 const PARTS: usize = MAX_PARTS;
 

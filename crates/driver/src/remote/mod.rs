@@ -23,5 +23,5 @@ mod session;
 pub use dial::{DialError, dial};
 pub use export::REMOTE_PATIENCE;
 pub(crate) use export::{Export, Unfit};
-pub(crate) use link::{FIRST_TAG, Remote, device_of};
+pub(crate) use link::{FIRST_TAG, RAM_BYTES, Remote, device_of};
 pub(crate) use session::{Ask, Standing};

@@ -43,8 +43,13 @@ pub(super) const JOURNAL_BYTES: u64 = 64 << 20;
 pub(super) const PIECE_BYTES: u32 = 1 << 20;
 /// The longest trim that is sent as one request: a request has 32 bits for a length, of which some servers use 31.
 const TRIM_BYTES: u64 = 1 << 30;
-/// A request that is not answered for so long: the connection leads nowhere.
+/// A request is not answered, and nothing else comes either, for so long: the connection leads nowhere.
 const SILENCE_NS: u64 = 30 * Nanos::SECOND;
+/// A request is not answered for so long, whatever else is: the server has forgotten it.
+const FORGOTTEN_NS: u64 = 300 * Nanos::SECOND;
+/// Bytes that are handed to the kernel at a time, beyond which no request is begun: what waits longer is not yet counted as
+/// asked.
+const SEND_BYTES: u64 = 8 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
@@ -81,6 +86,16 @@ struct Conn {
     sending: Vec<u32>,
     /// Requests that are not answered.
     unanswered: u32,
+    /// When anything was heard of it.
+    heard_at: Nanos,
+}
+
+impl Conn {
+    /// When it counts as broken, if nothing is heard until then.
+    fn broken_at(&self) -> Option<Nanos> {
+        let sent_at = self.sent.front()?.2;
+        Some(sent_at.max(self.heard_at).after(SILENCE_NS).min(sent_at.after(FORGOTTEN_NS)))
+    }
 }
 
 /// A flush that is under way.
@@ -272,8 +287,8 @@ impl Session {
             Mode::Away { next } if self.is_needed() => Some(next),
             _ => None,
         };
-        let sent = self.conns.iter().filter_map(|conn| conn.sent.front()).map(|sent| sent.2).min();
-        let silent = sent.filter(|_| self.mode != Mode::Closing).map(|sent| sent.after(SILENCE_NS));
+        let broken = self.conns.iter().filter_map(Conn::broken_at).min();
+        let silent = broken.filter(|_| self.mode != Mode::Closing);
         let patience = match self.is_away() {
             true => self.mortal().map(|(_, op)| op.since.after(self.patience_ns)).min(),
             false => None,
@@ -310,10 +325,8 @@ impl Session {
                 self.conns[conn].sent.pop_front();
             }
         }
-        let mut sent = self.conns.iter().filter_map(|conn| conn.sent.front());
-        if sent.any(|sent| sent.2.after(SILENCE_NS) <= now) {
-            let seconds = SILENCE_NS / Nanos::SECOND;
-            self.break_off(now, format!("a request was not answered for {seconds} seconds"));
+        if self.conns.iter().filter_map(Conn::broken_at).any(|at| at <= now) {
+            self.break_off(now, "a request was not answered, and nothing else either".to_owned());
         }
         if self.is_away() {
             let late = |(place, op): (u32, &Op)| (op.since.after(self.patience_ns) <= now).then_some(place);
@@ -345,8 +358,8 @@ impl Session {
         if self.conns.get(conn).is_none_or(|conn| !conn.sending.is_empty()) {
             return false;
         }
-        let mut count = 0;
-        while count < most {
+        let (mut count, mut bytes) = (0, 0);
+        while count < most && bytes < SEND_BYTES {
             let Some(&place) = self.waiting.front() else { break };
             let Some(piece) = self.pieces.get(place) else {
                 self.waiting.pop_front();
@@ -361,6 +374,7 @@ impl Session {
             if !out.has_room(bimetal_nbd::REQUEST_HEADER_BYTES + inline, piece.bufs.len() + 1) {
                 break;
             }
+            bytes += if piece.command == Command::Write { u64::from(piece.len) } else { 0 };
             self.waiting.pop_front();
             self.send(conn, place, now, out);
             count += 1;
@@ -408,6 +422,9 @@ impl Session {
         let Some(sending) = self.conns.get_mut(conn).map(|conn| std::mem::take(&mut conn.sending)) else {
             return;
         };
+        if let Some(conn) = self.conns.get_mut(conn) {
+            conn.heard_at = now;
+        }
         for place in sending {
             let Some(piece) = self.pieces.get_mut(place) else { continue };
             piece.stage = Stage::Sent(conn);
@@ -425,6 +442,9 @@ impl Session {
 
     /// Bytes have come on a connection.
     pub(crate) fn received(&mut self, conn: usize, now: Nanos, bytes: &[u8], payload: &mut dyn Payload) {
+        if let Some(conn) = self.conns.get_mut(conn) {
+            conn.heard_at = now;
+        }
         if let Err(why) = self.take(conn, bytes, payload) {
             self.break_off(now, why);
         }
