@@ -1,7 +1,7 @@
 //! What can be said on the command line.
 
 use crate::copy::args::{ExportArgs, ImportArgs};
-use crate::lab::args::{LabCommand, ReplayArgs};
+use crate::lab::args::{LabCommand, ReplayArgs, time};
 use crate::logs::LogLevel;
 use crate::look::args::{DoctorArgs, FilesArgs, MapArgs, TopArgs};
 use crate::paths::{self, DeviceSpec, SlowModel};
@@ -12,6 +12,7 @@ use bimetal_serve::attach::WAIT_SECONDS;
 use bimetal_sim::peers::Policy;
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Fuses a fast device and a large, slow one into one block volume.
 #[derive(Debug, Parser)]
@@ -225,6 +226,7 @@ Examples:
   bimetal create ./v.toml --fast 'fast.img?size=1G' \\
       --slow 'model:disk-1tb-2012?file=slow.img&size=8G'
   bimetal create films --fast /dev/nvme0n1p4 --slow /dev/sdb --wear-budget 150G
+  bimetal create films --fast /dev/nvme0n1p4 --slow nbd://10.0.0.7/films
 
 With model:NAME, a file is served in the time that the modelled device NAME would take; `model = \"NAME\"` in the
 volume file says so, and can be changed or removed there. A wrong NAME is answered with those there are.
@@ -237,6 +239,11 @@ What has landed on the fast device is brought home while the slow one is in use 
 so often in a day as the wake budget says, evenly over the day, and rests in between; a landing zone that is half full
 does not wait. `wake_budget = 24` in the volume file says so.
 
+A slow device may be an export of an NBD server. When its connection breaks, what is asked of it waits, and goes on when it
+is back; after the time of --remote-patience, reads and writes of it fail, until it is back. Flushes wait as long as it
+takes. `remote_patience = \"60s\"` in the volume file says so, and can be changed there. No lock keeps another machine from
+the export.
+
 A device that holds anything (a file system, a partition table, another volume, any bytes but zeros) is
 refused without --force, and what was found there is said. A file is looked at where it has data. A block device knows no
 holes: its ends are read first, then 4096 pieces of 64 KiB evenly strewn over it, then all of it in order, for a minute in
@@ -245,9 +252,10 @@ pub(crate) struct CreateArgs {
     /// Name of the volume, or path of the volume file to write
     pub(crate) volume: String,
     /// The fast device: PATH, or PATH?size=10G to create a sparse file, or model:NAME?file=PATH&size=10G
-    #[arg(long, value_name = "DEV", value_parser = DeviceSpec::parse)]
+    #[arg(long, value_name = "DEV", value_parser = DeviceSpec::parse_fast)]
     pub(crate) fast: DeviceSpec,
-    /// The slow device
+    /// The slow device: as the fast one, or an export of an NBD server: nbd://HOST:PORT/NAME or
+    /// nbd+unix:///NAME?socket=PATH
     #[arg(long, value_name = "DEV", value_parser = DeviceSpec::parse)]
     pub(crate) slow: DeviceSpec,
     /// Bytes that are placed and moved together: a power of two, 64K to 4M
@@ -265,6 +273,10 @@ pub(crate) struct CreateArgs {
     /// [default: 24]
     #[arg(long, value_name = "TIMES", value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_WAKEUPS_PER_DAY)))]
     pub(crate) wake_budget: Option<u32>,
+    /// How long reads and writes of a slow device that is an NBD export wait while it cannot be reached, before they fail
+    /// [default: 120s]
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) remote_patience: Option<Duration>,
     /// Overwrite what is there, and say what that was: given once, what is on the devices or the volume file of another
     /// volume; given twice, both
     #[arg(long, action = clap::ArgAction::Count)]

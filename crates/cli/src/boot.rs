@@ -7,7 +7,7 @@
 
 use crate::args::BootUnitsArgs;
 use crate::volume::Volume;
-use crate::{Outcome, find, list};
+use crate::{Outcome, find, list, paths};
 use anyhow::Context as _;
 use bimetal_serve::status::{hex, tier_name};
 use std::fs;
@@ -80,7 +80,10 @@ fn waits(volume: &Volume) -> String {
         text += &format!("Wants={unit}\nAfter={unit}\n");
     }
     for path in volume.devices.iter().filter(|path| !path.starts_with("/dev")) {
-        text += &format!("RequiresMountsFor={}\n", quoted(path));
+        match paths::is_export(path) {
+            true => text += "Wants=network-online.target\nAfter=network-online.target\n",
+            false => text += &format!("RequiresMountsFor={}\n", quoted(path)),
+        }
     }
     text
 }
@@ -118,6 +121,7 @@ mod tests {
             wear_budget: None,
             wake_budget: None,
             on_event: None,
+            remote_patience: None,
             unfinished: false,
         };
         volume.save().expect("a volume file");
@@ -139,6 +143,16 @@ mod tests {
         assert!(!text.contains("slow"), "{text}");
         assert!(text.contains("\nRequiresMountsFor=\"/srv/a 100%%\\\".img\"\n"), "{text}");
         assert!(!text.contains("Requires="), "what is missing is the server's to say: {text}");
+    }
+
+    #[test]
+    fn a_volume_on_an_export_waits_for_the_network() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let text = waits(&volume(dir.path(), "films", ["/dev/nvme0n1p4", "nbd://host/films"]));
+        assert!(
+            text.contains("\nAfter=network-online.target\n") && !text.contains("RequiresMountsFor"),
+            "{text}"
+        );
     }
 
     #[test]

@@ -11,6 +11,7 @@ use bimetal_engine::format::geometry::Geometry;
 use bimetal_engine::format::id_text;
 use bimetal_engine::options::{CreateOptions, DeviceInfo, Tuning};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// What `create` needs to know.
 pub(crate) struct Plan {
@@ -20,6 +21,8 @@ pub(crate) struct Plan {
     pub(crate) landing: Option<u64>,
     pub(crate) wear_budget: Option<u64>,
     pub(crate) wake_budget: Option<u32>,
+    /// How long an export that is away is waited for.
+    pub(crate) remote_patience: Option<Duration>,
     /// How often overwriting was asked for: what is on the devices needs it once, an older volume file once more.
     pub(crate) force: u8,
     /// Only what an earlier run left half made may be overwritten.
@@ -36,6 +39,7 @@ pub(crate) fn run(args: &CreateArgs) -> anyhow::Result<Outcome> {
         landing: args.landing,
         wear_budget: args.wear_budget,
         wake_budget: args.wake_budget,
+        remote_patience: args.remote_patience,
         force: args.force,
         resumes: false,
         quiet: false,
@@ -80,8 +84,18 @@ pub(crate) fn make(plan: &Plan) -> anyhow::Result<Made> {
     let id = random_id()?;
     let models = plan.devices.iter().map(|spec| spec.model).collect();
     let (file, wear_budget, wake_budget) = (plan.file.clone(), plan.wear_budget, plan.wake_budget);
-    let mut volume =
-        Volume { file, id, devices, models, wear_budget, wake_budget, on_event: None, unfinished: true };
+    let remote_patience = plan.remote_patience;
+    let mut volume = Volume {
+        file,
+        id,
+        devices,
+        models,
+        wear_budget,
+        wake_budget,
+        on_event: None,
+        remote_patience,
+        unfinished: true,
+    };
     let (mut driver, arena) = volume::driver(volume.open_paths(&volume.devices)?, PoolSizes::default())?;
     driver.ignore_models();
     if plan.resumes && Volume::load(&plan.file).is_ok_and(|v| !v.unfinished) {
@@ -95,11 +109,16 @@ pub(crate) fn make(plan: &Plan) -> anyhow::Result<Made> {
     };
     // What cannot be laid out is refused before anything is touched, an older volume file included.
     let infos = driver.device_infos();
-    let memory = memory(&infos, &options, &Geometry::plan(&infos, &options)?);
+    let mut memory = memory(&infos, &options, &Geometry::plan(&infos, &options)?);
+    let remote: u64 = driver.devices().iter().map(BlockFile::ram_bytes).sum();
+    if remote > 0 {
+        memory += &format!("; up to {} for what the export may still forget", size::show(remote));
+    }
     // Looked at under the lock, and thoroughly: nobody writes there any more.
     let (mut erased, mut seen_only) = (Vec::new(), Vec::new());
-    for path in &volume.devices {
-        let look = inspect::contents(path, plan.quiet)?;
+    for device in driver.devices() {
+        let path = device.path();
+        let look = inspect::contents(device, plan.quiet)?;
         may_overwrite(plan, &older, path, look.found.as_deref())?;
         erased.extend(look.found.map(|found| format!("{found} on {}", path.display())));
         seen_only.extend(look.seen_only.map(|bytes| {
@@ -261,6 +280,9 @@ pub(crate) struct Made {
 /// such as /dev/disk/by-id/... outlives the one that it leads to.
 fn prepare(spec: &DeviceSpec) -> anyhow::Result<PathBuf> {
     let path = &spec.path;
+    if paths::is_export(path) {
+        return Ok(path.clone());
+    }
     if let Some(size) = spec.size
         && !find::is_block_device(path)
     {
@@ -292,6 +314,15 @@ fn prepare(spec: &DeviceSpec) -> anyhow::Result<PathBuf> {
 /// One line for people: how a device is used.
 fn describe(tier: usize, file: &BlockFile) -> String {
     let facts = file.facts();
+    if let Some(remote) = facts.remote {
+        return format!(
+            "  {}: {}, an NBD export of {}{}; nothing keeps another machine from using it",
+            bimetal_serve::status::tier_name(tier),
+            file.path().display(),
+            size::show(file.size_bytes()),
+            if remote.fua { "" } else { " without FUA" }
+        );
+    }
     let kind = if facts.block_device { "block device" } else { "file" };
     let way = if facts.direct { "direct I/O" } else { "through the page cache" };
     let mut text = format!(

@@ -6,16 +6,17 @@
 //! original, and nobody but the user can say which is which: that is refused. What is found is locked and
 //! verified again by whoever opens it, generations included.
 
+use crate::bytes::Bytes;
 use crate::paths;
 use crate::volume::Volume;
 use anyhow::bail;
-use bimetal_driver::Storage;
+use bimetal_driver::{BlockFile, DeviceOpenError, Storage};
 use bimetal_engine::format::id_text;
 use bimetal_engine::format::superblock::{Found, Superblock};
 use bimetal_units::BLOCK_BYTES;
 use std::fs::{File, Metadata};
 use std::io::{self, Seek as _, SeekFrom};
-use std::os::unix::fs::{FileExt as _, FileTypeExt as _, MetadataExt as _};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -63,6 +64,9 @@ pub(crate) enum Look {
 
 /// Looks at the superblocks of a file or block device, without a lock.
 pub(crate) fn look(path: &Path) -> Look {
+    if paths::is_export(path) {
+        return look_at_export(path);
+    }
     match read(path) {
         Ok(look) => look,
         Err(error) if error.kind() == io::ErrorKind::NotFound => Look::Missing,
@@ -75,6 +79,19 @@ pub(crate) fn look(path: &Path) -> Look {
     }
 }
 
+/// The same of an export. One that cannot be reached is there, as far as anybody knows, and fails.
+fn look_at_export(path: &Path) -> Look {
+    let device = match BlockFile::open_read_only(path) {
+        Ok(device) => device,
+        Err(DeviceOpenError::Export { why, .. }) => return Look::Failing(io::Error::other(why)),
+        Err(error) => return Look::Unknown(error.to_string()),
+    };
+    match superblock(&device, device.size_bytes() / BLOCK) {
+        Ok(look) => look,
+        Err(error) => Look::Failing(error),
+    }
+}
+
 fn read(path: &Path) -> io::Result<Look> {
     let kind = std::fs::metadata(path)?.file_type();
     if !kind.is_file() && !kind.is_block_device() {
@@ -82,6 +99,11 @@ fn read(path: &Path) -> io::Result<Look> {
     }
     let mut file = File::open(path)?;
     let blocks = file.seek(SeekFrom::End(0))? / BLOCK;
+    superblock(&file, blocks)
+}
+
+/// Looks where superblocks are.
+fn superblock(file: &dyn Bytes, blocks: u64) -> io::Result<Look> {
     let mut block = vec![0; BLOCK as usize];
     let mut failed = None;
     for place in [Some(0), blocks.checked_sub(1).map(|last| last * BLOCK)].into_iter().flatten() {
@@ -167,6 +189,10 @@ pub(crate) fn what_is_there(volume: &Volume) -> anyhow::Result<(Resolved, Vec<Mi
     let mut missing = Vec::new();
     let mut candidates = None;
     for (tier, path) in volume.devices.iter().enumerate() {
+        if paths::is_export(path) && bimetal_driver::in_use(&resolved.devices[0]) {
+            // Whoever serves the volume may be the one client that its server takes.
+            continue;
+        }
         let look = look(path);
         match &look {
             Look::Ours(superblock) if belongs(superblock, volume, tier) => continue,
@@ -239,7 +265,8 @@ impl Candidates {
     /// Looks into the directories that the volume file and its files are in, then among all block devices.
     fn of(volume: &Volume) -> Candidates {
         let mut directories: Vec<&Path> = Vec::new();
-        for path in volume.devices.iter().chain([&volume.file]) {
+        let files = volume.devices.iter().filter(|path| !paths::is_export(path));
+        for path in files.chain([&volume.file]) {
             // Device nodes have their turn below.
             let parent = path.parent().filter(|parent| !parent.starts_with("/dev"));
             directories.extend(parent.filter(|parent| !directories.contains(parent)));

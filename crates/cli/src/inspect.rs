@@ -1,12 +1,12 @@
 //! What a device holds before it is overwritten.
 
+use crate::bytes::{Bytes, Data};
+use crate::paths;
 use crate::progress::Progress;
 use crate::signatures::{self, BLOCK};
 use anyhow::Context as _;
 use bimetal_driver::BlockFile;
-use rustix::fs::Advice;
 use std::fs::File;
-use std::num::NonZeroU64;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -42,12 +42,20 @@ impl Look {
 /// Says what a device holds. A block device knows no holes, so it is read as far as there is time: first both ends, then
 /// pieces all over it, then all of it in order. A file that was written full of zeros takes a disk seconds, too: `quiet` is
 /// without progress on the terminal.
-pub(crate) fn contents(path: &Path, quiet: bool) -> anyhow::Result<Look> {
-    look(path, quiet, PATIENCE)
+pub(crate) fn contents(device: &BlockFile, quiet: bool) -> anyhow::Result<Look> {
+    match paths::is_export(device.path()) {
+        // It may take no other client beside this one.
+        true => look_through(device, device.size_bytes(), device.path(), quiet, PATIENCE),
+        false => look(device.path(), quiet, PATIENCE),
+    }
 }
 
 /// Says what a device holds as far as that shows at once: known signatures, and bytes at its ends.
 pub(crate) fn glance(path: &Path) -> anyhow::Result<Look> {
+    if paths::is_export(path) {
+        let device = BlockFile::open(path)?;
+        return look_through(&device, device.size_bytes(), path, true, Duration::ZERO);
+    }
     look(path, true, Duration::ZERO)
 }
 
@@ -65,21 +73,34 @@ fn look(path: &Path, quiet: bool, patience: Duration) -> anyhow::Result<Look> {
     let size = rustix::fs::seek(&file, rustix::fs::SeekFrom::End(0))
         .map_err(std::io::Error::from)
         .with_context(look)?;
-    if let Some(found) = signatures::phrase(&signatures::probe(&file, size).with_context(look)?) {
+    look_through(&file, size, path, quiet, patience)
+}
+
+fn look_through(
+    bytes: &dyn Bytes,
+    size: u64,
+    path: &Path,
+    quiet: bool,
+    patience: Duration,
+) -> anyhow::Result<Look> {
+    let look = || format!("cannot look at what {} holds", path.display());
+    if let Some(found) = signatures::phrase(&signatures::probe(bytes, size).with_context(look)?) {
         return Ok(Look::found(found));
     }
     let mut progress = Progress::new(format!("looking at what {} holds", path.display()), quiet);
-    data(&file, size, patience, |scanned| progress.bytes(scanned)).with_context(look)
+    data(bytes, size, patience, |scanned| progress.bytes(scanned)).with_context(look)
 }
 
 /// Erases every known signature of a device that is about to be overwritten, so that whoever probes it later
 /// finds only what comes next.
 pub(crate) fn wipe(device: &BlockFile) -> anyhow::Result<()> {
     let look = || format!("cannot look at what {} holds", device.path().display());
-    let file = File::open(device.path()).with_context(look)?;
+    let is_export = paths::is_export(device.path());
+    let file = if is_export { None } else { Some(File::open(device.path()).with_context(look)?) };
+    let bytes: &dyn Bytes = file.as_ref().map_or(device, |file| file);
     // One signature may hide another, as a table its copy.
     for _ in 0..MAX_LAYERS {
-        let found = signatures::probe(&file, device.size_bytes()).with_context(look)?;
+        let found = signatures::probe(bytes, device.size_bytes()).with_context(look)?;
         if found.is_empty() {
             return Ok(());
         }
@@ -88,6 +109,8 @@ pub(crate) fn wipe(device: &BlockFile) -> anyhow::Result<()> {
             let at = one.at / BLOCK * BLOCK;
             if at < end {
                 device.erase(at, BLOCK)?;
+            } else if is_export {
+                device.erase_tail(end)?;
             } else {
                 erase_tail(device.path(), end, device.size_bytes())?;
             }
@@ -109,23 +132,21 @@ fn erase_tail(path: &Path, from: u64, to: u64) -> anyhow::Result<()> {
 
 /// Looks for bytes that are not zero: in all data of a file, as far as that is little; elsewhere as far as there is time.
 fn data(
-    file: &File,
+    file: &dyn Bytes,
     size: u64,
     patience: Duration,
     mut scanned_so_far: impl FnMut(u64),
 ) -> std::io::Result<Look> {
-    use rustix::fs::SeekFrom;
     let (mut at, mut scanned) = (0u64, 0u64);
     while at < size {
-        let begin = match rustix::fs::seek(file, SeekFrom::Data(at)) {
-            Ok(begin) => begin,
-            // No data up to the end.
-            Err(rustix::io::Errno::NXIO) => return Ok(Look::default()),
-            // A device or file system that knows no holes.
-            Err(_) => return throughout(file, size, patience, scanned_so_far),
+        let end = match file.data_from(at, size) {
+            Some(Data::At(begin, end)) => {
+                at = begin;
+                end
+            }
+            Some(Data::Nowhere) => return Ok(Look::default()),
+            None => return throughout(file, size, patience, scanned_so_far),
         };
-        let end = rustix::fs::seek(file, SeekFrom::Hole(begin)).unwrap_or(size);
-        at = begin;
         while at < end {
             if scanned >= MAX_SCAN {
                 let much = || format!("more than {} of allocated data", crate::size::show(MAX_SCAN));
@@ -146,7 +167,7 @@ fn data(
 /// Looks at both ends, at pieces all over, and then at everything in order, until the time is over. What cannot be read
 /// is something, too.
 fn throughout(
-    file: &File,
+    file: &dyn Bytes,
     size: u64,
     patience: Duration,
     mut scanned_so_far: impl FnMut(u64),
@@ -171,15 +192,14 @@ fn throughout(
         if let Some(place) = not_zero(&piece) {
             return Ok(Look::found(data_at(at + place)));
         }
-        // What was only looked at is not to push what others need out of the page cache.
-        let _ = rustix::fs::fadvise(file, at, NonZeroU64::new(bytes), Advice::DontNeed);
+        file.forget(at, bytes);
         scanned += bytes;
         scanned_so_far(scanned);
     }
     Ok(Look::default())
 }
 
-fn ends(file: &File, size: u64) -> std::io::Result<Option<String>> {
+fn ends(file: &dyn Bytes, size: u64) -> std::io::Result<Option<String>> {
     for at in [0, size.saturating_sub(WINDOW)] {
         let piece = read(file, at, WINDOW.min(size - at))?;
         if let Some(place) = not_zero(&piece) {
@@ -202,7 +222,7 @@ fn not_zero(bytes: &[u8]) -> Option<u64> {
     bytes[from..].iter().position(|&byte| byte != 0).map(|place| (from + place) as u64)
 }
 
-fn read(file: &File, at: u64, len: u64) -> std::io::Result<Vec<u8>> {
+fn read(file: &dyn Bytes, at: u64, len: u64) -> std::io::Result<Vec<u8>> {
     let mut bytes = vec![0; len as usize];
     file.read_exact_at(&mut bytes, at)?;
     Ok(bytes)

@@ -200,7 +200,12 @@ fn describe(file: &Path, has_name: bool) -> VolumeDoc {
         Err(error) => (volume.devices.clone(), Some(error.to_string())),
     };
     let mut size_bytes = None;
+    let is_served = paths.iter().any(|path| bimetal_driver::in_use(path));
     for (tier, path) in paths.iter().enumerate() {
+        if is_served && paths::is_export(path) {
+            // Whoever serves the volume may be the one client that its server takes.
+            continue;
+        }
         match find::look(path) {
             Look::Ours(superblock) if find::belongs(&superblock, &volume, tier) => {
                 size_bytes = Some(superblock.geometry.volume_bytes());
@@ -223,7 +228,7 @@ fn describe(file: &Path, has_name: bool) -> VolumeDoc {
     let state = match &problem {
         _ if volume.unfinished => State::Unfinished,
         Some(_) => State::MissingDevice,
-        None if paths.iter().any(|path| bimetal_driver::in_use(path)) => State::Served,
+        None if is_served => State::Served,
         None => State::Stopped,
     };
     if state == State::Unfinished {

@@ -4,6 +4,7 @@
 mod args;
 mod attach;
 mod boot;
+mod bytes;
 mod calibrate;
 mod check;
 mod complete;

@@ -28,7 +28,9 @@ pub(crate) fn pools(
     };
     tuning.landing_ram_bytes = 0;
     let own = bimetal_engine::landing_ram_bytes_least(&geometry);
-    let fixed = bimetal_engine::ram_bytes_at_most(&geometry, tuning) + CLIENT_MEMORY_BYTES + OVERHEAD_BYTES;
+    let remote: u64 = files.iter().map(BlockFile::ram_bytes).sum();
+    let fixed =
+        bimetal_engine::ram_bytes_at_most(&geometry, tuning) + CLIENT_MEMORY_BYTES + OVERHEAD_BYTES + remote;
     let least = PoolSizes::least(geometry.chunk_bytes, geometry.area_bytes);
     match limit.checked_sub(fixed).and_then(|budget| most.within(least, budget)) {
         Some(pools) => {

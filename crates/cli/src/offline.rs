@@ -7,7 +7,7 @@ use crate::{Outcome, attach, say, say_json, scrub, size};
 use anyhow::{Context as _, bail};
 use bimetal_driver::{Change, Driver, PoolSizes, RealArena, run_task};
 use bimetal_engine::Engine;
-use bimetal_serve::status::{MovesDoc, WakeUpsDoc, WearDoc};
+use bimetal_serve::status::{MovesDoc, RemoteDoc, WakeUpsDoc, WearDoc};
 use bimetal_serve::{LossDoc, StatusDoc};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -94,7 +94,8 @@ fn with_driver<R>(
 fn look_after(driver: &mut Driver) -> anyhow::Result<()> {
     for change in driver.take_changes() {
         match change {
-            Change::Moved(what) => tracing::warn!("{what}"),
+            Change::Moved(what) | Change::Away(what) => tracing::warn!("{what}"),
+            Change::Back(what) => tracing::info!("{what}"),
             Change::Orphaned(what) | Change::Lost(what) => bail!(what),
         }
     }
@@ -140,6 +141,10 @@ fn describe(doc: &StatusDoc, called: &str) -> String {
         );
         if doc.loss.as_ref().is_some_and(|loss| tier.name == loss.missing.name()) {
             text += "        it is missing\n";
+            continue;
+        }
+        if let Some(remote) = &tier.remote {
+            text += &of_export(remote);
             continue;
         }
         text += &format!("        {}", if tier.direct { "direct I/O" } else { "through the page cache" });
@@ -208,6 +213,28 @@ fn degraded(called: &str, loss: &LossDoc) -> String {
         size::show(loss.good_bytes),
         size::show(loss.lost_bytes)
     )
+}
+
+/// How an export stands.
+fn of_export(remote: &RemoteDoc) -> String {
+    let mut text = match remote.away_since_unix_s {
+        Some(since) => format!(
+            "        an NBD export, away{}",
+            silent_for(since).map_or_else(String::new, |s| format!(" for {s} s"))
+        ),
+        None => {
+            let many = if remote.connections == 1 { "" } else { "s" };
+            format!("        an NBD export, {} connection{many}", remote.connections)
+        }
+    };
+    if remote.breaks > 0 {
+        text +=
+            &format!("; they broke {} times, and {} requests were sent again", remote.breaks, remote.resent);
+    }
+    if remote.unflushed_bytes > 0 {
+        text += &format!("; {} written there and not flushed", size::show(remote.unflushed_bytes));
+    }
+    text + "\n"
 }
 
 /// What was read again or repaired, and the last scrub, where there is something to say.

@@ -3,6 +3,7 @@
 use crate::size;
 use anyhow::{Context as _, bail};
 use bimetal_models::spec;
+use bimetal_nbd::NbdUri;
 use bimetal_serve::Endpoint;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
@@ -15,6 +16,15 @@ pub(crate) struct DeviceSpec {
     pub(crate) model: Option<&'static str>,
 }
 
+/// Why an export is no fast device.
+pub(crate) const NOT_FAST: &str = "an NBD export cannot be the fast device in this release, only the slow one: the fast \
+    device holds the log, which each flush waits for; give a file or block device of this machine";
+
+/// Whether a device is an export of an NBD server, by how it is named.
+pub(crate) fn is_export(device: &Path) -> bool {
+    device.to_str().is_some_and(NbdUri::is_meant)
+}
+
 /// The modelled device of that name; the error lists the names there are.
 pub(crate) fn model(name: &str) -> Result<&'static str, String> {
     let known = spec::names().find(|known| *known == name);
@@ -24,7 +34,19 @@ pub(crate) fn model(name: &str) -> Result<&'static str, String> {
 }
 
 impl DeviceSpec {
+    /// Reads what is given as a fast device.
+    pub(crate) fn parse_fast(text: &str) -> Result<DeviceSpec, String> {
+        match NbdUri::is_meant(text) {
+            true => Err(NOT_FAST.to_owned()),
+            false => DeviceSpec::parse(text),
+        }
+    }
+
     pub(crate) fn parse(text: &str) -> Result<DeviceSpec, String> {
+        if let Some(uri) = NbdUri::parse(text) {
+            uri.map_err(|error| error.to_string())?;
+            return Ok(DeviceSpec { path: text.into(), size: None, model: None });
+        }
         let (path, query) = match text.split_once('?') {
             Some((path, query)) => (path, Some(query)),
             None => (text, None),
@@ -32,12 +54,11 @@ impl DeviceSpec {
         if path.is_empty() {
             return Err("a device needs a path".to_owned());
         }
-        for scheme in ["nbd://", "nbd+unix://", "s3://"] {
-            if path.starts_with(scheme) {
-                return Err(format!(
-                    "{scheme} devices are not supported by this release; give a file or block device"
-                ));
-            }
+        if path.starts_with("s3://") {
+            return Err(
+                "s3:// devices are not supported by this release; give a file, a block device or an NBD export"
+                    .to_owned(),
+            );
         }
         let model = path.strip_prefix("model:").map(model).transpose()?;
         let mut path = model.is_none().then_some(path);
@@ -255,6 +276,20 @@ mod tests {
         for text in ["", "?size=1G", "x?size=", "x?sise=1G", "x?file=y", "s3://bucket/x"] {
             assert!(DeviceSpec::parse(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn an_export_is_a_slow_device_by_its_uri() {
+        for text in ["nbd://host:10810/x", "nbd+unix:///x?socket=/a/b"] {
+            let spec = DeviceSpec::parse(text).expect("valid");
+            assert_eq!(spec, DeviceSpec { path: text.into(), size: None, model: None });
+            assert!(is_export(&spec.path));
+            let refused = DeviceSpec::parse_fast(text).expect_err("no fast device");
+            assert!(refused.contains("slow one"), "{refused}");
+        }
+        let refused = DeviceSpec::parse("nbds://host/x").expect_err("no encryption");
+        assert!(refused.contains("tunnel"), "{refused}");
+        assert!(DeviceSpec::parse("nbd+unix:///x").is_err() && !is_export(Path::new("/nbd://x")));
     }
 
     #[test]

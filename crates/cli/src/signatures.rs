@@ -5,11 +5,10 @@
 //! (`libblkid/src/superblocks`, `libblkid/src/partitions`). Whatever is not in the table is still found as
 //! bytes that are not zero, and refused without a name.
 
+use crate::bytes::Bytes;
 use bimetal_engine::format::id_text;
 use bimetal_engine::format::superblock::{Found as Block, Superblock};
-use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt as _;
 
 /// How our own superblocks begin.
 pub(crate) const OURS: &[u8] = b"BMTLsupr";
@@ -181,7 +180,7 @@ pub(crate) struct Found {
 }
 
 /// Everything known that a device of `size` bytes carries, the most telling first.
-pub(crate) fn probe(file: &File, size: u64) -> io::Result<Vec<Found>> {
+pub(crate) fn probe(file: &dyn Bytes, size: u64) -> io::Result<Vec<Found>> {
     let mut found = bimetal(file, size)?;
     for &(at, magic, what) in TABLE {
         if let Some(at) = at.place(size)
@@ -208,7 +207,7 @@ pub(crate) fn phrase(found: &[Found]) -> Option<String> {
 }
 
 /// Our own superblocks: the first, and the second where the first says, or else at the end.
-fn bimetal(file: &File, size: u64) -> io::Result<Vec<Found>> {
+fn bimetal(file: &dyn Bytes, size: u64) -> io::Result<Vec<Found>> {
     let mut found = Vec::new();
     let mut second = LastBlock(0).place(size);
     if let Some(block) = bytes(file, size, 0, BLOCK as usize)?
@@ -238,7 +237,7 @@ fn volume_name(block: &[u8], at: u64) -> String {
 
 /// ZFS: four labels of 256 KiB, two at each end; the second half of a label is a ring of uberblocks, each
 /// of which begins with 0x00bab10c in the byte order of the system that wrote it.
-fn zfs(file: &File, size: u64) -> io::Result<Vec<Found>> {
+fn zfs(file: &dyn Bytes, size: u64) -> io::Result<Vec<Found>> {
     const LABEL: u64 = 256 << 10;
     const RING: u64 = LABEL / 2;
     const MAGIC: u64 = 0x00ba_b10c;
@@ -263,7 +262,7 @@ fn zfs(file: &File, size: u64) -> io::Result<Vec<Found>> {
 
 /// The last bytes of the first sector are those of a boot sector; its partition entries tell more. Most file
 /// systems for DOS and every GPT have one, too: `alone` says that nothing else was found.
-fn boot_sector(file: &File, size: u64, alone: bool) -> io::Result<Option<Found>> {
+fn boot_sector(file: &dyn Bytes, size: u64, alone: bool) -> io::Result<Option<Found>> {
     let Some(sector) = bytes(file, size, 0, 512)? else { return Ok(None) };
     if sector[510..] != [0x55, 0xaa] {
         return Ok(None);
@@ -280,7 +279,7 @@ fn boot_sector(file: &File, size: u64, alone: bool) -> io::Result<Option<Found>>
 }
 
 /// `None` where the device does not reach so far.
-fn bytes(file: &File, size: u64, at: u64, len: usize) -> io::Result<Option<Vec<u8>>> {
+fn bytes(file: &dyn Bytes, size: u64, at: u64, len: usize) -> io::Result<Option<Vec<u8>>> {
     if at.checked_add(len as u64).is_none_or(|end| end > size) {
         return Ok(None);
     }
@@ -292,6 +291,8 @@ fn bytes(file: &File, size: u64, at: u64, len: usize) -> io::Result<Option<Vec<u
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::File;
+    use std::os::unix::fs::FileExt as _;
 
     /// A sparse file of this size with these bytes in it.
     fn image(size: u64, parts: &[(u64, &[u8])]) -> File {

@@ -3,7 +3,9 @@
 use crate::find::{self, Look, Missing};
 use crate::{paths, size};
 use anyhow::{Context as _, bail};
-use bimetal_driver::{BlockFile, DeviceOpenError, Driver, PoolSizes, RealArena, Ring, Timing};
+use bimetal_driver::{
+    BlockFile, DeviceOpenError, Driver, PoolSizes, REMOTE_PATIENCE, RealArena, Ring, Timing,
+};
 use bimetal_engine::options::{DeviceInfo, OpenError, OpenOptions, Tuning};
 use bimetal_engine::{Engine, Task};
 use bimetal_serve::VolumeName;
@@ -11,6 +13,7 @@ use bimetal_units::Tier;
 use serde::{Deserialize, Serialize};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// The newest layout of the volume file.
 const VERSION: u32 = 1;
@@ -35,6 +38,9 @@ struct VolumeToml {
     /// A program that is run with each event on its standard input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     on_event: Option<PathBuf>,
+    /// How long reads and writes wait for a slow device that is an export and away: a time such as `60s`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    remote_patience: Option<String>,
     tier: Vec<TierToml>,
 }
 
@@ -53,7 +59,7 @@ pub(crate) struct Volume {
     /// The volume file.
     pub(crate) file: PathBuf,
     pub(crate) id: [u8; 16],
-    /// Absolute, fastest first.
+    /// Absolute, fastest first; an export as it was written.
     pub(crate) devices: Vec<PathBuf>,
     /// What times each of them; it belongs to the tier, whichever file turns out to hold it.
     pub(crate) models: Vec<Option<&'static str>>,
@@ -63,6 +69,8 @@ pub(crate) struct Volume {
     pub(crate) wake_budget: Option<u32>,
     /// A program that is run with each event on its standard input; absolute.
     pub(crate) on_event: Option<PathBuf>,
+    /// How long reads and writes wait for a slow device that is an export and away.
+    pub(crate) remote_patience: Option<Duration>,
     /// `create` did not come to its end.
     pub(crate) unfinished: bool,
 }
@@ -127,10 +135,16 @@ impl Volume {
         let dir = file.parent().unwrap_or(Path::new("/"));
         let (mut devices, mut models) = (Vec::new(), Vec::new());
         for TierToml { device, model } in parsed.tier {
-            devices.push(dir.join(device));
+            devices.push(if paths::is_export(&device) { device } else { dir.join(device) });
             let model = model.as_deref().map(paths::model).transpose();
             models.push(model.map_err(|error| anyhow::anyhow!("{}: {error}", file.display()))?);
         }
+        if devices.first().is_some_and(|fast| paths::is_export(fast)) {
+            bail!("{}: {}", file.display(), paths::NOT_FAST);
+        }
+        let remote_patience = parsed.remote_patience.as_deref().map(crate::lab::args::time).transpose();
+        let remote_patience = remote_patience
+            .map_err(|error| anyhow::anyhow!("{}: remote_patience: {error}", file.display()))?;
         let (wake_budget, unfinished) = (parsed.wake_budget, parsed.unfinished);
         if let Some(times) = wake_budget.filter(|times| !(1..=MOST_WAKEUPS_PER_DAY).contains(times)) {
             bail!("{}: wake_budget: {times} times a day; use 1 to {MOST_WAKEUPS_PER_DAY}", file.display());
@@ -139,7 +153,17 @@ impl Volume {
         if on_event.as_ref().is_some_and(|program| program.as_os_str().as_encoded_bytes().contains(&0)) {
             bail!("{}: on_event holds a zero byte; name a program", file.display());
         }
-        Ok(Volume { file: file.into(), id, devices, models, wear_budget, wake_budget, on_event, unfinished })
+        Ok(Volume {
+            file: file.into(),
+            id,
+            devices,
+            models,
+            wear_budget,
+            wake_budget,
+            on_event,
+            remote_patience,
+            unfinished,
+        })
     }
 
     /// Writes the volume file, whole or not at all. Devices beside it are named relative to it, so that the
@@ -160,6 +184,7 @@ impl Volume {
                 .on_event
                 .as_ref()
                 .map(|program| program.strip_prefix(dir).unwrap_or(program).to_owned()),
+            remote_patience: self.remote_patience.map(|time| format!("{}s", time.as_secs_f64())),
             tier: tier.collect(),
         };
         let text =
@@ -268,7 +293,9 @@ impl Volume {
                 slow.display()
             );
         }
-        let files = paths.iter().map(|path| open(path)).collect::<Result<Vec<_>, _>>()?;
+        let patience = self.remote_patience.unwrap_or(REMOTE_PATIENCE);
+        let open = |path: &PathBuf| open(path).map(|file| file.patient(patience));
+        let files = paths.iter().map(open).collect::<Result<Vec<_>, _>>()?;
         self.timed(files)
     }
 

@@ -9,8 +9,11 @@
 
 use crate::claims::Claim;
 use crate::modelled::Timing;
+use crate::remote::{Export, Standing, Unfit};
 use crate::storage::Storage;
 use crate::{blockdev, claims};
+use bimetal_nbd::{NbdUri, UriError};
+use bimetal_units::Nanos;
 use rustix::fs::{
     Advice, AtFlags, FileType, FlockOperation, Mode, OFlags, StatxFlags, fadvise, fdatasync, flock, fstat,
     fstatfs, ftruncate, open, stat, statx,
@@ -66,6 +69,31 @@ pub enum DeviceOpenError {
         /// Its logical sector size.
         bytes: u32,
     },
+    /// It begins as the URI of an export does, and is none.
+    #[error("{} names no export: {why}", path.display())]
+    Uri {
+        /// As it was written.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: UriError,
+    },
+    /// Its server grants nothing, or is not there.
+    #[error("{} cannot be opened: {why}; see to its server, and to the network between", path.display())]
+    Export {
+        /// Its URI.
+        path: PathBuf,
+        /// In words.
+        why: String,
+    },
+    /// Its server cannot make anything durable.
+    #[error(
+        "{} has a server that cannot flush: nothing that it answers would be sure to be kept; export it with flushes",
+        path.display()
+    )]
+    NoFlush {
+        /// Its URI.
+        path: PathBuf,
+    },
     /// The system refused.
     #[error("cannot {what} {}: {source}", path.display())]
     System {
@@ -103,13 +131,54 @@ pub struct IoFacts {
     pub physical_sector_bytes: Option<u32>,
     /// The model that says how long it takes to answer; `None` where it answers as soon as it can.
     pub model: Option<&'static str>,
+    /// How an export stands; `None` for files and block devices.
+    pub remote: Option<RemoteFacts>,
 }
 
-/// An open, exclusively locked file or block device.
+/// How an export and its connections stand.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RemoteFacts {
+    /// Connections to it.
+    pub connections: u32,
+    /// Single writes can be made durable there; else each is followed by a flush.
+    pub fua: bool,
+    /// Since when it is away.
+    pub away_since: Option<Nanos>,
+    /// How often the connections broke.
+    pub breaks: u64,
+    /// Requests that were sent again.
+    pub resent: u64,
+    /// Bytes that were written there and not flushed: they are kept here.
+    pub unflushed_bytes: u64,
+}
+
+impl RemoteFacts {
+    pub(crate) fn new(export: &Export, standing: Standing) -> RemoteFacts {
+        RemoteFacts {
+            connections: standing.connections,
+            fua: export.has_fua(),
+            away_since: standing.away_since,
+            breaks: standing.breaks,
+            resent: standing.resent,
+            unflushed_bytes: standing.journal_bytes,
+        }
+    }
+}
+
+/// What a device is.
+#[derive(Debug)]
+enum Store {
+    /// A file or a block device.
+    Local(OwnedFd),
+    /// An export of an NBD server.
+    Export(Box<Export>),
+}
+
+/// An open, exclusively locked file or block device; or an export of an NBD server, which nothing can lock.
 #[derive(Debug)]
 pub struct BlockFile {
     path: PathBuf,
-    fd: OwnedFd,
+    store: Store,
     size_bytes: u64,
     facts: IoFacts,
     in_memory: bool,
@@ -136,6 +205,10 @@ impl BlockFile {
     }
 
     fn open_for(path: &Path, access: OFlags) -> Result<BlockFile, DeviceOpenError> {
+        if let Some(uri) = path.to_str().and_then(NbdUri::parse) {
+            let uri = uri.map_err(|why| DeviceOpenError::Uri { path: path.into(), why })?;
+            return BlockFile::open_export(path, uri, access);
+        }
         let kind = stat(path).map_err(|e| open_error(path, e)).map(|s| FileType::from_raw_mode(s.st_mode))?;
         let mut file = match kind {
             FileType::RegularFile => BlockFile::open_file(path, access)?,
@@ -143,12 +216,42 @@ impl BlockFile {
             _ => return Err(DeviceOpenError::WrongKind { path: path.into() }),
         };
         // Between the two calls something else may have taken the name.
-        match fstat(&file.fd).map(|s| FileType::from_raw_mode(s.st_mode)) {
+        let fd = file.fd().ok_or_else(|| DeviceOpenError::WrongKind { path: path.into() })?;
+        match fstat(fd).map(|s| FileType::from_raw_mode(s.st_mode)) {
             Ok(now) if now == kind => {}
             _ => return Err(DeviceOpenError::WrongKind { path: path.into() }),
         }
-        file.claim = claim(path, &file.fd)?;
+        file.claim = claim(path, fd)?;
         Ok(file)
+    }
+
+    fn open_export(path: &Path, uri: NbdUri, access: OFlags) -> Result<BlockFile, DeviceOpenError> {
+        let export = Export::find(uri, access == OFlags::RDWR).map_err(|unfit| {
+            let path = path.into();
+            match unfit {
+                Unfit::Dial(error) => DeviceOpenError::Export { path, why: error.whole() },
+                Unfit::Blocks(bytes) => DeviceOpenError::SectorSize { path, bytes },
+                Unfit::Payload(bytes) => {
+                    let why = format!(
+                        "its server takes no more than {bytes} bytes at a time, and a block has {IO_BYTES}"
+                    );
+                    DeviceOpenError::Export { path, why }
+                }
+                Unfit::ReadOnly => DeviceOpenError::ReadOnly { path },
+                Unfit::NoFlush => DeviceOpenError::NoFlush { path },
+            }
+        })?;
+        let remote = Some(RemoteFacts::new(&export, Standing::default()));
+        Ok(BlockFile {
+            path: path.into(),
+            size_bytes: export.size_bytes(),
+            facts: IoFacts { direct: true, remote, ..IoFacts::default() },
+            in_memory: false,
+            give_back: if export.has_trim() { GiveBack::Discard } else { GiveBack::Nothing },
+            timing: None,
+            claim: Claim::default(),
+            store: Store::Export(Box::new(export)),
+        })
     }
 
     fn open_file(path: &Path, access: OFlags) -> Result<BlockFile, DeviceOpenError> {
@@ -173,7 +276,7 @@ impl BlockFile {
             give_back: GiveBack::Punch,
             timing: None,
             claim: Claim::default(),
-            fd,
+            store: Store::Local(fd),
         })
     }
 
@@ -192,7 +295,7 @@ impl BlockFile {
         }
         Ok(BlockFile {
             path: path.into(),
-            fd,
+            store: Store::Local(fd),
             size_bytes: device.size_bytes,
             facts: IoFacts {
                 direct: true,
@@ -200,6 +303,7 @@ impl BlockFile {
                 logical_sector_bytes: Some(device.logical_sector_bytes),
                 physical_sector_bytes: Some(device.physical_sector_bytes),
                 model: None,
+                remote: None,
             },
             // Its node is in a file system in memory; its data is not.
             in_memory: false,
@@ -268,9 +372,34 @@ impl BlockFile {
         self.in_memory
     }
 
-    /// For questions.
-    pub(crate) fn fd(&self) -> &OwnedFd {
-        &self.fd
+    /// For questions; an export has none.
+    pub(crate) fn fd(&self) -> Option<&OwnedFd> {
+        match &self.store {
+            Store::Local(fd) => Some(fd),
+            Store::Export(_) => None,
+        }
+    }
+
+    /// The export that it is.
+    pub(crate) fn export(&self) -> Option<&Export> {
+        match &self.store {
+            Store::Export(export) => Some(export),
+            Store::Local(_) => None,
+        }
+    }
+
+    /// Memory that it takes in use, beyond the buffers that all devices share: an export's connections, and what is not flushed.
+    pub fn ram_bytes(&self) -> u64 {
+        self.export().map_or(0, |_| crate::remote::RAM_BYTES)
+    }
+
+    /// The same, where reads and writes wait for so long when it is an export and away.
+    #[must_use]
+    pub fn patient(mut self, patience: Duration) -> BlockFile {
+        if let Store::Export(export) = &mut self.store {
+            export.set_patience(patience);
+        }
+        self
     }
 
     /// What keeps others away from it.
@@ -278,9 +407,9 @@ impl BlockFile {
         &self.claim
     }
 
-    /// For submissions.
-    pub fn raw_fd(&self) -> RawFd {
-        self.fd.as_raw_fd()
+    /// For submissions; an export has none.
+    pub(crate) fn raw_fd(&self) -> Option<RawFd> {
+        self.fd().map(|fd| fd.as_raw_fd())
     }
 
     /// The best way to give space back that has not failed yet. A hole in a file is none for what will be `refilled`: then
@@ -294,7 +423,8 @@ impl BlockFile {
 
     /// `way` does not work here: asks for the next one from now on.
     pub(crate) fn cannot_give_back(&mut self, way: GiveBack) {
-        let next = if way == GiveBack::Discard { GiveBack::Punch } else { GiveBack::Nothing };
+        let can_punch = way == GiveBack::Discard && self.export().is_none();
+        let next = if can_punch { GiveBack::Punch } else { GiveBack::Nothing };
         self.give_back = self.give_back.min(next);
     }
 
@@ -304,29 +434,53 @@ impl BlockFile {
         const STEP: usize = 1 << 20;
         let unit = u64::from(IO_BYTES);
         assert!(at.is_multiple_of(unit) && bytes.is_multiple_of(unit), "erases {bytes} bytes at {at}");
+        let fd = match &self.store {
+            Store::Local(fd) => fd,
+            Store::Export(export) => {
+                return export.erase(at, bytes).map_err(|source| self.system("erase a part of", source));
+            }
+        };
         let mut room = vec![0u8; STEP + IO_BYTES as usize];
         let zeros = aligned(&mut room, STEP);
         let (mut at, end) = (at, at + bytes);
         while at < end {
             let len = (end - at).min(STEP as u64) as usize;
-            match rustix::io::pwrite(&self.fd, &zeros[..len], at) {
+            match rustix::io::pwrite(fd, &zeros[..len], at) {
                 Ok(0) => return Err(system(&self.path, "erase a part of", Errno::IO)),
                 Ok(done) => at += done as u64,
                 Err(Errno::INTR) => {}
                 Err(error) => return Err(system(&self.path, "erase a part of", error)),
             }
         }
-        fdatasync(&self.fd).map_err(|e| system(&self.path, "flush", e))
+        fdatasync(fd).map_err(|e| system(&self.path, "flush", e))
+    }
+
+    /// Overwrites the odd bytes of an export behind its last whole block with zeros.
+    pub fn erase_tail(&self, from: u64) -> Result<(), DeviceOpenError> {
+        match &self.store {
+            Store::Export(export) => export
+                .erase(from, self.size_bytes.saturating_sub(from))
+                .map_err(|error| self.system("erase the end of", error)),
+            Store::Local(_) => Err(system(&self.path, "erase the end of", Errno::OPNOTSUPP)),
+        }
     }
 
     /// Reads one block at a multiple of [`IO_BYTES`]; for what is not the engine's business.
     pub fn read_block(&self, at: u64) -> Result<Vec<u8>, DeviceOpenError> {
         assert!(at.is_multiple_of(u64::from(IO_BYTES)), "reads at {at}");
+        let fd = match &self.store {
+            Store::Local(fd) => fd,
+            Store::Export(_) => {
+                let mut block = vec![0; IO_BYTES as usize];
+                self.read_remote(at, &mut block).map_err(|error| self.system("read", error))?;
+                return Ok(block);
+            }
+        };
         let mut room = vec![0u8; 2 * IO_BYTES as usize];
         let block = aligned(&mut room, IO_BYTES as usize);
         let mut done = 0;
         while done < block.len() {
-            match rustix::io::pread(&self.fd, &mut block[done..], at + done as u64) {
+            match rustix::io::pread(fd, &mut block[done..], at + done as u64) {
                 Ok(0) => return Err(system(&self.path, "read", Errno::IO)),
                 Ok(bytes) => done += bytes,
                 Err(Errno::INTR) => {}
@@ -334,6 +488,19 @@ impl BlockFile {
             }
         }
         Ok(block.to_vec())
+    }
+
+    /// Reads any bytes of an export; for what is not the engine's business.
+    pub fn read_remote(&self, at: u64, bytes: &mut [u8]) -> std::io::Result<()> {
+        let inside = at.checked_add(bytes.len() as u64).is_some_and(|end| end <= self.size_bytes);
+        match &self.store {
+            Store::Export(export) if inside => export.read(at, bytes),
+            _ => Err(Errno::IO.into()),
+        }
+    }
+
+    fn system(&self, what: &'static str, source: std::io::Error) -> DeviceOpenError {
+        DeviceOpenError::System { path: self.path.clone(), what, source }
     }
 }
 

@@ -1,10 +1,11 @@
 //! Serving a machine: its actions to the ring, the ring's completions to it.
 
 use crate::clock::Clock;
-use crate::device::{BlockFile, IoFacts};
+use crate::device::{BlockFile, IoFacts, RemoteFacts};
 use crate::load::DeviceLoad;
 use crate::modelled::{Lateness, Modelled};
 use crate::ops::{DeviceOps, Outcome};
+use crate::remote::{self, Remote};
 use crate::ring::{Completion, Ring};
 use crate::watch::{self, Change, Watch};
 use bimetal_engine::Machine;
@@ -40,6 +41,8 @@ pub struct Driver {
     devices: Vec<BlockFile>,
     /// Of the devices that are timed; in tier order.
     models: Vec<Option<Modelled>>,
+    /// The sessions of those that are exports; in tier order.
+    remotes: Vec<Option<Remote>>,
     ops: DeviceOps,
     harvested: Vec<Completion>,
     ended: Vec<Done>,
@@ -47,6 +50,8 @@ pub struct Driver {
     /// Commands handed to the devices.
     commands: u64,
     watch: Option<Watch>,
+    /// What has happened to exports, and was not asked for yet.
+    changes: Vec<Change>,
     /// A device is lost: nothing more is asked of any of them.
     is_lost: bool,
     /// Slept until shortly before a model's time.
@@ -59,7 +64,12 @@ impl Driver {
     pub fn new(ring: Ring, devices: Vec<BlockFile>) -> Driver {
         let clock = Clock::new();
         let now = clock.now();
+        let remote = |(place, device): (usize, &BlockFile)| {
+            let name = device.path().display().to_string();
+            device.export().map(|export| Remote::new(export, name, place, &ring, now))
+        };
         Driver {
+            remotes: devices.iter().enumerate().map(remote).collect(),
             ring,
             clock,
             models: devices.iter().map(|device| device.timing().map(|timing| timing.start(now))).collect(),
@@ -70,6 +80,7 @@ impl Driver {
             moved_bytes: 0,
             commands: 0,
             watch: None,
+            changes: Vec::new(),
             is_lost: false,
             is_near: false,
         }
@@ -86,13 +97,19 @@ impl Driver {
     /// and by nobody else since. Whoever has the driver asks for [`Driver::take_changes`].
     pub fn watch(&mut self, volume: [u8; 16], generation: u64) -> io::Result<()> {
         let now = self.clock.now();
-        self.watch = Some(Watch::new(&self.devices, volume, generation, &mut self.ring, now)?);
+        let (watch, second_at) = Watch::new(&self.devices, volume, generation, &mut self.ring, now)?;
+        self.watch = Some(watch);
+        for remote in self.remotes.iter_mut().flatten() {
+            remote.seal(volume, generation, second_at);
+        }
         Ok(())
     }
 
     /// What has changed about the devices since it was asked last.
     pub fn take_changes(&mut self) -> Vec<Change> {
-        self.watch.as_mut().map(Watch::take_changes).unwrap_or_default()
+        let mut changes = self.watch.as_mut().map(Watch::take_changes).unwrap_or_default();
+        changes.append(&mut self.changes);
+        changes
     }
 
     /// How exactly the modelled devices kept their times.
@@ -119,7 +136,13 @@ impl Driver {
 
     /// How I/O reaches each device, in tier order.
     pub fn io_facts(&self) -> Vec<IoFacts> {
-        self.devices.iter().map(BlockFile::facts).collect()
+        let facts = |(device, remote): (&BlockFile, &Option<Remote>)| {
+            let standing = remote.as_ref().map(Remote::standing);
+            let remote =
+                device.export().zip(standing).map(|(export, standing)| RemoteFacts::new(export, standing));
+            IoFacts { remote, ..device.facts() }
+        };
+        self.devices.iter().zip(&self.remotes).map(facts).collect()
     }
 
     /// The devices themselves, for what is not the engine's business. Only while nothing is in flight.
@@ -170,9 +193,25 @@ impl Driver {
                 Some(action) => {
                     self.moved_bytes += payload_bytes(&action);
                     self.commands += 1;
-                    self.ops.start(now, action, &mut self.ring, &self.devices, &mut self.models);
+                    let Driver { ring, devices, models, remotes, .. } = self;
+                    self.ops.start(now, action, ring, devices, models, remotes);
                 }
             }
+        }
+        self.drive_remotes(now);
+    }
+
+    /// Lets exports send and receive; what they have answered is heard with the other completions.
+    fn drive_remotes(&mut self, now: Nanos) {
+        for (remote, device) in self.remotes.iter_mut().zip(&self.devices) {
+            let Some((remote, export)) = remote.as_mut().zip(device.export()) else { continue };
+            remote.drive(now, &mut self.ring, export);
+            while let Some((tag, result)) = remote.take_done() {
+                self.ring.done(tag, result);
+            }
+            let before = self.changes.len();
+            self.changes.extend(remote.take_changes());
+            self.is_lost |= self.changes[before..].iter().any(|change| matches!(change, Change::Lost(_)));
         }
     }
 
@@ -227,7 +266,8 @@ impl Driver {
         // What the machine wants done at once waits, too.
         let holds = watch.is_some_and(|watch| watch.holds(now));
         let watch = watch.map(|watch| if holds { HOLD_STEP } else { until(watch.deadline()) });
-        let other = [machine.deadline().map(until), watch, limit].into_iter().flatten().min();
+        let remote = self.remotes.iter().flatten().filter_map(Remote::deadline).min().map(until);
+        let other = [machine.deadline().map(until), watch, remote, limit].into_iter().flatten().min();
         let mut timeout = [model, other].into_iter().flatten().min();
         if let Some(left) = model.filter(|_| timeout == model) {
             if left >= LEAD * LEADS {
@@ -260,15 +300,24 @@ impl Driver {
                 }
                 continue;
             }
+            if completion.tag >= remote::FIRST_TAG {
+                let device = remote::device_of(completion.tag);
+                if let Some(remote) = self.remotes.get_mut(device).and_then(Option::as_mut) {
+                    remote.completed(now, completion.tag, completion.result);
+                }
+                continue;
+            }
             let place = completion.tag as u32;
             // What a lost device still answers cannot be believed, and what is left of it is not asked for.
             let result = if self.is_lost { -libc::EIO } else { completion.result };
-            match self.ops.complete(now, place, result, &mut self.ring, &mut self.devices) {
+            let Driver { ring, devices, remotes, .. } = self;
+            match self.ops.complete(now, place, result, ring, devices, remotes) {
                 Outcome::Pending => {}
                 Outcome::Done(token, result) => machine.on_completion(now, token, result),
             }
         }
         self.harvested = harvested;
+        self.drive_remotes(now);
         self.advance_models(now, machine);
     }
 }

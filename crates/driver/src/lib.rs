@@ -8,7 +8,8 @@
 //! ```text
 //!   clients ──> sockets ──┐                     ┌── Machine (engine, or create / open / check)
 //!                         ├── Ring ── Driver ───┤
-//!   device files ─────────┘                     └── RealArena: every payload byte, registered once
+//!   device files,         │                     └── RealArena: every payload byte, registered once
+//!   exports of others ────┘
 //! ```
 //!
 //! Unsafe code stands in seven modules only, each block with its argument: `blockdev` (what the kernel says
@@ -30,6 +31,7 @@ pub mod memory;
 mod modelled;
 mod netlink;
 mod ops;
+mod remote;
 pub mod ring;
 pub mod signals;
 mod storage;
@@ -39,12 +41,13 @@ mod watch;
 
 pub use claims::{Claim, Holder, in_use, who_holds};
 pub use clock::Clock;
-pub use device::{BlockFile, DeviceOpenError, IO_BYTES, IoFacts, claim};
+pub use device::{BlockFile, DeviceOpenError, IO_BYTES, IoFacts, RemoteFacts, claim};
 pub use driver::Driver;
 pub use inherit::{InheritError, inherited_sockets};
 pub use load::DeviceLoad;
 pub use memory::{Memory, PoolSizes, RealArena, become_io_flusher, lock_memory};
 pub use modelled::{Lateness, Timing};
+pub use remote::{DialError, REMOTE_PATIENCE, dial};
 pub use ring::{Completion, Ring};
 pub use storage::{Storage, turns};
 pub use task::{TaskError, run_task};

@@ -132,6 +132,29 @@ impl Region {
         // SAFETY: start <= len by the assertion, so the result is inside or one past the mapping.
         unsafe { self.base.add(buf.start as usize) }
     }
+
+    /// Appends the bytes of a buffer that an operation in flight names, as the kernel does that sends it.
+    pub(crate) fn load(&self, buf: Buf, out: &mut Vec<u8>) {
+        let (from, len) = (self.address(buf), buf.len as usize);
+        out.reserve(len);
+        // SAFETY: `address` checks that the range is inside the mapping, which is initialised (anonymous memory is zero);
+        // the room behind the vector's end is its own. As with the kernel's reads, the owner of a buffer does not write to
+        // it while an operation names it; and no slice of it is held across a call of the driver, on this one thread.
+        unsafe {
+            std::ptr::copy_nonoverlapping(from, out.as_mut_ptr().add(out.len()), len);
+            out.set_len(out.len() + len);
+        }
+    }
+
+    /// Puts bytes at the front of a buffer that an operation in flight names, as the kernel does that receives it.
+    pub(crate) fn store(&self, buf: Buf, bytes: &[u8]) {
+        assert!(bytes.len() <= buf.len as usize, "more bytes than the buffer has");
+        let to = self.address(buf);
+        // SAFETY: `address` checks that the range is inside the mapping; `bytes` is of another one, as no slice of the arena
+        // is ever given to this. As with the kernel's writes, the owner of a buffer does not look at it while an operation
+        // names it; and no slice of it is held across a call of the driver, on this one thread.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) }
+    }
 }
 
 impl Drop for Region {

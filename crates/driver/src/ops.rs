@@ -4,6 +4,7 @@
 use crate::device::{BlockFile, GiveBack, IO_BYTES};
 use crate::load::{Asked, Ended, Loads};
 use crate::modelled::{Lateness, Modelled};
+use crate::remote::{Ask, Remote};
 use crate::ring::{MAX_PARTS, Ring};
 use bimetal_engine::action::{Action, BufList, DeviceError, Token};
 use bimetal_engine::arena::Buf;
@@ -106,6 +107,7 @@ impl DeviceOps {
         ring: &mut Ring,
         devices: &[BlockFile],
         models: &mut [Option<Modelled>],
+        remotes: &mut [Option<Remote>],
     ) {
         let none = BufList::new();
         let (kind, device, offset, bufs, token) = match action {
@@ -142,7 +144,7 @@ impl DeviceOps {
             model.submit(now, place, command);
             op.timed = Some(Timed { command, since: now, due: None, result: None });
         }
-        submit(&op, place, ring, devices);
+        submit(now, &op, place, ring, devices, remotes);
         self.ops[place as usize] = Some(op);
     }
 
@@ -185,6 +187,7 @@ impl DeviceOps {
         result: i32,
         ring: &mut Ring,
         devices: &mut [BlockFile],
+        remotes: &mut [Option<Remote>],
     ) -> Outcome {
         let Some(op) = self.ops.get_mut(place as usize).and_then(Option::as_mut) else {
             return Outcome::Pending;
@@ -200,7 +203,7 @@ impl DeviceOps {
         };
         match outcome {
             None => {
-                submit(op, place, ring, devices);
+                submit(now, op, place, ring, devices, remotes);
                 Outcome::Pending
             }
             Some(result) => match &mut op.timed {
@@ -273,6 +276,18 @@ impl DeviceOp {
         Command { kind, offset: self.offset, len }
     }
 
+    /// The same to an export; `None` where nothing is asked of it.
+    fn ask(&self) -> Option<Ask> {
+        let offset = self.offset;
+        match self.kind {
+            Kind::Read => self.bufs.first().map(|&buf| Ask::Read { offset, buf }),
+            Kind::Write { dsync } => Some(Ask::Write { offset, bufs: self.bufs.clone(), durable: dsync }),
+            Kind::Flush => Some(Ask::Flush),
+            Kind::Discard { way: GiveBack::Nothing, .. } | Kind::Refused => None,
+            Kind::Discard { len, .. } => Some(Ask::Trim { offset, len }),
+        }
+    }
+
     /// What an error means; `None` when there is another way to try.
     fn failed(&mut self, errno: i32, device: &mut BlockFile) -> Option<Result<(), DeviceError>> {
         let Kind::Discard { way, refilled, .. } = &mut self.kind else {
@@ -316,9 +331,21 @@ impl DeviceOp {
     }
 }
 
-fn submit(op: &DeviceOp, place: u32, ring: &mut Ring, devices: &[BlockFile]) {
-    let device = &devices[op.device];
-    let (fd, tag) = (device.raw_fd(), u64::from(place));
+fn submit(
+    now: Nanos,
+    op: &DeviceOp,
+    place: u32,
+    ring: &mut Ring,
+    devices: &[BlockFile],
+    remotes: &mut [Option<Remote>],
+) {
+    let (device, tag) = (&devices[op.device], u64::from(place));
+    let Some(fd) = device.raw_fd() else {
+        return match remotes.get_mut(op.device).and_then(Option::as_mut).zip(op.ask()) {
+            Some((remote, ask)) => remote.ask(now, ask, tag),
+            None => ring.nop(tag),
+        };
+    };
     let now = device.is_in_memory();
     match op.kind {
         Kind::Read => {

@@ -124,6 +124,11 @@ impl Ring {
         self.regions.len() - 1
     }
 
+    /// The arena.
+    pub(crate) fn arena(&self) -> &Rc<Region> {
+        &self.regions[ARENA]
+    }
+
     /// Whether the arena is registered with the kernel.
     pub fn is_fixed(&self) -> bool {
         self.fixed
@@ -206,6 +211,11 @@ impl Ring {
             done if done < 0 => -io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO),
             done => i32::try_from(done).unwrap_or(i32::MAX),
         };
+        self.ready.push(Completion { tag, result });
+    }
+
+    /// Something that is not the kernel's has ended: it is heard with the other completions.
+    pub(crate) fn done(&mut self, tag: u64, result: i32) {
         self.ready.push(Completion { tag, result });
     }
 

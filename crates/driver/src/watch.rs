@@ -14,10 +14,11 @@ use crate::storage;
 use bimetal_engine::arena::Buf;
 use bimetal_engine::format::Id;
 use bimetal_engine::format::superblock::{Found, Superblock};
-use bimetal_units::{FAST, Generation, Nanos};
+use bimetal_units::{FAST, Generation, Nanos, SLOW};
 use rustix::fs::{FileType, Stat, fstat, stat};
 use rustix::io::Errno;
 use std::io;
+use std::os::fd::OwnedFd;
 
 /// How often it is looked.
 const EVERY_NS: u64 = Nanos::SECOND;
@@ -44,6 +45,10 @@ pub enum Change {
     Orphaned(String),
     /// Nothing is lost by that.
     Moved(String),
+    /// An export cannot be reached: what is asked of it waits.
+    Away(String),
+    /// It can be reached again.
+    Back(String),
 }
 
 /// What was known of a device when the volume was opened.
@@ -84,14 +89,15 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Looks at devices that were just opened under this generation, which is on them.
+    /// Looks at devices that were just opened under this generation, which is on them. Says where the slow one has its second
+    /// superblock, for whoever looks after an export.
     pub(crate) fn new(
         devices: &[BlockFile],
         volume: Id,
         generation: u64,
         ring: &mut Ring,
         now: Nanos,
-    ) -> io::Result<Watch> {
+    ) -> io::Result<(Watch, u64)> {
         let memory = Memory::new(2 * IO_BYTES as usize)?;
         let region = ring.add_region(memory.region().clone());
         let mut watch = Watch {
@@ -108,10 +114,11 @@ impl Watch {
         };
         let superblock = watch.take_copies(devices)?;
         for (device, &need_bytes) in devices.iter().zip(&superblock.geometry.device_bytes) {
-            let below = blockdev::loop_below(device.fd()).ok().filter(|_| device.facts().block_device);
+            let below = device.fd().filter(|_| device.facts().block_device);
+            let below = below.and_then(|fd| blockdev::loop_below(fd).ok());
             watch.devices.push(Watched { need_bytes, below, is_told: false });
         }
-        Ok(watch)
+        Ok((watch, superblock.geometry.second_superblock_at(SLOW)))
     }
 
     /// Reads the superblocks that are to be as they are; gives one of them. Where a device is missing nobody has made good what
@@ -181,12 +188,13 @@ impl Watch {
         if self.copies.iter().any(|copy| copy.reading) || seen == self.seen && !doubtful {
             return;
         }
+        let Some(fd) = devices[0].raw_fd() else { return };
         self.seen = seen;
         for (place, copy) in self.copies.iter_mut().enumerate() {
             copy.reading = true;
             let buf = Buf { start: place as u64 * u64::from(IO_BYTES), len: IO_BYTES };
             let mem = Mem { region: self.region, buf };
-            ring.read_mem(devices[0].raw_fd(), copy.at, mem, FIRST_TAG + place as u64);
+            ring.read_mem(fd, copy.at, mem, FIRST_TAG + place as u64);
         }
     }
 
@@ -259,19 +267,20 @@ impl Watch {
 
 impl Watched {
     fn look(&mut self, device: &BlockFile) -> Option<Change> {
+        let fd = device.fd()?;
         self.look_at_size(device).or_else(|| match device.facts().block_device {
-            true => self.look_below(device),
-            false => self.follow_name(device, &fstat(device.fd()).ok()?),
+            true => self.look_below(device, fd),
+            false => self.follow_name(device, &fstat(fd).ok()?),
         })
     }
 
     /// Whether all of it that is used is there.
     fn look_at_size(&self, device: &BlockFile) -> Option<Change> {
-        let name = device.path().display();
+        let (name, fd) = (device.path().display(), device.fd()?);
         let bytes = match device.facts().block_device {
             // One of no size is one that is away: its errors say so.
-            true => blockdev::size_bytes(device.fd()).ok().filter(|bytes| *bytes > 0)?,
-            false => fstat(device.fd()).ok()?.st_size as u64,
+            true => blockdev::size_bytes(fd).ok().filter(|bytes| *bytes > 0)?,
+            false => fstat(fd).ok()?.st_size as u64,
         };
         if bytes < self.need_bytes {
             let need = self.need_bytes;
@@ -292,10 +301,10 @@ impl Watched {
     }
 
     /// What is below a loop device.
-    fn look_below(&mut self, device: &BlockFile) -> Option<Change> {
+    fn look_below(&mut self, device: &BlockFile, fd: &OwnedFd) -> Option<Change> {
         let name = device.path().display();
         if let Some(was) = self.below {
-            match blockdev::loop_below(device.fd()) {
+            match blockdev::loop_below(fd) {
                 Ok(is) if is.place == was.place && is.offset == was.offset => {}
                 Ok(_) => return Some(Change::Lost(format!("{name} leads to other bytes by now"))),
                 Err(Errno::NXIO) => return Some(Change::Lost(format!("{name} was detached from its file"))),
@@ -342,7 +351,7 @@ impl Watched {
 fn marks(device: &BlockFile) -> Vec<u64> {
     let mut marks = Vec::new();
     let below = device.claim().below.iter().map(|below| &below.fd);
-    for meta in std::iter::once(device.fd()).chain(below).filter_map(|fd| fstat(fd).ok()) {
+    for meta in device.fd().into_iter().chain(below).filter_map(|fd| fstat(fd).ok()) {
         match FileType::from_raw_mode(meta.st_mode) {
             FileType::BlockDevice => marks.extend(storage::writes(meta.st_rdev)),
             _ => marks.extend([meta.st_mtime as u64, meta.st_mtime_nsec, meta.st_size as u64]),

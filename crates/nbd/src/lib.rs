@@ -67,6 +67,7 @@ mod reply;
 mod request;
 mod terms;
 mod transmission;
+mod uri;
 mod wire;
 
 pub use chunk::{DATA_CHUNK_BYTES, HOLE_CHUNK_BYTES, data_chunk, error_chunk, hole_chunk, status_chunk};
@@ -78,4 +79,5 @@ pub use reply::{Chunk, ChunkHead, Extent, SimpleReply, parse_chunk, parse_simple
 pub use request::{Command, Request};
 pub use terms::{Contexts, MetaContext, Placement, Terms};
 pub use transmission::{Parse, Transmission, simple_reply};
+pub use uri::{NbdAddress, NbdUri, UriError};
 pub use wire::{CHUNK_HEADER_BYTES, REQUEST_HEADER_BYTES, SIMPLE_REPLY_BYTES};

@@ -4,7 +4,7 @@ use crate::attach::AttachedDoc;
 use crate::lost::LossDoc;
 use crate::meter::RequestsDoc;
 use crate::scrub::ScrubDoc;
-use bimetal_driver::{DeviceLoad, IoFacts};
+use bimetal_driver::{DeviceLoad, IoFacts, RemoteFacts};
 use bimetal_engine::options::Status;
 use bimetal_engine::policy::{Audit, Yield};
 use serde::{Deserialize, Serialize};
@@ -60,6 +60,9 @@ pub struct TierDoc {
     /// What the device was asked for since the server opened it, and how busy it is.
     #[serde(default)]
     pub load: LoadDoc,
+    /// How it stands, where it is an export of an NBD server; null for files and block devices.
+    #[serde(default)]
+    pub remote: Option<RemoteDoc>,
 }
 
 /// What a device was asked for since the server opened it; the opening's own reads are among it. Flushes and discards
@@ -95,6 +98,36 @@ impl From<&DeviceLoad> for LoadDoc {
             errors: load.errors,
             busy_us: load.busy_ns / 1000,
             wait_us: load.wait_ns / 1000,
+        }
+    }
+}
+
+/// An export and its connections.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RemoteDoc {
+    /// Connections to it.
+    pub connections: u32,
+    /// Whether single writes can be made durable there; else each is followed by a flush.
+    pub fua: bool,
+    /// Since when it cannot be reached; null while it can.
+    pub away_since_unix_s: Option<u64>,
+    /// How often its connections broke, or could not be made.
+    pub breaks: u64,
+    /// Requests that were sent again for that.
+    pub resent: u64,
+    /// Bytes that were written there and not flushed: they are kept in memory, and written again after a break.
+    pub unflushed_bytes: u64,
+}
+
+impl From<RemoteFacts> for RemoteDoc {
+    fn from(facts: RemoteFacts) -> RemoteDoc {
+        RemoteDoc {
+            connections: facts.connections,
+            fua: facts.fua,
+            away_since_unix_s: facts.away_since.map(bimetal_driver::Clock::unix_s),
+            breaks: facts.breaks,
+            resent: facts.resent,
+            unflushed_bytes: facts.unflushed_bytes,
         }
     }
 }
@@ -299,6 +332,7 @@ impl StatusDoc {
             physical_sector_bytes: None,
             model: None,
             load: LoadDoc::default(),
+            remote: None,
         });
         StatusDoc {
             version: STATUS_VERSION,
@@ -366,6 +400,7 @@ impl StatusDoc {
             tier.logical_sector_bytes = facts.logical_sector_bytes;
             tier.physical_sector_bytes = facts.physical_sector_bytes;
             tier.model = facts.model.map(str::to_owned);
+            tier.remote = facts.remote.map(RemoteDoc::from);
         }
     }
 }

@@ -46,9 +46,13 @@ impl<V: Served> Server<V> {
         let changed = !changes.is_empty();
         for change in changes {
             match change {
-                Change::Moved(what) => {
+                Change::Moved(what) | Change::Away(what) => {
                     tracing::warn!("{what}");
                     self.happened(EventKind::DeviceChanged, EventLevel::Warning, what);
+                }
+                Change::Back(what) => {
+                    tracing::info!("{what}");
+                    self.happened(EventKind::DeviceChanged, EventLevel::Info, what);
                 }
                 Change::Orphaned(what) => {
                     self.happened(EventKind::DeviceChanged, EventLevel::Error, what.clone());

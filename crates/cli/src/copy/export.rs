@@ -227,7 +227,7 @@ impl Target {
     /// zeros have to be written.
     fn make_room(&self, args: &ExportArgs, size_bytes: u64) -> anyhow::Result<bool> {
         let path = self.path.display();
-        let look = inspect::contents(&self.path, args.json)?;
+        let look = inspect::contents(&self.locked, args.json)?;
         if let Some(found) = look.found.as_ref().filter(|_| !args.force) {
             bail!("{path} holds {found}; name another target, or overwrite it with --force");
         }

@@ -99,6 +99,7 @@ fn rounds(args: &KillArgs, seed: u64, dir: &Path) -> anyhow::Result<KillDoc> {
         landing: Some(LANDING_BYTES),
         wear_budget: None,
         wake_budget: None,
+        remote_patience: None,
         force: 0,
         resumes: false,
         quiet: args.json,

@@ -253,7 +253,7 @@ pub(crate) struct ReplayArgs {
 }
 
 /// A time such as `25ms` or `1.5s`.
-pub(super) fn time(text: &str) -> Result<Duration, String> {
+pub(crate) fn time(text: &str) -> Result<Duration, String> {
     let wrong = || format!("{text:?} is no time; write a number with us, ms, s, min or h, such as 25ms");
     let at = text.find(|c: char| c.is_ascii_alphabetic()).ok_or_else(wrong)?;
     let number: f64 = text[..at].trim().parse().map_err(|_| wrong())?;

@@ -40,6 +40,8 @@ pub enum Need {
     Image,
     /// An image of a disk to move in.
     OldDisk,
+    /// An export of another server.
+    Export,
 }
 use Need::*;
 
@@ -51,6 +53,8 @@ pub type Rule = (&'static str, Way, &'static [Need]);
 pub const RULES: &[Rule] = &[
     ("bimetal up", Serves, &[]),
     ("bimetal create", Ends(0), &[LargeDevices]),
+    ("bimetal create films --fast /dev/nvme0n1p4 --slow nbd", Ends(0), &[Devices, Export]),
+    ("bimetal create films --fast /dev/nvme0n1p4 --slow 'nbd", Ends(0), &[Devices, Export]),
     ("target/release/bimetal create", Ends(0), &[]),
     ("bimetal serve films", Serves, &[SmallFilms]),
     ("bimetal serve films --memory", Serves, &[Films]),

@@ -15,6 +15,7 @@ pub struct World {
     dir: PathBuf,
     servers: Vec<Guarded>,
     large: bool,
+    exports: bool,
 }
 
 impl World {
@@ -33,7 +34,8 @@ impl World {
             std::os::unix::fs::symlink(root.join(name), dir.join(name)).map_err(|error| error.to_string())?;
         }
         let large = needs.contains(&Need::LargeDevices);
-        let mut world = World { _folder: folder, dir, servers: Vec::new(), large };
+        let exports = needs.contains(&Need::Export);
+        let mut world = World { _folder: folder, dir, servers: Vec::new(), large, exports };
         needs.iter().try_for_each(|need| world.provide(*need))?;
         Ok(world)
     }
@@ -59,6 +61,11 @@ impl World {
                 self.servers.push(server);
                 String::new()
             }
+            Need::Export => {
+                self.run(&create("other", "64M", "256M"), 0)?;
+                self.provide(Need::Serves("other"))?;
+                String::new()
+            }
             Need::Job => self.run("printf '[job]\\nrw=randread\\nsize=1m\\nnumber_ios=64\\n' > random.fio", 0)?,
             Need::Records => self.run(
                 "truncate -s 4M t && for run in before after; do bimetal lab fio random.fio --target t --record $run.json; done",
@@ -79,6 +86,14 @@ impl World {
         let group =
             common::text(&Command::new("id").arg("-gn").output().map(|out| out.stdout).unwrap_or_default());
         let fast = if self.large { "nvme.img" } else { "sdc.img" };
+        let mut text = text.to_owned();
+        if self.exports {
+            let here = "nbd+unix:///?socket=run/other.sock";
+            text = text.replace("nbd://10.0.0.7/films", &format!("'{here}'"));
+            for name in ["films", ""] {
+                text = text.replace(&format!("nbd+unix:///{name}?socket=/run/films.sock"), here);
+            }
+        }
         [
             ("/dev/disk/by-id/nvme-SSD-part4", fast),
             ("/dev/nvme0n1p4", fast),
@@ -99,7 +114,7 @@ impl World {
             (", physical sectors of 4096", ""),
         ]
         .iter()
-        .fold(text.to_owned(), |text, (shown, here)| text.replace(shown, here))
+        .fold(text, |text, (shown, here)| text.replace(shown, here))
     }
 
     /// What was said, with the places of this machine left out.

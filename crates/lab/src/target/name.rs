@@ -1,13 +1,11 @@
 //! How a target is named.
 
-use super::nbd::NbdAddress;
+use bimetal_nbd::{NbdAddress, NbdUri};
 use std::fmt;
 use std::path::PathBuf;
 
 /// The longest name of a target, bytes: two paths.
 const MAX_NAME_BYTES: usize = 8192;
-/// The port that NBD servers listen on where a URI gives none.
-const NBD_PORT: u16 = 10809;
 
 /// What is to be measured, by its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,31 +56,9 @@ impl TargetName {
         if text == "null:" {
             return Ok(TargetName::Null);
         }
-        if let Some(rest) = text.strip_prefix("nbd+unix://") {
-            let (export, query) = rest.split_once('?').unwrap_or((rest, ""));
-            let socket = query.split('&').find_map(|pair| pair.strip_prefix("socket="));
-            let socket = socket.ok_or_else(|| wrong("nbd+unix:///EXPORT?socket=PATH names the socket"))?;
-            let (Some(path), Some(export)) = (decoded(socket), decoded(export.trim_start_matches('/')))
-            else {
-                return Err(wrong("a % is followed by two hexadecimal digits, and what comes out is UTF-8"));
-            };
-            return Ok(TargetName::Nbd { address: NbdAddress::Unix(path.into()), export });
-        }
-        if let Some(rest) = text.strip_prefix("nbd://") {
-            let (host, export) = rest.split_once('/').unwrap_or((rest, ""));
-            if host.is_empty() {
-                return Err(wrong("nbd://HOST:PORT/EXPORT names a host"));
-            }
-            let has_port = host.rsplit_once(':').is_some_and(|(before, port)| {
-                port.parse::<u16>().is_ok() && (!before.contains(':') || before.ends_with(']'))
-            });
-            // A name has no colons, and an address that has them is in brackets.
-            if !has_port && host.contains(':') && !(host.starts_with('[') && host.ends_with(']')) {
-                return Err(wrong("a port is from 0 to 65535, and an IPv6 address stands in brackets"));
-            }
-            let address = if has_port { host.to_owned() } else { format!("{host}:{NBD_PORT}") };
-            let export = decoded(export).ok_or_else(|| wrong("the export's name is not well escaped"))?;
-            return Ok(TargetName::Nbd { address: NbdAddress::Tcp(address), export });
+        if let Some(uri) = NbdUri::parse(text) {
+            let NbdUri { address, export } = uri.map_err(|error| wrong(&error.to_string()))?;
+            return Ok(TargetName::Nbd { address, export });
         }
         if let Some(name) = text.strip_prefix("volume:") {
             return match name {
@@ -124,23 +100,6 @@ impl fmt::Display for TargetName {
             TargetName::Null => write!(f, "null:"),
         }
     }
-}
-
-/// A part of a URI as it was before it was escaped.
-fn decoded(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&first, behind)) = rest.split_first() {
-        rest = behind;
-        if first != b'%' {
-            bytes.push(first);
-            continue;
-        }
-        let digits = std::str::from_utf8(rest.get(..2)?).ok()?;
-        bytes.push(u8::from_str_radix(digits, 16).ok()?);
-        rest = &rest[2..];
-    }
-    String::from_utf8(bytes).ok()
 }
 
 #[cfg(test)]

@@ -3,21 +3,18 @@
 
 use crate::load::{Granule, LoadTarget, Own, RunError, SlotSpec};
 use crate::target::buffers::Buffers;
-use crate::target::dial::shake_hands;
 use bimetal_driver::ring::{MAX_PARTS, Mem};
-use bimetal_driver::{Completion, Memory, Ring};
+use bimetal_driver::{Completion, DialError, Memory, Ring, dial};
 use bimetal_engine::arena::Buf;
 use bimetal_load::{Ended, Fault, Target};
 use bimetal_models::{Command, Kind};
 use bimetal_nbd::{
-    ClientError, NbdErrno, REQUEST_HEADER_BYTES, RemoteExport, Request, SIMPLE_REPLY_BYTES,
+    NbdAddress, NbdErrno, NbdUri, REQUEST_HEADER_BYTES, RemoteExport, Request, SIMPLE_REPLY_BYTES, Terms,
     TransmissionFlags, encode_request, parse_simple_reply,
 };
 use std::collections::VecDeque;
-use std::fmt;
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// Connections at most: a server that is loaded by more is loaded by their number.
@@ -34,36 +31,15 @@ const DISCARD_BYTES: u64 = 1 << 30;
 /// What a server takes that does not say: the specification's.
 const PAYLOAD_BYTES: u64 = 32 << 20;
 
-/// Where a server listens.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NbdAddress {
-    /// A unix socket.
-    Unix(PathBuf),
-    /// `HOST:PORT`.
-    Tcp(String),
-}
-
-impl fmt::Display for NbdAddress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            NbdAddress::Unix(path) => write!(f, "{}", path.display()),
-            NbdAddress::Tcp(address) => f.write_str(address),
-        }
-    }
-}
-
 /// Why a server cannot be measured.
 #[derive(Debug, thiserror::Error)]
 pub enum NbdError {
-    /// Nobody is there, or it went away.
-    #[error("cannot reach the server")]
-    System(#[from] io::Error),
-    /// It does not speak as it should, or refuses.
+    /// No export was granted.
     #[error(transparent)]
-    Protocol(#[from] ClientError),
-    /// It has said more than a handshake has.
-    #[error("the server's handshake does not end")]
-    Endless,
+    Dial(#[from] DialError),
+    /// There is no memory for connections.
+    #[error("cannot map memory for connections")]
+    System(#[from] io::Error),
     /// There is no ring.
     #[error(transparent)]
     Run(#[from] RunError),
@@ -147,8 +123,9 @@ impl Nbd {
         let memory = Memory::new(each * connections)?;
         let mut conns = Vec::with_capacity(connections);
         let mut granted = None;
+        let uri = NbdUri { address: address.clone(), export: export.to_owned() };
         for n in 0..connections {
-            let (socket, found) = shake_hands(address, export)?;
+            let (socket, found) = dial(&uri, Terms::default())?;
             granted.get_or_insert(found);
             let received_at = (each * n) as u64;
             conns.push(Conn {
