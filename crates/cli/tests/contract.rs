@@ -47,7 +47,7 @@ const STATUS: &[&str] = &[
     "tiers.1.load.busy_us",
     "requests.reads.count",
     "requests.writes.response_us",
-    "requests.response_bounds_us.44",
+    "requests.response_bounds_us",
     "promoted_chunks",
     "demoted_chunks",
     "shadowed_bytes",
