@@ -130,6 +130,17 @@ fn state(facts: &Facts, findings: &mut Vec<Finding>) {
         find(findings, Severity::Hint, "old-server", what, "restart the server, when its clients allow that");
     }
     for tier in &status.tiers {
+        if let Some(since) = tier.remote.as_ref().and_then(|remote| remote.away_since_unix_s) {
+            let what = format!(
+                "the {} device, {}, has been away for {} s; what is only there waits, and then fails",
+                tier.name,
+                tier.device,
+                unix_s().saturating_sub(since)
+            );
+            let cure = "see to its server, and to the network between; all goes on by itself when it is back";
+            find(findings, Severity::Error, "away-device", what, cure);
+            continue;
+        }
         let silent = tier.silent_since_unix_s.map(|since| unix_s().saturating_sub(since)).unwrap_or_default();
         if silent >= SILENCE_SECONDS {
             let what = format!(

@@ -7,7 +7,7 @@ use super::system::{FileSystem, Root};
 use bimetal_serve::StatusDoc;
 use bimetal_serve::attach::{AttachedDoc, Kind};
 use bimetal_serve::map::CellDoc;
-use bimetal_serve::status::{TierDoc, WearBudgetDoc};
+use bimetal_serve::status::{RemoteDoc, TierDoc, WearBudgetDoc};
 use rustix::fs::makedev;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -229,6 +229,13 @@ const SICKNESSES: &[(&str, Plant)] = &[
     ("read-only", Status(|s| s.state = "read-only".into())),
     ("degraded", Status(|s| s.state = "degraded".into())),
     ("silent-device", Status(|s| s.tiers[1].silent_since_unix_s = Some(now() - 60))),
+    (
+        "away-device",
+        Status(|s| {
+            let away_since_unix_s = Some(now() - 5);
+            s.tiers[1].remote = Some(RemoteDoc { away_since_unix_s, ..RemoteDoc::default() });
+        }),
+    ),
     ("zone-short", Status(|s| s.landing.short = true)),
     (
         "wear-budget",
