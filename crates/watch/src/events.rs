@@ -143,6 +143,7 @@ fn shorten(path: &Path) -> io::Result<()> {
 mod tests {
     use super::*;
     use bimetal_serve::{EventKind, EventLevel};
+    use bimetal_units::rng::Rng;
 
     fn event(number: u64) -> EventDoc {
         EventDoc {
@@ -202,13 +203,8 @@ mod tests {
     fn no_bytes_make_a_reader_fall_over() {
         let seed = std::env::var("EVENTS_SEED").ok().map_or(1u64, |text| text.parse().expect("a number"));
         println!("EVENTS_SEED={seed}");
-        let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-        let mut below = |n: u64| {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            (state >> 11) % n
-        };
+        let mut rng = Rng::new(seed, 0);
+        let mut below = |n: u64| rng.below(n);
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("v.events");
         (0..8).for_each(|number| drop(add(&path, &event(number)).expect("is written")));

@@ -238,6 +238,7 @@ fn decode(place: &[u8; PLACE_BYTES]) -> Option<Sample> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bimetal_units::rng::Rng;
 
     const VOLUME: [u8; 16] = [7; 16];
 
@@ -285,13 +286,8 @@ mod tests {
     fn damage_costs_what_was_damaged() {
         let seed = std::env::var("HISTORY_SEED").ok().map_or(1u64, |text| text.parse().expect("a number"));
         println!("HISTORY_SEED={seed}");
-        let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-        let mut below = |n: u64| {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            (state >> 11) % n
-        };
+        let mut rng = Rng::new(seed, 0);
+        let mut below = |n: u64| rng.below(n);
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("v.history");
         filled(&path, 40);

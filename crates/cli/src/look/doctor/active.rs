@@ -2,7 +2,7 @@
 
 use super::device::Device;
 use super::facts::Facts;
-use super::judge::find;
+use super::judge::{alike, find};
 use super::{Finding, Severity};
 use anyhow::{Context as _, bail};
 use bimetal_serve::status::tier_name;
@@ -58,13 +58,7 @@ pub(super) fn read_devices(
             fast.as_micros(),
             slow.as_micros()
         );
-        find(
-            findings,
-            Severity::Warning,
-            "same-speed",
-            what,
-            "give it a faster fast device: these two are alike",
-        );
+        alike(findings, what);
     }
     Ok(())
 }

@@ -3,8 +3,7 @@
 use super::facts::{Facts, Server, State};
 use super::{Finding, Severity, below};
 use crate::size;
-use bimetal_serve::StatusDoc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use bimetal_serve::{StatusDoc, unix_ms};
 
 /// A device that answers nothing for so long while something is asked of it is more than a disk that spins up, seconds.
 const SILENCE_SECONDS: u64 = 30;
@@ -53,6 +52,12 @@ pub(super) fn find(
     cure: impl Into<String>,
 ) {
     findings.push(Finding { kind, severity, what, cure: cure.into() });
+}
+
+/// Adds that the devices are as fast as each other, by what shows it.
+pub(super) fn alike(findings: &mut Vec<Finding>, what: String) {
+    let cure = "give it a faster fast device: these two are alike";
+    find(findings, Severity::Warning, "same-speed", what, cure);
 }
 
 fn devices_there(facts: &Facts, findings: &mut Vec<Finding>) {
@@ -299,13 +304,7 @@ fn moving(facts: &Facts, server: &Server, findings: &mut Vec<Finding>) {
         let what = format!(
             "a read from the fast device is only {us:.0} us sooner there than one from the slow device"
         );
-        find(
-            findings,
-            Severity::Warning,
-            "same-speed",
-            what,
-            "give it a faster fast device: these two are alike",
-        );
+        alike(findings, what);
     }
     if !is_spent && status.state == "open" {
         hot_and_slow(server, called, findings);
@@ -341,5 +340,5 @@ fn hot_and_slow(server: &Server, called: &str, findings: &mut Vec<Finding>) {
 }
 
 fn unix_s() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs())
+    unix_ms() / 1000
 }

@@ -268,13 +268,18 @@ impl<A: Arena> Engine<A> {
         self.state.map.is_moving(exam.chunk) && !exam.holds && !planted(Bug::ScrubPassesMoving)
     }
 
+    /// Something is in the way: it is tried again in a while. False, as nothing was done.
+    fn wait_with(&mut self, exam: Box<Exam>) -> bool {
+        self.mover.scrub.next_at = self.io.now.after(WAIT_NS);
+        self.mover.scrub.exam = Some(exam);
+        false
+    }
+
     /// Looks up what is held of the chunk, and which checksums it must have.
     fn gather_looks(&mut self) -> bool {
         let Some(mut exam) = self.mover.scrub.exam.take() else { return false };
         if self.is_on_the_move(&exam) {
-            self.mover.scrub.next_at = self.io.now.after(WAIT_NS);
-            self.mover.scrub.exam = Some(exam);
-            return false;
+            return self.wait_with(exam);
         }
         let mut missing = None;
         while missing.is_none() && exam.gathered < self.state.geo.blocks_per_chunk() {
@@ -355,9 +360,7 @@ impl<A: Arena> Engine<A> {
         let Some(mut exam) = self.mover.scrub.exam.take() else { return false };
         while exam.next < exam.looks.len() && !self.is_held(exam.chunk, &exam.looks[exam.next]) {
             if self.is_on_the_move(&exam) {
-                self.mover.scrub.next_at = self.io.now.after(WAIT_NS);
-                self.mover.scrub.exam = Some(exam);
-                return false;
+                return self.wait_with(exam);
             }
             let block = exam.looks[exam.next].block;
             exam.next += 1;
@@ -425,9 +428,7 @@ impl<A: Arena> Engine<A> {
         let is_there = self.is_held(chunk, &doubt.look);
         if self.may_be_written(&exam, &doubt.look) || !is_there && self.is_on_the_move(&exam) {
             exam.doubts.push_front(doubt);
-            self.mover.scrub.next_at = self.io.now.after(WAIT_NS);
-            self.mover.scrub.exam = Some(exam);
-            return false;
+            return self.wait_with(exam);
         }
         let look = doubt.look;
         match self.sum_of(look.block, look.held).filter(|_| is_there) {
