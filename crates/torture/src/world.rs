@@ -30,6 +30,10 @@ use std::collections::BinaryHeap;
 
 /// Actions and completions without a reply or a lull beyond which the machine runs away.
 const RUNAWAY: u64 = 1_000_000;
+/// A machine that asks to be woken so often in a row and does nothing, ...
+const VAIN_WAKINGS: u32 = 1000;
+/// ... all within so long a time, burns a processor for nothing.
+const VAIN_NS: u64 = Nanos::SECOND;
 /// The error number of models: EIO.
 const EIO: i32 = 5;
 
@@ -153,6 +157,8 @@ pub struct World {
     rng: Rng,
     hash: EventHash,
     steps: u64,
+    /// Wakings since anything was done or came about, and when the first was.
+    vain: (u32, Nanos),
     next_io: u64,
     next_request: u64,
     queue: BinaryHeap<Reverse<(u64, u64, u32)>>,
@@ -185,6 +191,7 @@ impl World {
             rng: Rng::new(seed, 0x776f_726c),
             hash: EventHash::default(),
             steps: 0,
+            vain: (0, Nanos(0)),
             next_io: 1,
             next_request: 1,
             queue: BinaryHeap::new(),
@@ -271,11 +278,33 @@ impl World {
             if self.burn() {
                 return Ok(Flow::Crash);
             }
+            self.vain.0 = 0;
             self.complete_next(machine)?;
         } else {
             machine.on_timer(self.now);
+            self.count_waking(machine)?;
         }
         Ok(Flow::Quiet)
+    }
+
+    /// Wakings that bring nothing are few, or far apart.
+    fn count_waking<M: Staged>(&mut self, machine: &M) -> Result<(), String> {
+        if self.vain.0 == 0 {
+            self.vain.1 = self.now;
+        }
+        self.vain.0 += 1;
+        if self.vain.0 < VAIN_WAKINGS {
+            return Ok(());
+        }
+        self.vain.0 = 0;
+        match self.now.since(self.vain.1) {
+            VAIN_NS.. => Ok(()),
+            ns => Err(format!(
+                "spins: woken {VAIN_WAKINGS} times within {} us for nothing; deadline {:?}",
+                ns / 1000,
+                machine.deadline()
+            )),
+        }
     }
 
     /// Allows another stretch of steps: there was progress, or a lull was meant.
@@ -300,6 +329,7 @@ impl World {
         if self.trace {
             eprintln!("{:>12} {action:?}", self.now.0);
         }
+        self.vain.0 = 0;
         match action {
             Action::Reply { id, result, .. } => {
                 self.steps = 0;

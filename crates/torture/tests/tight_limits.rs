@@ -70,6 +70,14 @@ fn first_writes_that_find_no_room_for_their_records_are_seen_to_wait_for_it() {
     assert_eq!(with_limits(40_003_892, |_| {}), None);
 }
 
+/// The fast device failed, checkpoints could not read a page of checksums, and only the reserve was left of the zone. By what
+/// merging had freed before, clients that waited were due some of what it would free next, in 10 us; they were given
+/// nothing, for they may not use the reserve, and were due it again 10 us later: a processor was busy with that alone.
+#[test]
+fn clients_that_nothing_can_be_given_to_are_not_due_any() {
+    assert_eq!(with_limits(380_003_269, |_| {}), None);
+}
+
 /// Many parts of blocks were zeroed at once, and the rest of each block had to be read. Each request had taken memory for the
 /// block that it was to write; nothing was left to read the rest to, and as all of them held what the others waited for,
 /// nobody was answered any more.

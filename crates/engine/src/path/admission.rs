@@ -39,7 +39,7 @@ impl<A: Arena> Engine<A> {
     /// whenever a part of it has to become free as a whole. For that, room for as large a part is left free, to be used
     /// while the other is emptied; unless that takes no longer than anybody would wait.
     pub(crate) fn clients_may_land(&self, drafted: u32) -> bool {
-        if self.zone_is_full() || self.zone_owes_slots() {
+        if self.others_come_first() {
             return false;
         }
         // Nothing is being freed: there is nothing to keep pace with.
@@ -47,6 +47,11 @@ impl<A: Arena> Engine<A> {
             return true;
         }
         self.placement.kept.has_room_beside(u64::from(drafted), self.room())
+    }
+
+    /// Whether clients get nothing of what is left, however much is being freed.
+    fn others_come_first(&self) -> bool {
+        self.zone_is_full() || self.zone_owes_slots()
     }
 
     fn room(&self) -> Room {
@@ -77,7 +82,8 @@ impl<A: Arena> Engine<A> {
         let next = || {
             self.placement.kept.next_lot(self.room(), self.log.client.len(), self.tuning.economy.zone_lot_ns)
         };
-        self.landing_is_starved().then(next).flatten()
+        let paced = self.landing_is_starved() && !self.others_come_first();
+        paced.then(next).flatten()
     }
 
     /// How long emptying a part of the zone takes, as far as experience goes, ns; none where that is not soon.
