@@ -1,6 +1,7 @@
 //! Pages of a device's content, kept only once they are written.
 
 use bimetal_units::rng::{GOLDEN, mix};
+use std::sync::Arc;
 
 /// Bytes in a page.
 pub const PAGE_BYTES: usize = 4096;
@@ -13,24 +14,28 @@ pub(super) const GARBAGE: u32 = 0;
 
 const SECTOR: usize = 512;
 
-/// Storage for pages, by index; index zero stands for garbage.
+/// Storage for pages, by index; index zero stands for garbage. Copies of it share what neither has written since.
 #[derive(Clone, Default)]
 pub struct PageStore {
-    bytes: Vec<u8>,
+    pages: Vec<Arc<[u8; PAGE_BYTES]>>,
     free: Vec<u32>,
 }
 
 impl PageStore {
-    fn at(index: u32) -> usize {
-        (index as usize - 1) * PAGE_BYTES
+    fn page(&self, index: u32) -> &[u8; PAGE_BYTES] {
+        &self.pages[index as usize - 1]
+    }
+
+    fn page_mut(&mut self, index: u32) -> &mut [u8; PAGE_BYTES] {
+        Arc::make_mut(&mut self.pages[index as usize - 1])
     }
 
     fn alloc(&mut self) -> u32 {
         if let Some(index) = self.free.pop() {
             return index;
         }
-        self.bytes.resize(self.bytes.len() + PAGE_BYTES, 0);
-        (self.bytes.len() / PAGE_BYTES) as u32
+        self.pages.push(Arc::new([0; PAGE_BYTES]));
+        self.pages.len() as u32
     }
 
     /// Gives a page back.
@@ -45,7 +50,7 @@ impl PageStore {
         if index == GARBAGE {
             garbage(salt, number, out);
         } else {
-            out.copy_from_slice(&self.bytes[Self::at(index)..][..PAGE_BYTES]);
+            out.copy_from_slice(self.page(index));
         }
     }
 
@@ -53,12 +58,10 @@ impl PageStore {
     pub(super) fn copy_for(&mut self, index: u32, mask: u8, salt: u64, number: u64) -> u32 {
         let copy = self.alloc();
         if mask != ALL_SECTORS {
-            let to = Self::at(copy);
             if index == GARBAGE {
-                garbage(salt, number, &mut self.bytes[to..to + PAGE_BYTES]);
+                garbage(salt, number, self.page_mut(copy));
             } else {
-                let from = Self::at(index);
-                self.bytes.copy_within(from..from + PAGE_BYTES, to);
+                self.pages[copy as usize - 1] = self.pages[index as usize - 1].clone();
             }
         }
         copy
@@ -72,7 +75,7 @@ impl PageStore {
         if *index == GARBAGE {
             *index = self.copy_for(GARBAGE, mask, salt, number);
         }
-        let page = &mut self.bytes[Self::at(*index)..][..PAGE_BYTES];
+        let page = self.page_mut(*index);
         if mask == ALL_SECTORS {
             page.copy_from_slice(data);
             return;

@@ -72,7 +72,7 @@ impl Contents {
     /// Whether the bytes of the sector from `from` on are those of a value.
     pub(super) fn matches(&self, sector: u64, content: Content, from: usize, found: &[u8]) -> bool {
         if content == Content::ZERO {
-            return found.iter().all(|&b| b == 0);
+            return *found == [0; SECTOR][..found.len()];
         }
         let mut want = [0; SECTOR];
         self.bytes(sector, content, &mut want);

@@ -4,6 +4,7 @@
 
 mod answer;
 mod body;
+mod farewell;
 mod guard;
 mod source;
 mod stream;
@@ -17,6 +18,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::convert::Infallible;
+use std::future::poll_fn;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -27,6 +29,8 @@ use tokio::sync::{Semaphore, oneshot};
 
 /// Connections at a time; who comes beyond that is told so.
 const MAX_CONNECTIONS: usize = 32;
+/// Connections that are told so, and heard until they have read it, at a time; others beyond them are closed.
+const MAX_TURNED_AWAY: usize = 32;
 /// A head that is larger is refused.
 const MAX_HEAD_BYTES: usize = 16 << 10;
 /// Fields of a head.
@@ -104,7 +108,7 @@ fn run(listener: TcpListener, site: &Arc<Site>, stopped: oneshot::Receiver<()>) 
 }
 
 async fn accept(listener: tokio::net::TcpListener, site: Arc<Site>) {
-    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let [places, leaves] = [MAX_CONNECTIONS, MAX_TURNED_AWAY].map(|most| Arc::new(Semaphore::new(most)));
     loop {
         let Ok((stream, _)) = listener.accept().await else {
             tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -115,6 +119,12 @@ async fn accept(listener: tokio::net::TcpListener, site: Arc<Site>) {
             let _ = stream.try_write(
                 b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
             );
+            if let Ok(leave) = leaves.clone().try_acquire_owned() {
+                tokio::spawn(async move {
+                    farewell::farewell(stream).await;
+                    drop(leave);
+                });
+            }
             continue;
         };
         let site = site.clone();
@@ -131,9 +141,11 @@ async fn converse(stream: TcpStream, site: Arc<Site>) {
     builder.max_buf_size(MAX_HEAD_BYTES).max_headers(MAX_HEAD_FIELDS);
     let service = service_fn(move |request| {
         let site = site.clone();
-        async move { Ok::<_, Infallible>(answer::answer(site, request).await) }
+        Box::pin(async move { Ok::<_, Infallible>(answer::answer(site, request).await) })
     });
-    let conversation = builder.serve_connection(TokioIo::new(stream), service);
+    let mut conversation = builder.serve_connection(TokioIo::new(stream), service);
+    let ended = poll_fn(|context| conversation.poll_without_shutdown(context));
     // Whoever ends one early, or says what is no HTTP, has had his answer.
-    let _ = tokio::time::timeout(CONNECTION_WITHIN, conversation).await;
+    let _ = tokio::time::timeout(CONNECTION_WITHIN, ended).await;
+    farewell::farewell(conversation.into_parts().io.into_inner()).await;
 }
