@@ -401,6 +401,11 @@ fn nonsense_gets_an_answer_and_loses_nothing() {
         let answer = say(address, said.as_bytes());
         assert!(expected.contains(&code(&answer)), "{:.80}: {answer:.200}", said);
     }
+    // Who has said all and closes his side is answered, also where that takes a while.
+    for path in ["/", "/metrics", "/api/status"] {
+        let answer = say(address, format!("GET {path} HTTP/1.1\r\n{host}\r\n").as_bytes());
+        assert_eq!(code(&answer), 200, "{path}: {answer:.200}");
+    }
     // Who says far more than is read hears why that is not answered, each time.
     let endless = "y".repeat(300_000);
     for _ in 0..20 {

@@ -138,7 +138,8 @@ async fn accept(listener: tokio::net::TcpListener, site: Arc<Site>) {
 async fn converse(stream: TcpStream, site: Arc<Site>) {
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(HEAD_WITHIN);
-    builder.max_buf_size(MAX_HEAD_BYTES).max_headers(MAX_HEAD_FIELDS);
+    // Who has said all and closes his side waits for the answer, as `nc -N` does.
+    builder.max_buf_size(MAX_HEAD_BYTES).max_headers(MAX_HEAD_FIELDS).half_close(true);
     let service = service_fn(move |request| {
         let site = site.clone();
         Box::pin(async move { Ok::<_, Infallible>(answer::answer(site, request).await) })
