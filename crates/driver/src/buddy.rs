@@ -4,6 +4,8 @@
 //! at once. So a free takes a start and a length, as the arena's buffers carry them, and no header or table
 //! of allocations is needed.
 
+use serde::{Deserialize, Serialize};
+
 /// No page: ends a free list.
 const NONE: u32 = u32::MAX;
 /// Orders up to 2^20 pages (4 GiB of 4 KiB pages).
@@ -13,7 +15,7 @@ const ORDERS: usize = 21;
 const SINGLES: usize = 512;
 
 /// Pages `0..pages`, each free or in use.
-#[derive(Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Buddy {
     pages: u32,
     free_pages: u32,
@@ -51,6 +53,41 @@ impl Buddy {
     /// All pages.
     pub fn pages(&self) -> u32 {
         self.pages
+    }
+
+    /// Runs of pages that are free: the first of each, and how many.
+    pub fn free_runs(&self) -> Vec<(u32, u32)> {
+        let blocks = (0..self.pages).zip(&self.order).filter(|&(_, &order)| order > 0);
+        let blocks = blocks.map(|(page, &order)| (page, 1 << (order - 1)));
+        blocks.chain(self.singles.iter().map(|&page| (page, 1))).collect()
+    }
+
+    /// Pages that are in use, in order.
+    pub fn taken_pages(&self) -> Vec<u32> {
+        let mut free = vec![false; self.pages as usize];
+        for (page, count) in self.free_runs() {
+            free[page as usize..][..count as usize].fill(true);
+        }
+        (0..self.pages).filter(|&page| !free[page as usize]).collect()
+    }
+
+    /// Whether this can be what a buddy allocator has: for one that was read from somewhere. It may still hand out what is
+    /// in use, but nothing outside its pages.
+    pub fn is_sound(&self) -> bool {
+        let n = self.pages as usize;
+        let is_page = |page: &u32| (*page as usize) < n;
+        let ends = |list: &[u32]| list.iter().all(|page| *page == NONE || is_page(page));
+        let whole = |(page, &order): (usize, &u8)| {
+            order == 0 || usize::from(order) <= ORDERS && page + (1 << (order - 1)) <= n
+        };
+        let lists = [&self.next, &self.prev];
+        n < 1 << ORDERS
+            && self.order.len() == n
+            && self.order.iter().enumerate().all(whole)
+            && lists.into_iter().all(|list| list.len() == n && ends(list))
+            && ends(&self.heads)
+            && self.singles.len() <= SINGLES
+            && self.singles.iter().all(is_page)
     }
 
     /// The first of `count` consecutive pages.

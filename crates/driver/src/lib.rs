@@ -45,7 +45,7 @@ pub use device::{BlockFile, DeviceOpenError, IO_BYTES, IoFacts, RemoteFacts, cla
 pub use driver::Driver;
 pub use inherit::{InheritError, inherited_sockets};
 pub use load::DeviceLoad;
-pub use memory::{Memory, PoolSizes, RealArena, become_io_flusher, lock_memory};
+pub use memory::{ArenaState, Memory, PoolSizes, RealArena, become_io_flusher, lock_memory};
 pub use modelled::{Lateness, Timing};
 pub use remote::{DialError, REMOTE_PATIENCE, dial};
 pub use ring::{Completion, Ring};

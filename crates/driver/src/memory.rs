@@ -4,11 +4,16 @@
 //! The mapping is shared by reference count between the arena (which the engine owns) and the ring (whose
 //! submissions name addresses in it), and is unmapped when the last of them is gone.
 
+mod noted;
+
+pub use noted::ArenaState;
+
 use crate::buddy::Buddy;
 use bimetal_engine::arena::{Arena, Buf, Pool};
 use bimetal_units::BLOCK_BYTES;
 use rustix::mm::{MapFlags, MlockAllFlags, ProtFlags, mlockall, mmap_anonymous, munmap};
 use rustix::process::Resource;
+use serde::{Deserialize, Serialize};
 use std::io;
 use std::rc::Rc;
 
@@ -36,7 +41,7 @@ pub fn become_io_flusher() -> bool {
 }
 
 /// Bytes of each pool, multiples of a block.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct PoolSizes {
     /// Payload of clients: at least one largest request.
     pub client: u32,
@@ -209,6 +214,8 @@ struct PoolState {
 pub struct RealArena {
     memory: Memory,
     pools: [PoolState; 4],
+    sizes: PoolSizes,
+    notes: Option<Box<noted::Notes>>,
 }
 
 impl RealArena {
@@ -221,7 +228,7 @@ impl RealArena {
             start += u64::from(pages) * u64::from(BLOCK_BYTES);
             pool
         });
-        Ok(RealArena { memory: Memory::new(start as usize)?, pools })
+        Ok(RealArena { memory: Memory::new(start as usize)?, pools, sizes, notes: None })
     }
 
     /// The mapping, to be registered with a ring.
@@ -268,6 +275,9 @@ impl Arena for RealArena {
 
     #[inline]
     fn free(&mut self, buf: Buf) {
+        if self.notes.as_mut().is_some_and(|notes| notes.given_back(buf)) {
+            self.memory.bytes_mut(buf).fill(0);
+        }
         let last = self.pools.iter().rposition(|pool| pool.start <= buf.start);
         let pool = &mut self.pools[last.unwrap_or(0)];
         let page = (buf.start - pool.start) / u64::from(BLOCK_BYTES);
@@ -275,7 +285,11 @@ impl Arena for RealArena {
     }
 
     fn crc32c(&self, buf: Buf) -> u32 {
-        crc32c::crc32c(self.payload(buf))
+        let own = || crc32c::crc32c(self.payload(buf));
+        match &self.notes {
+            None => own(),
+            Some(notes) => notes.sum(own),
+        }
     }
 
     fn zero(&mut self, buf: Buf) {
@@ -287,6 +301,12 @@ impl Arena for RealArena {
         let apart =
             dst.start + u64::from(dst.len) <= src.start || src.start + u64::from(src.len) <= dst.start;
         assert!(apart, "copy between overlapping buffers");
+        if self.notes.is_some()
+            && self.is_of_metadata(dst)
+            && let Some(notes) = &mut self.notes
+        {
+            notes.payload_came(dst);
+        }
         let (to, from) = (self.memory.region.address(dst), self.memory.region.address(src));
         // SAFETY: both ranges are inside the mapping (`address` checks) and do not overlap (asserted above).
         unsafe { std::ptr::copy_nonoverlapping(from, to, dst.len as usize) }

@@ -23,9 +23,10 @@ use crate::placement::Placement;
 use crate::volume::space::Space;
 use crate::volume::state::State;
 use bimetal_units::*;
+use serde::{Deserialize, Serialize};
 
 /// What the next pump should look at; set where work arises, cleared where it is done.
-#[derive(Default, Debug)]
+#[derive(Default, Debug, Serialize, Deserialize)]
 pub struct Wanted {
     /// A commit without a client's flush.
     pub commit: bool,
@@ -42,6 +43,11 @@ pub struct Wanted {
 }
 
 /// A volume at work.
+///
+/// It can be serialised between two calls, and goes on as if nothing had been when what was read again is given memory
+/// ([`Engine::revive`]): whoever records what an engine is told begins with that.
+#[derive(Serialize, Deserialize)]
+#[serde(bound(serialize = "", deserialize = "A: Default"))]
 pub struct Engine<A> {
     pub(crate) tuning: Tuning,
     /// Commands and memory.
@@ -62,6 +68,27 @@ pub struct Engine<A> {
     /// What is told to whoever asks.
     pub(crate) told: Told,
     pub(crate) wanted: Wanted,
+}
+
+impl Engine<()> {
+    /// Gives memory to an engine that was read from somewhere: that of the one that was written, as it was then.
+    pub fn revive<A: Arena>(self, arena: A) -> Engine<A> {
+        Engine {
+            tuning: self.tuning,
+            io: self.io.revive(arena),
+            state: self.state,
+            space: self.space,
+            front: self.front,
+            log: self.log,
+            commit: self.commit,
+            checkpoint: self.checkpoint,
+            mover: self.mover,
+            placement: self.placement,
+            life: self.life,
+            told: self.told,
+            wanted: self.wanted,
+        }
+    }
 }
 
 impl<A: Arena> Engine<A> {
@@ -201,6 +228,11 @@ impl<A: Arena> Engine<A> {
             f(Stage::SealIndex);
         }
         self.life.shutdown.coverage().into_iter().for_each(&mut *f);
+    }
+
+    /// Whether something waits for this token.
+    pub fn awaits(&self, token: Token) -> bool {
+        self.io.tokens.owner(token).is_some()
     }
 
     /// The stage of the operation that waits for this token.

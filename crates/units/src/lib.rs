@@ -25,6 +25,7 @@
 pub mod event_hash;
 pub mod rng;
 
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::ops::{Index, IndexMut};
 
@@ -42,7 +43,7 @@ pub const MAX_BLOCKS_PER_CHUNK: u32 = MAX_CHUNK_BYTES / BLOCK_BYTES;
 macro_rules! index {
     ($(#[$doc:meta])* $name:ident($inner:ty), $prefix:literal) => {
         $(#[$doc])*
-        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
         pub struct $name(pub $inner);
         impl fmt::Debug for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -92,7 +93,7 @@ pub const FAST: Tier = Tier(0);
 pub const SLOW: Tier = Tier(1);
 
 /// One of something for each tier.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct ByTier<T>(pub [T; 2]);
 
 impl<T> Index<Tier> for ByTier<T> {
@@ -131,7 +132,7 @@ impl Nanos {
 
 /// The tiers that had a part in answering a request: those that its data was read from or written to, and those that
 /// the rest of a partial block was read from. None where nothing had to be asked, as of blocks that were never written.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct ServedBy {
     /// The fast tier, its log included.
     pub fast: bool,
@@ -149,7 +150,7 @@ impl ServedBy {
 }
 
 /// A home: a slot on a tier.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Home {
     /// The tier that holds the slot.
     pub tier: Tier,

@@ -2,6 +2,7 @@
 
 use crate::base::arena::Arena;
 use crate::engine::Engine;
+use crate::placement::policy::Policy as _;
 use bimetal_units::*;
 
 impl<A: Arena> Engine<A> {

@@ -4,6 +4,7 @@ use crate::api::options::{Status, TierStatus};
 use crate::api::why;
 use crate::base::arena::Arena;
 use crate::engine::Engine;
+use crate::placement::policy::Policy as _;
 use bimetal_units::*;
 
 impl<A: Arena> Engine<A> {

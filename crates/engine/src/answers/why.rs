@@ -3,7 +3,7 @@
 use crate::api::why::{Coldest, Decision, Outcome, Reason, Why};
 use crate::base::arena::Arena;
 use crate::engine::Engine;
-use crate::placement::policy::{Destination, Move};
+use crate::placement::policy::{Destination, Move, Policy as _};
 use bimetal_units::*;
 
 /// Fast slots looked at for the coldest chunk: a fraction of a millisecond.

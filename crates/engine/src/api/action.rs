@@ -2,14 +2,15 @@
 
 use crate::base::arena::Buf;
 use bimetal_units::{ServedBy, Tier};
+use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
 /// Names a client request; chosen by the driver, unique among those in flight.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct RequestId(pub u64);
 
 /// What a client asks for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum RequestKind {
     /// Fill the payload from the volume.
     Read,
@@ -58,11 +59,11 @@ pub const MAX_PAYLOAD_BYTES: u64 = 32 << 20;
 pub const MAX_REQUESTS: usize = 1024;
 
 /// Matches a completion to what the engine asked for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Token(pub u64);
 
 /// Whose I/O this is; drivers may order by it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Class {
     /// A client waits for it.
     Foreground,
@@ -79,7 +80,7 @@ pub const MAX_BUFS: usize = 256;
 
 /// What the driver is to do. Device offsets and lengths are multiples of the block size.
 /// A completion means *all* of it happened (short I/O is the driver's to finish) or an error.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Action {
     /// Read `buf.len` bytes at `offset`.
     Read {
@@ -142,7 +143,7 @@ pub enum Action {
 }
 
 /// Why a request failed. Details (device, address) are in the engine's event list.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error, Serialize, Deserialize)]
 pub enum RequestError {
     /// A device failed or data did not match its checksum.
     #[error("input/output error")]
@@ -162,7 +163,7 @@ pub enum RequestError {
 }
 
 /// A device refused or failed an action.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error, Serialize, Deserialize)]
 #[error("device error {errno}")]
 pub struct DeviceError {
     /// The operating system's error number, or 5 (EIO) from models.

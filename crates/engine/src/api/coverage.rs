@@ -1,9 +1,11 @@
 //! Stages of operations, named, so that a simulator can say at which of them it hit the engine.
 
+use serde::{Deserialize, Serialize};
+
 macro_rules! stages {
     ($($(#[$doc:meta])* $name:ident = $text:literal),* $(,)?) => {
         /// A stage of an operation: where it stands when a crash or an error comes.
-        #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
+        #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord, Serialize, Deserialize)]
         #[repr(u8)]
         pub enum Stage { $($(#[$doc])* $name),* }
         impl Stage {

@@ -4,12 +4,13 @@
 
 use crate::api::setting::{Setting, Unit};
 use bimetal_units::Nanos;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 macro_rules! economy {
     ($($(#[doc = $about:literal])+ $name:ident: $kind:ident = $default:expr, $unit:expr, $range:expr;)*) => {
         /// The economic constants of placement and the mover.
-        #[derive(Clone, Copy, PartialEq)]
+        #[derive(Clone, Copy, PartialEq, Serialize, Deserialize)]
         pub struct Economy { $($(#[doc = $about])+ pub $name: $kind),* }
 
         impl Default for Economy {

@@ -1,6 +1,7 @@
 //! What of a volume cannot be read, and why: a device is missing, or blocks were lost.
 
 use bimetal_units::Tier;
+use serde::{Deserialize, Serialize};
 
 /// Steps of one [`crate::Engine::losses`] at most: a step looks a block up, or passes a chunk that needs no look at its
 /// blocks.
@@ -10,7 +11,7 @@ pub const MAX_LOSS_STEPS: u32 = 16_384;
 pub const MAX_LOSS_RANGES: usize = 512;
 
 /// How much is left of a volume that was opened while a device was missing.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Loss {
     /// The device that is missing.
     pub missing: Tier,

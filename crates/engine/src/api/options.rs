@@ -6,6 +6,7 @@ use crate::api::economy::Economy;
 use crate::api::loss::Loss;
 use crate::api::scrub::ScrubStatus;
 use bimetal_units::{Nanos, Tier};
+use serde::{Deserialize, Serialize};
 
 /// One device of a volume, in tier order.
 #[derive(Clone, Debug)]
@@ -62,7 +63,7 @@ pub struct OpenOptions {
 }
 
 /// Limits and timings. The defaults serve real devices; the simulator varies them.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Tuning {
     /// Acknowledged but unflushed client data on the slow tier at most, bytes.
     pub slow_unflushed_bytes: u64,
@@ -166,7 +167,7 @@ impl Default for Tuning {
 }
 
 /// How much an event matters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Level {
     /// Something is good again.
     Info,
@@ -177,7 +178,7 @@ pub enum Level {
 }
 
 /// Something worth telling the user, with device and address where there is one.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
     /// How much it matters.
     pub level: Level,
@@ -188,7 +189,7 @@ pub struct Event {
 }
 
 /// How often a device was used after a rest ([`Tuning::rest_after_ns`]), by whose work that was.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WakeUps {
     /// By clients' requests.
     pub clients: u64,

@@ -1,9 +1,10 @@
 //! What a scrub says of itself.
 
+use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
 /// Why a scrub that is under way does nothing.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum ScrubPause {
     /// The slow device is at rest, or is left alone so that it may come to rest.
     SlowAtRest,

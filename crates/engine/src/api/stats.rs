@@ -1,9 +1,10 @@
 //! Counters: written by whoever does something, read by nobody but who tells of them.
 
 use bimetal_units::*;
+use serde::{Deserialize, Serialize};
 
 /// Counters since open.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 pub struct Stats {
     /// Client bytes read, by the tier that served them.
     pub read_bytes: ByTier<u64>,

@@ -5,12 +5,14 @@ use crate::api::options::{Event, Level};
 use crate::api::stats::Stats;
 use crate::api::why::Decisions;
 use bimetal_units::*;
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
 /// Events kept until they are taken; older ones give way.
 const MAX_EVENTS: usize = 256;
 
 /// What is told.
+#[derive(Serialize, Deserialize)]
 pub(crate) struct Told {
     /// What the devices are called.
     pub(crate) names: ByTier<String>,

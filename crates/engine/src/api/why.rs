@@ -4,6 +4,7 @@
 
 use crate::base::hash::IndexMap;
 use bimetal_units::*;
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
 /// Decisions remembered, each of another chunk.
@@ -13,7 +14,7 @@ const MAX_DECISIONS: usize = 2048;
 pub(crate) const RAM_BYTES: u64 = MAX_DECISIONS as u64 * 256;
 
 /// Why the mover moves a chunk.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Reason {
     /// It was touched often enough to rise.
     Hot,
@@ -32,7 +33,7 @@ pub enum Reason {
 }
 
 /// How far a move has come.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Outcome {
     /// It goes on.
     UnderWay,
@@ -43,7 +44,7 @@ pub enum Outcome {
 }
 
 /// What the mover decided about a chunk.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Decision {
     /// When, on the driver's clock.
     pub at: Nanos,
@@ -60,6 +61,7 @@ pub struct Decision {
 }
 
 /// Decisions of the mover, the newest for each chunk.
+#[derive(Serialize, Deserialize)]
 pub(crate) struct Decisions {
     pub(crate) opened: Nanos,
     number: u64,

@@ -3,8 +3,10 @@
 //! The engine never looks at payload; it asks the arena to checksum, zero and copy it, so that a
 //! driver without data runs the same engine.
 
+use serde::{Deserialize, Serialize};
+
 /// A byte range of the arena. The arena hands it out aligned to a block.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Buf {
     /// First byte, in arena address space.
     pub start: u64,

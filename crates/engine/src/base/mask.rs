@@ -2,11 +2,12 @@
 
 use crate::base::bugs::{Bug, planted};
 use bimetal_units::MAX_BLOCKS_PER_CHUNK;
+use serde::{Deserialize, Serialize};
 
 const WORDS: usize = MAX_BLOCKS_PER_CHUNK as usize / 64;
 
 /// Which blocks of a chunk: up to 1,024 of them.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct BlockMask([u64; WORDS]);
 
 impl BlockMask {

@@ -1,14 +1,15 @@
 //! Which sectors of a block.
 
 use bimetal_units::{BLOCK_BYTES, SECTOR_BYTES};
+use serde::{Deserialize, Serialize};
 
 /// A set of the eight sectors of a block.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Sectors(u8);
 
 /// What is as it was of a block of a slow home that is being overwritten, as only some of its sectors landed: the others,
 /// which are written over with what they are.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Remains {
     /// The sectors that landed: of these the home may hold what was before, or what landed.
     pub landed: Sectors,

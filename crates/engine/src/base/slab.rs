@@ -1,6 +1,9 @@
 //! A store for operations in flight, addressed by a small index: bounded, for whoever gives it a limit.
 
+use serde::{Deserialize, Serialize};
+
 /// Up to `limit` values, each at a stable index until removed.
+#[derive(Serialize, Deserialize)]
 pub struct Slab<T> {
     items: Vec<Option<T>>,
     free: Vec<u32>,

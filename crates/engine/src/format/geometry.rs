@@ -4,6 +4,7 @@ use super::page::{self, REFS_PER_PAGE};
 use crate::api::options::{CreateOptions, DeviceInfo, OpenError};
 use crate::base::mask::BlockMask;
 use bimetal_units::*;
+use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -32,7 +33,7 @@ const MOST_ZONE_BYTES: u64 = 128 << 30;
 const SLOW_SLOTS_HELD_MIN: u32 = 2;
 
 /// The layout of a volume. Offsets are bytes on the device.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Geometry {
     /// Bytes per chunk.
     pub chunk_bytes: u32,

@@ -3,11 +3,12 @@
 use super::Id;
 use super::codec::{Get, Put, seal, unseal};
 use bimetal_units::*;
+use serde::{Deserialize, Serialize};
 
 const MAGIC: &[u8; 8] = b"BMTLckpt";
 
 /// A checkpoint: which root, and where the log begins.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CheckpointHeader {
     /// Consecutive; its lowest bit says which header block and which root.
     pub number: u64,

@@ -6,6 +6,7 @@ use super::page::{pack_home, unpack_home};
 use crate::base::mask::BlockMask;
 use crate::base::sectors::{Remains, Sectors};
 use bimetal_units::*;
+use serde::{Deserialize, Serialize};
 
 const SEGMENT_MAGIC: &[u8; 8] = b"BMTLsegm";
 const GROUP_MAGIC: &[u8; 8] = b"BMTLgrup";
@@ -361,7 +362,7 @@ fn words(get: &mut Get<'_>, count: u32) -> Option<Vec<u32>> {
 
 /// The end of a sealed segment: all its records again, so that opening need not walk the groups.
 /// Written only when every group of the segment is durable.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Index {
     /// The segment's last group.
     pub last: Seq,

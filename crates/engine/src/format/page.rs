@@ -5,6 +5,7 @@ use super::codec::{Get, Put, SEAL_BYTES, seal, seal_sum, unseal};
 use crate::base::bugs::{Bug, planted};
 use crate::base::mask::BlockMask;
 use bimetal_units::*;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 const MAGIC: &[u8; 8] = b"BMTLpage";
@@ -40,7 +41,7 @@ impl fmt::Display for PageKind {
 }
 
 /// Which version of a page is in force.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct PageRef {
     /// 0: the page was never written; 1 and 2: its places.
     pub place: u8,

@@ -2,12 +2,13 @@
 
 use super::codec::{Get, Put};
 use bimetal_units::*;
+use serde::{Deserialize, Serialize};
 
 /// Ranges in the list at most: they fit one block with room to spare.
 pub const MAX_PIN_RANGES: usize = 256;
 
 /// Neighbouring chunks that are pinned to the same tier.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PinRange {
     /// The first of them.
     pub first: Chunk,

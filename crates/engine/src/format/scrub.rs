@@ -2,6 +2,7 @@
 
 use super::codec::{Get, Put};
 use bimetal_units::{BLOCK_BYTES, Chunk};
+use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
 /// Ranges in its list at most: they fit its block with room to spare.
@@ -12,7 +13,7 @@ pub const MAX_RANGE_BLOCKS: u64 = 1 << 16;
 const FIRST_BITS: u32 = 48;
 
 /// What a scrub that was begun is doing.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub enum ScrubMark {
     /// None was ever begun.
     #[default]
@@ -26,7 +27,7 @@ pub enum ScrubMark {
 }
 
 /// What is known of the last scrub.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct ScrubPage {
     /// What it is doing.
     pub mark: ScrubMark,

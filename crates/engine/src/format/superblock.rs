@@ -4,6 +4,7 @@ use super::codec::{Get, Put, SEAL_BYTES, seal, unseal};
 use super::geometry::Geometry;
 use super::{FORMAT, Id};
 use bimetal_units::*;
+use serde::{Deserialize, Serialize};
 
 const MAGIC: &[u8; 8] = b"BMTLsupr";
 /// How a boot sector ends. On a device's first block, behind a table of four partitions that are none, it makes the tools that
@@ -16,7 +17,7 @@ const PARTITIONS_AT: usize = BOOT_SECTOR_END_AT - 64;
 const FIRST_WITH_MIRROR: u32 = 4;
 
 /// How far the last opening came; see "Opening" in `docs/FORMAT.md`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum OpenState {
     /// Closed cleanly: the checkpoint holds everything.
     Clean,
@@ -27,7 +28,7 @@ pub enum OpenState {
 }
 
 /// A superblock.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Superblock {
     /// The volume.
     pub volume: Id,

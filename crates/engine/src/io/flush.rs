@@ -1,10 +1,11 @@
 //! Device flushes: at most one in flight per device; waiters share.
 
 use bimetal_units::*;
+use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
 /// Who waits for a flush.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Waiter {
     /// The commit.
     Commit,
@@ -19,7 +20,7 @@ pub enum Waiter {
 }
 
 /// Flushes of one device.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 pub struct Flusher {
     /// Some write completed since the last flush was submitted.
     pub dirty: bool,
@@ -31,13 +32,14 @@ pub struct Flusher {
     pub count: u64,
 }
 
+#[derive(Serialize, Deserialize)]
 struct InFlight {
     waiters: SmallVec<[Waiter; 4]>,
     covered: Seq,
 }
 
 /// Proof that the log is durable up to a group: made by the flush that ended, and by the opening that read the groups.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Serialize, Deserialize)]
 pub struct Durable {
     upto: Seq,
 }
@@ -60,11 +62,11 @@ impl Durable {
 }
 
 /// Proof that what somebody had written is durable: made when the last flush that he waited for has ended.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Serialize, Deserialize)]
 pub struct DataFlushed(());
 
 /// Flushes that somebody waits for.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 pub struct Awaited {
     left: u32,
     failed: bool,

@@ -5,14 +5,18 @@ use crate::base::arena::{Arena, Buf};
 use crate::io::flush::{Flusher, Waiter};
 use crate::io::tokens::{Owner, Tokens};
 use bimetal_units::*;
+use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 
 /// The engine's side of its driver.
+#[derive(Serialize, Deserialize)]
+#[serde(bound(serialize = "", deserialize = "A: Default"))]
 pub(crate) struct Io<A> {
     /// Time, as the driver told it last.
     pub(crate) now: Nanos,
     /// Memory, which is the driver's.
+    #[serde(skip)]
     pub(crate) arena: A,
     /// What is handed out next, in order.
     out: VecDeque<Action>,
@@ -31,6 +35,22 @@ pub(crate) struct Command {
     pub(crate) offset: u64,
     pub(crate) owner: Owner,
     pub(crate) class: Class,
+}
+
+impl Io<()> {
+    /// The same with memory.
+    pub(crate) fn revive<A: Arena>(self, arena: A) -> Io<A> {
+        Io {
+            now: self.now,
+            arena,
+            out: self.out,
+            tokens: self.tokens,
+            flushers: self.flushers,
+            flushed_already: self.flushed_already,
+            good_reads: self.good_reads,
+            written_bytes: self.written_bytes,
+        }
+    }
 }
 
 impl<A: Arena> Io<A> {

@@ -7,6 +7,7 @@
 use crate::base::bugs::{Bug, planted};
 use crate::base::hash::IndexMap;
 use bimetal_units::Nanos;
+use serde::{Deserialize, Serialize};
 use std::hash::Hash;
 
 /// Failed reads before something is given up, so that a device in a bad moment, which fails every other read, is not
@@ -18,7 +19,7 @@ const READ_PATIENCE_NS: u64 = 10 * Nanos::SECOND;
 const MISMATCH_PATIENCE_NS: u64 = Nanos::SECOND;
 const MISMATCH_ATTEMPTS: u32 = 3;
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Serialize, Deserialize)]
 struct Failures {
     count: u32,
     /// When it failed first, later by as long as the device has read nothing since.
@@ -30,6 +31,8 @@ struct Failures {
 }
 
 /// What could not be read lately.
+#[derive(Serialize, Deserialize)]
+#[serde(bound(serialize = "K: Serialize", deserialize = "K: Deserialize<'de> + Hash + Eq"))]
 pub struct Unread<K>(IndexMap<K, Failures>);
 
 impl<K> Default for Unread<K> {

@@ -5,6 +5,7 @@ use crate::api::options::WakeUps;
 use crate::base::place::Place;
 use crate::base::slab::Slab;
 use bimetal_units::*;
+use serde::{Deserialize, Serialize};
 
 /// Device I/Os in flight at most: far beyond what any queue gains from.
 const MAX_TOKENS: usize = 1 << 16;
@@ -14,7 +15,7 @@ const DEPTH_UNIT: u32 = 256;
 const DEPTH_MEMORY: u32 = 16;
 
 /// Who waits for a device's answer.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Owner {
     /// A piece of a request.
     Piece(u32),
@@ -79,6 +80,7 @@ impl Owner {
 }
 
 /// What one device is used for.
+#[derive(Serialize, Deserialize)]
 struct Use {
     in_flight: u32,
     /// When it last answered something, or had nothing to answer.
@@ -94,6 +96,7 @@ struct Use {
     wakeups: WakeUps,
 }
 
+#[derive(Serialize, Deserialize)]
 struct InFlight {
     generation: u32,
     device: Tier,
@@ -102,6 +105,7 @@ struct InFlight {
 }
 
 /// Tokens in flight and whose they are.
+#[derive(Serialize, Deserialize)]
 pub struct Tokens {
     slab: Slab<InFlight>,
     generation: u32,

@@ -6,8 +6,10 @@ use crate::format::superblock::Superblock;
 use crate::life::shutdown::Shutdown;
 use crate::life::stall::Stall;
 use bimetal_units::Tier;
+use serde::{Deserialize, Serialize};
 
 /// The life of one opening.
+#[derive(Serialize, Deserialize)]
 pub(crate) struct Life {
     /// The fast device's, of this opening.
     pub(crate) superblock: Superblock,

@@ -7,8 +7,9 @@ use crate::format::superblock::OpenState;
 use crate::io::flush::Waiter;
 use crate::io::tokens::Owner;
 use bimetal_units::*;
+use serde::{Deserialize, Serialize};
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 enum ShutdownStage {
     #[default]
     No,
@@ -25,7 +26,7 @@ enum ShutdownStage {
 const TRIM_PATIENCE_NS: u64 = 2 * Nanos::SECOND;
 
 /// How far the end has come.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 pub struct Shutdown {
     stage: ShutdownStage,
     since: Nanos,

@@ -10,6 +10,7 @@ use crate::api::options::Level;
 use crate::base::arena::Arena;
 use crate::engine::Engine;
 use bimetal_units::*;
+use serde::{Deserialize, Serialize};
 
 /// So long nobody waits while devices have nothing to do, ns: what is tried again after a failure comes sooner.
 const STALL_NS: u64 = 5 * Nanos::SECOND;
@@ -17,7 +18,7 @@ const STALL_NS: u64 = 5 * Nanos::SECOND;
 const CALLS: u32 = 6;
 
 /// What is known of stalls.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 pub(crate) struct Stall {
     /// Since when somebody has waited and no device had anything to do.
     since: Option<Nanos>,

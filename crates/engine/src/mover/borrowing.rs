@@ -4,7 +4,7 @@ use crate::api::why::Reason;
 use crate::base::arena::Arena;
 use crate::engine::Engine;
 use crate::placement::elastic::{Run, far_step};
-use crate::placement::policy::{Destination, Move};
+use crate::placement::policy::{Destination, Move, Policy as _};
 use bimetal_units::*;
 use std::ops::Range;
 

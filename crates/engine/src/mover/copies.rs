@@ -20,10 +20,11 @@ use crate::io::issue::Command;
 use crate::io::tokens::Owner;
 use crate::path::piece::{Extent, PieceKind, Source};
 use crate::path::read::Fetched;
-use crate::placement::policy::NextUse;
+use crate::placement::policy::{NextUse, Policy as _};
 use crate::placement::worth::Worth;
 use crate::volume::cells::{Cell, CellBlock, Cells, Ended, Wish};
 use bimetal_units::*;
+use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use std::ops::Range;
 
@@ -33,6 +34,7 @@ const MAX_FILLS: usize = 32;
 const EVICTIONS: usize = 64;
 
 /// Blocks of a chunk that are read from its slow home, to be copied.
+#[derive(Serialize, Deserialize)]
 struct Fill {
     chunk: Chunk,
     home: Home,
@@ -54,6 +56,7 @@ struct Fill {
     dropped: bool,
 }
 
+#[derive(Serialize, Deserialize)]
 struct Writes {
     cells: Vec<Cell>,
     left: u32,
@@ -71,6 +74,7 @@ impl Fill {
 }
 
 /// The copies, and those being made.
+#[derive(Serialize, Deserialize)]
 pub struct Copies {
     cells: Cells,
     fills: Slab<Fill>,

@@ -27,16 +27,17 @@ use crate::mover::plan::Planner;
 use crate::mover::scrub::Scrub;
 use crate::path::log::{Homes, Job};
 use crate::path::sumload::SumWaiter;
-use crate::placement::policy::Pace;
 use crate::placement::policy::{Destination, Move};
+use crate::placement::policy::{Pace, Policy as _};
 use crate::volume::landed::ZoneBlock;
 use crate::volume::sums::Lookup;
 use bimetal_units::*;
+use serde::{Deserialize, Serialize};
 
 /// Batches in flight: two that free the zone, of which one has been written, and one that places chunks.
 pub const MAX_BATCHES: usize = 3;
 /// Which of the two that are laid together.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Serialize, Deserialize)]
 enum Which {
     /// What landed.
     Landed,
@@ -45,7 +46,7 @@ enum Which {
 }
 
 /// What is left of a block of which the other sectors are lost.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Serialize, Deserialize)]
 struct Remnant {
     block: u32,
     /// Where its newest copy is.
@@ -55,6 +56,7 @@ struct Remnant {
     at: u32,
 }
 
+#[derive(Serialize, Deserialize)]
 struct Item {
     chunk: Chunk,
     to: Destination,
@@ -114,7 +116,7 @@ impl Item {
     }
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Serialize, Deserialize)]
 struct Io {
     item: u32,
     tier: Tier,
@@ -122,7 +124,7 @@ struct Io {
     buf: Buf,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 enum BatchStage {
     Quiesce,
     Sums,
@@ -135,6 +137,7 @@ enum BatchStage {
     FlushLog,
 }
 
+#[derive(Serialize, Deserialize)]
 struct Batch {
     stage: BatchStage,
     items: Vec<Item>,
@@ -163,7 +166,7 @@ struct Batch {
 }
 
 /// Batches that bring the zone nothing: the devices fail them, or they only say again what is left of lost blocks.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Barren {
     /// When the first of them ended, ...
     pub(crate) since: Nanos,
@@ -178,6 +181,7 @@ pub(crate) struct Barren {
 }
 
 /// Batches in flight and what plans them.
+#[derive(Serialize, Deserialize)]
 pub struct Mover {
     batches: Slab<Batch>,
     pub(crate) planner: Planner,

@@ -18,6 +18,7 @@ use crate::placement::policy::{Foresight, Pace, Policy, Touch, View, Yield};
 use crate::placement::rest::Rest;
 use crate::volume::landed::ZoneBlock;
 use bimetal_units::*;
+use serde::{Deserialize, Serialize};
 
 /// Lost blocks are said again when one block for so many of the zone has landed since, or somebody waits for space.
 const SAID_SHARE: u64 = 8;
@@ -44,7 +45,7 @@ const BARREN_FRESH_NS: u64 = Nanos::SECOND;
 const CHUNKS_PER_WISH: usize = 4096;
 
 /// The plan for the zone's tail, and when the next batches may begin.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 pub struct Planner {
     pub(crate) tail: Tail,
     pub(crate) borrowing: Borrowing,
@@ -504,7 +505,7 @@ impl<A: Arena> Engine<A> {
             may_rise: self.may_rise(),
             yields: self.yields(),
         };
-        ask(&mut *self.placement.policy, &view)
+        ask(&mut self.placement.policy, &view)
     }
 
     /// Chunks that are merged next at most.

@@ -8,10 +8,11 @@
 use crate::base::arena::Arena;
 use crate::base::place::Place;
 use crate::engine::Engine;
-use crate::placement::policy::{Destination, Move};
+use crate::placement::policy::{Destination, Move, Policy as _};
 use crate::volume::landed::ZoneBlock;
 use crate::volume::map::Map;
 use bimetal_units::*;
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
 /// Segments looked at in one step, of at most 1,024 blocks with up to two owners each, so that an engine call stays short.
@@ -20,7 +21,7 @@ const SEGMENTS_PER_STEP: usize = 16;
 const STRETCHES: usize = 1024;
 
 /// The plan for the zone's tail.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 pub struct Tail {
     /// Segments that it was to empty.
     segments: u32,

@@ -11,11 +11,13 @@ use crate::base::sectors::Sectors;
 use crate::engine::Engine;
 use crate::path::piece::PieceKind;
 use bimetal_units::*;
+use serde::{Deserialize, Serialize};
 
 /// Chunks that are begun at a time: each takes a chunk of memory for the background.
 const MAX_BEGUN: usize = 16;
 
 /// A chunk of which a stream has written the beginning.
+#[derive(Serialize, Deserialize)]
 struct BegunChunk {
     chunk: Chunk,
     /// Tells it from others that were begun of the same chunk.
@@ -28,7 +30,7 @@ struct BegunChunk {
 }
 
 /// All such chunks, in the order in which they were begun.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 pub(crate) struct Begun {
     chunks: Vec<BegunChunk>,
     next_id: u32,

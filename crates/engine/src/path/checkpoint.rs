@@ -25,8 +25,9 @@ use crate::io::tokens::Owner;
 use crate::path::sumload::SumWaiter;
 use crate::volume::pages::Pages;
 use bimetal_units::*;
+use serde::{Deserialize, Serialize};
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 enum CheckpointStage {
     #[default]
     Idle,
@@ -45,6 +46,7 @@ const RETRY_NS: u64 = Nanos::SECOND;
 const MAX_FAILURES: u32 = 30;
 
 /// The checkpoint that is running, and what the last one left.
+#[derive(Serialize, Deserialize)]
 pub struct Checkpoint {
     stage: CheckpointStage,
     /// Number of the newest durable checkpoint.

@@ -10,11 +10,13 @@ use crate::engine::Engine;
 use crate::path::draft::Draft;
 use crate::path::log::Job;
 use bimetal_units::*;
+use serde::{Deserialize, Serialize};
 
 /// After a flush that made groups durable, so long somebody else may say so, ns.
 const CLAIM_AFTER_NS: u64 = Nanos::SECOND;
 
 /// What of the log is known to be durable, by what is on the device.
+#[derive(Serialize, Deserialize)]
 pub(crate) struct Claims {
     /// Groups up to here are claimed by what was written.
     claimed: Seq,

@@ -13,8 +13,9 @@ use crate::format::log::{HomeRecord, Record};
 use crate::io::flush::{Awaited, DataFlushed, Waiter};
 use crate::path::log::{Homes, Job};
 use bimetal_units::*;
+use serde::{Deserialize, Serialize};
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 enum CommitStage {
     #[default]
     Idle,
@@ -24,7 +25,7 @@ enum CommitStage {
 }
 
 /// The commit that is running, and who waits.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 pub struct Commit {
     stage: CommitStage,
     /// Requests that this commit answers.

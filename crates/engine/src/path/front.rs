@@ -12,9 +12,11 @@ use crate::path::sumload::SumLoads;
 use crate::path::write::HomeWriters;
 use crate::placement::streams::Streams;
 use bimetal_units::*;
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
 /// Requests and pieces in flight.
+#[derive(Serialize, Deserialize)]
 pub(crate) struct Front {
     pub(crate) requests: Slab<InRequest>,
     /// Requests of which pieces are still to be cut.

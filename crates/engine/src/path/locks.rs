@@ -3,10 +3,11 @@
 use crate::base::bugs::{Bug, planted};
 use crate::base::hash::IndexMap;
 use bimetal_units::Chunk;
+use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
 /// A holder or waiter: blocks `[first, end)` of a chunk.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Serialize, Deserialize)]
 struct Span {
     piece: u32,
     first: u32,
@@ -23,14 +24,14 @@ impl Span {
     }
 }
 
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 struct ChunkLocks {
     held: SmallVec<[Span; 2]>,
     waiting: SmallVec<[Span; 1]>,
 }
 
 /// Locks of all chunks that have pieces in flight; as many as there are pieces.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 pub struct Locks {
     chunks: IndexMap<Chunk, ChunkLocks>,
 }

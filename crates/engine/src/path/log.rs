@@ -16,11 +16,12 @@ use crate::io::tokens::Owner;
 use crate::path::claim::Claims;
 use crate::path::draft::{Draft, GROUP_HEADER_BLOCKS};
 use bimetal_units::*;
+use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 
 /// Who appends home records.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Homes {
     /// The commit.
     Commit,
@@ -29,7 +30,7 @@ pub enum Homes {
 }
 
 /// Something to append.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub enum Job {
     /// Blocks of a landing piece.
     Land {
@@ -92,6 +93,7 @@ pub enum Job {
 }
 
 /// A job, or part of one, in a group.
+#[derive(Serialize, Deserialize)]
 pub struct Part {
     pub(crate) job: Job,
     /// First payload block behind the group's header.
@@ -100,6 +102,7 @@ pub struct Part {
     pub(crate) second: bool,
 }
 
+#[derive(Serialize, Deserialize)]
 struct Group {
     seq: Seq,
     place: Place,
@@ -133,6 +136,7 @@ pub struct LogEnd {
 }
 
 /// The log's head.
+#[derive(Serialize, Deserialize)]
 pub struct Log {
     /// Jobs of commits and moves: they use the reserve, because freeing needs a record.
     pub internal: VecDeque<Job>,

@@ -14,8 +14,10 @@ use crate::path::draft::Draft;
 use crate::path::log::Job;
 use crate::volume::landed::ZoneBlock;
 use bimetal_units::*;
+use serde::{Deserialize, Serialize};
 
 /// A good block on its way into the log.
+#[derive(Serialize, Deserialize)]
 pub(crate) struct Mend {
     pub(crate) chunk: Chunk,
     /// Which block of the chunk.
@@ -29,7 +31,7 @@ pub(crate) struct Mend {
 }
 
 /// The one that is under way.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 pub(crate) struct Mends {
     now: Option<Mend>,
     /// It was in a group already. One that failed may be on the device all the same, so it has to come again.

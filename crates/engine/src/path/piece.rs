@@ -8,10 +8,11 @@ use crate::engine::Engine;
 use crate::volume::cells::CellBlock;
 use crate::volume::landed::ZoneBlock;
 use bimetal_units::*;
+use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
 /// What a piece does.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub enum PieceKind {
     /// Reads.
     #[default]
@@ -25,7 +26,7 @@ pub enum PieceKind {
 }
 
 /// Where a block's newest copy is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Source {
     /// Nowhere: it reads zeros.
     Zero,
@@ -44,7 +45,7 @@ pub enum Source {
 }
 
 /// Neighbouring blocks from one source.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Extent {
     /// The source of the first block.
     pub source: Source,
@@ -57,7 +58,7 @@ pub struct Extent {
 }
 
 /// What landed of a block, to be laid over what is beneath it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Overlay {
     /// Where it landed.
     pub at: ZoneBlock,
@@ -70,7 +71,7 @@ pub struct Overlay {
 }
 
 /// A piece in flight.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 pub struct Piece {
     /// The request.
     pub request: u32,

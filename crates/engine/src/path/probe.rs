@@ -12,9 +12,10 @@ use crate::format::superblock::{Found, Superblock};
 use crate::io::issue::Command;
 use crate::io::tokens::Owner;
 use bimetal_units::*;
+use serde::{Deserialize, Serialize};
 
 /// A question to one device.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 pub struct Probe {
     wanted: bool,
     asked: Option<Asked>,
@@ -23,6 +24,7 @@ pub struct Probe {
 }
 
 /// A superblock that is being read or written.
+#[derive(Serialize, Deserialize)]
 struct Asked {
     buf: Buf,
     offset: u64,

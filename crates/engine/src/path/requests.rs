@@ -10,6 +10,7 @@ use crate::base::bugs::{Bug, planted};
 use crate::engine::Engine;
 use crate::path::piece::{Piece, PieceKind};
 use bimetal_units::*;
+use serde::{Deserialize, Serialize};
 
 /// Pieces in flight at most: as many as requests, most of which are within one chunk.
 pub const MAX_PIECES: usize = 1024;
@@ -19,6 +20,7 @@ const PIECES_PER_REQUEST: u32 = 64;
 const CHUNKS_PER_CALL: u32 = 4096;
 
 /// A request in flight.
+#[derive(Serialize, Deserialize)]
 pub struct InRequest {
     id: RequestId,
     kind: RequestKind,

@@ -11,10 +11,11 @@ use crate::io::issue::Command;
 use crate::io::patience::Unread;
 use crate::io::tokens::Owner;
 use bimetal_units::*;
+use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
 /// Who waits for a page.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum SumWaiter {
     /// A read or fill.
     Piece(u32),
@@ -26,6 +27,7 @@ pub enum SumWaiter {
     Checkpoint,
 }
 
+#[derive(Serialize, Deserialize)]
 struct Load {
     buf: Option<Buf>,
     /// The checkpoint in force when the read was issued; a later one may have moved the page.
@@ -34,7 +36,7 @@ struct Load {
 }
 
 /// Pages being loaded.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 pub struct SumLoads {
     loads: IndexMap<u32, Load>,
     /// Pages that wait for a buffer.

@@ -18,7 +18,7 @@ use crate::io::tokens::Owner;
 use crate::path::log::Job;
 use crate::path::piece::{Extent, Source};
 use crate::path::read::Located;
-use crate::placement::policy::FirstWrite;
+use crate::placement::policy::{FirstWrite, Policy as _};
 use crate::volume::landed::ZoneBlock;
 use bimetal_units::*;
 use smallvec::SmallVec;

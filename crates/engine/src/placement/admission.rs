@@ -4,9 +4,10 @@
 use crate::api::economy::Economy;
 use crate::placement::elastic::Cost;
 use bimetal_units::Nanos;
+use serde::{Deserialize, Serialize};
 
 /// What there is of the zone, blocks.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Room {
     /// Those that may be appended, or will be when the segments that are being emptied are.
     pub(crate) free: u64,
@@ -17,7 +18,7 @@ pub(crate) struct Room {
 }
 
 /// What clients leave free of the zone.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 pub(crate) struct Kept {
     /// So much whatever merging frees, ...
     blocks: u64,

@@ -11,9 +11,10 @@
 
 use crate::api::economy::Economy;
 use bimetal_units::*;
+use serde::{Deserialize, Serialize};
 
 /// What batches that free the zone have taken of late.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 pub(crate) struct Cost {
     took_ns: u64,
     pub(crate) blocks: u64,
@@ -74,7 +75,7 @@ pub(crate) fn far_step(runs: u32) -> u32 {
 }
 
 /// How far borrowing has come.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 pub struct Borrowing {
     pub(crate) merging: Cost,
     /// Of the merging, what was done while clients were busy.

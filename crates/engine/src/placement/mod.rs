@@ -13,14 +13,16 @@ use crate::api::options::Tuning;
 use crate::format::geometry::Geometry;
 use crate::placement::admission::Kept;
 use crate::placement::pins::{Pins, PinsRead};
-use crate::placement::policy::{Benefit, HeatPolicy, Policy};
+use crate::placement::policy::{Benefit, HeatPolicy};
 use crate::placement::streams::Neighbours;
 use crate::placement::wear::Wear;
 use bimetal_units::*;
+use serde::{Deserialize, Serialize};
 
 /// What decisions rest on.
+#[derive(Serialize, Deserialize)]
 pub(crate) struct Placement {
-    pub(crate) policy: Box<dyn Policy>,
+    pub(crate) policy: HeatPolicy,
     pub(crate) benefit: Benefit,
     pub(crate) wear: Wear,
     /// What the log keeps of its room.
@@ -34,7 +36,7 @@ impl Placement {
     /// Of a volume opened now: nothing is known but what its user wishes.
     pub(crate) fn new(geo: &Geometry, tuning: &Tuning, pins: PinsRead, now: Nanos) -> Placement {
         Placement {
-            policy: Box::new(HeatPolicy::new(geo.chunks, geo.slots(FAST), tuning)),
+            policy: HeatPolicy::new(geo.chunks, geo.slots(FAST), tuning),
             benefit: Benefit::new(geo.slots(FAST), &tuning.economy),
             wear: Wear::new(tuning.wear_bytes_per_day, now, &tuning.economy),
             kept: Kept::default(),

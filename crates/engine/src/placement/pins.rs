@@ -12,9 +12,10 @@ use crate::format::pins::MAX_PIN_RANGES;
 pub use crate::format::pins::PinRange;
 use bimetal_units::*;
 pub use keep::PinsRead;
+use serde::{Deserialize, Serialize};
 
 /// Why pins stay as they were.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error, Serialize, Deserialize)]
 pub enum PinError {
     /// The range is empty or leaves the volume.
     #[error("bytes {offset} to {} are not in the volume, which has {size_bytes} bytes; give a range inside it", offset.saturating_add(*len))]
@@ -67,7 +68,7 @@ pub enum PinError {
 }
 
 /// What is pinned: ranges in order, apart from each other.
-#[derive(Clone, Default, PartialEq, Eq, Debug)]
+#[derive(Clone, Default, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PinList {
     pub(crate) ranges: Vec<PinRange>,
 }
@@ -127,6 +128,7 @@ impl PinList {
 }
 
 /// The pins of a volume, and what is under way with them.
+#[derive(Serialize, Deserialize)]
 pub struct Pins {
     /// What is in force, and durable.
     pub(crate) list: PinList,

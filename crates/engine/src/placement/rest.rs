@@ -6,9 +6,10 @@
 //! count, or each line of a log would be followed by a merge, and the merge by the next line.
 
 use bimetal_units::*;
+use serde::{Deserialize, Serialize};
 
 /// Whether work that nobody waits for may use the slow device.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 pub struct Rest {
     /// When it was last in use for something that does not wait.
     pub(crate) roused: Nanos,

@@ -1,11 +1,12 @@
 //! Recognises sequential streams among interleaved requests, and whether they outnumber what is written alone.
 
 use bimetal_units::Nanos;
+use serde::{Deserialize, Serialize};
 
 /// Streams followed at once: a single detector fails as soon as two clients write.
 const TRACKERS: usize = 64;
 
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Default, Serialize, Deserialize)]
 struct Tracker {
     next: u64,
     bytes: u64,
@@ -13,13 +14,14 @@ struct Tracker {
 }
 
 /// Follows streams by where each would go on.
+#[derive(Serialize, Deserialize)]
 pub struct Streams {
-    trackers: [Tracker; TRACKERS],
+    trackers: Box<[Tracker]>,
 }
 
 impl Default for Streams {
     fn default() -> Self {
-        Streams { trackers: [Tracker { next: u64::MAX, ..Tracker::default() }; TRACKERS] }
+        Streams { trackers: [Tracker { next: u64::MAX, ..Tracker::default() }; TRACKERS].into() }
     }
 }
 
@@ -42,7 +44,7 @@ impl Streams {
 }
 
 /// Whether what lies side by side on the slow tier is read so, beside whole chunks that are written here and there.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 pub struct Neighbours {
     read: u32,
     written_alone: u32,

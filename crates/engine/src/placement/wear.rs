@@ -8,6 +8,7 @@
 use crate::api::economy::Economy;
 use crate::api::options::{WearBudgetStatus, WearStatus};
 use bimetal_units::*;
+use serde::{Deserialize, Serialize};
 
 /// The time in which a budget is earned, ns.
 const DAY_NS: u64 = 86_400 * Nanos::SECOND;
@@ -18,6 +19,7 @@ const DAY_NS: u64 = 86_400 * Nanos::SECOND;
 const OPENING_SHARE: u64 = 4;
 
 /// A token bucket of bytes that holds up to a day's budget.
+#[derive(Serialize, Deserialize)]
 struct Bucket {
     bytes_per_day: u64,
     /// Copies are made while more than one part in this many of it is left: at first, half of what an opening begins with. A
@@ -60,6 +62,7 @@ impl Bucket {
 }
 
 /// What the engine wrote of its own accord, and its budget for that.
+#[derive(Serialize, Deserialize)]
 pub(crate) struct Wear {
     bucket: Option<Bucket>,
     pub(crate) moved_bytes: u64,

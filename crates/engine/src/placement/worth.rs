@@ -5,6 +5,7 @@
 
 use crate::api::economy::Economy;
 use bimetal_units::*;
+use serde::{Deserialize, Serialize};
 
 /// What copies have use for is counted in so many parts of the slots: a few hundred copies say nothing yet, and what was given
 /// to homes meanwhile does not come back soon.
@@ -12,7 +13,7 @@ const PARTS: u64 = 8192;
 
 /// Whether something was more than so much, and has not been less than half of that since: what is about as much as that
 /// changes nothing.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 struct Proof(bool);
 
 impl Proof {
@@ -22,6 +23,7 @@ impl Proof {
 }
 
 /// Chunks that streams read from the slow device once more, and for which no slot was free.
+#[derive(Serialize, Deserialize)]
 struct Asked {
     /// How long that counts, ns.
     period_ns: u64,
@@ -54,7 +56,7 @@ impl Asked {
 }
 
 /// One in so many of what is not worth it, to find out when that changes.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 struct Sample(u32);
 
 impl Sample {
@@ -65,6 +67,7 @@ impl Sample {
 }
 
 /// See the module.
+#[derive(Serialize, Deserialize)]
 pub struct Worth {
     /// Copies of what clients asked for that gave way, and those of them that were read at least once, of late.
     ended: u32,

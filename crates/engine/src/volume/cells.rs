@@ -10,6 +10,7 @@ use crate::api::economy::Economy;
 use crate::base::bugs::{Bug, planted};
 use crate::volume::places::{self, Places};
 use bimetal_units::*;
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
 /// Cells at most, unless there are more slots: what they take is 25 to 36 bytes each. So their size is 4 KiB up to a fast
@@ -41,11 +42,11 @@ const KEPT: u8 = 128;
 const QUEUED: u8 = IN_SMALL | IN_MAIN;
 
 /// A place for a part in a fast slot.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub struct Cell(pub u32);
 
 /// A block of a cell, counted through all fast slots.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct CellBlock(u64);
 
 impl CellBlock {
@@ -73,7 +74,7 @@ pub enum Wish {
 /// A copy has ended that experience goes by: whether it was read.
 pub type Ended = Option<bool>;
 
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Default, Serialize, Deserialize)]
 struct Tray {
     /// Cells that hold a part, or into which one is being written.
     taken: u16,
@@ -85,6 +86,7 @@ struct Tray {
 }
 
 /// See the module.
+#[derive(Serialize, Deserialize)]
 pub struct Cells {
     /// Where each part is. A part's key is its number through the whole volume.
     places: Places,

@@ -9,6 +9,7 @@
 
 use crate::base::mask::BlockMask;
 use bimetal_units::*;
+use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::mem;
@@ -17,6 +18,7 @@ use std::mem;
 type SlotSums = SmallVec<[(u16, u32); 2]>;
 
 /// Checksums that a record ended which may not be durable yet.
+#[derive(Serialize, Deserialize)]
 struct Ended {
     slot: Slot,
     blocks: BlockMask,
@@ -25,7 +27,7 @@ struct Ended {
 }
 
 /// The checksums of blocks of fast slots.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 pub struct FastSums {
     slots: BTreeMap<u32, SlotSums>,
     ended: Vec<Ended>,

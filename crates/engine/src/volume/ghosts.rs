@@ -5,6 +5,7 @@
 
 use crate::api::economy::Economy;
 use crate::base::hash::mix;
+use serde::{Deserialize, Serialize};
 
 /// The share of new copies is counted in so many parts.
 const PARTS: u64 = 1 << 16;
@@ -19,6 +20,7 @@ pub enum Queue {
 }
 
 /// See the module. It knows parts by two bytes each: one in 16,384 is taken for another.
+#[derive(Serialize, Deserialize)]
 pub struct Ghosts {
     prints: Vec<u16>,
     small_share: u64,

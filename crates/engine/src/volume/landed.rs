@@ -10,9 +10,10 @@ use crate::base::sectors::Sectors;
 use crate::format::geometry::Geometry;
 use crate::volume::places::{self, Places};
 use bimetal_units::Block;
+use serde::{Deserialize, Serialize};
 
 /// What landed of one block of the volume in a block of the landing zone, by that one's index in RAM.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ZoneBlock(u32);
 
 /// Set where it is the second of two parts that share a block.
@@ -47,6 +48,7 @@ impl ZoneBlock {
 
 /// The table of landed blocks. Those are flagged of which something is lost: of a part the sectors that it does not hold,
 /// and all of what is no part.
+#[derive(Serialize, Deserialize)]
 pub struct Landed {
     places: Places,
     sum: Vec<u32>,

@@ -1,9 +1,11 @@
 //! Slots that are left, and not free yet: somebody still reads there, or what took their place is not durable.
 
 use bimetal_units::*;
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
 /// A slot on its way to being free.
+#[derive(Serialize, Deserialize)]
 pub(crate) struct Leaving {
     pub(crate) home: Home,
     /// Free when this group is durable.
@@ -13,7 +15,7 @@ pub(crate) struct Leaving {
 }
 
 /// Slots on their way to being free.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 pub struct Gate {
     pub(crate) leaving: VecDeque<Leaving>,
     /// Since when there has been one that waits.

@@ -7,6 +7,7 @@ use crate::base::mask::BlockMask;
 use crate::format::geometry::Geometry;
 use crate::format::page;
 use bimetal_units::*;
+use serde::{Deserialize, Serialize};
 
 const SLOT_BITS: u64 = 0xffff_ffff;
 const TIER_SHIFT: u32 = 32;
@@ -16,6 +17,7 @@ const MOVING: u64 = 1 << 41;
 const PENDING: u64 = 1 << 42;
 
 /// Homes and valid blocks of all chunks, with the marks that route writes.
+#[derive(Serialize, Deserialize)]
 pub struct Map {
     words: Vec<u64>,
     valid: Vec<u32>,

@@ -3,9 +3,11 @@
 //! Five bytes of RAM a page: 0.02 for each chunk of 128 KiB in the map, 0.16 for each on the slow tier.
 
 use crate::format::page::{PageRef, put_ref};
+use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
 /// References to map, checksum and directory pages, by page number.
+#[derive(Serialize, Deserialize)]
 pub struct Pages {
     places: Vec<u8>,
     sums: Vec<u32>,

@@ -7,8 +7,10 @@
 use crate::base::hash::IndexMap;
 use crate::base::mask::BlockMask;
 use bimetal_units::*;
+use serde::{Deserialize, Serialize};
 
 /// A chunk with blocks that no record shows.
+#[derive(Serialize, Deserialize)]
 pub struct PendingChunk {
     /// Where they were written.
     pub home: Home,
@@ -32,7 +34,7 @@ impl PendingChunk {
 }
 
 /// All such chunks.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 pub struct Pending {
     chunks: IndexMap<Chunk, PendingChunk>,
     /// Chunks with written blocks, in the order they came: what the next commit takes.

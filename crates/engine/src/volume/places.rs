@@ -4,6 +4,7 @@
 //! holds a few, few pages are in use, and no insertion waits until all of it was made anew.
 
 use crate::base::hash::mix;
+use serde::{Deserialize, Serialize};
 
 const FLAG: u64 = 1 << 63;
 /// Keys of a shard when all places are taken, about: made anew in well below a millisecond.
@@ -13,6 +14,7 @@ const LEAST_ENTRIES: usize = 64;
 
 /// Up to as many keys as there are places, each at one of them: at most 8 bytes per place and 11 per key, beside 40 per shard.
 /// A key is below 2^63 - 1; beside it stands a flag.
+#[derive(Serialize, Deserialize)]
 pub struct Places {
     shards: Vec<Shard>,
     /// The key at each place, plus one; 0 is none, so that what was never used takes no memory.
@@ -21,7 +23,7 @@ pub struct Places {
 }
 
 /// A part of the table, by the upper bits of the keys' hashes.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 struct Shard {
     /// Places plus one; 0 is none.
     table: Vec<u32>,

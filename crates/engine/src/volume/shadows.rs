@@ -10,8 +10,10 @@
 
 use crate::base::bugs::{Bug, planted};
 use bimetal_units::*;
+use serde::{Deserialize, Serialize};
 
 /// The shadows of a volume.
+#[derive(Serialize, Deserialize)]
 pub struct Shadows {
     /// The slow slot with the shadow of what is at home in a fast slot, plus one; 0 is none.
     of: Vec<u32>,

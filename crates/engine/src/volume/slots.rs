@@ -4,12 +4,14 @@ use crate::base::bugs::{Bug, planted};
 use crate::base::hash::IndexMap;
 use crate::io::flush::Durable;
 use bimetal_units::*;
+use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
 /// Slots that are looked at for one that is near, so that a call stays short: 8 GiB of chunks of 128 KiB.
 const NEAR_SLOTS: u32 = 1 << 16;
 
 /// The slots of a tier.
+#[derive(Serialize, Deserialize)]
 pub struct Slots {
     used: Vec<u64>,
     count: u32,
@@ -24,6 +26,7 @@ pub struct Slots {
 }
 
 /// Slots that are being taken out of use, so that the log may have their area.
+#[derive(Serialize, Deserialize)]
 struct Closing {
     range: Range<u32>,
     /// Those of them that hold nothing any more.

@@ -5,8 +5,10 @@ use crate::volume::pending::Pending;
 use crate::volume::shadows::Shadows;
 use crate::volume::slots::Slots;
 use bimetal_units::*;
+use serde::{Deserialize, Serialize};
 
 /// The space of both tiers, in this opening.
+#[derive(Serialize, Deserialize)]
 pub(crate) struct Space {
     pub(crate) slots: ByTier<Slots>,
     /// Written, and shown by no record yet.

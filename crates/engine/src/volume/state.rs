@@ -12,8 +12,10 @@ use crate::volume::map::Map;
 use crate::volume::sums::Sums;
 use crate::volume::zone::Zone;
 use bimetal_units::*;
+use serde::{Deserialize, Serialize};
 
 /// Map, landed blocks, checksums and log segments.
+#[derive(Serialize, Deserialize)]
 pub struct State {
     /// The layout.
     pub geo: Geometry,

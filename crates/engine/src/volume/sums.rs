@@ -8,6 +8,7 @@ use crate::format::geometry::Geometry;
 use crate::format::page::SUMS_PER_PAGE;
 use crate::volume::fast_sums::FastSums;
 use bimetal_units::*;
+use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 
@@ -30,6 +31,7 @@ pub enum Lookup {
     InPage(u32),
 }
 
+#[derive(Serialize, Deserialize)]
 struct Cached {
     page: u32,
     used: bool,
@@ -37,6 +39,7 @@ struct Cached {
 }
 
 /// Recent checksums and cached pages.
+#[derive(Serialize, Deserialize)]
 pub struct Sums {
     /// By page. Most come in runs: streams, sorted merges. So a page of them is found once for all.
     recent: BTreeMap<u32, RecentPage>,

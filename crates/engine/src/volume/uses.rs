@@ -4,10 +4,11 @@
 //! such step has a proof, which whoever asks for it holds: a record that is durable, or no I/O in flight.
 
 use crate::base::place::Place;
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
 /// What an area that the log has is used for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Use {
     /// Nothing that is known: no area is here, or nobody has said yet what is in it.
     Vacant,
@@ -65,6 +66,7 @@ pub enum End {
 }
 
 /// The use of each place, and of each use those that have it, in the order in which they got it.
+#[derive(Serialize, Deserialize)]
 pub struct Uses {
     of: Vec<Use>,
     lists: [VecDeque<Place>; Use::COUNT],

@@ -9,12 +9,13 @@ use crate::format::log::Index;
 use crate::volume::landed::ZoneBlock;
 use crate::volume::uses::{End, Use, Uses};
 use bimetal_units::*;
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::iter;
 use std::ops::Range;
 
 /// One segment of the log.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 pub struct Segment {
     /// Its place in the chain; grows by one with each segment begun.
     pub ordinal: u64,
@@ -57,6 +58,7 @@ impl Segment {
 const NO_AREA: Area = Area(u32::MAX);
 
 /// All segments.
+#[derive(Serialize, Deserialize)]
 pub struct Zone {
     segments: Vec<Segment>,
     /// The area of each place.

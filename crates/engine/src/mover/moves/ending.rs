@@ -4,6 +4,7 @@ use super::*;
 use crate::format::log::{HomeRecord, Record};
 use crate::mover::plan::Ended;
 use crate::path::piece::PieceKind;
+use crate::placement::policy::Policy as _;
 
 impl<A: Arena> Engine<A> {
     /// The record for a moved chunk, as of now: discards since the copy are taken out.

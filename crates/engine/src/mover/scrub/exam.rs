@@ -15,6 +15,7 @@ use crate::path::sumload::SumWaiter;
 use crate::volume::cells::CellBlock;
 use crate::volume::landed::ZoneBlock;
 use crate::volume::sums::Lookup;
+use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
 /// Blocks that are read at a time.
@@ -27,7 +28,7 @@ const SILENT_FAILURES: u32 = 3;
 const MOST_CHANGES: u32 = 16;
 
 /// Where a value of a block is held that has a checksum.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) enum Held {
     /// In the log, as a whole or in part.
     Landed(ZoneBlock),
@@ -40,7 +41,7 @@ pub(super) enum Held {
 }
 
 /// What is read, and what checksum it must have.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) struct Look {
     pub(super) block: u32,
     pub(super) held: Held,
@@ -48,7 +49,7 @@ pub(super) struct Look {
 }
 
 /// What was wrong, and is read again by itself.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Serialize, Deserialize)]
 pub(super) struct Doubt {
     look: Look,
     /// What the device had read well when it failed to read this.
@@ -58,7 +59,7 @@ pub(super) struct Doubt {
 }
 
 /// What is wrong.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Serialize, Deserialize)]
 pub(super) struct Wrong {
     pub(super) look: Look,
     /// Whether the device could read it.
@@ -66,7 +67,7 @@ pub(super) struct Wrong {
 }
 
 /// What a read is for.
-#[derive(Clone)]
+#[derive(Clone, Serialize, Deserialize)]
 pub(super) enum What {
     /// So many of the looks.
     Run(Range<usize>),
@@ -76,6 +77,7 @@ pub(super) enum What {
     StandIn(Wrong, Look),
 }
 
+#[derive(Serialize, Deserialize)]
 pub(super) struct Reading {
     pub(super) what: What,
     pub(super) buf: Buf,
@@ -83,6 +85,7 @@ pub(super) struct Reading {
 }
 
 /// A chunk that is being looked at.
+#[derive(Serialize, Deserialize)]
 pub(super) struct Exam {
     pub(super) chunk: Chunk,
     /// It is the turn of the chunk in a scrub.

@@ -9,12 +9,13 @@ use crate::format::geometry::SCRUB_AT;
 use crate::format::page::{self, PageKind};
 use crate::format::scrub::put_scrub;
 use crate::io::tokens::Owner;
+use serde::{Deserialize, Serialize};
 
 /// How often it is written while a scrub is under way, ns.
 const KEEP_EVERY_NS: u64 = 300 * Nanos::SECOND;
 
 /// What is to be written, or is.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 pub(super) struct Keep {
     /// From when on it is to be written.
     due: Option<Nanos>,

@@ -19,6 +19,7 @@ use crate::placement::policy::Pace;
 use bimetal_units::*;
 use exam::Exam;
 use keep::Keep;
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
 /// Chunks in which clients' reads found something wrong that wait to be looked at, at most: others are found again.
@@ -36,7 +37,7 @@ const PAUSE_NS: u64 = 5 * Nanos::SECOND;
 const MAX_RANGE_BYTES: u64 = MAX_RANGE_BLOCKS * BLOCK_BYTES as u64;
 
 /// A scrub, and what is looked at.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 pub(crate) struct Scrub {
     /// What is known of the last one.
     page: ScrubPage,

@@ -11,11 +11,12 @@ use crate::format::Id;
 use crate::format::geometry::pins_at;
 use crate::format::page::{self, PageKind};
 use crate::format::pins::get_pins;
+use serde::{Deserialize, Serialize};
 
 /// No version is ever as high as this.
 const MAX_VERSION: u64 = 1 << 52;
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(crate) enum KeepStage {
     #[default]
     Idle,
@@ -26,7 +27,7 @@ pub(crate) enum KeepStage {
 }
 
 /// A change of the list that is under way, and where the list in force stands.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 pub(crate) struct Keeping {
     pub(crate) stage: KeepStage,
     /// The newest version that may stand on the device.

@@ -2,12 +2,13 @@
 
 use super::Pins;
 use bimetal_units::*;
+use serde::{Deserialize, Serialize};
 
 /// Pause after a pass over all pins that left some where they were, ns: they were busy, or could not be moved.
 const PAUSE_NS: u64 = Nanos::SECOND;
 
 /// How far the pass over all pinned chunks has come.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 pub(crate) struct Placing {
     /// Some pinned chunk may lie elsewhere.
     pub(crate) astray: bool,

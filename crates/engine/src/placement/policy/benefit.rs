@@ -7,6 +7,7 @@
 use crate::api::audit::{Audit, Yield};
 use crate::api::economy::Economy;
 use bimetal_units::*;
+use serde::{Deserialize, Serialize};
 
 /// Where size classes of reads end, bytes; what is larger is the last class. A seek rules the first, the rate the last.
 const CLASSES: [u32; 2] = [16 << 10, 128 << 10];
@@ -15,7 +16,7 @@ const CLASSES: [u32; 2] = [16 << 10, 128 << 10];
 const CAUTION_UNIT: u32 = 64;
 
 /// A mean of nanoseconds in which the newest count most.
-#[derive(Clone, Copy, Default, Debug)]
+#[derive(Clone, Copy, Default, Debug, Serialize, Deserialize)]
 struct Mean {
     ns: u64,
     count: u64,
@@ -82,7 +83,7 @@ impl Yield {
 }
 
 /// Touches of a chunk since it rose.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Default, Serialize, Deserialize)]
 struct Trial {
     /// Reads and writes, one more than there were, so that 0 and 0 is no trial.
     reads: u8,
@@ -90,6 +91,7 @@ struct Trial {
 }
 
 /// See the module.
+#[derive(Serialize, Deserialize)]
 pub struct Benefit {
     /// By tier and size class.
     reads: [[Mean; CLASSES.len() + 1]; 2],

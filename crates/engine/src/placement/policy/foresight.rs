@@ -1,6 +1,7 @@
 //! What clients will do, where that is known: in a replay, to see what placement could reach at best.
 
 use bimetal_units::Chunk;
+use serde::{Deserialize, Serialize};
 
 /// There is no such use.
 const NEVER: u32 = u32::MAX;
@@ -9,6 +10,7 @@ const NEVER: u32 = u32::MAX;
 ///
 /// It goes by touches, not by time, so that it is as good for requests that come as fast as they are answered. Requests
 /// that overtake each other do not matter: only how many were served is counted.
+#[derive(Serialize, Deserialize)]
 pub struct Foresight {
     uses: Vec<Chunk>,
     /// Of each use, which is the next one of the same chunk; [`NEVER`] where there is none.

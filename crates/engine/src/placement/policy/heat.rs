@@ -10,6 +10,7 @@ use crate::api::economy::Economy;
 use crate::api::options::Tuning;
 use crate::placement::policy::{Destination, Move};
 use bimetal_units::*;
+use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 
 /// Regions looked at in one call for one that dense, so that it stays short.
@@ -23,6 +24,7 @@ const CHUNKS_PER_REFILL: u32 = 4096;
 const FORESEEN_TOUCHES: u32 = 2;
 
 /// See the module.
+#[derive(Serialize, Deserialize)]
 pub struct HeatPolicy {
     heats: Heats,
     /// Regions of which some chunk on the slow tier has become hot.

@@ -1,12 +1,13 @@
 //! How often each chunk was touched of late, and how much of that is to be expected again.
 
 use bimetal_units::*;
+use serde::{Deserialize, Serialize};
 
 /// Parts of a touch in which chunks are compared.
 pub(super) const FINE: u32 = 256;
 
 /// Heat of a chunk in four bytes: reads, writes, and when it was last touched; 0 is never.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Default, Serialize, Deserialize)]
 pub(super) struct Heat {
     pub(super) reads: u8,
     pub(super) writes: u8,
@@ -59,6 +60,7 @@ impl Fine {
 }
 
 /// The heat of all chunks.
+#[derive(Serialize, Deserialize)]
 pub(super) struct Heats {
     heat: Vec<Heat>,
     /// Touch intervals without a touch after which heat is halved.

@@ -17,6 +17,7 @@ use crate::volume::cells::Cells;
 use crate::volume::map::Map;
 use crate::volume::slots::Slots;
 use bimetal_units::*;
+use serde::{Deserialize, Serialize};
 
 /// Where the first write to a chunk without a home goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,7 +42,7 @@ pub struct Touch {
 }
 
 /// Where a chunk's blocks are to go.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Destination {
     /// Landed blocks into the home that the chunk has.
     Merge,

@@ -1,5 +1,7 @@
 //! Which regions have chunks that may rise, by how hot those are: the hottest can be found first without looking at all.
 
+use serde::{Deserialize, Serialize};
+
 /// Chunks of a region: neighbours rise together, so that the slow device reads runs (8 MiB at the default chunk size).
 pub(super) const REGION_CHUNKS: u32 = 64;
 /// Bands of heat, each twice as hot as the one before; the last has no end.
@@ -14,6 +16,7 @@ pub(super) fn band_of(heat: u32) -> Band {
 }
 
 /// A bit for each band and region: some chunk there was as hot when it was marked. Heat fades, so a mark may be too hot.
+#[derive(Serialize, Deserialize)]
 pub(super) struct HotRegions {
     bands: [Vec<u64>; BANDS],
     /// Marks by band.
