@@ -7,7 +7,7 @@ use crate::look::args::{DoctorArgs, FilesArgs, MapArgs, TopArgs};
 use crate::paths::{self, DeviceSpec, SlowModel};
 use crate::size;
 use crate::volume::MOST_WAKEUPS_PER_DAY;
-use crate::watch::args::{EventsArgs, HttpArgs};
+use crate::watch::args::{EventsArgs, FlightArgs, HttpArgs, RecorderArgs, ReplayRecordingArgs};
 use bimetal_serve::attach::WAIT_SECONDS;
 use bimetal_sim::peers::Policy;
 use clap::{Args, Parser, Subcommand};
@@ -78,6 +78,8 @@ pub(crate) enum Command {
     Why(WhyArgs),
     /// List what has happened to a volume
     Events(EventsArgs),
+    /// Write what the flight recorder of a served volume has: what its engine was told and did in the last minutes
+    Flight(FlightArgs),
     /// Verify a volume that is not being served: its structure, and every checksum
     Check(CheckArgs),
     /// Say what of a volume is lost with a device that is missing, by range and by file
@@ -172,6 +174,8 @@ pub(crate) enum SimCommand {
     Kill(KillArgs),
     /// Hold the models of devices against measurements of real drives and against what is claimed of devices
     Calibrate(CalibrateArgs),
+    /// Let the engine do again what a flight recorder has recorded, and see whether it does the same
+    ReplayRecording(ReplayRecordingArgs),
 }
 
 /// `bimetal up`
@@ -336,6 +340,8 @@ pub(crate) struct ServeArgs {
     pub(crate) reception: ReceptionArgs,
     #[command(flatten)]
     pub(crate) memory: MemoryArgs,
+    #[command(flatten)]
+    pub(crate) recorder: RecorderArgs,
 }
 
 /// What a server may take.

@@ -87,6 +87,7 @@ fn main() -> ExitCode {
         Command::Why(args) => pins::why(&args),
         Command::Lost(args) => lost::run(&args),
         Command::Events(args) => watch::events::run(&args),
+        Command::Flight(args) => watch::flight::write(&args),
         Command::Map(args) => look::map::run(&args),
         Command::Top(args) => look::top::run(&args),
         Command::Files(args) => look::files::run(&args),
@@ -125,6 +126,7 @@ fn main() -> ExitCode {
         Command::Sim { command: SimCommand::Table(args) } => table::run(&args),
         Command::Sim { command: SimCommand::Sweep(args) } => sweep::run(&args),
         Command::Sim { command: SimCommand::Duel(args) } => duel::run(&args),
+        Command::Sim { command: SimCommand::ReplayRecording(args) } => watch::flight::replay(&args),
     };
     match outcome {
         Ok(_) if UNSAID.load(Ordering::Relaxed) => ExitCode::from(2),

@@ -207,7 +207,7 @@ pub(crate) fn run(args: &TraceRecordArgs) -> anyhow::Result<Outcome> {
 }
 
 /// The file, made anew.
-fn output(path: &Path, force: bool) -> anyhow::Result<File> {
+pub(crate) fn output(path: &Path, force: bool) -> anyhow::Result<File> {
     let cannot = || format!("cannot write {}", path.display());
     match std::fs::metadata(path) {
         Ok(found) if !found.is_file() => bail!("{}: not a regular file", path.display()),

@@ -4,6 +4,7 @@ use crate::args::{MemoryArgs, ReceptionArgs, ServeArgs};
 use crate::find::Missing;
 use crate::progress::Progress;
 use crate::volume::{self, Volume};
+use crate::watch::args::RecorderArgs;
 use crate::watch::files::keep;
 use crate::watch::http::{self, HttpPlan};
 use crate::{Outcome, lost, memory, paths, say, size};
@@ -11,6 +12,7 @@ use anyhow::{Context as _, bail};
 use bimetal_driver::signals::{block_stop_signals, ignore_hangup};
 use bimetal_driver::{BlockFile, RealArena, become_io_flusher, inherited_sockets, run_task};
 use bimetal_engine::Engine;
+use bimetal_flight::{Flight, FlightPlan};
 use bimetal_serve::house::MAX_VOLUMES;
 use bimetal_serve::{Access, Address, Door, Endpoint, Opened, Reception, ServeError, Server, Tenant};
 use bimetal_watch::http::Http;
@@ -23,12 +25,19 @@ use std::time::{Duration, Instant};
 /// Until when somebody watches a volume.
 type Watched = Arc<AtomicU64>;
 
+/// What the server of each volume may take.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Limits {
+    pub(crate) memory: MemoryArgs,
+    pub(crate) recorder: RecorderArgs,
+}
+
 /// How volumes are to be served.
 pub(crate) struct Serving {
     pub(crate) nbd: Vec<Address>,
     pub(crate) reception: Reception,
     pub(crate) read_only: bool,
-    pub(crate) memory: MemoryArgs,
+    pub(crate) limits: Limits,
     pub(crate) http: Option<HttpPlan>,
 }
 
@@ -80,7 +89,8 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<Outcome> {
     let lock = if args.degraded { Locked::what_is_left } else { Locked::both };
     let locked = volumes.into_iter().map(lock).collect::<anyhow::Result<Vec<_>>>()?;
     let reception = reception(&args.reception);
-    let serving = Serving { nbd, reception, read_only: args.read_only, memory: args.memory, http };
+    let limits = Limits { memory: args.memory, recorder: args.recorder };
+    let serving = Serving { nbd, reception, read_only: args.read_only, limits, http };
     serve(locked, serving, |endpoints, page| {
         for endpoint in endpoints {
             names.iter().for_each(|name| say(&format!("ready: {}", paths::nbd_uri(endpoint, name))));
@@ -124,7 +134,7 @@ pub(crate) fn serve(
     // The kernel may be writing back through this process: it must not wait for itself. Where this needs rights that
     // are missing, nobody mounts a volume either.
     become_io_flusher();
-    let Serving { nbd, reception, read_only, memory: limits, http } = serving;
+    let Serving { nbd, reception, read_only, limits, http } = serving;
     let watched: Vec<Watched> = volumes.iter().map(|_| Watched::default()).collect();
     let shown =
         volumes.iter().zip(&watched).map(|(locked, watched)| http::shown(&locked.volume, watched.clone()));
@@ -177,7 +187,7 @@ fn serve_first(
     tenant: Tenant,
     (nbd, reception): (Vec<Address>, Reception),
     read_only: bool,
-    limits: MemoryArgs,
+    limits: Limits,
     ready: impl FnOnce(&[Endpoint]) -> Option<Http>,
 ) -> anyhow::Result<()> {
     let (name, volume) = (locked.volume.name(), locked.volume.clone());
@@ -197,7 +207,7 @@ fn serve_first(
     let mut server = Server::new(opened, tenant, door)?;
     server.watched_by(reporter);
     server.take_up_device();
-    memory::lock(limits);
+    memory::lock(limits.memory);
     let _page = if endpoints.is_empty() { None } else { ready(&endpoints) };
     for endpoint in &endpoints {
         let mode = if read_only { ", read-only" } else { "" };
@@ -213,7 +223,7 @@ fn serve_other(
     tenant: Tenant,
     watched: Watched,
     read_only: bool,
-    limits: MemoryArgs,
+    limits: Limits,
 ) -> anyhow::Result<()> {
     // Before the first volume can say that all is ready: a signal that found this thread open to it would end the
     // process instead of stopping it.
@@ -231,12 +241,12 @@ fn serve_other(
 }
 
 /// Opens a volume on this thread, whose ring it will be served with.
-fn open(locked: Locked, read_only: bool, limits: MemoryArgs) -> anyhow::Result<Opened<Engine<RealArena>>> {
+fn open(locked: Locked, read_only: bool, limits: Limits) -> anyhow::Result<Opened<Flight>> {
     let start = Instant::now();
     let Locked { volume, files, missing } = locked;
     let read_only = read_only || missing.is_some();
     let mut options = volume.open_options();
-    let pools = memory::pools(limits, &volume, &files, &mut options.tuning)?;
+    let pools = memory::pools(limits.memory, &volume, &files, &mut options.tuning)?;
     let (mut driver, arena) = volume::driver(files, pools)?;
     let buffer_bytes = arena.region().len() as u64;
     let task = match &missing {
@@ -252,6 +262,13 @@ fn open(locked: Locked, read_only: bool, limits: MemoryArgs) -> anyhow::Result<O
         tracing::error!("{}", lost::sentence(&volume, &missing, loss));
     }
     let control = volume.socket("control")?;
+    let engine = match limits.recorder.flight_recorder {
+        None => Flight::unrecorded(engine),
+        Some(memory_bytes) => {
+            let (file, volume) = (volume.flight_file(), volume.name().0);
+            Flight::recorded(engine, driver.clock.now(), FlightPlan { memory_bytes, file, volume })
+        }
+    };
     let (name, file) = (volume.name(), volume.file);
     Ok(Opened { engine, driver, buffer_bytes, volume: name, file, read_only, control })
 }

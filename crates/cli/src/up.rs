@@ -3,7 +3,7 @@
 use crate::args::UpArgs;
 use crate::create::{self, Plan};
 use crate::paths::{self, DeviceSpec, SlowModel};
-use crate::serve::{self, Locked, Serving};
+use crate::serve::{self, Limits, Locked, Serving};
 use crate::volume::Volume;
 use crate::watch::http;
 use crate::{Outcome, say};
@@ -40,7 +40,7 @@ pub(crate) fn run(args: &UpArgs) -> anyhow::Result<Outcome> {
         // Somebody at the terminal may have forgotten a file system that is mounted on it.
         reception: Reception { asks_back: true, ..serve::reception(&args.reception) },
         read_only: false,
-        memory: args.memory,
+        limits: Limits { memory: args.memory, ..Limits::default() },
         http: http::plan_of_up(args.http.as_deref())?,
     };
     let again = match &args.dir {

@@ -542,6 +542,8 @@ const SAMPLES: &[Sample] = &[
     Sample { keys: Some(&["volumes"]), ..sample("list", &[]) },
     Sample { keys: Some(SCRUB), needs_server: true, ..sample("scrub", &["@"]) },
     Sample { keys: Some(&["volume", "damaged_lines", "events.0.kind"]), ..sample("events", &["@"]) },
+    Sample { keys: Some(&["volume", "bytes"]), needs_server: true, ..sample("flight", &["@", "%/v.flight"]) },
+    Sample { keys: Some(&["replies"]), ..sample("sim replay-recording", &["%/v.flight"]) },
     sample("completions", &["bash"]),
     sample("man", &["%/man"]),
     Sample { keys: Some(TRACE), ..sample("trace stat", &[SMALL_TRACE]) },
@@ -918,7 +920,7 @@ fn json_is_one_document_with_the_keys_that_were_promised() {
         // What needs a mount has a test of its own, where mounts are.
         let Some(keys) = sample.keys.filter(|_| !sample.needs_mount) else { continue };
         if sample.needs_server {
-            served.start();
+            served.start_with(&["--flight-recorder", "64M"]);
         }
         let output = sample.run(&served).arg("--json").output().expect("run");
         // Where temporary files are in memory, a doctor finds that.

@@ -49,6 +49,9 @@ impl Machine for Passthrough {
 }
 
 impl Served for Passthrough {
+    fn shot(&mut self) -> Option<bimetal_flight::Shot> {
+        None
+    }
     fn has_room(&self) -> bool {
         self.in_flight < 1024
     }

@@ -94,6 +94,8 @@ pub enum Question {
     },
     /// Tell of every request from now on. Only a server can.
     Record {},
+    /// What the flight recorder has. Only a server can.
+    Flight {},
     /// Make the volume a device of the machine. Only a server can.
     Attach(Wish),
     /// Take that device away. Only a server can.
@@ -120,6 +122,8 @@ pub enum Answer {
     Scrub(Box<ScrubReport>),
     /// The recording begins: what follows on the stream are its requests.
     Recording(RecordingDoc),
+    /// What the flight recorder has follows on the stream.
+    Flight(FlightDoc),
     /// The volume is this device of the machine.
     Attached(Box<AttachedDoc>),
     /// This device is gone.
@@ -153,6 +157,15 @@ pub struct RecordingDoc {
     pub volume: String,
     /// Size that clients see.
     pub size_bytes: u64,
+}
+
+/// What the flight recorder has.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FlightDoc {
+    /// The volume's name.
+    pub volume: String,
+    /// Bytes of it.
+    pub bytes: u64,
 }
 
 /// One range of pins.
@@ -256,7 +269,7 @@ pub fn ask(volume: &str, engine: &mut impl Served, now: Nanos, question: Questio
             return Taken::Answered(Answer::Extents(map::extents(engine, now, from, to)));
         }
         Question::Scrub { wish } => return Taken::Answered(scrub(volume, engine, now, wish)),
-        Question::Record {} => {
+        Question::Record {} | Question::Flight {} => {
             return Taken::Answered(refused(volume, "nobody serves it, so there is nothing to record"));
         }
         Question::Attach(_) | Question::Detach {} => {

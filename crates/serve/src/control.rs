@@ -12,7 +12,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// How long a living server may take to answer: it does so between two turns of its loop, whatever its devices do.
-pub(crate) const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 /// How long it may take to make a change of the pins durable, once it has answered something else: its device may be
 /// silent for half a minute and live.
 const CHANGE_WITHIN: Duration = Duration::from_secs(90);
@@ -22,7 +22,7 @@ const ATTACH_WITHIN: Duration = Duration::from_secs(120);
 const MAX_CALLS: u32 = 40;
 const BETWEEN_CALLS: Duration = Duration::from_millis(50);
 /// Longest document taken.
-pub(crate) const MAX_DOCUMENT_BYTES: u64 = 1 << 20;
+const MAX_DOCUMENT_BYTES: u64 = 1 << 20;
 
 /// Asks the server behind a control socket for the volume's status; `None` when there is none.
 pub fn live_status(socket: &Path) -> io::Result<Option<StatusDoc>> {
@@ -89,7 +89,7 @@ fn silent() -> io::Error {
 }
 
 /// Goes to a server, who has so long to answer; `None` when there is none.
-pub(crate) fn enter(socket: &Path) -> io::Result<Option<UnixStream>> {
+fn enter(socket: &Path) -> io::Result<Option<UnixStream>> {
     let until = Instant::now() + ANSWER_WITHIN;
     let stream = loop {
         match try_connect(socket) {
@@ -107,8 +107,42 @@ pub(crate) fn enter(socket: &Path) -> io::Result<Option<UnixStream>> {
     Ok(Some(stream))
 }
 
+/// What is to be said of an answer that is none.
+pub(crate) fn nonsense() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "its answer makes no sense; it may be of another release")
+}
+
+/// Asks something whose answer is a line with more behind it: the stream, the answer, and what came behind that so far. `None`
+/// when there is no server.
+pub(crate) fn greet(socket: &Path, question: &Question) -> io::Result<Option<(UnixStream, Answer, Vec<u8>)>> {
+    let Some(mut stream) = enter(socket)? else { return Ok(None) };
+    let mut line = serde_json::to_vec(question)?;
+    line.push(b'\n');
+    stream.write_all(&line)?;
+    let (mut bytes, until) = (Vec::new(), Instant::now() + ANSWER_WITHIN);
+    let end = loop {
+        let seen = bytes.len();
+        let mut piece = [0; 4096];
+        let count = hear(&mut stream, &mut piece, until)?;
+        bytes.extend_from_slice(&piece[..count]);
+        match bytes[seen..].iter().position(|&byte| byte == b'\n') {
+            Some(at) => break seen + at,
+            // Who refuses says so in a document without a line's end.
+            None if count == 0 => break bytes.len(),
+            None if bytes.len() as u64 > MAX_DOCUMENT_BYTES => return Err(nonsense()),
+            None => {}
+        }
+    };
+    if bytes.is_empty() {
+        return Err(io::Error::other("too many ask it at once"));
+    }
+    let answer = serde_json::from_slice(&bytes[..end]).map_err(|_| nonsense())?;
+    bytes.drain(..(end + 1).min(bytes.len()));
+    Ok(Some((stream, answer, bytes)))
+}
+
 /// What comes next on a stream with a timeout, before that time; nothing at its end.
-pub(crate) fn hear(stream: &mut UnixStream, piece: &mut [u8], until: Instant) -> io::Result<usize> {
+fn hear(stream: &mut UnixStream, piece: &mut [u8], until: Instant) -> io::Result<usize> {
     loop {
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() {

@@ -84,6 +84,16 @@ impl Desk {
         self.tell(place, None::<&Answer>);
     }
 
+    /// Gives a visitor's socket away, to whoever answers him from now on.
+    pub(crate) fn give_away(&mut self, place: usize) -> Option<OwnedFd> {
+        let socket = self.socket(place)?;
+        if let Some(visitor) = &mut self.visitors[place] {
+            (visitor.heard_out, visitor.answered) = (true, true);
+        }
+        self.see_off(place);
+        Some(socket)
+    }
+
     fn see_off(&mut self, place: usize) {
         if self.visitors[place].as_ref().is_some_and(|visitor| visitor.answered && !visitor.watched) {
             self.visitors[place] = None;
@@ -192,6 +202,7 @@ impl<V: Served> Server<V> {
     fn deal_with(&mut self, place: usize, question: Question) {
         match question {
             Question::Record {} => return self.let_record(place),
+            Question::Flight {} => return self.hand_over_flight(place),
             Question::Attach(wish) => return self.begin_attach(Some(place), wish),
             Question::Detach {} => return self.begin_detach(place),
             _ => {}

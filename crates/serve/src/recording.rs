@@ -2,14 +2,13 @@
 //! the other end).
 
 use crate::ask::{Answer, Question, RecordingDoc};
-use crate::control::{ANSWER_WITHIN, MAX_DOCUMENT_BYTES, enter, hear};
+use crate::control::{greet, nonsense};
 use crate::tape::{Batch, take_batch};
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Read as _};
 use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::time::Instant;
 
 /// What is taken from the socket at once: about what the kernel keeps there.
 const READ_BYTES: usize = 256 << 10;
@@ -30,41 +29,15 @@ pub struct Recording {
 /// # Errors
 /// When the server does not answer within seconds, or with nonsense.
 pub fn live_recording(socket: &Path) -> io::Result<Option<Result<Recording, String>>> {
-    let Some(mut stream) = enter(socket)? else { return Ok(None) };
-    let mut line = serde_json::to_vec(&Question::Record {})?;
-    line.push(b'\n');
-    stream.write_all(&line)?;
-    let (mut bytes, until) = (Vec::new(), Instant::now() + ANSWER_WITHIN);
-    let end = loop {
-        let seen = bytes.len();
-        let mut piece = [0; 4096];
-        let count = hear(&mut stream, &mut piece, until)?;
-        bytes.extend_from_slice(&piece[..count]);
-        match bytes[seen..].iter().position(|&byte| byte == b'\n') {
-            Some(at) => break seen + at,
-            // Who refuses says so in a document without a line's end.
-            None if count == 0 => break bytes.len(),
-            None if bytes.len() as u64 > MAX_DOCUMENT_BYTES => return Err(nonsense()),
-            None => {}
-        }
-    };
-    if bytes.is_empty() {
-        return Err(io::Error::other("too many ask it at once"));
-    }
-    let answer = serde_json::from_slice(&bytes[..end]).map_err(|_| nonsense())?;
+    let Some((stream, answer, bytes)) = greet(socket, &Question::Record {})? else { return Ok(None) };
     Ok(Some(match answer {
         Answer::Recording(doc) => {
-            bytes.drain(..=end);
             stream.set_read_timeout(None)?;
             Ok(Recording { stream, doc, bytes, ended: false })
         }
         Answer::Refused(why) => Err(why),
         _ => return Err(nonsense()),
     }))
-}
-
-fn nonsense() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, "its answer makes no sense; it may be of another release")
 }
 
 impl Recording {

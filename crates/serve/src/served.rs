@@ -10,6 +10,7 @@ use bimetal_engine::pins::{PinError, PinReport};
 use bimetal_engine::scrub::ScrubError;
 use bimetal_engine::why::{Decision, Why};
 use bimetal_engine::{Engine, Machine};
+use bimetal_flight::{Flight, Shot};
 use bimetal_units::{Chunk, Nanos, Tier};
 
 /// A volume to serve.
@@ -57,6 +58,8 @@ pub trait Served: Machine<Arena = RealArena> {
     fn refuse_changes(&mut self, why: String);
     /// From now on nothing is answered that a killed process would take with it.
     fn outlive_kills(&mut self);
+    /// What is recorded of its calls; none where nothing is.
+    fn shot(&mut self) -> Option<Shot>;
 }
 
 impl Served for Engine<RealArena> {
@@ -122,5 +125,77 @@ impl Served for Engine<RealArena> {
     }
     fn outlive_kills(&mut self) {
         Engine::outlive_kills(self);
+    }
+    fn shot(&mut self) -> Option<Shot> {
+        None
+    }
+}
+
+impl Served for Flight {
+    fn has_room(&self) -> bool {
+        Engine::has_room(self.engine())
+    }
+    fn on_request(&mut self, now: Nanos, request: Request) {
+        Flight::on_request(self, now, request);
+    }
+    fn extents(&self, offset: u64, len: u64, max: usize) -> Extents {
+        Engine::extents(self.engine(), offset, len, max)
+    }
+    fn heats(&self, now: Nanos, offset: u64, most: usize) -> Vec<u32> {
+        Engine::heats(self.engine(), now, offset, most)
+    }
+    fn rises_at(&self) -> u32 {
+        Engine::rises_at(self.engine())
+    }
+    fn prefer_fast(&mut self, now: Nanos, offset: u64, len: u64) {
+        Flight::prefer_fast(self, now, offset, len);
+    }
+    fn size_bytes(&self) -> u64 {
+        Engine::size_bytes(self.engine())
+    }
+    fn begin_shutdown(&mut self, now: Nanos) {
+        Flight::begin_shutdown(self, now);
+    }
+    fn is_stopped(&self) -> bool {
+        Engine::is_stopped(self.engine())
+    }
+    fn status(&self) -> Status {
+        Engine::status(self.engine())
+    }
+    fn begin_pin(&mut self, now: Nanos, offset: u64, len: u64, tier: Option<Tier>) -> Result<(), PinError> {
+        Flight::begin_pin(self, now, offset, len, tier)
+    }
+    fn take_pin_answer(&mut self) -> Option<Result<(), PinError>> {
+        Flight::take_pin_answer(self)
+    }
+    fn pin_report(&self) -> PinReport {
+        Engine::pin_report(self.engine())
+    }
+    fn begin_scrub(&mut self, now: Nanos) -> Result<(), ScrubError> {
+        Flight::begin_scrub(self, now)
+    }
+    fn stop_scrub(&mut self, now: Nanos) -> Result<(), ScrubError> {
+        Flight::stop_scrub(self, now)
+    }
+    fn why(&mut self, now: Nanos, offset: u64) -> Option<Why> {
+        Flight::why(self, now, offset)
+    }
+    fn decisions(&self, most: usize) -> Vec<(Chunk, Decision)> {
+        Engine::decisions(self.engine(), most)
+    }
+    fn losses(&self, from: u64) -> Losses {
+        Engine::losses(self.engine(), from)
+    }
+    fn take_events(&mut self) -> Vec<Event> {
+        Flight::take_events(self)
+    }
+    fn refuse_changes(&mut self, why: String) {
+        Flight::refuse_changes(self, why);
+    }
+    fn outlive_kills(&mut self) {
+        Flight::outlive_kills(self);
+    }
+    fn shot(&mut self) -> Option<Shot> {
+        Flight::shot(self)
     }
 }

@@ -28,6 +28,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::AsRawFd as _;
 use std::path::PathBuf;
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Rounds of devices' answers before clients are looked at.
@@ -154,6 +155,8 @@ pub struct Server<V> {
     pub(crate) machine: Machine,
     /// Somebody wants to know of every request.
     pub(crate) recorder: Option<Recorder>,
+    /// Who hands over what is recorded of the engine.
+    pub(crate) flight: Option<JoinHandle<()>>,
     meter: Meter,
     pub(crate) watcher: Option<Box<dyn Watcher>>,
     /// The second in which it was told how the volume is.
@@ -200,6 +203,7 @@ impl<V: Served> Server<V> {
             desk: Desk::default(),
             machine: Machine::beside(&control),
             recorder: None,
+            flight: None,
             meter: Meter::default(),
             watcher: None,
             told_second: 0,

@@ -1,6 +1,7 @@
 //! What can be said of watching on the command line.
 
 use super::times;
+use crate::size;
 use clap::Args;
 use std::path::PathBuf;
 
@@ -31,6 +32,56 @@ pub(crate) struct EventsArgs {
     /// Print one JSON document on standard output and nothing else there; with --follow one for each event
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// `bimetal flight`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  bimetal flight films films.flight
+  bimetal sim replay-recording films.flight
+
+Works on a volume that is served with --flight-recorder. The file tells when clients asked for what, where and how much, what
+the devices were asked for and when they answered, and all metadata of the volume, with a checksum of 32 bits of each 4 KiB
+that was read, written or moved. It has no contents; but who has a guess at what a block holds can test it. Only its owner
+may read it.")]
+pub(crate) struct FlightArgs {
+    /// Name of the volume, or path of its volume file
+    pub(crate) volume: String,
+    /// The file to write
+    pub(crate) output: PathBuf,
+    /// Replace the file if it is there
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Print one JSON document on standard output and nothing else there
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `bimetal sim replay-recording`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  bimetal sim replay-recording films.flight --json
+
+Needs no volume and no device. The engine begins as it was when the recording begins, and is told the same at the same times;
+whatever it wants done must be what was recorded, to the byte of its metadata. Exit code 1: it did something else, which is
+said. Only the build of the engine that recorded it can do it again.")]
+pub(crate) struct ReplayRecordingArgs {
+    /// A file that `bimetal flight` or a server has written
+    pub(crate) file: PathBuf,
+    /// Print one JSON document on standard output and nothing else there
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// The flight recorder.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub(crate) struct RecorderArgs {
+    /// Keep what the engine of each volume is told and does in so much memory, the newest: written beside the history when
+    /// something goes wrong, and by `bimetal flight`. At least four times what the engine's tables take
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    pub(crate) flight_recorder: Option<u64>,
 }
 
 /// What is shown by HTTP.

@@ -28,9 +28,14 @@ impl Volume {
         self.kept(".events")
     }
 
+    /// The file of its flight recorder, when something went wrong.
+    pub(crate) fn flight_file(&self) -> PathBuf {
+        self.kept(".flight")
+    }
+
     /// Removes what was kept of it.
     pub(crate) fn forget(&self) {
-        for file in [self.history_file(), self.events_file()] {
+        for file in [self.history_file(), self.events_file(), self.flight_file()] {
             let mut bad = file.clone().into_os_string();
             bad.push(".bad");
             for path in [file, bad.into()] {

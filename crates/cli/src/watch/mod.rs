@@ -1,7 +1,8 @@
-//! Seeing what a volume does and did: its events, and who keeps them.
+//! Seeing what a volume does and did: its events, who keeps them, and its flight recorder.
 
 pub(crate) mod args;
 pub(crate) mod events;
 pub(crate) mod files;
+pub(crate) mod flight;
 pub(crate) mod http;
 mod times;

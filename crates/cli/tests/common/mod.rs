@@ -104,7 +104,13 @@ impl Served {
     }
 
     pub fn start(&mut self) {
-        self.child = Some(start(serve(self.dir.path())));
+        self.start_with(&[]);
+    }
+
+    pub fn start_with(&mut self, options: &[&str]) {
+        let mut command = serve(self.dir.path());
+        command.args(options);
+        self.child = Some(start(command));
     }
 
     /// SIGTERM; must end with 0 within seconds.

@@ -87,6 +87,7 @@ pub const RULES: &[Rule] = &[
     ("bimetal scrub films --stop", Parsed("it may be whole before it can be stopped"), &[]),
     ("bimetal events films", Ends(0), &[SmallFilms]),
     ("bimetal events films --follow", Parsed("it goes on until Ctrl-C; a test of its own follows"), &[]),
+    ("bimetal flight films", Ends(0), &[SmallFilms, Need::Serves("films")]),
     ("bimetal list", Ends(0), &[SmallFilms]),
     ("bimetal import", Ends(0), &[Devices, OldDisk, SmallFilms]),
     ("bimetal export", Ends(0), &[Devices, SmallFilms]),
@@ -140,6 +141,11 @@ pub const RULES: &[Rule] = &[
     ("bimetal sim torture --seeds 1000", Parsed(MINUTES), &[]),
     ("bimetal sim torture --seed 4711", Ends(0), &[]),
     ("bimetal sim kill", Parsed(MINUTES), &[]),
+    (
+        "bimetal sim replay-recording",
+        Parsed("it reads what another example writes; tests of its own do"),
+        &[],
+    ),
     ("bimetal sim calibrate", Parsed("it needs traces of measured drives"), &[]),
 ];
 

@@ -57,7 +57,7 @@ impl World {
             Need::Volume => self.run(&create("./v.toml", "16G", "1T").replace("./v.toml.", "v."), 0)?,
             Need::Serves(name) => {
                 let socket = format!("--nbd unix:run/{}.sock", name.trim_start_matches("./").trim_end_matches(".toml"));
-                let (server, _) = self.start(&format!("bimetal serve {name} {socket}"))?;
+                let (server, _) = self.start(&format!("bimetal serve {name} {socket} --flight-recorder 64M"))?;
                 self.servers.push(server);
                 String::new()
             }
