@@ -228,8 +228,9 @@ fn of_export(remote: &RemoteDoc) -> String {
         }
     };
     if remote.breaks > 0 {
-        text +=
-            &format!("; they broke {} times, and {} requests were sent again", remote.breaks, remote.resent);
+        let times = if remote.breaks == 1 { "once".to_owned() } else { format!("{} times", remote.breaks) };
+        let requests = if remote.resent == 1 { "request was" } else { "requests were" };
+        text += &format!("; broken {times}, and {} {requests} sent again", remote.resent);
     }
     if remote.unflushed_bytes > 0 {
         text += &format!("; {} written there and not flushed", size::show(remote.unflushed_bytes));

@@ -24,6 +24,7 @@ const THINKS_NS: u64 = 50_000;
 /// Requests of the client at once.
 const DEPTH: usize = 8;
 
+/// The world of one engine.
 pub struct World {
     pub now: Nanos,
     pub rng: Rng,
