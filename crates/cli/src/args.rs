@@ -5,6 +5,7 @@ use crate::lab::args::{LabCommand, ReplayArgs, time};
 use crate::logs::LogLevel;
 use crate::look::args::{DoctorArgs, FilesArgs, MapArgs, TopArgs};
 use crate::paths::{self, DeviceSpec, SlowModel};
+use crate::plan::args::PlanArgs;
 use crate::size;
 use crate::volume::MOST_WAKEUPS_PER_DAY;
 use crate::watch::args::{EventsArgs, FlightArgs, HttpArgs, RecorderArgs, ReplayRecordingArgs};
@@ -92,6 +93,8 @@ pub(crate) enum Command {
     Map(MapArgs),
     /// Say which files of a mounted file system are on which tier
     Files(FilesArgs),
+    /// Say what another fast tier would bring, from a trace of what was asked of a volume
+    Plan(PlanArgs),
     /// Read all of a volume that is being served, and repair what is wrong where that is possible
     Scrub(ScrubArgs),
     /// List the volumes of the configuration directory

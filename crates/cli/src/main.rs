@@ -28,6 +28,7 @@ mod memory;
 mod offline;
 mod paths;
 mod pins;
+mod plan;
 mod progress;
 mod record;
 mod scenario;
@@ -91,6 +92,7 @@ fn main() -> ExitCode {
         Command::Map(args) => look::map::run(&args),
         Command::Top(args) => look::top::run(&args),
         Command::Files(args) => look::files::run(&args),
+        Command::Plan(args) => plan::run(&args),
         Command::Doctor(args) => look::doctor::run(&args),
         Command::Scrub(args) => scrub::run(&args),
         Command::List(args) => list::run(&args),

@@ -8,7 +8,9 @@ use anyhow::{Context as _, bail};
 use bimetal_driver::{Change, Driver, PoolSizes, RealArena, run_task};
 use bimetal_engine::Engine;
 use bimetal_serve::status::{MovesDoc, RemoteDoc, WakeUpsDoc, WearDoc};
-use bimetal_serve::{LossDoc, StatusDoc};
+use bimetal_serve::{LossDoc, StatusDoc, unix_ms};
+use bimetal_watch::Ledger;
+use serde::Serialize;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// A device that is silent for less than this is busy, or a disk that spins up.
@@ -24,12 +26,51 @@ pub(crate) fn status(args: &LookArgs) -> anyhow::Result<Outcome> {
         Some(doc) => doc,
         None => closed_status(&volume, args.json)?,
     };
+    // Of a volume that was never served there is none.
+    let ledger = bimetal_watch::ledger(&volume.history_file(), unix_ms() / 1000).ok();
     if args.json {
-        say_json(&doc)?;
+        say_json(&StatusReport { doc: &doc, ledger: ledger.as_ref() })?;
     } else {
-        say(&describe(&doc, &volume.called()));
+        let spent = ledger.as_ref().map(saved).unwrap_or_default();
+        say(&format!("{}{spent}", describe(&doc, &volume.called())));
     }
     Ok(Outcome::Good)
+}
+
+/// What `status --json` prints.
+#[derive(Serialize)]
+struct StatusReport<'s> {
+    #[serde(flatten)]
+    doc: &'s StatusDoc,
+    /// What the fast tier has saved, and what that cost; null where there is no history.
+    ledger: Option<&'s Ledger>,
+}
+
+/// What the fast tier has saved, and what that cost, where that is known of something.
+fn saved(ledger: &Ledger) -> String {
+    let (total, days) = (&ledger.total, ledger.days.len());
+    if total.requests == 0 {
+        return String::new();
+    }
+    let many = if days == 1 { "" } else { "s" };
+    let mut text = format!(
+        "\n  the fast tier has saved {} of waiting on {days} day{many}, and {} were written to it for that",
+        waiting(total.saved_hours),
+        size::show(total.worn_bytes)
+    );
+    if total.repaid_chunks + total.unrepaid_chunks > 0 {
+        text += &format!("; {} moves repaid, {} did not", total.repaid_chunks, total.unrepaid_chunks);
+    }
+    text
+}
+
+/// Hours as people say them.
+fn waiting(hours: f64) -> String {
+    match hours {
+        hours if hours >= 1.0 => format!("{hours:.1} hours"),
+        hours if hours >= 1.0 / 60.0 => format!("{:.1} minutes", hours * 60.0),
+        hours => format!("{:.1} seconds", hours * 3600.0),
+    }
 }
 
 /// Opens a volume that nobody serves, does something with it, and closes it.

@@ -5,7 +5,7 @@
 //! | header | size | |
 //! |---|---|---|
 //! | 0 | 8 | `BMhistry` |
-//! | 8 | 4 | version, 1 |
+//! | 8 | 4 | version, 2 |
 //! | 12 | 4 | bytes of a place |
 //! | 16 | 16 | the volume's identity |
 //! | 32 | 4 | CRC32C of the 32 bytes before it |
@@ -17,7 +17,7 @@
 //! | 6 | 2 | bit 0: nothing happened between the sample before it and this one |
 //! | 8 | 8 | when it began, seconds since 1970 |
 //! | 16 | 8 | how much time it is of, milliseconds |
-//! | 24 | 360 | values, 8 bytes each |
+//! | 24 | 392 | values, 8 bytes each |
 //!
 //! Numbers are little-endian. The places begin at byte 4096: seconds, minutes, hours.
 
@@ -29,12 +29,12 @@ use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 const MAGIC: [u8; 8] = *b"BMhistry";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const HEADER_BYTES: u64 = 4096;
 /// Of the header, those that say something.
 const HEAD: usize = 36;
 /// Room for one more value than there are, and for none in part.
-const PLACE_BYTES: usize = 384;
+const PLACE_BYTES: usize = 416;
 /// Seconds that are looked up one by one.
 const RECENT: u64 = 120;
 const VALUES_AT: usize = 24;

@@ -89,7 +89,7 @@ fn measured(_: &StatusDoc) -> u64 {
 use Joins::{Last, Most, Sum};
 
 /// The fields, in the order in which they are kept: new ones come at the end.
-pub const FIELDS: [Field; 44] = [
+pub const FIELDS: [Field; 48] = [
     field("reads", Sum, |s| s.requests.reads.count),
     field("writes", Sum, |s| s.requests.writes.count),
     field("flushes", Sum, |s| s.requests.flushes.count),
@@ -137,6 +137,10 @@ pub const FIELDS: [Field; 44] = [
     field("write_p50_us", Most, measured),
     field("write_p99_us", Most, measured),
     field("write_max_us", Most, measured),
+    field("judged_chunks", Sum, |s| s.moves.judged_chunks),
+    field("repaid_chunks", Sum, |s| s.moves.repaid_chunks),
+    field("saved_us_per_read", Last, |s| s.moves.saved_us_per_read.unwrap_or(0.0) as u64),
+    field("saved_us_per_write", Last, |s| s.moves.saved_us_per_write.unwrap_or(0.0) as u64),
 ];
 
 /// The field of this name.
@@ -145,7 +149,7 @@ pub fn place_of(name: &str) -> Option<usize> {
 }
 
 /// The first of those that are measured.
-const RESPONSES: usize = FIELDS.len() - 6;
+const RESPONSES: usize = 38;
 
 /// One sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -362,6 +366,13 @@ mod tests {
         let again = StatusDoc { generation: 4, ..status(2000, 3, 0) };
         assert!(sampler.take(&again).iter().all(|(step, _)| *step != Step::Second));
         assert_eq!(sampler.take(&StatusDoc { generation: 4, ..status(3000, 7, 0) })[0].1.get("reads"), 4);
+    }
+
+    #[test]
+    fn what_is_measured_stands_together() {
+        let names =
+            ["read_p50_us", "read_p99_us", "read_max_us", "write_p50_us", "write_p99_us", "write_max_us"];
+        assert!(FIELDS[RESPONSES..].iter().map(|field| field.name).take(6).eq(names));
     }
 
     #[test]

@@ -98,6 +98,7 @@ fn volume(workload: &Workload, policy: Policy) -> VolumeSpec {
         wear_budget: None,
         policy,
         foresight: 1.0,
+        crowd: None,
     }
 }
 

@@ -60,10 +60,12 @@ pub use target::{Moved, Target};
 pub use tuning::TuningSpec;
 
 pub use crate::peers::Policy;
+use crate::plan::Crowd;
 use bimetal_models::Model;
 use bimetal_models::spec::{self, SpecError};
 use serde::Deserialize;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// Bytes of a scenario file at most: far more than people write.
 pub const MAX_FILE_BYTES: u64 = 1 << 20;
@@ -137,6 +139,9 @@ pub struct VolumeSpec {
     /// Under [`Policy::Clairvoyant`], the share of a replay that is known ahead: above 0, up to 1.
     #[serde(default = "foresight")]
     pub foresight: f64,
+    /// Who else uses the devices while a sample of a trace is replayed.
+    #[serde(skip)]
+    pub crowd: Option<Arc<Crowd>>,
 }
 
 impl VolumeSpec {

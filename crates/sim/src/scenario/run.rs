@@ -8,6 +8,7 @@ use super::series::Samples;
 use super::survey::Survey;
 use super::target::{Counts, Target};
 use super::{FilesSpec, LoadSpec, Mode, PhaseSpec, ReplaySpec, Scenario, ScenarioError, VolumeSpec, Whole};
+use crate::plan::Crowd;
 use bimetal_load::{Bench, Job, Looped, Paced, Sample, Source, Stream, Until};
 use bimetal_models::{Kind, Model as _};
 use bimetal_units::BLOCK_BYTES;
@@ -52,6 +53,7 @@ pub fn run(scenario: &Scenario, folder: &Path, progress: Progress<'_>) -> Result
             before = target.counts();
             let mut act = Act {
                 in_sight: scenario.volume.as_ref().and_then(VolumeSpec::in_sight),
+                crowd: scenario.volume.as_ref().and_then(|volume| volume.crowd.as_deref()),
                 bench: Bench::since(target, now, seed),
                 phase: &mut phase,
                 whole,
@@ -122,6 +124,8 @@ struct Act<'a> {
     bench: Bench<Target>,
     /// The share of a replay that placement knows ahead.
     in_sight: Option<f64>,
+    /// Who else uses the devices in a replay.
+    crowd: Option<&'a Crowd>,
     phase: &'a mut Phase,
     whole: Whole,
     progress: Progress<'a>,
@@ -216,6 +220,9 @@ impl Act<'_> {
         if let Some(share) = self.in_sight {
             let touched = Replay::new(spec, survey, self.whole)?.touched();
             self.bench.model.foresee(&touched, share);
+        }
+        if let Some(crowd) = self.crowd {
+            crowd.begin(self.bench.now());
         }
         let end = End::AllCommands(survey.records());
         self.phase.replay = Some(match spec.mode {

@@ -3,6 +3,7 @@
 use super::report::WrittenBy;
 use super::{DeviceSpec, Reopen, Scenario, ScenarioError, Size, VolumeSpec, Whole};
 use crate::peers::{MAX_BYTES, Peer, PeerSpec, Policy};
+use crate::plan::Shared;
 use crate::timed::volume::VolumeError;
 use crate::timed::{TimedDevice, TimedVolume};
 use bimetal_engine::format::geometry::Geometry;
@@ -285,7 +286,7 @@ fn options(spec: &VolumeSpec, whole: Whole) -> Result<CreateOptions, ScenarioErr
 
 fn create(spec: &VolumeSpec, whole: Whole, seed: u64, tuning: &Tuning) -> Result<TimedVolume, ScenarioError> {
     let fast = TimedDevice::new(device(&spec.fast, whole, seed, 0)?);
-    let slow = TimedDevice::new(device(&spec.slow, whole, seed, 1)?);
+    let slow = TimedDevice::new(Shared::of(device(&spec.slow, whole, seed, 1)?, spec.crowd.as_ref()));
     Ok(TimedVolume::create(vec![fast, slow], options(spec, whole)?, tuning.clone())?)
 }
 

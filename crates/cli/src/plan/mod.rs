@@ -1,0 +1,115 @@
+//! `bimetal plan`
+
+pub(crate) mod args;
+mod plot;
+
+use crate::progress::Progress;
+use crate::threads::threads;
+use crate::trace::Spooled;
+use crate::{Outcome, complain, say, say_json, size, volume};
+use anyhow::{Context as _, ensure};
+use args::PlanArgs;
+use bimetal_sim::plan::{PlanDoc, PlanRow, PlanSpec, plan};
+
+/// The fast tier that may be asked about: what is run has a quarter and four times of it.
+const FAST_BYTES: std::ops::RangeInclusive<u64> = 64 << 20..=1 << 44;
+
+pub(crate) fn run(args: &PlanArgs) -> anyhow::Result<Outcome> {
+    if let Some(fast) = args.fast {
+        ensure!(
+            FAST_BYTES.contains(&fast),
+            "a fast tier of {} cannot be planned with; ask about one from {} to {}",
+            size::show(fast),
+            size::show(*FAST_BYTES.start()),
+            size::show(*FAST_BYTES.end())
+        );
+    }
+    if let Some(file) = &args.plot {
+        volume::spare(file)?;
+    }
+    let spooled = Spooled::new(&args.files)?;
+    let names: Vec<String> = args.files.iter().map(|file| file.display().to_string()).collect();
+    let spec = PlanSpec {
+        source: names.join(", "),
+        files: spooled.paths.clone(),
+        fast_bytes: args.fast,
+        fast_models: args.fast_model.clone(),
+        slow_models: args.slow_model.clone(),
+        share: args.share,
+    };
+    let mut progress = Progress::new("planning".to_owned(), args.json);
+    let found = plan(&spec, threads(args.threads)?, &mut |what| progress.at(what));
+    drop(progress);
+    let doc = found.with_context(|| spec.source.clone())?;
+    if let Some(file) = &args.plot {
+        std::fs::write(file, plot::svg(&doc)).with_context(|| format!("cannot write {}", file.display()))?;
+    }
+    match args.json {
+        true => say_json(&doc)?,
+        false => describe(&doc),
+    }
+    if doc.malformed > 0 {
+        return Ok(Outcome::Problem(format!("{} lines of {} are no records", doc.malformed, doc.source)));
+    }
+    Ok(Outcome::Good)
+}
+
+fn describe(doc: &PlanDoc) {
+    say(&doc.sentence);
+    say("");
+    let how_long =
+        doc.seconds.map_or("no times".to_owned(), |seconds| format!("{:.1} hours", seconds / 3600.0));
+    let taken = match doc.sampled_share {
+        share if share >= 1.0 => "all of it was run".to_owned(),
+        share => format!("{:.1} % of that was run, a sample", share * 100.0),
+    };
+    say(&format!(
+        "{}: {} requests, {how_long}, {} touched; {taken}",
+        doc.source,
+        doc.requests,
+        size::show(doc.touched_bytes)
+    ));
+    say(&format!(
+        "{:>10} {:>20} {:>24} {:>6} {:>6} {:>11} {:>11} {:>10} {:>10} {:>7} {:>8}",
+        "fast", "on", "above", "hits", "LRU", "mean", "99 %", "worn/day", "worn/year", "lasts", "woken/d"
+    ));
+    doc.rows.iter().for_each(|row| say(&line(row)));
+    if doc.rows.iter().any(|row| !row.keeps_up) {
+        say("* the slow device does not keep up: requests wait for those before them");
+    }
+    if doc.sampled_share < 1.0 {
+        complain(
+            "bimetal: responses are those of a sample, and may be half off; --share 1 runs the whole trace",
+        );
+    }
+}
+
+fn line(row: &PlanRow) -> String {
+    let percent = |share: f64| format!("{:.1}%", share * 100.0);
+    let bytes = |bytes: f64| size::show((bytes as u64) >> 20 << 20);
+    let or_none = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+    format!(
+        "{:>10} {:>20} {:>24} {:>6} {:>6} {:>11} {:>11} {:>10} {:>10} {:>7} {:>8}{}",
+        size::show(row.fast_bytes),
+        row.fast_model,
+        row.slow_model,
+        percent(row.fast_share),
+        or_none(row.lru_share.map(percent)),
+        time(row.mean_us),
+        time(row.p99_us),
+        or_none(row.wear_bytes_per_day.map(bytes)),
+        or_none(row.wear_bytes_per_day.map(|wear| bytes(wear * 365.25))),
+        or_none(row.lasts_years.map(|years| format!("{years:.1} y"))),
+        or_none(row.wakeups_per_day.map(|wakeups| format!("{wakeups:.0}"))),
+        if row.keeps_up { "" } else { " *" }
+    )
+}
+
+/// A time as people say it.
+fn time(us: f64) -> String {
+    match us {
+        us if us >= 1e6 => format!("{:.2} s", us / 1e6),
+        us if us >= 1e3 => format!("{:.2} ms", us / 1e3),
+        us => format!("{us:.0} us"),
+    }
+}

@@ -1,0 +1,105 @@
+//! `bimetal plan`: what it says of a trace, and what it refuses.
+
+mod common;
+
+use common::{bimetal, text};
+use serde_json::Value;
+use std::path::Path;
+use std::process::{Command, Output};
+
+const SMALL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/traces/small.csv");
+
+fn plan(dir: &Path, arguments: &[&str]) -> Output {
+    bimetal(dir).arg("plan").args(arguments).current_dir(dir).output().expect("it runs")
+}
+
+#[test]
+fn a_plan_is_a_sentence_a_table_a_document_and_a_picture() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let dir = dir.path();
+    let said = plan(dir, &[SMALL, "--fast-model", "nvme-present", "--fast-model", "ssd-128gb-2012"]);
+    assert!(said.status.success(), "{}", text(&said.stderr));
+    let lines: Vec<&str> = text(&said.stdout).lines().collect();
+    // The sentence, what was run, the heads, five sizes and one further device.
+    assert!(lines.len() == 10 && lines[0].contains("fast tier"), "{lines:#?}");
+    assert!(lines[2].contains("all of it was run") && lines[9].contains("ssd-128gb-2012"), "{lines:#?}");
+    let output = plan(dir, &[SMALL, "--json", "--plot", "plan.svg"]);
+    let doc: Value = serde_json::from_slice(&output.stdout).expect("one document");
+    let sizes: Vec<u64> = doc["rows"]
+        .as_array()
+        .expect("rows")
+        .iter()
+        .map(|row| row["fast_bytes"].as_u64().expect("bytes") >> 20)
+        .collect();
+    assert_eq!(sizes, [64, 128, 256, 512, 1024]);
+    for key in ["fast_model", "slow_model", "mean_us", "p99_us", "wear_bytes_per_day", "wakeups_per_day"] {
+        assert!(!doc["rows"][4][key].is_null(), "{key}: {doc}");
+    }
+    assert_eq!(
+        (&doc["source"], &doc["requests"], &doc["sampled_share"]),
+        (&SMALL.into(), &40.into(), &1.0.into())
+    );
+    assert!(doc["rows"][0]["fast_share"].as_f64().is_some_and(|share| (0.0..=1.0).contains(&share)), "{doc}");
+    let svg = std::fs::read_to_string(dir.join("plan.svg")).expect("a picture");
+    assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n") && svg.matches("<rect").count() >= 10);
+}
+
+#[test]
+fn what_cannot_be_planned_with_is_refused_in_a_sentence() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let dir = dir.path();
+    std::fs::write(dir.join("empty.csv"), "").expect("is written");
+    std::fs::write(dir.join("words.csv"), "these are\nno records\n").expect("is written");
+    let whole = std::fs::read(SMALL).expect("a trace");
+    let converted =
+        bimetal(dir).args(["trace", "convert", SMALL, "-o", "small.trace"]).current_dir(dir).output();
+    assert!(converted.expect("it runs").status.success());
+    let own = std::fs::read(dir.join("small.trace")).expect("a trace");
+    std::fs::write(dir.join("short.trace"), &own[..40]).expect("is written");
+    for (arguments, said) in [
+        (vec!["none.csv"], "none.csv"),
+        (vec!["."], "is a directory"),
+        (vec!["empty.csv"], "is empty"),
+        (vec!["words.csv"], "no trace in a format"),
+        (vec!["short.trace"], "short.trace"),
+        (vec![SMALL, "--fast", "1M"], "from 64 MiB to 16 TiB"),
+        (vec![SMALL, "--fast-model", "ssd-of-tomorrow"], "ssd-of-tomorrow"),
+        (vec![SMALL, "--share", "0"], "above 0 and up to 1"),
+        (vec![SMALL, "--threads", "0"], "use 1 or more"),
+    ] {
+        let output = plan(dir, &arguments);
+        let told = text(&output.stderr);
+        assert!(output.status.code() == Some(2) && told.contains(said), "{arguments:?}: {told}");
+        assert!(!told.contains("panicked"), "{told}");
+    }
+    // A line that is none is told of, and the others are planned with.
+    let damaged = [whole.as_slice(), b"and so on\n"].concat();
+    std::fs::write(dir.join("damaged.csv"), damaged).expect("is written");
+    let output = plan(dir, &["damaged.csv", "--json"]);
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    let doc: Value = serde_json::from_slice(&output.stdout).expect("one document");
+    assert_eq!(doc["malformed"], 1);
+}
+
+/// A trace that is cut or damaged anywhere is planned with or refused, and nothing panics.
+#[test]
+fn damage_is_survived() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let dir = dir.path();
+    let mut convert: Command = bimetal(dir);
+    convert.args(["trace", "convert", SMALL, "-o", "small.trace"]).current_dir(dir);
+    assert!(convert.output().expect("it runs").status.success());
+    let whole = std::fs::read(dir.join("small.trace")).expect("a trace");
+    for part in 1..8 {
+        let mut bytes = whole.clone();
+        let at = whole.len() * part / 8;
+        match part % 2 {
+            0 => bytes.truncate(at),
+            _ => bytes[at] ^= 0x55,
+        }
+        std::fs::write(dir.join("bad.trace"), &bytes).expect("is written");
+        let output = plan(dir, &["bad.trace"]);
+        assert!(matches!(output.status.code(), Some(0..=2)), "{part}: {output:?}");
+        assert!(!text(&output.stderr).contains("panicked"), "{part}: {}", text(&output.stderr));
+    }
+}
