@@ -373,11 +373,12 @@ pub(crate) fn open_degraded(
     arena: RealArena,
     missing: &Missing,
     options: OpenOptions,
+    suspects: Suspects,
 ) -> Task<RealArena, Result<Engine<RealArena>, OpenError>> {
     let mut devices = driver.device_infos();
     let name = missing.path.display().to_string();
     devices.insert(missing.tier.min(devices.len()), DeviceInfo { name, size_bytes: 0 });
-    bimetal_engine::open_degraded(arena, devices, Tier(missing.tier as u8), options)
+    bimetal_engine::open_degraded(arena, devices, Tier(missing.tier as u8), options, suspects)
 }
 
 /// Lets the devices of a volume that was just opened be looked after.

@@ -171,14 +171,16 @@ impl Story {
     pub fn open_without_slow(&mut self) -> Result<(), OpenError> {
         let (arena, devices, options) = (self.arena(), self.devices(), self.options());
         (self.world.read_only, self.world.missing) = (true, Some(1));
-        self.engine = Some(self.task(bimetal_engine::open_degraded(arena, devices, SLOW, options))?);
+        self.engine = Some(self.task(bimetal_engine::open_degraded(arena, devices, SLOW, options, Suspects::Refused))?);
         Ok(())
     }
 
     /// The same without the fast device.
-    pub fn open_without_fast(&mut self) -> Result<(), OpenError> {
+    pub fn open_without_fast(&mut self, suspects: Suspects) -> Result<(), OpenError> {
         let (arena, devices, options) = (self.arena(), self.devices(), self.options());
-        self.task(bimetal_engine::open_degraded(arena, devices, FAST, options)).map(drop)
+        (self.world.read_only, self.world.missing) = (true, Some(0));
+        self.engine = Some(self.task(bimetal_engine::open_degraded(arena, devices, FAST, options, suspects))?);
+        Ok(())
     }
 
     /// Begins to open the volume, which the machine does not survive, after so many steps. False: it was open before.
