@@ -117,7 +117,10 @@ mod tests {
         assert!([0, 63, 64, 129].into_iter().all(|at| bits.set(at)) && !bits.set(64));
         assert_eq!((bits.count(), bits.iter().collect::<Vec<_>>()), (4, vec![0, 63, 64, 129]));
         assert!(bits.clear(63) && !bits.clear(63) && !bits.has(1000));
-        assert_eq!((bits.next(1), bits.next(65), bits.next(130), bits.next(500)), (Some(64), Some(129), None, None));
+        assert_eq!(
+            (bits.next(1), bits.next(65), bits.next(130), bits.next(500)),
+            (Some(64), Some(129), None, None)
+        );
         assert_eq!(Bits::from_bytes(&bits.to_bytes(), 130), bits);
         assert_eq!((Bits::all(130).count(), Bits::all(130).iter().count()), (130, 130));
         assert_eq!(Bits::from_bytes(&[0xff; 17], 130), Bits::all(130));

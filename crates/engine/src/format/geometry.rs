@@ -298,8 +298,7 @@ impl Geometry {
             (self.second_superblock_at(SLOW), BLOCK),
         ];
         let room = self.slow_slots_at.checked_sub(self.owners_at);
-        let marks_have_room =
-            self.marks().is_none_or(|marks| room.is_some_and(|room| marks.bytes() <= room));
+        let marks_have_room = self.marks().is_none_or(|marks| room.is_some_and(|room| marks.bytes() <= room));
         lie_apart(parts, self.device_bytes[1])
             && (4..=u32::MAX / 2).contains(&self.slow_slots)
             && (self.marking == Marking::Off || self.owners_at == FIXED_BLOCKS * BLOCK)
@@ -384,7 +383,8 @@ impl Geometry {
         let map_copy = blocks_for(2 * most * page::map_entry_bytes(self.mask_words()) as u64);
         let reserved_end = self.slow_map_at + map_copy * BLOCK;
         // Each slot that there could be on either device has a chunk at most.
-        let most_chunks = most.saturating_add(self.device_bytes[0] / chunk).min(u64::from(u32::MAX / 2)) as u32;
+        let most_chunks =
+            most.saturating_add(self.device_bytes[0] / chunk).min(u64::from(u32::MAX / 2)) as u32;
         let marks_end = match self.marking {
             Marking::Off => 0,
             Marking::On | Marking::Strict => self.owners_at + MarkLayout::new(self, most_chunks).bytes(),

@@ -194,7 +194,8 @@ impl<A: Arena> Reader<A> {
     ) -> Result<Option<(MarkTable, Option<FoundMarks>)>, OpenError> {
         let Some(layout) = slow.geometry.marks() else { return Ok(None) };
         let mut table = MarkTable::unknown(layout, slow.geometry.chunks);
-        let found = self.marks_in_force(slow, |page, version, marks| table.found(page, version, marks)).await?;
+        let found =
+            self.marks_in_force(slow, |page, version, marks| table.found(page, version, marks)).await?;
         if found.is_none() {
             table = MarkTable::unknown(layout, slow.geometry.chunks);
         }
@@ -224,10 +225,9 @@ impl<A: Arena> Reader<A> {
             table.close();
         }
         let number = found.as_ref().map_or(0, |found| found.header.number) + 1;
-        let directory = found.as_ref().map_or_else(
-            || vec![UNKNOWN; layout.directory().len()],
-            |found| found.header.directory.clone(),
-        );
+        let directory = found
+            .as_ref()
+            .map_or_else(|| vec![UNKNOWN; layout.directory().len()], |found| found.header.directory.clone());
         let header = MarkHeader {
             number,
             generation: slow.generation,

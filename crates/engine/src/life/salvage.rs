@@ -134,7 +134,8 @@ pub(crate) async fn open_slow<A: Arena>(
         log: LogEnd { place: Place(0), cursor: 0, last: Seq(0), claimed: Seq(0) },
         unconfirmed: Vec::new(),
     };
-    let mut engine = open::engine(reader, recovered, Seq(0), slots, judge([Found::Nothing, Found::Nothing]), options);
+    let mut engine =
+        open::engine(reader, recovered, Seq(0), slots, judge([Found::Nothing, Found::Nothing]), options);
     engine.life = Life::without(engine.life.superblock.clone(), FAST);
     engine.life.salvage = Some(salvage);
     engine.count_losses(FAST, as_of);

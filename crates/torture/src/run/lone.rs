@@ -80,7 +80,13 @@ pub(super) type Answer = Result<Vec<u8>, RequestError>;
 impl Run<'_> {
     /// Opens the volume without the slow device and looks at all of it; then holds that against what both devices together say.
     pub(super) fn look_without_slow(&mut self) -> Result<(), String> {
-        let task = bimetal_engine::open_degraded(self.arena(), self.devices(), SLOW, self.options(), Suspects::Refused);
+        let task = bimetal_engine::open_degraded(
+            self.arena(),
+            self.devices(),
+            SLOW,
+            self.options(),
+            Suspects::Refused,
+        );
         let mut world = World::new(self.world.disks.clone(), self.plan.seed);
         (world.read_only, world.missing) = (true, Some(usize::from(SLOW.0)));
         let alone = |what| format!("without the slow device: {what}");

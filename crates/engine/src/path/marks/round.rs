@@ -50,7 +50,9 @@ impl<A: Arena> Engine<A> {
             Some(home) if home.tier == SLOW && !valid.is_empty() => {
                 Mark { slot: Some(home.slot), held: valid, lost }
             }
-            Some(home) if home.tier == FAST => Mark { slot: None, held: BlockMask::EMPTY, lost: lost.or(valid) },
+            Some(home) if home.tier == FAST => {
+                Mark { slot: None, held: BlockMask::EMPTY, lost: lost.or(valid) }
+            }
             _ => Mark { slot: None, held: BlockMask::EMPTY, lost },
         }
     }
@@ -116,7 +118,12 @@ impl<A: Arena> Engine<A> {
     }
 
     /// Writes a page to the place that is not in force; none where what is in force is the same.
-    fn write_version(&mut self, kind: PageKind, page: u32, payload: &[u8]) -> Result<Option<PageRef>, NoMemory> {
+    fn write_version(
+        &mut self,
+        kind: PageKind,
+        page: u32,
+        payload: &[u8],
+    ) -> Result<Option<PageRef>, NoMemory> {
         let in_force = self.version_in_force(page);
         let buf = self.io.arena.alloc(Pool::Meta, BLOCK_BYTES).ok_or(NoMemory)?;
         let volume = &self.life.superblock.volume;
@@ -169,7 +176,9 @@ impl<A: Arena> Engine<A> {
 
     /// Makes the header: what was written to until now may be stale, what is to be closed is good.
     fn write_mark_header(&mut self) {
-        let Some(marks) = self.marks.as_mut().filter(|marks| marks.bufs.is_empty() && !marks.failed) else { return };
+        let Some(marks) = self.marks.as_mut().filter(|marks| marks.bufs.is_empty() && !marks.failed) else {
+            return;
+        };
         let layout = marks.table.layout;
         let Some(buf) = self.io.arena.alloc(Pool::Meta, layout.header_bytes()) else { return };
         marks.made += 1;
