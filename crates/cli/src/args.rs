@@ -9,6 +9,7 @@ use crate::plan::args::PlanArgs;
 use crate::size;
 use crate::volume::MOST_WAKEUPS_PER_DAY;
 use crate::watch::args::{EventsArgs, FlightArgs, HttpArgs, RecorderArgs, ReplayRecordingArgs};
+use bimetal_engine::options::Marking;
 use bimetal_serve::attach::WAIT_SECONDS;
 use bimetal_sim::peers::Policy;
 use clap::{Args, Parser, Subcommand};
@@ -284,10 +285,33 @@ pub(crate) struct CreateArgs {
     /// [default: 120s]
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) remote_patience: Option<Duration>,
+    /// Whether the slow device describes itself, so that it can be read, should the fast one be lost: `on` leaves a sleeping disk
+    /// asleep, and calls nothing good that was written since; `strict` wakes it. Older programs refuse such a volume
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) marks: Marks,
     /// Overwrite what is there, and say what that was: given once, what is on the devices or the volume file of another
     /// volume; given twice, both
     #[arg(long, action = clap::ArgAction::Count)]
     pub(crate) force: u8,
+}
+
+/// Whether the slow device describes itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Marks {
+    #[default]
+    Off,
+    On,
+    Strict,
+}
+
+impl From<Marks> for Marking {
+    fn from(marks: Marks) -> Marking {
+        match marks {
+            Marks::Off => Marking::Off,
+            Marks::On => Marking::On,
+            Marks::Strict => Marking::Strict,
+        }
+    }
 }
 
 /// `bimetal serve`
@@ -298,7 +322,7 @@ Examples:
   bimetal serve ./v.toml --nbd unix:/run/films.sock
   bimetal serve films --nbd unix:/run/films.sock --nbd 127.0.0.1:10809 --nbd '[::1]:0'
   bimetal serve films --read-only
-  bimetal serve films --degraded   what is left when the slow device has died
+  bimetal serve films --degraded   what is left when a device has died
   bimetal serve films --memory 1G
   bimetal serve films --http 127.0.0.1:8417
   bimetal serve films --socket-mode 0660 --socket-group disk
@@ -333,10 +357,13 @@ pub(crate) struct ServeArgs {
     /// Refuse what clients write (EPERM); the volume itself is opened, recovered and kept in order as ever
     #[arg(long)]
     pub(crate) read_only: bool,
-    /// Serve what is left of volumes whose slow device is missing: read-only, and nothing is written to the fast one either.
-    /// What was on the slow one is an error (EIO) at once
+    /// Serve what is left of volumes of which a device is missing: read-only, and nothing is written to the other one either.
+    /// What was on the missing one is an error (EIO) at once. Without the fast one, `create --marks` must have been given
     #[arg(long)]
     pub(crate) degraded: bool,
+    /// Without the fast device: serve what may be older than what was flushed last, too
+    #[arg(long, requires = "degraded")]
+    pub(crate) with_suspects: bool,
     #[command(flatten)]
     pub(crate) http: HttpArgs,
     #[command(flatten)]
@@ -504,8 +531,9 @@ Examples:
   bimetal lost films --json
   bimetal lost films --files /mnt        the files, where what is left is mounted
 
-When the slow device of a volume is missing, this says how much of the volume is lost, and lists the ranges, to the sector.
-The server of the volume is asked, and where none runs, the fast device is read. Nothing is written.
+When a device of a volume is missing, this says how much of the volume is lost, and lists the ranges, to the sector. The server
+of the volume is asked, and where none runs, the device that is left is read. Nothing is written. Of a volume that was made with
+--marks and whose fast device is missing, it lists as suspect what may be older than what was flushed last.
 
 For --files, serve what is left (`bimetal serve films --degraded`), make it a device of this machine (`bimetal attach films`), and
 mount that read-only, without its journal being replayed (`mount -o ro,noload` of ext4, `ro,norecovery` of XFS). Every file with a

@@ -9,7 +9,7 @@ use anyhow::{Context as _, bail};
 use bimetal_driver::{BlockFile, PoolSizes, run_task};
 use bimetal_engine::format::geometry::Geometry;
 use bimetal_engine::format::id_text;
-use bimetal_engine::options::{CreateOptions, DeviceInfo, Tuning};
+use bimetal_engine::options::{CreateOptions, DeviceInfo, Marking, Tuning};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -19,6 +19,7 @@ pub(crate) struct Plan {
     pub(crate) devices: [DeviceSpec; 2],
     pub(crate) chunk: u64,
     pub(crate) landing: Option<u64>,
+    pub(crate) marking: Marking,
     pub(crate) wear_budget: Option<u64>,
     pub(crate) wake_budget: Option<u32>,
     /// How long an export that is away is waited for.
@@ -37,6 +38,7 @@ pub(crate) fn run(args: &CreateArgs) -> anyhow::Result<Outcome> {
         devices: [args.fast.clone(), args.slow.clone()],
         chunk: args.chunk,
         landing: args.landing,
+        marking: args.marks.into(),
         wear_budget: args.wear_budget,
         wake_budget: args.wake_budget,
         remote_patience: args.remote_patience,
@@ -104,6 +106,7 @@ pub(crate) fn make(plan: &Plan) -> anyhow::Result<Made> {
     let options = CreateOptions {
         chunk_bytes,
         landing_bytes: plan.landing,
+        marking: plan.marking,
         created_unix_s: bimetal_driver::Clock::unix_s(driver.clock.now()),
         ..CreateOptions::new(id)
     };

@@ -154,13 +154,13 @@ impl Missing {
     pub(crate) fn sentence(&self, volume: &Volume) -> String {
         let Missing { path, instead, looked_at, .. } = self;
         let (file, named) = (volume.file.display(), self.name());
+        let serve = format!("`{} serve {} --degraded`", paths::program(), volume.called());
+        let lost = format!("`{} lost {}` lists what is not", paths::program(), volume.called());
         let rest = match self.tier {
-            0 => String::new(),
-            _ => format!(
-                "; or serve what is left, read-only: `{0} serve {1} --degraded`; `{0} lost {1}` lists what is not",
-                paths::program(),
-                volume.called()
+            0 => format!(
+                "; if it was made with --marks, what is left is served, read-only, by {serve}; {lost}"
             ),
+            _ => format!("; or serve what is left, read-only: {serve}; {lost}"),
         };
         let searched = match looked_at {
             0 => format!("; it is the {named} device of {file}; see to it"),

@@ -7,6 +7,7 @@ use crate::{Outcome, attach, say, say_json, scrub, size};
 use anyhow::{Context as _, bail};
 use bimetal_driver::{Change, Driver, PoolSizes, RealArena, run_task};
 use bimetal_engine::Engine;
+use bimetal_engine::loss::Suspects;
 use bimetal_serve::status::{MovesDoc, RemoteDoc, WakeUpsDoc, WearDoc};
 use bimetal_serve::{LossDoc, StatusDoc, unix_ms};
 use bimetal_watch::Ledger;
@@ -101,11 +102,11 @@ pub(crate) struct Looked {
 /// Looks at a volume that nobody serves, of which a device may be missing. Nothing is written.
 pub(crate) fn look(volume: &Volume, quiet: bool) -> anyhow::Result<Looked> {
     let (files, missing) = volume.open_to_look()?;
-    let (mut driver, arena) = volume::driver(files, PoolSizes::default())?;
+    let (mut driver, arena) = volume::driver_of_rest(files, PoolSizes::default(), missing.as_ref())?;
     driver.ignore_models();
     let options = volume.open_options();
     let task = match &missing {
-        Some(missing) => volume::open_degraded(&driver, arena, missing, options),
+        Some(missing) => volume::open_degraded(&driver, arena, missing, options, Suspects::Refused),
         None => bimetal_engine::open_to_look(arena, driver.device_infos(), options),
     };
     let mut progress = Progress::new(format!("reading {}", volume.name().0), quiet);

@@ -12,6 +12,7 @@ use anyhow::{Context as _, bail};
 use bimetal_driver::signals::{block_stop_signals, ignore_hangup};
 use bimetal_driver::{BlockFile, RealArena, become_io_flusher, inherited_sockets, run_task};
 use bimetal_engine::Engine;
+use bimetal_engine::loss::Suspects;
 use bimetal_flight::{Flight, FlightPlan};
 use bimetal_serve::house::MAX_VOLUMES;
 use bimetal_serve::{Access, Address, Door, Endpoint, Opened, Reception, ServeError, Server, Tenant};
@@ -56,18 +57,20 @@ pub(crate) struct Locked {
     pub(crate) files: Vec<BlockFile>,
     /// The device that is missing; what is left is served, read-only.
     pub(crate) missing: Option<Missing>,
+    /// Whether what may be stale is served then.
+    pub(crate) suspects: Suspects,
 }
 
 impl Locked {
     /// With both devices.
     pub(crate) fn both(volume: Volume) -> anyhow::Result<Locked> {
-        Ok(Locked { files: volume.open_devices()?, volume, missing: None })
+        Ok(Locked { files: volume.open_devices()?, volume, missing: None, suspects: Suspects::Refused })
     }
 
     /// Without the one that is missing.
-    fn what_is_left(volume: Volume) -> anyhow::Result<Locked> {
+    fn what_is_left(volume: Volume, suspects: Suspects) -> anyhow::Result<Locked> {
         let (files, missing) = volume.open_what_is_left()?;
-        Ok(Locked { volume, files, missing: Some(missing) })
+        Ok(Locked { volume, files, missing: Some(missing), suspects })
     }
 }
 
@@ -86,7 +89,11 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<Outcome> {
         several => several.iter().map(|volume| volume.name().0).collect(),
     };
     let http = http::plan(&args.http)?;
-    let lock = if args.degraded { Locked::what_is_left } else { Locked::both };
+    let suspects = if args.with_suspects { Suspects::Read } else { Suspects::Refused };
+    let lock = |volume| match args.degraded {
+        true => Locked::what_is_left(volume, suspects),
+        false => Locked::both(volume),
+    };
     let locked = volumes.into_iter().map(lock).collect::<anyhow::Result<Vec<_>>>()?;
     let reception = reception(&args.reception);
     let limits = Limits { memory: args.memory, recorder: args.recorder };
@@ -243,15 +250,15 @@ fn serve_other(
 /// Opens a volume on this thread, whose ring it will be served with.
 fn open(locked: Locked, read_only: bool, limits: Limits) -> anyhow::Result<Opened<Flight>> {
     let start = Instant::now();
-    let Locked { volume, files, missing } = locked;
+    let Locked { volume, files, missing, suspects } = locked;
     let read_only = read_only || missing.is_some();
     let mut options = volume.open_options();
     let pools = memory::pools(limits.memory, &volume, &files, &mut options.tuning)?;
-    let (mut driver, arena) = volume::driver(files, pools)?;
+    let (mut driver, arena) = volume::driver_of_rest(files, pools, missing.as_ref())?;
     let buffer_bytes = arena.region().len() as u64;
     let task = match &missing {
         None => bimetal_engine::open(arena, driver.device_infos(), options),
-        Some(missing) => volume::open_degraded(&driver, arena, missing, options),
+        Some(missing) => volume::open_degraded(&driver, arena, missing, options, suspects),
     };
     let mut progress = Progress::new(format!("opening {}", volume.name().0), false);
     let engine = run_task(&mut driver, task, |bytes| progress.bytes(bytes))??;

@@ -8,7 +8,8 @@ use crate::volume::Volume;
 use crate::watch::http;
 use crate::{Outcome, say};
 use anyhow::Context as _;
-use bimetal_engine::options::DEFAULT_CHUNK_BYTES;
+use bimetal_engine::loss::Suspects;
+use bimetal_engine::options::{DEFAULT_CHUNK_BYTES, Marking};
 use bimetal_serve::{Address, Reception};
 use std::path::Path;
 
@@ -104,7 +105,7 @@ fn load_or_create(dir: &Path, slow_model: Option<SlowModel>) -> anyhow::Result<L
                     files = volume.timed(files)?;
                     volume.save()?;
                 }
-                return Ok(Locked { volume, files, missing: None });
+                return Ok(Locked { volume, files, missing: None, suspects: Suspects::Refused });
             }
             true
         }
@@ -122,6 +123,7 @@ fn load_or_create(dir: &Path, slow_model: Option<SlowModel>) -> anyhow::Result<L
         file,
         chunk: DEFAULT_CHUNK_BYTES.into(),
         landing: None,
+        marking: Marking::Off,
         wear_budget: None,
         wake_budget: None,
         remote_patience: None,
@@ -130,5 +132,5 @@ fn load_or_create(dir: &Path, slow_model: Option<SlowModel>) -> anyhow::Result<L
         resumes: unfinished,
         quiet: false,
     })?;
-    Ok(Locked { volume: made.volume, files: made.files, missing: None })
+    Ok(Locked { volume: made.volume, files: made.files, missing: None, suspects: Suspects::Refused })
 }

@@ -6,10 +6,11 @@ use anyhow::{Context as _, bail};
 use bimetal_driver::{
     BlockFile, DeviceOpenError, Driver, PoolSizes, REMOTE_PATIENCE, RealArena, Ring, Timing,
 };
+use bimetal_engine::loss::Suspects;
 use bimetal_engine::options::{DeviceInfo, OpenError, OpenOptions, Tuning};
 use bimetal_engine::{Engine, Task};
 use bimetal_serve::VolumeName;
-use bimetal_units::Tier;
+use bimetal_units::{FAST, SLOW, Tier};
 use serde::{Deserialize, Serialize};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -246,12 +247,13 @@ impl Volume {
                 }
                 bail!("both devices of {} are there; serve it without --degraded", self.called())
             }
-            [missing] if missing.tier == 1 => missing.clone(),
+            [missing] => missing.clone(),
             [missing, ..] => bail!(missing.sentence(self)),
         };
         resolved.notes.iter().for_each(|note| tracing::warn!("{note}"));
-        let fast = BlockFile::open_read_only(&resolved.devices[0])?;
-        Ok((self.timed(vec![fast])?, missing))
+        let left = 1 - missing.tier;
+        let file = BlockFile::open_read_only(&resolved.devices[left])?;
+        Ok((vec![timed(file, self.models[left])?], missing))
     }
 
     /// Finds, opens and locks the devices to read them, and nothing else: the one that is missing is told beside them.
@@ -301,13 +303,7 @@ impl Volume {
 
     /// Devices in tier order, from now on timed by what the volume file says.
     pub(crate) fn timed(&self, files: Vec<BlockFile>) -> anyhow::Result<Vec<BlockFile>> {
-        let timed = |(file, model): (BlockFile, &Option<&'static str>)| {
-            let Some(name) = *model else { return Ok(file.untimed()) };
-            let timing = Timing::named(name, file.size_bytes())
-                .with_context(|| format!("{} cannot be timed as {name}", file.path().display()))?;
-            Ok(file.timed(timing))
-        };
-        files.into_iter().zip(&self.models).map(timed).collect()
+        files.into_iter().zip(&self.models).map(|(file, model)| timed(file, *model)).collect()
     }
 
     /// Finds, opens and locks the devices and sets up the ring: for work that is over sooner without their models.
@@ -354,6 +350,25 @@ fn read(file: &Path) -> std::io::Result<String> {
     }
 }
 
+/// A device that is timed as this model from now on, or by nothing.
+fn timed(file: BlockFile, model: Option<&'static str>) -> anyhow::Result<BlockFile> {
+    let Some(name) = model else { return Ok(file.untimed()) };
+    let timing = Timing::named(name, file.size_bytes())
+        .with_context(|| format!("{} cannot be timed as {name}", file.path().display()))?;
+    Ok(file.timed(timing))
+}
+
+/// Sets up a ring for the devices of a volume that are there; the engine is to be told of the missing one, too.
+pub(crate) fn driver_of_rest(
+    files: Vec<BlockFile>,
+    pools: PoolSizes,
+    missing: Option<&Missing>,
+) -> anyhow::Result<(Driver, RealArena)> {
+    let (driver, arena) = driver(files, pools)?;
+    let first = if missing.is_some_and(|missing| missing.tier == 0) { SLOW } else { FAST };
+    Ok((driver.beginning_with(first), arena))
+}
+
 /// Sets up a ring for devices in tier order.
 pub(crate) fn driver(files: Vec<BlockFile>, pools: PoolSizes) -> anyhow::Result<(Driver, RealArena)> {
     let arena = RealArena::new(pools).context("cannot map memory for buffers")?;
@@ -373,11 +388,12 @@ pub(crate) fn open_degraded(
     arena: RealArena,
     missing: &Missing,
     options: OpenOptions,
+    suspects: Suspects,
 ) -> Task<RealArena, Result<Engine<RealArena>, OpenError>> {
     let mut devices = driver.device_infos();
     let name = missing.path.display().to_string();
     devices.insert(missing.tier.min(devices.len()), DeviceInfo { name, size_bytes: 0 });
-    bimetal_engine::open_degraded(arena, devices, Tier(missing.tier as u8), options)
+    bimetal_engine::open_degraded(arena, devices, Tier(missing.tier as u8), options, suspects)
 }
 
 /// Lets the devices of a volume that was just opened be looked after.

@@ -12,8 +12,9 @@ use bimetal_engine::Machine;
 use bimetal_engine::action::{Action, RequestError, RequestId};
 use bimetal_engine::options::DeviceInfo;
 use bimetal_models::Done;
-use bimetal_units::{Nanos, ServedBy};
+use bimetal_units::{FAST, Nanos, ServedBy, Tier};
 use std::io;
+use std::iter::repeat_n;
 use std::time::Duration;
 
 /// Device operations in flight at most; beyond it actions wait in the machine.
@@ -39,6 +40,8 @@ pub struct Driver {
     /// The clock the machine sees.
     pub clock: Clock,
     devices: Vec<BlockFile>,
+    /// The tier of the first of them: those before it are missing.
+    first: Tier,
     /// Of the devices that are timed; in tier order.
     models: Vec<Option<Modelled>>,
     /// The sessions of those that are exports; in tier order.
@@ -74,6 +77,7 @@ impl Driver {
             clock,
             models: devices.iter().map(|device| device.timing().map(|timing| timing.start(now))).collect(),
             devices,
+            first: FAST,
             ops: DeviceOps::default(),
             harvested: Vec::with_capacity(1024),
             ended: Vec::new(),
@@ -84,6 +88,11 @@ impl Driver {
             is_lost: false,
             is_near: false,
         }
+    }
+
+    /// The same where the devices begin with that of this tier, and those before it are missing: what is asked of them fails.
+    pub fn beginning_with(self, first: Tier) -> Driver {
+        Driver { first, ..self }
     }
 
     /// From now on every device answers as soon as it can, also where it has a model: for work on the data that nobody
@@ -97,7 +106,8 @@ impl Driver {
     /// and by nobody else since. Whoever has the driver asks for [`Driver::take_changes`].
     pub fn watch(&mut self, volume: [u8; 16], generation: u64) -> io::Result<()> {
         let now = self.clock.now();
-        let (watch, second_at) = Watch::new(&self.devices, volume, generation, &mut self.ring, now)?;
+        let (watch, second_at) =
+            Watch::new((&self.devices, self.first), (volume, generation), &mut self.ring, now)?;
         self.watch = Some(watch);
         for remote in self.remotes.iter_mut().flatten() {
             remote.seal(volume, generation, second_at);
@@ -120,10 +130,11 @@ impl Driver {
     /// What each device was asked for since the driver was made, in tier order.
     pub fn loads(&self) -> Vec<DeviceLoad> {
         let now = self.clock.now();
-        (0..self.devices.len()).map(|device| self.ops.loads().of(device, now)).collect()
+        let loads = (0..self.devices.len()).map(|device| self.ops.loads().of(device, now));
+        repeat_n(DeviceLoad::default(), usize::from(self.first.0)).chain(loads).collect()
     }
 
-    /// The devices as the engine wants to hear of them.
+    /// The devices that are there, as the engine wants to hear of them.
     pub fn device_infos(&self) -> Vec<DeviceInfo> {
         self.devices
             .iter()
@@ -142,7 +153,8 @@ impl Driver {
                 device.export().zip(standing).map(|(export, standing)| RemoteFacts::new(export, standing));
             IoFacts { remote, ..device.facts() }
         };
-        self.devices.iter().zip(&self.remotes).map(facts).collect()
+        let missing = repeat_n(IoFacts::default(), usize::from(self.first.0));
+        missing.chain(self.devices.iter().zip(&self.remotes).map(facts)).collect()
     }
 
     /// The devices themselves, for what is not the engine's business. Only while nothing is in flight.
@@ -190,7 +202,10 @@ impl Driver {
                 Some(action) if self.is_lost || self.is_absent(&action) || self.is_cut_before(&action) => {
                     self.ops.refuse(action, &mut self.ring);
                 }
-                Some(action) => {
+                Some(mut action) => {
+                    if let Some(device) = device_of(&mut action) {
+                        device.0 -= self.first.0;
+                    }
                     self.moved_bytes += payload_bytes(&action);
                     self.commands += 1;
                     let Driver { ring, devices, models, remotes, .. } = self;
@@ -225,11 +240,12 @@ impl Driver {
 
     /// Whether an action is for a device that is not there.
     fn is_absent(&self, action: &Action) -> bool {
+        let there = self.first.0..self.first.0 + self.devices.len() as u8;
         match action {
             Action::Read { device, .. }
             | Action::Write { device, .. }
             | Action::Flush { device, .. }
-            | Action::Discard { device, .. } => usize::from(device.0) >= self.devices.len(),
+            | Action::Discard { device, .. } => !there.contains(&device.0),
             Action::Reply { .. } => false,
         }
     }
@@ -319,6 +335,17 @@ impl Driver {
         self.harvested = harvested;
         self.drive_remotes(now);
         self.advance_models(now, machine);
+    }
+}
+
+/// The device that an action is for.
+fn device_of(action: &mut Action) -> Option<&mut Tier> {
+    match action {
+        Action::Read { device, .. }
+        | Action::Write { device, .. }
+        | Action::Flush { device, .. }
+        | Action::Discard { device, .. } => Some(device),
+        Action::Reply { .. } => None,
     }
 }
 

@@ -14,7 +14,7 @@ use crate::storage;
 use bimetal_engine::arena::Buf;
 use bimetal_engine::format::Id;
 use bimetal_engine::format::superblock::{Found, Superblock};
-use bimetal_units::{FAST, Generation, Nanos, SLOW};
+use bimetal_units::{Generation, Nanos, SLOW, Tier};
 use rustix::fs::{FileType, Stat, fstat, stat};
 use rustix::io::Errno;
 use std::io;
@@ -61,7 +61,7 @@ struct Watched {
     is_told: bool,
 }
 
-/// One of the superblocks of the fast device.
+/// One of the superblocks of the first device.
 struct Copy {
     at: u64,
     /// As it was when the volume had been opened.
@@ -76,6 +76,8 @@ struct Copy {
 pub(crate) struct Watch {
     volume: Id,
     generation: Generation,
+    /// The tier of the device that is looked at first: the fast one, unless it is missing.
+    first: Tier,
     devices: Vec<Watched>,
     copies: Vec<Copy>,
     memory: Memory,
@@ -92,9 +94,8 @@ impl Watch {
     /// Looks at devices that were just opened under this generation, which is on them. Says where the slow one has its second
     /// superblock, for whoever looks after an export.
     pub(crate) fn new(
-        devices: &[BlockFile],
-        volume: Id,
-        generation: u64,
+        (devices, first): (&[BlockFile], Tier),
+        (volume, generation): (Id, u64),
         ring: &mut Ring,
         now: Nanos,
     ) -> io::Result<(Watch, u64)> {
@@ -103,6 +104,7 @@ impl Watch {
         let mut watch = Watch {
             volume,
             generation: Generation(generation),
+            first,
             devices: Vec::new(),
             copies: Vec::new(),
             memory,
@@ -113,7 +115,9 @@ impl Watch {
             changes: Vec::new(),
         };
         let superblock = watch.take_copies(devices)?;
-        for (device, &need_bytes) in devices.iter().zip(&superblock.geometry.device_bytes) {
+        for (device, &need_bytes) in
+            devices.iter().zip(&superblock.geometry.device_bytes[usize::from(first.0)..])
+        {
             let below = device.fd().filter(|_| device.facts().block_device);
             let below = below.and_then(|fd| blockdev::loop_below(fd).ok());
             watch.devices.push(Watched { need_bytes, below, is_told: false });
@@ -124,20 +128,20 @@ impl Watch {
     /// Reads the superblocks that are to be as they are; gives one of them. Where a device is missing nobody has made good what
     /// was wrong with one, or brought it up to the other: one is enough.
     fn take_copies(&mut self, devices: &[BlockFile]) -> io::Result<Box<Superblock>> {
-        let (fast, alone) = (&devices[0], devices.len() == 1);
-        let last = (fast.size_bytes() / u64::from(IO_BYTES)).saturating_sub(1) * u64::from(IO_BYTES);
-        let read = |at| fast.read_block(at).map_err(io::Error::other);
+        let (device, alone) = (&devices[0], devices.len() == 1);
+        let last = (device.size_bytes() / u64::from(IO_BYTES)).saturating_sub(1) * u64::from(IO_BYTES);
+        let read = |at| device.read_block(at).map_err(io::Error::other);
         let decode = |at| match Superblock::decode(&read(at).ok()?, at) {
             Found::Valid(superblock) => Some(superblock),
             _ => None,
         };
         let superblock = decode(0).or_else(|| decode(last).filter(|_| alone));
         let Some(superblock) = superblock else {
-            return Err(io::Error::other(format!("{} lost its superblock", fast.path().display())));
+            return Err(io::Error::other(format!("{} lost its superblock", device.path().display())));
         };
-        for at in [0, superblock.geometry.second_superblock_at(FAST)] {
+        for at in [0, superblock.geometry.second_superblock_at(self.first)] {
             let taken = read(at).and_then(|block| {
-                self.judge(fast, at, &block).map(|is_ours| (block, is_ours)).map_err(io::Error::other)
+                self.judge(device, at, &block).map(|is_ours| (block, is_ours)).map_err(io::Error::other)
             });
             match taken {
                 Ok((_, false)) | Err(_) if alone => {}
@@ -251,7 +255,7 @@ impl Watch {
             }
             Found::Valid(found) => found,
         };
-        if found.volume != self.volume || found.tier != FAST {
+        if found.volume != self.volume || found.tier != self.first {
             return Err(format!("{name} holds another volume by now"));
         }
         if found.generation != self.generation {

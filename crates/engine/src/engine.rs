@@ -19,6 +19,7 @@ use crate::path::checkpoint::Checkpoint;
 use crate::path::commit::Commit;
 use crate::path::front::Front;
 use crate::path::log::Log;
+use crate::path::marks::Marks;
 use crate::placement::Placement;
 use crate::volume::space::Space;
 use crate::volume::state::State;
@@ -61,6 +62,8 @@ pub struct Engine<A> {
     pub(crate) log: Log,
     pub(crate) commit: Commit,
     pub(crate) checkpoint: Checkpoint,
+    /// What the slow device says about itself, where it does.
+    pub(crate) marks: Option<Marks>,
     pub(crate) mover: Mover,
     pub(crate) placement: Placement,
     /// Whether it serves, and until when.
@@ -177,6 +180,7 @@ impl<A: Arena> Engine<A> {
             }
             self.mind_margin();
             self.pump_requests();
+            self.pump_marks();
             self.pump_commit();
             self.pump_log();
             self.pump_moves();
@@ -204,7 +208,7 @@ impl<A: Arena> Engine<A> {
                 self.checkpoint.coverage(),
                 self.life.shutdown.step(),
             ),
-            self.placement.pins.step(),
+            (self.placement.pins.step(), self.marks.as_ref().map(Marks::step)),
             (
                 self.mover.steps(),
                 self.front.granted.len(),
@@ -222,6 +226,7 @@ impl<A: Arena> Engine<A> {
         self.mover.coverage(&mut *f);
         self.copies_coverage(&mut *f);
         self.checkpoint.coverage().into_iter().for_each(&mut *f);
+        self.marks.as_ref().and_then(Marks::coverage).into_iter().for_each(&mut *f);
         self.placement.pins.coverage().into_iter().for_each(&mut *f);
         self.mover.scrub.coverage(&mut *f);
         if self.log.sealing > 0 {
@@ -246,6 +251,7 @@ impl<A: Arena> Engine<A> {
                 Waiter::Batch(batch) => self.mover.stage(batch),
                 Waiter::Checkpoint => self.checkpoint.coverage(),
                 Waiter::Pins => self.placement.pins.coverage(),
+                Waiter::Marks => self.marks.as_ref()?.coverage(),
                 Waiter::Shutdown => Some(Stage::Shutdown),
             },
             Owner::Batch { batch, .. } => self.mover.stage(batch),
@@ -254,6 +260,7 @@ impl<A: Arena> Engine<A> {
             Owner::Copy(fill) => self.copy_coverage(fill),
             Owner::Trim(_) | Owner::Segment | Owner::Probe(_) => None,
             Owner::Pins => self.placement.pins.coverage(),
+            Owner::Marks(_) => self.marks.as_ref()?.coverage(),
             Owner::Scrub => Some(Stage::ScrubRead),
             Owner::ScrubPage => Some(Stage::ScrubKeep),
             Owner::Shutdown => Some(Stage::Shutdown),
@@ -295,6 +302,7 @@ impl<A: Arena> Machine for Engine<A> {
             Owner::Trim(home) => self.on_trimmed(home),
             Owner::Segment => self.on_segment_trimmed(),
             Owner::Pins => self.pins_written(result),
+            Owner::Marks(page) => self.marks_io_done(page, result),
             Owner::Probe(tier) => self.probe_done(tier, result),
             Owner::Scrub => self.scrub_io_done(result),
             Owner::ScrubPage => self.scrub_kept(result),
@@ -318,6 +326,7 @@ impl<A: Arena> Machine for Engine<A> {
             self.claim_deadline(),
             self.stall_deadline(),
             self.scrub_deadline(),
+            self.marks_deadline(),
         ];
         times.into_iter().flatten().min()
     }

@@ -117,7 +117,7 @@ mod volume;
 
 pub use api::action::Machine;
 pub use api::{action, coverage, economy, extents, loss, moments, options, scrub, setting, why};
-pub use base::{arena, bugs, mask, sectors, slab};
+pub use base::{arena, bits, bugs, mask, sectors, slab};
 pub use engine::Engine;
 pub use life::check::check;
 pub use life::create::create;

@@ -7,11 +7,12 @@ use bimetal_engine::format::codec::Get;
 use bimetal_engine::format::geometry::Geometry;
 use bimetal_engine::format::header::CheckpointHeader;
 use bimetal_engine::format::log::{GroupHeader, HomeRecord, Index, Record, SegmentHeader};
+use bimetal_engine::format::marks::{BLANK, Mark, MarkHeader, get_marks, put_mark};
 use bimetal_engine::format::page::{self, PageKind, PageRef};
 use bimetal_engine::format::pins::{MAX_PIN_RANGES, PinRange, get_pins, put_pins};
 use bimetal_engine::format::superblock::{Found, OpenState, Superblock};
 use bimetal_engine::mask::BlockMask;
-use bimetal_engine::options::{CreateOptions, DeviceInfo};
+use bimetal_engine::options::{CreateOptions, DeviceInfo, Marking};
 use bimetal_engine::sectors::{Remains, Sectors};
 use bimetal_units::*;
 use formats::{VOLUME, input};
@@ -336,4 +337,57 @@ fn no_layout_is_taken_at_its_word() {
         }
     }
     assert!(refused > 100, "{refused} wrong layouts were refused");
+}
+
+#[test]
+fn damaged_marks() {
+    let mut rng = Rng(seed());
+    let device = |size_bytes| DeviceInfo { name: "device".into(), size_bytes };
+    let options = CreateOptions { marking: Marking::On, ..CreateOptions::new(VOLUME) };
+    let geo = Geometry::plan(&[device(64 << 20), device(256 << 20)], &options).unwrap();
+    let layout = geo.marks().expect("it has marks");
+    let chunks = layout.chunks_of(0);
+    for _ in 0..ROUNDS {
+        let mut open = bimetal_engine::bits::Bits::none(layout.regions());
+        (0..layout.regions()).filter(|_| rng.below(2) == 0).for_each(|region| _ = open.set(region));
+        let directory = vec![
+            if rng.below(2) == 0 { BLANK } else { PageRef { place: 1, sum: 7 } };
+            layout.directory().len()
+        ];
+        let header = MarkHeader { number: 5, generation: Generation(3), unix_s: rng.next(), directory, open };
+        let mut block = vec![0; layout.copy_bytes() as usize];
+        header.encode(&mut block, &VOLUME);
+        assert_eq!(MarkHeader::decode(&block, &VOLUME, &layout), Some(header));
+        damage(&mut block, &mut rng);
+        if let Some(header) = MarkHeader::decode(&block, &VOLUME, &layout) {
+            assert!(
+                header.open.len() == layout.regions() && header.directory.len() == layout.directory().len()
+            );
+        }
+        let mut payload = Vec::new();
+        let marks: Vec<Mark> = chunks
+            .clone()
+            .map(|chunk| match rng.below(3) {
+                0 => Mark::default(),
+                1 => Mark { lost: BlockMask::range(0, 32), ..Mark::default() },
+                _ => Mark {
+                    slot: Some(Slot(chunk)),
+                    held: BlockMask::range(4, 9),
+                    lost: BlockMask::range(20, 3),
+                },
+            })
+            .collect();
+        marks.iter().for_each(|mark| put_mark(&mut payload, mark, layout.mask_words()));
+        assert_eq!(get_marks(&payload, &geo, chunks.clone()), Some(marks));
+        for _ in 0..1 + rng.below(8) {
+            let at = rng.below(payload.len());
+            payload[at] = rng.next() as u8;
+        }
+        payload.truncate(payload.len() - rng.below(2) * rng.below(payload.len()));
+        for mark in get_marks(&payload, &geo, chunks.clone()).into_iter().flatten() {
+            assert!(
+                mark.slot.is_none_or(|slot| slot.0 < geo.slow_slots) && mark.held.and(mark.lost).is_empty()
+            );
+        }
+    }
 }

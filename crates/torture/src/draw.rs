@@ -1,6 +1,7 @@
 //! Draws plans from seeds, swarm-fashion: each life leaves out most of what is possible, so that
 //! what is left happens often enough to meet itself.
 
+mod marks;
 mod pairs;
 mod storm;
 mod wide;
@@ -10,7 +11,7 @@ use crate::arena::ArenaSizes;
 use crate::disk::CutStyle;
 use crate::world::{Death, FaultRates, Service};
 use bimetal_engine::coverage::Stage;
-use bimetal_engine::options::Tuning;
+use bimetal_engine::options::{Marking, Tuning};
 use bimetal_units::Nanos;
 use bimetal_units::rng::Rng;
 
@@ -32,7 +33,7 @@ pub fn plan(seed: u64) -> Plan {
     let tight = rng.one_in(4);
     let lending = [(1, 0), (1, 0), (4, 60 * Nanos::SECOND)];
     let (kept_from_copies, lend_after_ns) = Rng::new(seed, 9).pick(&lending);
-    Plan {
+    let plan = Plan {
         seed,
         geometry,
         tuning: Tuning {
@@ -47,7 +48,8 @@ pub fn plan(seed: u64) -> Plan {
         latent: rng.one_in(16),
         size_bytes: 0,
         lives: Vec::new(),
-    }
+    };
+    marks::plan(plan)
 }
 
 fn geometry(rng: &mut Rng) -> Geometry {
@@ -80,6 +82,7 @@ fn geometry(rng: &mut Rng) -> Geometry {
         area_bytes,
         slack_bytes,
         refs_per_page: None,
+        marking: Marking::Off,
     }
 }
 
@@ -159,6 +162,7 @@ pub fn lives(plan: &mut Plan) -> Vec<Life> {
     let mut rng = Rng::new(plan.seed, LONE_STREAM);
     // Rare, as a look reads the whole volume several times over.
     lives.iter_mut().for_each(|life| life.lone = rng.one_in(LONE_ONE_IN));
+    marks::lives(plan, &mut lives);
     lives
 }
 
@@ -179,6 +183,7 @@ fn life(rng: &mut Rng, plan: &Plan, later: bool) -> Life {
         limits: None,
         opening: opening(rng),
         lone: false,
+        salvage: false,
         twice: rng.one_in(8).then(|| death(rng)),
         verify_all: rng.one_in(8),
         services: [service(rng, 50 * US), service(rng, 2 * MS)],

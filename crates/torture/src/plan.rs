@@ -5,7 +5,7 @@ use crate::world::storm::Storm;
 use crate::world::{Death, FaultRates, Service};
 use bimetal_engine::coverage::Stage;
 use bimetal_engine::moments::Moment;
-use bimetal_engine::options::Tuning;
+use bimetal_engine::options::{Marking, Tuning};
 use std::fmt;
 
 /// What a client asks for.
@@ -59,6 +59,8 @@ pub struct Geometry {
     pub slack_bytes: u64,
     /// References in a page of the directory.
     pub refs_per_page: Option<u32>,
+    /// Whether the slow device describes itself.
+    pub marking: Marking,
 }
 
 /// The limits of one opening.
@@ -120,6 +122,8 @@ pub struct Life {
     /// Before each opening, and before it is opened again after a crash in one: what would be left if the slow device
     /// were missing is held against the model, and both devices go on as they were.
     pub lone: bool,
+    /// At the same moments, what would be left if the fast device were lost, and the power of the slow one cut.
+    pub salvage: bool,
     /// Crash again once all is verified, and verify again.
     pub twice: Option<Death>,
     /// Verify every sector, not only those written lately and a sample.
@@ -219,6 +223,9 @@ impl fmt::Display for Life {
         }
         if self.lone {
             writeln!(f, "  look at it without the slow device, before each opening")?;
+        }
+        if self.salvage {
+            writeln!(f, "  look at it without the fast device, before each opening")?;
         }
         for (steps, death) in &self.opening.crashes {
             writeln!(f, "  open, {death:?} after {steps} steps")?;

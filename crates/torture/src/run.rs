@@ -8,6 +8,7 @@ mod lone;
 mod opening;
 mod rest;
 mod rot;
+mod salvage;
 
 use super::client::Client;
 use super::pins::PinKeeper;

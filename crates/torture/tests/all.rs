@@ -16,6 +16,7 @@ mod landing;
 mod lone;
 mod lost_groups;
 mod lost_writes;
+mod marks;
 mod model_rejects;
 mod narrated;
 mod on_call;

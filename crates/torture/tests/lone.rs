@@ -5,7 +5,7 @@ use crate::story::{BLOCK, CHUNK, Story};
 use bimetal_engine::action::{RequestError, RequestKind};
 use bimetal_engine::bugs::{Bug, plant};
 use bimetal_engine::extents::Placement;
-use bimetal_engine::loss::{Loss, LossClass};
+use bimetal_engine::loss::{Loss, LossClass, Suspects};
 use bimetal_engine::options::OpenError;
 use bimetal_torture::disk::{CutStyle, Disk};
 use bimetal_torture::world::Death;
@@ -157,11 +157,12 @@ fn a_fast_device_that_refuses_flushes_is_read_all_the_same() {
 }
 
 #[test]
-fn of_the_slow_device_alone_nothing_is_read() {
+fn of_a_slow_device_without_marks_nothing_is_read() {
     let (mut s, ..) = begin();
     s.stop();
-    let error = s.open_without_fast().expect_err("the map is on the fast device");
-    assert!(matches!(&error, OpenError::BadOption { what } if what.contains("fast is missing")), "{error}");
+    let error = s.open_without_fast(Suspects::Refused).expect_err("the map is on the fast device");
+    let says = |what: &str| what.contains("fast is missing") && what.contains("without marks");
+    assert!(matches!(&error, OpenError::BadOption { what } if says(what)), "{error}");
 }
 
 /// A look at a long volume comes in parts, which join.

@@ -5,7 +5,7 @@ use crate::damage::image::{get, put, reseal};
 use crate::story::{BLOCK, CHUNK, Story};
 use bimetal_engine::action::RequestError;
 use bimetal_engine::coverage::Stage;
-use bimetal_engine::format::FORMAT;
+use bimetal_engine::format::FORMAT_WITHOUT_MARKS;
 use bimetal_torture::disk::{CutStyle, Disk};
 use bimetal_torture::world::Death;
 use bimetal_units::Nanos;
@@ -183,7 +183,7 @@ fn a_volume_of_the_version_before_is_raised_when_it_is_opened() {
     for disk in &mut s.world.disks {
         for at in ends(disk) {
             let mut bytes = get(disk, at, 1);
-            assert_eq!(bytes[FORMAT_AT], FORMAT as u8);
+            assert_eq!(bytes[FORMAT_AT], FORMAT_WITHOUT_MARKS as u8);
             bytes[FORMAT_AT] = 1;
             reseal(&mut bytes);
             put(disk, at, &bytes);
@@ -194,7 +194,7 @@ fn a_volume_of_the_version_before_is_raised_when_it_is_opened() {
     s.die(Death::PowerCut(CutStyle::LoseAll));
     for disk in &s.world.disks {
         for at in ends(disk) {
-            assert_eq!(get(disk, at, 1)[FORMAT_AT], FORMAT as u8);
+            assert_eq!(get(disk, at, 1)[FORMAT_AT], FORMAT_WITHOUT_MARKS as u8);
         }
     }
 }

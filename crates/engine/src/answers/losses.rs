@@ -40,6 +40,9 @@ impl<A: Arena> Engine<A> {
     /// Those of one chunk, which begins at this byte; gives how many steps that took.
     fn chunk_losses(&self, chunk: Chunk, at: u64, losses: &mut Losses) -> u32 {
         let blocks = self.state.geo.blocks_per_chunk();
+        if let Some(left) = &self.life.salvage {
+            return left.chunk_losses(chunk, at, losses);
+        }
         let map = &self.state.map;
         if !map.may_be_landed(chunk) && !map.is_pending(chunk) {
             let home = map.home(chunk);

@@ -82,6 +82,7 @@ impl<A: Arena> Engine<A> {
             + self.placement.policy.ram_bytes()
             + why::RAM_BYTES
             + self.checkpoint.ram_bytes()
+            + self.marks.as_ref().map_or(0, |marks| marks.table.ram_bytes())
             + self.mover.copies.ram_bytes()
             + self.space.shadows.ram_bytes()
             + self.placement.benefit.ram_bytes()

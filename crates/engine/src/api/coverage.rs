@@ -74,6 +74,16 @@ stages! {
     CheckpointHeader = "checkpoint: header",
     /// A checkpoint flushes its header.
     CheckpointFlushHeader = "checkpoint: flush header",
+    /// What the slow device says about itself is written.
+    MarkPages = "marks: pages",
+    /// Pages of marks are flushed.
+    MarkFlushPages = "marks: flush pages",
+    /// The header that names them is written.
+    MarkHeader = "marks: header",
+    /// It is flushed.
+    MarkFlushHeader = "marks: flush header",
+    /// A commit waits until it is durable that what it covers may be stale on the slow device.
+    CommitAwaitMarks = "commit: await marks",
     /// The list of pins is written to one of its places.
     PinWrite = "pins: write",
     /// What was written of the list of pins is flushed.

@@ -26,6 +26,16 @@ pub struct Loss {
     pub suspect_bytes: u64,
 }
 
+/// Whether what may be stale is read all the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Suspects {
+    /// It is an error.
+    #[default]
+    Refused,
+    /// It is read as it was when it was last known to be good, or newer.
+    Read,
+}
+
 /// Why a range is no good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LossClass {

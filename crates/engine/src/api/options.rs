@@ -33,6 +33,20 @@ pub struct CreateOptions {
     /// References in a page of the directory; `None`: as many as there is room for. Few make a small volume have as many
     /// pages of the directory as a large one, so that tests meet them; it costs memory and writes, and gives nothing.
     pub refs_per_page: Option<u32>,
+    /// Whether the slow device describes itself.
+    pub marking: Marking,
+}
+
+/// Whether the slow device says about itself what it holds, so that it can be read alone should the fast one be lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Marking {
+    /// It does not: without the fast device nothing can be read.
+    #[default]
+    Off,
+    /// It does. One that is to rest says before that all may be stale from then on, and is left asleep.
+    On,
+    /// It does, and is woken to say what becomes stale.
+    Strict,
 }
 
 /// Bytes per chunk where nothing else is asked for.
@@ -49,6 +63,7 @@ impl CreateOptions {
             area_bytes: None,
             created_unix_s: 0,
             refs_per_page: None,
+            marking: Marking::Off,
         }
     }
 }
@@ -100,6 +115,8 @@ pub struct Tuning {
     /// What has landed waits at most this long for the slow device to be in use for something else, ns; 0: not at all.
     /// An hour makes 24 wake-ups a day: in five years fewer than the 50,000 starts and stops that disks are made for.
     pub rest_at_most_ns: u64,
+    /// What was not written for so long may be called good again by the marks, ns, while the slow device is awake and idle.
+    pub marks_quiet_ns: u64,
     /// A scrub takes at most one part in so many of a device's time while clients are busy.
     pub scrub_share: u32,
     /// A scrub leaves the slow device alone when no client has used it for so long, ns: it may come to rest then.
@@ -156,6 +173,7 @@ impl Default for Tuning {
             wear_bytes_per_day: None,
             rest_after_ns: 20 * Nanos::SECOND,
             rest_at_most_ns: 3600 * Nanos::SECOND,
+            marks_quiet_ns: 60 * Nanos::SECOND,
             scrub_share: 5,
             scrub_awake_ns: 600 * Nanos::SECOND,
             push_worth: 4,

@@ -137,6 +137,24 @@ bugs! {
     MissingReadsZeros,
     /// A degraded opening ends the log.
     DegradedEndsLog,
+    /// A flush is answered before the slow device says that what it covers may be stale there.
+    FlushBeforeMark,
+    /// A FUA in place is.
+    FuaBeforeMark,
+    /// A header of marks counts before it was flushed.
+    MarkNotFlushed,
+    /// A header of marks names pages that were not flushed.
+    MarkHeaderBeforePages,
+    /// A discard makes nothing stale.
+    DiscardUnmarked,
+    /// A region is closed amid writes to it.
+    ClosedAmidWrites,
+    /// What has landed is marked as good where it was.
+    LandedMarkedGood,
+    /// An opening leaves regions closed.
+    OpenedWithClosedRegions,
+    /// A slot that marks name is another chunk's at once.
+    NamedSlotReused,
     /// A block is written again with what was found elsewhere, whether that is the same or not.
     MendUnverified,
     /// A block is written again whatever clients write meanwhile.

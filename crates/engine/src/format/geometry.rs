@@ -1,7 +1,8 @@
 //! Where things lie on the devices: computed once when a volume is created, then recorded.
 
+use super::marks::MarkLayout;
 use super::page::{self, REFS_PER_PAGE};
-use crate::api::options::{CreateOptions, DeviceInfo, OpenError};
+use crate::api::options::{CreateOptions, DeviceInfo, Marking, OpenError};
 use crate::base::mask::BlockMask;
 use bimetal_units::*;
 use serde::{Deserialize, Serialize};
@@ -69,9 +70,9 @@ pub struct Geometry {
     pub areas: u32,
     /// The first area of the landing zone; those before it hold slots.
     pub zone_first: Area,
-    /// The slow tier's slot owners (reserved).
+    /// The slow tier's slot owners (reserved); in a volume with marks, these.
     pub owners_at: u64,
-    /// The slow copy of the map (reserved).
+    /// The slow copy of the map (reserved); in a volume with marks they go on over it.
     pub slow_map_at: u64,
     /// The first slot of the slow tier.
     pub slow_slots_at: u64,
@@ -80,6 +81,8 @@ pub struct Geometry {
     /// The second copies of the roots, of the map and of the directory, on the fast device; none in a volume that was
     /// made before there were any.
     pub mirror_at: Option<u64>,
+    /// Whether the slow device describes itself.
+    pub marking: Marking,
 }
 
 /// Where the checkpoint headers lie on the fast device, by place (0 or 1) and copy (0 or 1).
@@ -241,6 +244,10 @@ impl Geometry {
         let first = self.table_pages() + block * self.refs_per_page();
         first..(first + self.refs_per_page()).min(self.pages())
     }
+    /// Where the marks lie on the slow device, in a volume that has them.
+    pub fn marks(&self) -> Option<MarkLayout> {
+        (self.marking != Marking::Off).then(|| MarkLayout::new(self, self.chunks))
+    }
     /// Byte offset of the second superblock.
     pub fn second_superblock_at(&self, tier: Tier) -> u64 {
         self.device_bytes[usize::from(tier.0)] - BLOCK
@@ -291,7 +298,12 @@ impl Geometry {
             (self.slow_slots_at, slots),
             (self.second_superblock_at(SLOW), BLOCK),
         ];
-        lie_apart(parts, self.device_bytes[1]) && (4..=u32::MAX / 2).contains(&self.slow_slots)
+        let room = self.slow_slots_at.checked_sub(self.owners_at);
+        let marks_have_room = self.marks().is_none_or(|marks| room.is_some_and(|room| marks.bytes() <= room));
+        lie_apart(parts, self.device_bytes[1])
+            && (4..=u32::MAX / 2).contains(&self.slow_slots)
+            && (self.marking == Marking::Off || self.owners_at == FIXED_BLOCKS * BLOCK)
+            && marks_have_room
     }
 
     fn tables_have_room(&self) -> bool {
@@ -346,6 +358,7 @@ impl Geometry {
             area_bytes: area,
             device_bytes: sizes,
             few_refs,
+            marking: options.marking,
             ..Geometry::default()
         };
         g.plan_slow(&devices[1])?;
@@ -369,7 +382,15 @@ impl Geometry {
         self.slow_map_at = self.owners_at + blocks_for(most * 32) * BLOCK;
         // The map covers the fast tier's chunks too; its slow copy is sized for twice the slow slots.
         let map_copy = blocks_for(2 * most * page::map_entry_bytes(self.mask_words()) as u64);
-        self.slow_slots_at = (self.slow_map_at + map_copy * BLOCK).next_multiple_of(chunk);
+        let reserved_end = self.slow_map_at + map_copy * BLOCK;
+        // Each slot that there could be on either device has a chunk at most.
+        let most_chunks =
+            most.saturating_add(self.device_bytes[0] / chunk).min(u64::from(u32::MAX / 2)) as u32;
+        let marks_end = match self.marking {
+            Marking::Off => 0,
+            Marking::On | Marking::Strict => self.owners_at + MarkLayout::new(self, most_chunks).bytes(),
+        };
+        self.slow_slots_at = reserved_end.max(marks_end).next_multiple_of(chunk);
         let end = self.device_bytes[1] - BLOCK;
         let slots = end.checked_sub(self.slow_slots_at).ok_or_else(too_small)? / chunk;
         self.slow_slots = slots.min(most) as u32;

@@ -4,13 +4,16 @@ pub mod codec;
 pub mod geometry;
 pub mod header;
 pub mod log;
+pub mod marks;
 pub mod page;
 pub mod pins;
 pub mod scrub;
 pub mod superblock;
 
-/// The newest format this program writes and reads.
-pub const FORMAT: u32 = 4;
+/// The newest format this program reads: that of a volume with marks.
+pub const FORMAT: u32 = 5;
+/// The format of a volume without them.
+pub const FORMAT_WITHOUT_MARKS: u32 = 4;
 
 /// The length of a volume's or device's identity, bytes.
 pub const ID_BYTES: usize = 16;

@@ -25,6 +25,10 @@ pub enum PageKind {
     Pins = 5,
     /// How far a scrub has come.
     Scrub = 6,
+    /// What the slow device says of chunks.
+    Marks = 7,
+    /// Which of these pages are in force.
+    MarkDirectory = 8,
 }
 
 impl fmt::Display for PageKind {
@@ -36,6 +40,8 @@ impl fmt::Display for PageKind {
             PageKind::Directory => "a page of the directory",
             PageKind::Pins => "the list of pins",
             PageKind::Scrub => "the progress of a scrub",
+            PageKind::Marks => "a page of marks",
+            PageKind::MarkDirectory => "a page of the directory of marks",
         })
     }
 }

@@ -2,7 +2,8 @@
 
 use super::codec::{Get, Put, SEAL_BYTES, seal, unseal};
 use super::geometry::Geometry;
-use super::{FORMAT, Id};
+use super::{FORMAT, FORMAT_WITHOUT_MARKS, Id};
+use crate::api::options::Marking;
 use bimetal_units::*;
 use serde::{Deserialize, Serialize};
 
@@ -15,6 +16,33 @@ const BOOT_SECTOR_END_AT: usize = 510;
 const PARTITIONS_AT: usize = BOOT_SECTOR_END_AT - 64;
 /// The first format whose superblocks say where the second copies of metadata are.
 const FIRST_WITH_MIRROR: u32 = 4;
+
+/// Flags: the slow device describes itself, ...
+const FLAG_MARKS: u32 = 1;
+/// ... and is woken for it.
+const FLAG_STRICT: u32 = 2;
+/// The first format whose flags count.
+const FIRST_WITH_FLAGS: u32 = 5;
+
+/// The format that a volume has, and its flags: one without marks is as programs know it that know of none.
+fn format_of(marking: Marking) -> (u32, u32) {
+    match marking {
+        Marking::Off => (FORMAT_WITHOUT_MARKS, 0),
+        Marking::On => (FORMAT, FLAG_MARKS),
+        Marking::Strict => (FORMAT, FLAG_MARKS | FLAG_STRICT),
+    }
+}
+
+/// What flags of a format say; none where they say what is not known.
+fn marking_of(format: u32, flags: u32) -> Option<Marking> {
+    match flags {
+        _ if format < FIRST_WITH_FLAGS => Some(Marking::Off),
+        0 => Some(Marking::Off),
+        FLAG_MARKS => Some(Marking::On),
+        flags if flags == FLAG_MARKS | FLAG_STRICT => Some(Marking::Strict),
+        _ => None,
+    }
+}
 
 /// How far the last opening came; see "Opening" in `docs/FORMAT.md`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -63,7 +91,8 @@ impl Superblock {
         let mut body = Vec::with_capacity(512);
         let g = &self.geometry;
         let mut put = Put(&mut body);
-        put.u32(FORMAT).u32(0).bytes(&self.volume).u64(at);
+        let (format, flags) = format_of(g.marking);
+        put.u32(format).u32(flags).bytes(&self.volume).u64(at);
         put.u8(self.tier.0).u8(2).u8(self.state as u8).u8(0).u32(0);
         put.bytes(&self.devices[0]).bytes(&self.devices[1]);
         put.u64(self.generation.0).u64(self.created_unix_s);
@@ -85,15 +114,21 @@ impl Superblock {
     /// Reads a block that lay at `at`.
     pub fn decode(block: &[u8], at: u64) -> Found {
         let Some(body) = unseal(block, MAGIC) else { return Found::Nothing };
-        match Get(body).u32() {
+        let mut get = Get(body);
+        let (format, flags) = (get.u32(), get.u32());
+        match format {
             Some(format) if format > FORMAT => Found::Newer(format),
+            // What such a flag means, whoever knows it not must not overlook.
+            Some(format) if flags.is_some_and(|flags| marking_of(format, flags).is_none()) => {
+                Found::Newer(format)
+            }
             _ => Self::fields(body, at).map_or(Found::Nothing, |s| Found::Valid(Box::new(s))),
         }
     }
 
     fn fields(body: &[u8], at: u64) -> Option<Superblock> {
         let mut get = Get(body);
-        let (format, _flags, volume) = (get.u32()?, get.u32()?, get.id()?);
+        let (format, flags, volume) = (get.u32()?, get.u32()?, get.id()?);
         if get.u64()? != at {
             return None;
         }
@@ -112,6 +147,7 @@ impl Superblock {
             map_pages: get.u32()?,
             map_at: get.u64()?,
             sums_at: get.u64()?,
+            marking: marking_of(format, flags)?,
             ..Geometry::default()
         };
         (g.sum_pages, g.areas) = (get.u32()?, get.u32()?);

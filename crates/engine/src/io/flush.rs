@@ -15,6 +15,8 @@ pub enum Waiter {
     Checkpoint,
     /// The list of pins.
     Pins,
+    /// The marks.
+    Marks,
     /// The shutdown.
     Shutdown,
 }

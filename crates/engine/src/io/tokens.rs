@@ -49,6 +49,8 @@ pub enum Owner {
     Segment,
     /// The list of pins.
     Pins,
+    /// A page of marks, or their header.
+    Marks(u32),
     /// A read for no other reason than to hear whether this device reads at all.
     Probe(Tier),
     /// What a scrub reads.
@@ -71,6 +73,7 @@ impl Owner {
             | Owner::Batch { .. }
             | Owner::Checkpoint(_)
             | Owner::Pins
+            | Owner::Marks(_)
             | Owner::Probe(_)
             | Owner::Scrub
             | Owner::ScrubPage
@@ -185,6 +188,11 @@ impl Tokens {
     pub(crate) fn silent_since(&self, tier: Tier) -> Option<Nanos> {
         let on = &self.uses[tier];
         (on.in_flight > 0).then_some(on.heard)
+    }
+
+    /// When the device was last heard of: it answered, or was asked for something after it had nothing to do.
+    pub(crate) fn heard(&self, tier: Tier) -> Nanos {
+        self.uses[tier].heard
     }
 
     /// Whether the device rests: who uses it now wakes it.

@@ -7,6 +7,8 @@ use crate::format::geometry::{Geometry, HEADER_COPIES, SCRUB_AT, header_at, pins
 use crate::format::header::CheckpointHeader;
 use crate::format::log::SegmentHeader;
 use crate::format::superblock::{OpenState, Superblock};
+use crate::life::marks::{first_header, write_header};
+use crate::life::open::no_memory;
 use crate::life::task::{Task, TaskIo};
 use bimetal_units::*;
 
@@ -73,6 +75,7 @@ impl<A: Arena> Creator<A> {
         }
         self.block(FAST, SCRUB_AT, |_| {}).await?;
         self.flush(FAST).await?;
+        self.marks(&volume).await?;
         for tier in [SLOW, FAST] {
             let superblock = self.superblock(tier);
             for at in [0, self.geo.second_superblock_at(tier)] {
@@ -81,6 +84,18 @@ impl<A: Arena> Creator<A> {
             self.flush(tier).await?;
         }
         Ok(())
+    }
+
+    /// The first marks: durable before the superblocks are.
+    async fn marks(&self, volume: &Id) -> Result<(), OpenError> {
+        let Some(layout) = self.geo.marks() else { return Ok(()) };
+        let first = first_header(&layout);
+        for (place, header) in [(0, Some(&first)), (1, None)] {
+            let written = write_header(&self.io, (volume, &layout, place), header).await;
+            let error = |errno| self.device_error(SLOW, layout.header_at(place), errno);
+            written.map_err(|errno| errno.map_or_else(no_memory, error))?;
+        }
+        self.flush(SLOW).await
     }
 
     fn superblock(&self, tier: Tier) -> Superblock {

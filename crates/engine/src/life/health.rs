@@ -3,6 +3,7 @@
 use crate::api::action::{DeviceError, RequestError};
 use crate::api::loss::Loss;
 use crate::format::superblock::Superblock;
+use crate::life::salvage::Salvage;
 use crate::life::shutdown::Shutdown;
 use crate::life::stall::Stall;
 use bimetal_units::Tier;
@@ -21,6 +22,8 @@ pub(crate) struct Life {
     missing: Option<Tier>,
     /// What is lost with it.
     loss: Option<Loss>,
+    /// What is known of the slow device where the fast one is missing.
+    pub(crate) salvage: Option<Salvage>,
     pub(crate) stall: Stall,
     pub(crate) shutdown: Shutdown,
 }
@@ -29,7 +32,16 @@ impl Life {
     /// It serves.
     pub(crate) fn begin(superblock: Superblock) -> Life {
         let (stall, shutdown) = (Stall::default(), Shutdown::default());
-        Life { superblock, read_only: false, failure: None, missing: None, loss: None, stall, shutdown }
+        Life {
+            superblock,
+            read_only: false,
+            failure: None,
+            missing: None,
+            loss: None,
+            salvage: None,
+            stall,
+            shutdown,
+        }
     }
 
     /// It serves what is left without this device, and nothing changes from the beginning.

@@ -8,7 +8,7 @@
 
 use crate::api::action::{RequestError, RequestKind};
 use crate::api::coverage::Stage;
-use crate::api::loss::{Loss, LossClass};
+use crate::api::loss::{Loss, LossClass, Suspects};
 use crate::api::options::{DeviceInfo, OpenError, OpenOptions};
 use crate::base::arena::Arena;
 use crate::base::bugs::{Bug, planted};
@@ -17,29 +17,29 @@ use crate::format::superblock::{OpenState, Superblock};
 use crate::life::health::Life;
 use crate::life::open;
 use crate::life::recovery::Reader;
+use crate::life::salvage;
 use crate::life::task::Task;
 use bimetal_units::*;
 
 /// Opens a volume without one of its devices, read-only, and writes nothing. `devices` are both, in tier order; of the
-/// missing one only the name counts.
+/// missing one only the name counts. Where that is the fast one, the volume must have marks, and what may be stale is read
+/// only where `suspects` says so.
 pub fn open_degraded<A: Arena + 'static>(
     arena: A,
     devices: Vec<DeviceInfo>,
     missing: Tier,
     options: OpenOptions,
+    suspects: Suspects,
 ) -> Task<A, Result<Engine<A>, OpenError>> {
     Task::new(arena, move |io| async move {
         open::must_be_two(&devices)?;
-        if missing != SLOW {
-            let name = devices[usize::from(FAST.0)].name.clone();
-            let what = format!(
-                "{name} is missing, and only it says where things are: of the slow device alone nothing can be read"
-            );
-            return Err(OpenError::BadOption { what });
-        }
         let reader = Reader::without(io, devices, missing);
+        if missing == FAST {
+            return salvage::open_slow(&reader, options, suspects).await;
+        }
         let mut engine = as_it_is(&reader, options).await?;
-        engine.begin_without(missing);
+        engine.life = Life::without(engine.life.superblock.clone(), missing);
+        engine.count_losses(missing, None);
         Ok(engine)
     })
 }
@@ -78,9 +78,9 @@ async fn as_it_is<A: Arena>(reader: &Reader<A>, options: OpenOptions) -> Result<
     Ok(engine)
 }
 
-/// Stands for the superblock of a slow device that is missing: the fast one's is as new as any, and has the same layout.
-pub(crate) fn stands_for_slow(fast: &Superblock) -> Superblock {
-    Superblock { tier: SLOW, ..fast.clone() }
+/// Stands for the superblock of a device that is missing: the other one's is as new as any, and has the same layout.
+pub(crate) fn stands_for(missing: Tier, other: &Superblock) -> Superblock {
+    Superblock { tier: missing, ..other.clone() }
 }
 
 impl<A: Arena> Engine<A> {
@@ -89,9 +89,8 @@ impl<A: Arena> Engine<A> {
         self.life.loss()
     }
 
-    /// A device is missing: nothing changes in this opening, and what is left is counted once.
-    fn begin_without(&mut self, missing: Tier) {
-        self.life = Life::without(self.life.superblock.clone(), missing);
+    /// A device is missing: what is left is counted once.
+    pub(crate) fn count_losses(&mut self, missing: Tier, as_of_unix_s: Option<u64>) {
         let (mut lost_bytes, mut suspect_bytes, mut next) = (0, 0, Some(0));
         while let Some(from) = next {
             let losses = self.losses(from);
@@ -100,7 +99,7 @@ impl<A: Arena> Engine<A> {
             next = losses.next;
         }
         let good_bytes = self.size_bytes() - lost_bytes - suspect_bytes;
-        self.life.lost(Loss { missing, as_of_unix_s: None, good_bytes, lost_bytes, suspect_bytes });
+        self.life.lost(Loss { missing, as_of_unix_s, good_bytes, lost_bytes, suspect_bytes });
     }
 
     /// What a request that changes something is answered at once, if it is not to be admitted.

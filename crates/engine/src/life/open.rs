@@ -45,7 +45,9 @@ pub fn open<A: Arena + 'static>(
         let reader = Reader::new(io, devices);
         let mut recovered = reader.recover(&options).await?;
         recovered.state.zone.rest_is_free();
-        let slots = reader.used_slots(&recovered.state)?;
+        let mut slots = reader.used_slots(&recovered.state)?;
+        let slow = &recovered.superblocks[1];
+        let marks = reader.marks_named(slow, &recovered.state, &mut slots[SLOW]).await?;
         let room = LogRoom::of(&recovered, &slots[FAST]);
         room.check(&recovered)?;
         let mut pins = reader.pins(&recovered.superblocks[0].volume, recovered.state.geo.chunks).await?;
@@ -66,9 +68,14 @@ pub fn open<A: Arena + 'static>(
             true => reader.leave_tail(&mut recovered).await?,
             false => reader.end_log(&mut recovered, room_is_kept).await?,
         }
+        let marks = match marks {
+            Some(found) => Some(reader.open_marks(&recovered.superblocks[1], found).await?),
+            None => None,
+        };
         let told = reader.copies_told(&bad_copies);
         let mut engine = engine(&reader, recovered, log_end, slots, pins, options);
         engine.mover.scrub = Scrub::found(scrub);
+        engine.marks = marks;
         engine.told.stats.recovered = !clean;
         told.into_iter().for_each(|e| engine.told.event(e.level, e.message, e.error));
         engine.borrow_again();
@@ -111,7 +118,9 @@ pub(crate) fn no_memory() -> OpenError {
 
 /// Slots in use, as the map says, and those in areas that the log has; the error is a slot that two claim.
 fn used_slots(state: &State) -> Result<ByTier<Slots>, Home> {
-    let slots = [Slots::new(state.geo.slots(FAST), true), Slots::new(state.geo.slots(SLOW), false)];
+    let slow = Slots::new(state.geo.slots(SLOW), false);
+    let slow = if state.geo.marks().is_some() { slow.with_marks() } else { slow };
+    let slots = [Slots::new(state.geo.slots(FAST), true), slow];
     let mut slots = ByTier(slots);
     for slot in state.zone.borrowed().flat_map(|area| state.geo.slots_in(area)) {
         if !planted(Bug::BorrowedForgotten) {
@@ -368,6 +377,7 @@ pub(crate) fn engine<A: Arena>(
         log: Log::new(&log, end, now),
         commit: Commit::default(),
         checkpoint: Checkpoint::new(header, pages),
+        marks: None,
         mover: Mover::new(Planner::new(now), Copies::new(&state.geo, &tuning.economy), spare),
         placement: Placement::new(&state.geo, &tuning, pins, now),
         life: Life::begin(superblock),

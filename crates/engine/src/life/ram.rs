@@ -2,10 +2,12 @@
 
 use crate::api::options::Tuning;
 use crate::api::why;
+use crate::base::bits;
 use crate::format::geometry::Geometry;
 use crate::placement::policy;
 use crate::volume::cells;
 use crate::volume::landed::{self, most_zone_areas, parts_may_share};
+use crate::volume::marks;
 use crate::volume::pages;
 use crate::volume::shadows;
 use crate::volume::sums::RECENT_BYTES;
@@ -35,7 +37,9 @@ fn tables_bytes(geo: &Geometry, tuning: &Tuning) -> u64 {
     let landed = landed::ram_bytes(zone_blocks) + sharing;
     let (fast, slow) = (u64::from(geo.slots(FAST)), u64::from(geo.slots(SLOW)));
     let slots = (fast.div_ceil(64) + slow.div_ceil(64)) * 8 + fast * 4;
+    let marks = geo.marks().map_or(0, |layout| marks::ram_bytes(&layout, chunks) + bits::ram_bytes(slow));
     map + landed
+        + marks
         + slots
         + shadows::ram_bytes(fast)
         + policy::benefit::ram_bytes(fast)

@@ -12,7 +12,7 @@ use crate::format::geometry::{HEADER_COPIES, HEADERS_AT, header_at};
 use crate::format::header::CheckpointHeader;
 use crate::format::superblock::{Found, OpenState, Superblock};
 use crate::format::{FORMAT, Id, id_text};
-use crate::life::lone::stands_for_slow;
+use crate::life::lone::stands_for;
 use crate::life::open::no_memory;
 use crate::life::task::TaskIo;
 use crate::volume::pages::Pages;
@@ -324,11 +324,17 @@ impl<A: Arena> Reader<A> {
         }
     }
 
-    async fn superblocks(&self, expected: Option<Id>) -> Result<[Superblock; 2], OpenError> {
-        let fast = self.superblock(FAST).await?;
-        let slow = match self.is_missing(SLOW) {
-            true => stands_for_slow(&fast),
-            false => self.superblock(SLOW).await?,
+    pub(crate) async fn superblocks(&self, expected: Option<Id>) -> Result<[Superblock; 2], OpenError> {
+        let (fast, slow) = if self.is_missing(FAST) {
+            let slow = self.superblock(SLOW).await?;
+            (stands_for(FAST, &slow), slow)
+        } else {
+            let fast = self.superblock(FAST).await?;
+            let slow = match self.is_missing(SLOW) {
+                true => stands_for(SLOW, &fast),
+                false => self.superblock(SLOW).await?,
+            };
+            (fast, slow)
         };
         let wanted = expected.unwrap_or(fast.volume);
         for (tier, found) in [(FAST, &fast), (SLOW, &slow)] {

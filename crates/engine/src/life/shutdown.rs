@@ -6,6 +6,7 @@ use crate::engine::Engine;
 use crate::format::superblock::OpenState;
 use crate::io::flush::Waiter;
 use crate::io::tokens::Owner;
+use crate::path::marks::Marks;
 use bimetal_units::*;
 use serde::{Deserialize, Serialize};
 
@@ -75,6 +76,7 @@ impl<A: Arena> Engine<A> {
             && self.mover.is_idle()
             && !self.commit.is_busy()
             && self.checkpoint.is_idle()
+            && self.marks.as_ref().is_none_or(Marks::is_idle)
             && self.placement.pins.is_idle()
             && self.mover.scrub.is_still()
             && self.log.is_idle()

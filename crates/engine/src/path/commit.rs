@@ -12,6 +12,7 @@ use crate::engine::Engine;
 use crate::format::log::{HomeRecord, Record};
 use crate::io::flush::{Awaited, DataFlushed, Waiter};
 use crate::path::log::{Homes, Job};
+use crate::path::marks::MarkNeed;
 use bimetal_units::*;
 use serde::{Deserialize, Serialize};
 
@@ -22,6 +23,7 @@ enum CommitStage {
     FlushData,
     Append,
     FlushLog,
+    AwaitMarks,
 }
 
 /// The commit that is running, and who waits.
@@ -35,6 +37,8 @@ pub struct Commit {
     /// Chunks whose blocks this commit shows.
     chunks: Vec<Chunk>,
     awaited: Awaited,
+    /// What the slow device has to say before whoever waits is answered.
+    marks: MarkNeed,
     /// What it shows has been flushed.
     data: Option<DataFlushed>,
     records_left: u32,
@@ -67,6 +71,7 @@ impl Commit {
             CommitStage::FlushData => Some(Stage::CommitFlushData),
             CommitStage::Append => Some(Stage::CommitAppend),
             CommitStage::FlushLog => Some(Stage::CommitFlushLog),
+            CommitStage::AwaitMarks => Some(Stage::CommitAwaitMarks),
         }
     }
 
@@ -103,6 +108,9 @@ impl<A: Arena> Engine<A> {
         if self.commit.stage == CommitStage::Append && self.commit.records_left == 0 {
             self.flush_commit_log();
         }
+        if self.commit.stage == CommitStage::AwaitMarks {
+            self.end_commit_once_marked();
+        }
         if self.commit.stage != CommitStage::Idle {
             return;
         }
@@ -128,6 +136,7 @@ impl<A: Arena> Engine<A> {
             early = std::mem::take(&mut self.commit.waiters);
         }
         self.commit.failed = false;
+        self.commit.marks = self.mark_need();
         self.commit.chunks = std::mem::take(&mut self.space.pending.dirty);
         self.space.pending.since = None;
         let mut tiers = [false; 2];
@@ -168,8 +177,13 @@ impl<A: Arena> Engine<A> {
                 self.commit.records_left = to;
                 self.log.internal.push_back(Job::Homes { of: Homes::Commit, from: 0, to });
             }
-            CommitStage::FlushLog => self.end_commit(!self.commit.failed),
-            CommitStage::Idle | CommitStage::Append => unreachable!("no flush is awaited here"),
+            CommitStage::FlushLog => {
+                self.commit.stage = CommitStage::AwaitMarks;
+                self.end_commit_once_marked();
+            }
+            CommitStage::Idle | CommitStage::Append | CommitStage::AwaitMarks => {
+                unreachable!("no flush is awaited here")
+            }
         }
     }
 
@@ -237,6 +251,15 @@ impl<A: Arena> Engine<A> {
     pub(crate) fn commit_awaits_discard(&self) -> bool {
         let appended = self.commit.stage == CommitStage::Append && self.commit.records_left == 0;
         appended && self.log.applied < self.commit.discards_upto
+    }
+
+    /// Ends it if what it covers cannot be called good any more by the slow device alone, or nobody waits for that.
+    fn end_commit_once_marked(&mut self) {
+        if self.commit.failed || self.commit.waiters.is_empty() || self.has_marked(self.commit.marks) {
+            self.end_commit(!self.commit.failed);
+        } else if self.life.is_read_only() {
+            self.end_commit(false);
+        }
     }
 
     fn end_commit(&mut self, ok: bool) {

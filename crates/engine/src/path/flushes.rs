@@ -73,6 +73,7 @@ impl<A: Arena> Engine<A> {
             Waiter::Batch(batch) => self.batch_flushed(batch, ok),
             Waiter::Checkpoint => self.checkpoint_flushed(ok),
             Waiter::Pins => self.pins_flushed(ok),
+            Waiter::Marks => self.marks_flushed(ok),
             Waiter::Shutdown => self.shutdown_flushed(ok),
         }
     }

@@ -86,7 +86,7 @@ impl<A: Arena> Engine<A> {
             let Leaving { home, after, trim } = leaving;
             let slots = &mut self.space.slots[home.tier];
             // Where slots are wanted at once, their space below need not be given back first.
-            let trim = trim && slots.free() > 0;
+            let trim = trim && slots.free() > 0 && !slots.is_named(home.slot);
             let full = trim && self.space.gate.trims >= MAX_TRIMS;
             if !proof.covers(after) || slots.has_readers(home.slot) || full {
                 self.space.gate.leaving.push_back(leaving);
@@ -124,6 +124,7 @@ impl<A: Arena> Engine<A> {
             self.drop_copies(chunk);
         }
         self.leave_shadow(old.filter(|old| record.home != Some(*old)));
+        old.filter(|old| record.home != Some(*old)).into_iter().for_each(|old| self.mark_left(chunk, old));
         self.end_trial(old.filter(|old| record.home != Some(*old)));
         self.state.set_home(record);
         if let Some(home) = record.home {
@@ -142,6 +143,7 @@ impl<A: Arena> Engine<A> {
         if let Some(home) = self.state.drop_empty_home(chunk) {
             self.drop_copies(chunk);
             self.leave_shadow(Some(home));
+            self.mark_left(chunk, home);
             self.end_trial(Some(home));
             // Whatever emptied it may be in a group that is not even complete.
             let after = self.all_said();

@@ -12,6 +12,7 @@ pub(crate) mod front;
 pub(crate) mod gate;
 pub(crate) mod locks;
 pub(crate) mod log;
+pub(crate) mod marks;
 pub(crate) mod mend;
 pub(crate) mod pending;
 pub(crate) mod piece;

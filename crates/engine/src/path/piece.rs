@@ -170,6 +170,8 @@ impl Piece {
 impl<A: Arena> Engine<A> {
     /// Takes a piece that holds its lock on its way.
     pub(crate) fn start_piece(&mut self, piece: u32) {
+        let p = &self.front.pieces[piece];
+        self.mark_change(p.kind, p.chunk);
         match self.front.pieces[piece].kind {
             PieceKind::Read => self.read_piece(piece),
             PieceKind::Write => self.fill_piece(piece),

@@ -87,6 +87,9 @@ impl<A: Arena> Engine<A> {
     /// Where a block's newest copy was before any of it landed.
     pub(crate) fn beneath(&self, chunk: Chunk, block: u32) -> Source {
         let map = &self.state.map;
+        if self.life.salvage.as_ref().is_some_and(|left| !left.is_readable(chunk, block)) {
+            return Source::Bad;
+        }
         if let Some(p) = self.pending_in(chunk).filter(|p| p.written.has(block) || p.flushing.has(block)) {
             // Slow blocks prove themselves by their checksums.
             let lost = self.space.unshown_lost && p.home.tier == FAST;
@@ -312,6 +315,8 @@ impl<A: Arena> Engine<A> {
                         let z = z.after(k);
                         (Lookup::Known(self.state.landed.sum(z)), FAST, self.state.zone.offset_of(z))
                     }
+                    // Its checksums are on the fast device.
+                    Source::Slot(home) if home.tier == SLOW && self.life.is_missing(FAST) => continue,
                     Source::Slot(home) if home.tier == SLOW => {
                         let at = self.state.geo.block_at(home, e.first + k);
                         (self.slow_sum(chunk, home, e.first + k), SLOW, at)

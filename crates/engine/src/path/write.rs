@@ -272,6 +272,9 @@ impl<A: Arena> Engine<A> {
 
     pub(crate) fn in_place_done(&mut self, piece: u32) {
         self.home_write_done(piece);
+        // What it has overwritten may be called good by the slow device alone: then the device's own FUA is not enough.
+        let marked = self.has_marked(self.mark_need()) || planted(Bug::FuaBeforeMark);
+        self.front.pieces[piece].needs_commit |= !marked;
         self.written(piece);
     }
 

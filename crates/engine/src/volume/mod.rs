@@ -6,6 +6,8 @@ pub(crate) mod ghosts;
 pub(crate) mod landed;
 pub(crate) mod leaving;
 pub(crate) mod map;
+pub(crate) mod marks;
+pub(crate) mod named;
 pub(crate) mod pages;
 pub(crate) mod pending;
 pub(crate) mod places;

@@ -3,6 +3,7 @@
 use crate::base::bugs::{Bug, planted};
 use crate::base::hash::IndexMap;
 use crate::io::flush::Durable;
+use crate::volume::named::{Named, Unnamed};
 use bimetal_units::*;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
@@ -23,6 +24,8 @@ pub struct Slots {
     closing: Option<Closing>,
     /// Slots with copies or shadows, which whoever needs one may have.
     lent: u32,
+    /// Slots that marks name.
+    named: Named,
 }
 
 /// Slots that are being taken out of use, so that the log may have their area.
@@ -45,12 +48,47 @@ impl Slots {
             owner: vec![0; if owners { count as usize } else { 0 }],
             closing: None,
             lent: 0,
+            named: Named::default(),
         }
+    }
+
+    /// The same, of slots that marks may name.
+    pub(crate) fn with_marks(self) -> Slots {
+        Slots { named: Named::none(self.count), ..self }
+    }
+
+    /// A mark names this slot from here on, or is about to. One that is not in use is kept for the mark.
+    pub(crate) fn name(&mut self, slot: Slot) {
+        self.named.name(slot);
+        if !self.is_used(slot) && self.named.keep(slot) {
+            self.mark_used(slot);
+        }
+    }
+
+    /// No mark names this slot any more; whether somebody may have it now.
+    pub(crate) fn unname(&mut self, slot: Slot) -> bool {
+        let now = self.named.unname(slot);
+        match now {
+            Unnamed::Nothing => {}
+            Unnamed::Free => self.mark_free_or_closed(slot),
+            Unnamed::Lent => self.lent += 1,
+        }
+        now != Unnamed::Nothing
+    }
+
+    /// Whether a mark names this slot: it is not discarded.
+    pub(crate) fn is_named(&self, slot: Slot) -> bool {
+        self.named.has(slot)
+    }
+
+    /// Slots that would be free if marks did not name them, or could be had.
+    pub(crate) fn held_by_marks(&self) -> u32 {
+        self.named.kept() + self.named.lent()
     }
 
     /// Bytes of RAM.
     pub fn ram_bytes(&self) -> u64 {
-        (self.used.len() * 8 + self.owner.len() * 4) as u64
+        (self.used.len() * 8 + self.owner.len() * 4) as u64 + self.named.ram_bytes()
     }
 
     /// Slots in all.
@@ -72,13 +110,17 @@ impl Slots {
     pub fn lend(&mut self, slot: Slot, chunk: Option<Chunk>) {
         assert!(self.is_used(slot), "a slot is taken before it is lent");
         self.set_owner(slot, chunk);
-        self.lent += 1;
+        if !self.named.lend(slot) {
+            self.lent += 1;
+        }
     }
 
     /// A slot with a copy or a shadow is somebody's again: a home's, or on its way to being free once the reads in flight
     /// have ended.
     pub fn reclaim(&mut self, slot: Slot) {
-        self.lent -= 1;
+        if !self.named.reclaim(slot) {
+            self.lent -= 1;
+        }
         self.set_owner(slot, None);
     }
 
@@ -151,6 +193,9 @@ impl Slots {
     }
 
     fn mark_free_or_closed(&mut self, slot: Slot) {
+        if self.named.keep(slot) {
+            return;
+        }
         match &mut self.closing {
             Some(closing) if closing.range.contains(&slot.0) => closing.empty.push(slot),
             _ => self.mark_free(slot),

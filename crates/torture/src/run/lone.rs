@@ -9,7 +9,7 @@ use bimetal_engine::Machine as _;
 use bimetal_engine::action::{Request, RequestError, RequestKind};
 use bimetal_engine::arena::Arena as _;
 use bimetal_engine::extents::Placement;
-use bimetal_engine::loss::{LossClass, LossRange, Losses};
+use bimetal_engine::loss::{LossClass, LossRange, Losses, Suspects};
 use bimetal_units::SLOW;
 
 const BLOCK: u64 = 4096;
@@ -18,14 +18,14 @@ const SECTOR_BYTES: u64 = SECTOR as u64;
 const LULL_NS: u64 = 7200 * Nanos::SECOND;
 
 /// A volume that is looked at.
-struct Look {
-    world: World,
-    engine: Engine<SimArena>,
+pub(super) struct Look {
+    pub(super) world: World,
+    pub(super) engine: Engine<SimArena>,
 }
 
 impl Look {
     /// Opens it on these devices, in whichever way.
-    fn open(
+    pub(super) fn open(
         mut world: World,
         mut task: Task<SimArena, Result<Engine<SimArena>, OpenError>>,
     ) -> Result<Result<Look, OpenError>, String> {
@@ -39,7 +39,7 @@ impl Look {
     }
 
     /// Asks for something, and waits for the answer: with what was read.
-    fn ask(&mut self, kind: RequestKind, offset: u64, len: u64) -> Result<Answer, String> {
+    pub(super) fn ask(&mut self, kind: RequestKind, offset: u64, len: u64) -> Result<Answer, String> {
         let start = offset / BLOCK * BLOCK;
         let around = ((offset + len).next_multiple_of(BLOCK) - start) as u32;
         let payload = matches!(kind, RequestKind::Read | RequestKind::Write { .. });
@@ -75,12 +75,18 @@ impl Look {
     }
 }
 
-type Answer = Result<Vec<u8>, RequestError>;
+pub(super) type Answer = Result<Vec<u8>, RequestError>;
 
 impl Run<'_> {
     /// Opens the volume without the slow device and looks at all of it; then holds that against what both devices together say.
     pub(super) fn look_without_slow(&mut self) -> Result<(), String> {
-        let task = bimetal_engine::open_degraded(self.arena(), self.devices(), SLOW, self.options());
+        let task = bimetal_engine::open_degraded(
+            self.arena(),
+            self.devices(),
+            SLOW,
+            self.options(),
+            Suspects::Refused,
+        );
         let mut world = World::new(self.world.disks.clone(), self.plan.seed);
         (world.read_only, world.missing) = (true, Some(usize::from(SLOW.0)));
         let alone = |what| format!("without the slow device: {what}");
@@ -136,7 +142,7 @@ impl Run<'_> {
 
     /// Reads a stretch that is said to be good: an error needs a damaged device, and each sector must be one that the model
     /// allows.
-    fn read_what_is_good(&self, look: &mut Look, from: u64, to: u64) -> Result<(), String> {
+    pub(super) fn read_what_is_good(&self, look: &mut Look, from: u64, to: u64) -> Result<(), String> {
         let mut at = from;
         while at < to {
             let end = to.min((at / UNIT + 1) * UNIT);
@@ -153,7 +159,7 @@ impl Run<'_> {
 
 impl Look {
     /// Nothing comes of it by itself, and it closes with all buffers given back.
-    fn rest_and_close(&mut self) -> Result<(), String> {
+    pub(super) fn rest_and_close(&mut self) -> Result<(), String> {
         let until = self.world.now().after(LULL_NS);
         while self.world.now() < until {
             self.world.advance(&mut self.engine, until)?;
@@ -172,7 +178,7 @@ impl Look {
 }
 
 /// What is said to be lost is an error, as a whole and at its ends.
-fn read_what_is_lost(look: &mut Look, range: &LossRange) -> Result<(), String> {
+pub(super) fn read_what_is_lost(look: &mut Look, range: &LossRange) -> Result<(), String> {
     let LossRange { offset, len, .. } = *range;
     let ends = [offset, offset + len - SECTOR_BYTES].map(|at| (at, SECTOR_BYTES));
     for (at, len) in ends.into_iter().chain([(offset, len.min(UNIT))]) {
@@ -242,13 +248,13 @@ fn lost_in(losses: &Losses, from: u64, to: u64) -> u64 {
 }
 
 /// Whether a device is as it was, byte for byte.
-fn same(was: &Disk, is: &Disk) -> Result<(), String> {
+pub(super) fn same(was: &Disk, is: &Disk) -> Result<(), String> {
     let (mut old, mut new) = ([0; PAGE_BYTES], [0; PAGE_BYTES]);
     for page in 0..was.size_bytes() / PAGE {
         was.peek(page, &mut old);
         is.peek(page, &mut new);
         if old != new {
-            return Err(format!("byte {} of the fast device was changed", page * PAGE));
+            return Err(format!("byte {} of the device that is left was changed", page * PAGE));
         }
     }
     Ok(())

@@ -43,6 +43,7 @@ impl Run<'_> {
                 landing_bytes: g.landing_bytes,
                 area_bytes: g.area_bytes,
                 refs_per_page: g.refs_per_page,
+                marking: g.marking,
                 ..CreateOptions::new(self.volume_id())
             };
             let mut task = bimetal_engine::create(self.arena(), self.devices(), options);
@@ -147,9 +148,7 @@ impl Run<'_> {
     pub(super) fn open(&mut self, life: &Life) -> Result<Option<Engine<SimArena>>, String> {
         self.failed_while_opening = false;
         self.settle_log_tail()?;
-        if life.lone {
-            self.look_without_slow()?;
-        }
+        self.look_at_each_alone(life)?;
         for &(steps, death) in &life.opening.crashes {
             self.world.fuse = Some(steps);
             match self.try_open()? {
@@ -160,9 +159,7 @@ impl Run<'_> {
                     self.crash_in_recovery(death);
                     // What said that groups were durable may itself have been in a cache that a power cut takes.
                     self.settle_log_tail()?;
-                    if life.lone {
-                        self.look_without_slow()?;
-                    }
+                    self.look_at_each_alone(life)?;
                 }
             }
         }
@@ -176,9 +173,7 @@ impl Run<'_> {
                 Stretch::Done(Err(error)) => return Err(format!("open: {error}")),
                 Stretch::Crashed => self.crash_in_recovery(death),
             }
-            if life.lone {
-                self.look_without_slow()?;
-            }
+            self.look_at_each_alone(life)?;
             self.hurt_newer_superblock();
         }
         if life.opening.rates.is_some() || life.opening.storm != Storm::default() {
@@ -194,6 +189,17 @@ impl Run<'_> {
             Stretch::Done(Err(error)) => Err(format!("open: {error}")),
             Stretch::Crashed => Err("open: it crashed without a fuse".into()),
         }
+    }
+
+    /// What would be left if either device were missing, where the life wants to see that.
+    fn look_at_each_alone(&mut self, life: &Life) -> Result<(), String> {
+        if life.lone {
+            self.look_without_slow()?;
+        }
+        if life.salvage {
+            self.look_without_fast()?;
+        }
+        Ok(())
     }
 
     /// An attempt while devices fail and worse. It may fail, and says so clearly. `None`: it must be tried again.

@@ -6,8 +6,9 @@ use bimetal_engine::arena::{Arena, Buf, Pool};
 use bimetal_engine::coverage::Stage;
 use bimetal_engine::format::geometry::Geometry;
 use bimetal_engine::format::superblock::{Found, Superblock};
+use bimetal_engine::loss::Suspects;
 use bimetal_engine::options::{
-    CheckReport, CreateOptions, DeviceInfo, Finding, OpenError, OpenOptions, RepairReport, Tuning,
+    CheckReport, CreateOptions, DeviceInfo, Finding, Marking, OpenError, OpenOptions, RepairReport, Tuning,
 };
 use bimetal_engine::{Engine, Task};
 use bimetal_torture::arena::{ArenaMemory, ArenaSizes, SimArena};
@@ -35,6 +36,7 @@ pub struct Story {
     pub tuning: Tuning,
     pub memory_sizes: ArenaSizes,
     volume: [u8; 16],
+    marking: Marking,
     engine: Option<Engine<SimArena>>,
     memory: ArenaMemory,
     answers: Vec<(RequestId, Result<(), RequestError>)>,
@@ -93,6 +95,7 @@ impl Story {
             tuning,
             memory_sizes: ArenaSizes::default(),
             volume: VOLUME,
+            marking: Marking::Off,
             engine: None,
             memory: ArenaMemory::default(),
             answers: Vec::new(),
@@ -120,12 +123,20 @@ impl Story {
         Story::of(fast_chunks, slow_chunks).made(zone_chunks, area_chunks)
     }
 
+    /// A volume whose slow device describes itself, never rests, and calls good what was not written for a minute.
+    pub fn begin_marked(marking: Marking, fast_chunks: u64, slow_chunks: u64) -> Story {
+        let mut story = Story { marking, ..Story::of(fast_chunks, slow_chunks) };
+        story.tuning.rest_after_ns = 24 * 3600 * Nanos::SECOND;
+        story.made(12, 2)
+    }
+
     fn made(mut self, zone_chunks: u64, area_chunks: u64) -> Story {
         let story = &mut self;
         let options = CreateOptions {
             chunk_bytes: CHUNK as u32,
             landing_bytes: Some(zone_chunks * CHUNK),
             area_bytes: Some((area_chunks * CHUNK) as u32),
+            marking: story.marking,
             ..CreateOptions::new(story.volume)
         };
         let (arena, devices) = (story.arena(), story.devices());
@@ -171,14 +182,23 @@ impl Story {
     pub fn open_without_slow(&mut self) -> Result<(), OpenError> {
         let (arena, devices, options) = (self.arena(), self.devices(), self.options());
         (self.world.read_only, self.world.missing) = (true, Some(1));
-        self.engine = Some(self.task(bimetal_engine::open_degraded(arena, devices, SLOW, options))?);
+        self.engine = Some(self.task(bimetal_engine::open_degraded(
+            arena,
+            devices,
+            SLOW,
+            options,
+            Suspects::Refused,
+        ))?);
         Ok(())
     }
 
     /// The same without the fast device.
-    pub fn open_without_fast(&mut self) -> Result<(), OpenError> {
+    pub fn open_without_fast(&mut self, suspects: Suspects) -> Result<(), OpenError> {
         let (arena, devices, options) = (self.arena(), self.devices(), self.options());
-        self.task(bimetal_engine::open_degraded(arena, devices, FAST, options)).map(drop)
+        (self.world.read_only, self.world.missing) = (true, Some(0));
+        self.engine =
+            Some(self.task(bimetal_engine::open_degraded(arena, devices, FAST, options, suspects))?);
+        Ok(())
     }
 
     /// Begins to open the volume, which the machine does not survive, after so many steps. False: it was open before.

@@ -1,0 +1,217 @@
+//! Stories of a volume whose slow device describes itself, and whose fast device is lost with the machine's power: what was not
+//! written lately is good, what is only on the fast device is lost, and what was overwritten is never called good.
+
+use crate::damage::image::{get, put, reseal};
+use crate::story::{BLOCK, CHUNK, Story, all};
+use bimetal_engine::action::{RequestError, RequestKind};
+use bimetal_engine::bugs::{Bug, plant};
+use bimetal_engine::coverage::Stage;
+use bimetal_engine::loss::{LossClass, Suspects};
+use bimetal_engine::options::{Marking, OpenError};
+use bimetal_torture::disk::CutStyle;
+use bimetal_torture::world::Death;
+use bimetal_units::{Nanos, SLOW};
+
+const IO: Result<Vec<u8>, RequestError> = Err(RequestError::Io);
+const LOST: Death = Death::PowerCut(CutStyle::LoseAll);
+/// Chunks of a region.
+const REGION: u64 = (8 << 20) / CHUNK;
+
+/// A volume of several regions with two chunks of 0x11 at home on the slow tier, in different ones; all is closed.
+fn begin(marking: Marking) -> (Story, u64, u64) {
+    let mut s = Story::begin_marked(marking, 32, 500);
+    let one = s.slow_chunk();
+    let other = one + 2 * REGION * CHUNK;
+    s.write(other, CHUNK, 0x11);
+    s.write(one, CHUNK, 0x11);
+    s.flush();
+    s.wait(Nanos::SECOND);
+    assert!(s.is_slow(one) && s.is_slow(other), "both are merged");
+    s.wait(120 * Nanos::SECOND);
+    (s, one, other)
+}
+
+/// Bytes of each class that are said to be no good.
+fn bytes(s: &mut Story) -> (u64, u64) {
+    let losses = s.engine().all_losses();
+    (losses.bytes(LossClass::Lost), losses.bytes(LossClass::Suspect))
+}
+
+#[test]
+fn what_was_not_written_lately_is_good() {
+    let (mut s, one, other) = begin(Marking::On);
+    s.die(LOST);
+    s.open_without_fast(Suspects::Refused).expect("it opens");
+    assert_eq!(bytes(&mut s).1, 0, "nothing was written for two minutes");
+    for at in [one, other] {
+        assert_eq!(s.read(at, CHUNK), Ok(vec![0x11; CHUNK as usize]));
+    }
+    let loss = s.engine().loss().cloned().expect("a device is missing");
+    let status = s.engine().status();
+    assert_eq!((status.state, status.loss.as_ref()), ("degraded", Some(&loss)));
+    assert!(loss.as_of_unix_s.is_some() && loss.good_bytes > 0);
+    let asked = s.ask(RequestKind::Write { fua: false }, one, BLOCK, 0);
+    assert_eq!(s.answer(asked), Err(RequestError::ReadOnly));
+    s.die(Death::Kill);
+    // The fast device comes back.
+    s.open().expect("both are there");
+    assert_eq!(s.read(one, CHUNK), Ok(vec![0x11; CHUNK as usize]));
+}
+
+/// Each of these makes a block stale, is flushed, and is lost with the fast device.
+#[test]
+fn what_was_overwritten_is_never_good() {
+    for (kind, flush) in [
+        (RequestKind::Write { fua: false }, true),
+        (RequestKind::Write { fua: true }, false),
+        (RequestKind::Discard { fua: false }, true),
+        (RequestKind::WriteZeroes { fua: true }, false),
+    ] {
+        let (mut s, one, other) = begin(Marking::On);
+        let asked = s.ask(kind, one, BLOCK, 0x22);
+        s.answer(asked).expect("it is done");
+        if flush {
+            s.flush();
+        }
+        s.die(LOST);
+        s.open_without_fast(Suspects::Refused).expect("it opens");
+        assert_eq!(s.read(one, BLOCK), IO, "{kind:?}");
+        assert_eq!(s.read(other, CHUNK), Ok(vec![0x11; CHUNK as usize]), "another region");
+        let (_, suspect) = bytes(&mut s);
+        assert!(suspect > 0 && suspect <= REGION * CHUNK, "{suspect} bytes of one region");
+        s.die(Death::Kill);
+        s.open_without_fast(Suspects::Read).expect("it opens");
+        assert_eq!(s.read(one, BLOCK), Ok(vec![0x11; BLOCK as usize]), "as it was");
+    }
+}
+
+/// A blank block is a value: it is not good any more once it was written.
+#[test]
+fn what_was_blank_is_not_good_once_it_was_written() {
+    let (mut s, one, _) = begin(Marking::On);
+    let blank = one + REGION * CHUNK;
+    s.write(blank, BLOCK, 0x33);
+    s.flush();
+    s.die(LOST);
+    s.open_without_fast(Suspects::Refused).expect("it opens");
+    assert_eq!(s.read(blank, BLOCK), IO);
+}
+
+/// A disk that is to rest says before that all may be stale, and is not woken.
+#[test]
+fn a_disk_that_rests_is_left_asleep() {
+    let (mut s, one, _) = begin(Marking::On);
+    s.stop();
+    s.tuning.rest_after_ns = 20 * Nanos::SECOND;
+    s.tuning.rest_at_most_ns = 24 * 3600 * Nanos::SECOND;
+    s.tuning.marks_quiet_ns = Nanos::SECOND;
+    s.open().expect("it opens");
+    s.wait(3600 * Nanos::SECOND);
+    s.write(one, BLOCK, 0x22);
+    s.flush();
+    let woken = s.engine().status().tiers[1].wakeups;
+    assert_eq!((woken.clients, woken.background), (0, 0));
+    s.die(LOST);
+    s.open_without_fast(Suspects::Refused).expect("it opens");
+    let size = s.engine().size_bytes();
+    let (lost, suspect) = bytes(&mut s);
+    assert_eq!(lost + suspect, size, "all may be stale");
+}
+
+/// Strict marks wake it, and hold the flush until it has said what becomes stale.
+#[test]
+fn strict_marks_wake_a_disk() {
+    let (mut s, one, other) = begin(Marking::Strict);
+    s.stop();
+    s.tuning.rest_after_ns = 20 * Nanos::SECOND;
+    s.tuning.rest_at_most_ns = 24 * 3600 * Nanos::SECOND;
+    s.tuning.marks_quiet_ns = Nanos::SECOND;
+    s.open().expect("it opens");
+    s.wait(3600 * Nanos::SECOND);
+    s.write(one, BLOCK, 0x22);
+    s.flush();
+    assert_eq!(s.engine().status().tiers[1].wakeups.background, 1);
+    s.die(LOST);
+    s.open_without_fast(Suspects::Refused).expect("it opens");
+    assert_eq!(s.read(one, BLOCK), IO);
+    assert_eq!(s.read(other, CHUNK), Ok(vec![0x11; CHUNK as usize]));
+}
+
+/// An opening, even one that nobody uses, opens all regions before it serves: what it found is the promise from then on.
+#[test]
+fn an_opening_believes_no_mark() {
+    let (mut s, one, _) = begin(Marking::On);
+    s.write(one, BLOCK, 0x22);
+    s.die(Death::Kill);
+    s.open().expect("it opens");
+    assert_eq!(s.read(one, BLOCK), Ok(vec![0x22; BLOCK as usize]), "the kill has left it");
+    s.die(LOST);
+    s.open_without_fast(Suspects::Refused).expect("it opens");
+    assert_eq!(s.read(one, BLOCK), IO);
+}
+
+/// A closing volume begins no round but for flushes that wait for it, and stops.
+#[test]
+fn a_volume_closes_amid_marks() {
+    for stage in [Stage::MarkPages, Stage::MarkHeader, Stage::MarkFlushHeader] {
+        let mut s = Story::begin_marked(Marking::On, 32, 500);
+        let at = s.slow_chunk();
+        s.until_stage(stage);
+        s.write(at, BLOCK, 0x22);
+        s.stop();
+        s.open().expect("it opens");
+        assert!(all(&s.read(at, BLOCK).expect("it is there"), 0x22));
+    }
+}
+
+/// Who does not know a flag must not overlook it; a volume without marks is as it ever was.
+#[test]
+fn what_marks_mean_is_not_overlooked() {
+    let (mut s, ..) = begin(Marking::Strict);
+    s.stop();
+    let mut block = get(&s.world.disks[1], 0, 1);
+    assert_eq!((block[16], block[20]), (5, 3));
+    block[20] = 7;
+    reseal(&mut block);
+    put(&mut s.world.disks[1], 0, &block);
+    let error = s.open_without_fast(Suspects::Refused).expect_err("a flag that nobody knows");
+    assert!(matches!(error, OpenError::NewerFormat { found: 5, .. }), "{error}");
+    let mut plain = Story::begin(32, 32);
+    plain.stop();
+    let block = get(&plain.world.disks[1], 0, 1);
+    assert_eq!((block[16], &block[20..24]), (4, &[0; 4][..]));
+}
+
+/// What is wrong with marks keeps no volume closed: nothing is known of it then, and all is written anew.
+#[test]
+fn damaged_marks_are_written_anew() {
+    let (mut s, one, _) = begin(Marking::On);
+    s.stop();
+    let headers = 32768 / BLOCK..32768 / BLOCK + 4;
+    for at in headers {
+        put(&mut s.world.disks[usize::from(SLOW.0)], at, &[0xaa; BLOCK as usize]);
+    }
+    s.open_without_fast(Suspects::Read).expect("it opens");
+    let size = s.engine().size_bytes();
+    assert_eq!(bytes(&mut s), (size, 0), "nothing is known");
+    s.die(Death::Kill);
+    s.open().expect("both are there");
+    s.wait(120 * Nanos::SECOND);
+    s.die(LOST);
+    s.open_without_fast(Suspects::Refused).expect("it opens");
+    assert_eq!(s.read(one, CHUNK), Ok(vec![0x11; CHUNK as usize]));
+}
+
+#[test]
+fn planted_bugs_are_seen() {
+    for bug in [Bug::FlushBeforeMark, Bug::MarkNotFlushed] {
+        let (mut s, one, _) = begin(Marking::On);
+        plant(Some(bug));
+        s.write(one, BLOCK, 0x22);
+        s.flush();
+        s.die(LOST);
+        plant(None);
+        s.open_without_fast(Suspects::Refused).expect("it opens");
+        assert_eq!(s.read(one, BLOCK), Ok(vec![0x11; BLOCK as usize]), "{bug:?}: stale, and called good");
+    }
+}
