@@ -377,6 +377,8 @@ impl Session {
             if !self.has_journal_room(piece) {
                 self.waiting.pop_front();
                 self.held.push_back(place);
+                // Where nothing is on its way, nothing else would make room.
+                self.begin_flush();
                 continue;
             }
             let inline = if piece.whose == Whose::Journal { piece.len as usize } else { 0 };
