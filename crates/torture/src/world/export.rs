@@ -354,10 +354,7 @@ impl World {
             }
             Event::Closed(_) => {}
             Event::Dialed if now < remote.away_until => remote.session.refused(now, "nobody is there"),
-            Event::Dialed => {
-                self.injected.late_answers += u64::from(remote.brings_late && !remote.late.is_empty());
-                remote.connect(now, self.disks[DEVICE].size_bytes());
-            }
+            Event::Dialed => remote.connect(now, self.disks[DEVICE].size_bytes()),
         }
     }
 
@@ -414,10 +411,6 @@ impl World {
 impl Remote {
     fn connect(&mut self, now: Nanos, size_bytes: u64) {
         self.lines = std::iter::repeat_with(Line::default).take(self.export.connections).collect();
-        let late = std::mem::take(&mut self.late);
-        if std::mem::take(&mut self.brings_late) && !late.is_empty() {
-            self.give_back(now, 0, &late);
-        }
         self.session.connected(now, self.export.agreed(size_bytes), self.export.connections);
     }
 

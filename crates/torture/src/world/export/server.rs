@@ -130,7 +130,12 @@ impl World {
         }
         if breaks {
             self.cut(machine, &mut remote);
-            remote.late.extend_from_slice(&reply);
+            remote.late = reply;
+        } else if remote.brings_late && !remote.late.is_empty() && remote.rng.one_in(4) {
+            self.injected.late_answers += 1;
+            remote.brings_late = false;
+            let late = std::mem::take(&mut remote.late);
+            remote.give_back(self.now, served.line, &late);
         }
         self.remote = Some(remote);
         self.drive_export(machine)
@@ -208,6 +213,9 @@ impl World {
     /// The connections are given up. Before the next ones, the server has done what had come on them, or not, or some of it.
     pub(super) fn end_lines<M: Staged>(&mut self, machine: &M, remote: &mut Remote) {
         remote.is_closing = true;
+        if !remote.brings_late {
+            remote.late.clear();
+        }
         let is_served = |io: &Io| matches!(io.work, Work::Served(_));
         let mut flying: Vec<u32> =
             self.ios.iter().filter(|(_, io)| is_served(io)).map(|(place, _)| place).collect();
