@@ -1,5 +1,6 @@
-//! The torture without the command line: `torture [SEEDS [FIRST_SEED [trace | whole]]]`.
-//! With `trace`, the first seed is shrunk if it fails, and each step of what is left is told; with `whole`, each step of all.
+//! The torture without the command line: `torture [SEEDS [FIRST_SEED [trace | whole | exports]]]`.
+//! With `trace`, the first seed is shrunk if it fails, and each step of what is left is told; with `whole`, each step of all. With
+//! `exports`, only those of the seeds are run whose slow device is an export.
 
 use bimetal_torture::arena::ArenaMemory;
 use bimetal_torture::{Options, main_loop, run_plan, run_seed, shrink};
@@ -9,6 +10,7 @@ fn main() {
     let seeds = args.next().and_then(|a| a.parse().ok());
     let seed = args.next().and_then(|a| a.parse().ok());
     let mode = args.next();
+    let exports_only = mode.as_deref() == Some("exports");
     if let Some(mode) = mode.filter(|m| m == "trace" || m == "whole") {
         let memory = ArenaMemory::default();
         let outcome = run_seed(seed.unwrap_or(0), &memory);
@@ -21,6 +23,7 @@ fn main() {
         println!("{}\n{:?}", again.plan, again.violation);
         return;
     }
-    let report = main_loop(&Options { seeds, seed, ..Options::default() }, &|line| eprintln!("{line}"));
+    let report =
+        main_loop(&Options { seeds, seed, exports_only, ..Options::default() }, &|line| eprintln!("{line}"));
     println!("{report:#?}");
 }

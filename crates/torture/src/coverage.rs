@@ -39,6 +39,10 @@ faults! {
     LostWrite = "lost-write",
     /// A write of the operation's was acknowledged and landed elsewhere.
     Misdirected = "misdirected-write",
+    /// The connections to the slow device, an export, broke while the operation was in flight.
+    Broken = "connection-broken",
+    /// Its server died then, and lost what was not flushed.
+    Forgot = "server-forgot",
 }
 
 /// Crossings that cannot exist, with the reason.
@@ -81,11 +85,13 @@ pub fn faults_of(stage: Stage) -> &'static [Fault] {
             Fault::KillInRecovery,
             Fault::Vanished,
             Fault::Stalled,
+            Fault::Broken,
+            Fault::Forgot,
             Fault::LostWrite,
             Fault::Misdirected,
         ];
         // Only this one writes.
-        return if stage == Stage::OpenRaise { ALL } else { &ALL[..5] };
+        return if stage == Stage::OpenRaise { ALL } else { &ALL[..7] };
     }
     const ALL: &[Fault] = &[
         Fault::PowerCut,
@@ -94,10 +100,12 @@ pub fn faults_of(stage: Stage) -> &'static [Fault] {
         Fault::CrashInRecovery,
         Fault::Vanished,
         Fault::Stalled,
+        Fault::Broken,
+        Fault::Forgot,
         Fault::LostWrite,
         Fault::Misdirected,
     ];
-    if SUMMED.contains(&stage) { ALL } else { &ALL[..6] }
+    if SUMMED.contains(&stage) { ALL } else { &ALL[..8] }
 }
 
 const STAGES: usize = Stage::ALL.len();

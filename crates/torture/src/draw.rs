@@ -1,6 +1,7 @@
 //! Draws plans from seeds, swarm-fashion: each life leaves out most of what is possible, so that
 //! what is left happens often enough to meet itself.
 
+mod export;
 mod marks;
 mod pairs;
 mod storm;
@@ -46,6 +47,7 @@ pub fn plan(seed: u64) -> Plan {
         arena: wide::memory(&geometry, tight, (8 * chunk).max(4 << 20)),
         poison_all: rng.one_in(8),
         latent: rng.one_in(16),
+        export: export::draw(seed),
         size_bytes: 0,
         lives: Vec::new(),
     };
@@ -158,6 +160,7 @@ pub fn lives(plan: &mut Plan) -> Vec<Life> {
     storm::draw(plan.seed, &mut lives);
     wide::lives(plan, &mut lives);
     pairs::draw(plan, &mut lives);
+    export::lives(plan, &mut lives);
     // From a stream of their own: all else that a seed does is as it was.
     let mut rng = Rng::new(plan.seed, LONE_STREAM);
     // Rare, as a look reads the whole volume several times over.

@@ -2,7 +2,7 @@
 
 use crate::arena::ArenaSizes;
 use crate::world::storm::Storm;
-use crate::world::{Death, FaultRates, Service};
+use crate::world::{Death, Export, FaultRates, Service};
 use bimetal_engine::coverage::Stage;
 use bimetal_engine::moments::Moment;
 use bimetal_engine::options::{Marking, Tuning};
@@ -179,6 +179,8 @@ pub struct Plan {
     pub poison_all: bool,
     /// Whether devices are damaged: sectors go bad, bits rot, writes are lost.
     pub latent: bool,
+    /// The slow device is an export, and reached so.
+    pub export: Option<Export>,
     /// The volume's size; zero until the first opening.
     pub size_bytes: u64,
     /// One after the other, on the same devices; drawn when the size is known.
@@ -282,6 +284,9 @@ impl fmt::Display for Plan {
         writeln!(f, "seed {}: {} bytes, {:?}", self.seed, self.size_bytes, self.geometry)?;
         writeln!(f, "{:?}", self.tuning)?;
         writeln!(f, "{:?}", self.arena)?;
+        if let Some(export) = self.export {
+            writeln!(f, "{export:?}")?;
+        }
         for (i, life) in self.lives.iter().enumerate() {
             writeln!(f, "life {i}:")?;
             life.fmt(f)?;

@@ -1,6 +1,6 @@
 //! The torture command: many seeds on all cores, a report at the end.
 
-use super::{Outcome, Stats, run_seed, shrink};
+use super::{Outcome, Stats, draw, run_seed, shrink};
 use crate::arena::ArenaMemory;
 use crate::world::storm::Harm;
 use bimetal_units::rng::mix;
@@ -26,6 +26,8 @@ pub struct Options {
     pub threads: Option<usize>,
     /// Stop at the first violation.
     pub stop_at_violation: bool,
+    /// Pass over seeds whose slow device is no export.
+    pub exports_only: bool,
 }
 
 /// A violation.
@@ -105,7 +107,11 @@ pub fn main_loop(options: &Options, say: &(dyn Fn(&str) + Sync)) -> Report {
                     if i >= count {
                         return;
                     }
-                    let outcome = run_seed(first.wrapping_add(i), &memory);
+                    let seed = first.wrapping_add(i);
+                    if options.exports_only && draw::plan(seed).export.is_none() {
+                        continue;
+                    }
+                    let outcome = run_seed(seed, &memory);
                     let failed = take(&shared, outcome, &memory, start, say);
                     if failed && options.stop_at_violation {
                         next.store(count, Ordering::Relaxed);
@@ -191,6 +197,10 @@ fn report(shared: Shared, first_seed: u64, elapsed: Duration) -> Report {
         ("stall", injected.stalls),
         ("slow-ramp", injected.ramps),
         ("device-vanished", injected.vanished),
+        ("connection-broken", injected.breaks),
+        ("server-forgot", injected.forgot),
+        ("timed-out", injected.timed_out),
+        ("late-answer", injected.late_answers),
     ];
     for (name, count) in harms.chain(counts) {
         *faults.entry(name.into()).or_default() += count;

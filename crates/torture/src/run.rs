@@ -235,6 +235,7 @@ impl<'a> Run<'a> {
         self.crashed_in = StageSet::default();
         self.lost_caches = self.world.injected.lost_caches;
         self.decide()?;
+        self.seal_export();
         if engine.size_bytes() != self.plan.size_bytes {
             return Err(format!("the size was {} and is {}", self.plan.size_bytes, engine.size_bytes()));
         }
@@ -473,7 +474,11 @@ impl<'a> Run<'a> {
             let death = life.death.unwrap_or(Death::Kill);
             self.die(engine, death, life.torn_sectors);
         }
-        self.spoil(life.bad_sectors + u32::from(self.scrubs.rots()))?;
+        let spoiled = life.bad_sectors + u32::from(self.scrubs.rots());
+        if spoiled + life.decays > 0 {
+            self.world.write_back();
+        }
+        self.spoil(spoiled)?;
         self.decay(life.decays, life.decay_payload);
         self.remember_metadata();
         Ok(())

@@ -120,6 +120,9 @@ impl<F: FnMut(&Plan) -> Option<(String, usize)>> Shrinker<F> {
             self.simplify(life, |l| l.storm.blind = None);
             self.simplify(life, |l| l.storm.weather = [Weather::default(); 2]);
             self.simplify(life, |l| l.storm.aims.clear());
+            self.simplify(life, |l| l.storm.breaks.clear());
+            self.simplify(life, |l| l.storm.breaks.truncate(1));
+            self.simplify(life, |l| l.opening.storm.breaks.clear());
             self.simplify(life, |l| l.calm = false);
             self.simplify(life, |l| l.ops.iter_mut().for_each(|op| op.pause_ns = 0));
             self.simplify(life, |l| l.ops.iter_mut().for_each(|op| op.drain = false));

@@ -3,12 +3,14 @@
 //! One queue of events, ordered by time and then by the order of making; nothing else decides
 //! what comes next, so that a seed always tells the same story.
 
+mod export;
 mod injected;
 mod service;
 pub mod storm;
 mod trouble;
 pub mod truth;
 
+pub use export::Export;
 pub use injected::Injected;
 pub use service::{FaultRates, Service};
 
@@ -24,7 +26,7 @@ use bimetal_engine::slab::Slab;
 use bimetal_engine::{Engine, Task};
 use bimetal_units::event_hash::EventHash;
 use bimetal_units::rng::Rng;
-use bimetal_units::{BLOCK_BYTES, Nanos, Tier};
+use bimetal_units::{BLOCK_BYTES, Nanos, SLOW, Tier};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -96,10 +98,20 @@ pub enum Death {
 }
 
 enum Work {
-    Read { offset: u64, buf: Buf },
-    Write { bufs: BufList },
+    Read {
+        offset: u64,
+        buf: Buf,
+    },
+    Write {
+        bufs: BufList,
+        fua: bool,
+    },
     Flush,
     Discard,
+    /// A request of the session's that the server does.
+    Served(export::Served),
+    /// One that it has done, or given up.
+    Gone,
 }
 
 struct Io {
@@ -153,7 +165,10 @@ pub struct World {
     pub forgives_stalls: bool,
     /// Tells each step on standard error.
     pub trace: bool,
+    /// An export that loses what it is known by is no violation: for volumes that are damaged.
+    pub forgives_lost: bool,
     sky: storm::Sky,
+    remote: Option<Box<export::Remote>>,
     now: Nanos,
     rng: Rng,
     hash: EventHash,
@@ -187,6 +202,8 @@ impl World {
             missing: None,
             forgives_stalls: false,
             trace: false,
+            forgives_lost: false,
+            remote: None,
             sky: storm::Sky::default(),
             now: Nanos(1),
             rng: Rng::new(seed, 0x776f_726c),
@@ -248,6 +265,7 @@ impl World {
             }
             self.take(machine, action)?;
         }
+        self.drive_export(machine)?;
         match machine.stalled().filter(|_| !self.forgives_stalls) {
             Some(what) => Err(format!("stalled: {what}")),
             None => Ok(Flow::Quiet),
@@ -257,7 +275,8 @@ impl World {
     /// When the next thing happens, if anything does.
     pub fn next_event<M: Staged>(&self, machine: &M) -> Option<Nanos> {
         let io = self.queue.peek().map(|Reverse((at, ..))| Nanos(*at));
-        [io, machine.deadline().map(|d| d.max(self.now))].into_iter().flatten().min()
+        let export = self.remote.as_ref().and_then(|remote| remote.next(self.now));
+        [io, export, machine.deadline().map(|d| d.max(self.now))].into_iter().flatten().min()
     }
 
     /// Goes to the next event, or to `until` when that comes first.
@@ -281,6 +300,13 @@ impl World {
             }
             self.vain.0 = 0;
             self.complete_next(machine)?;
+        } else if self.remote.is_some() {
+            if self.burn() {
+                return Ok(Flow::Crash);
+            }
+            if !self.export_goes_on(machine)? {
+                machine.on_timer(self.now);
+            }
         } else {
             machine.on_timer(self.now);
             self.count_waking(machine)?;
@@ -332,6 +358,14 @@ impl World {
         }
         self.vain.0 = 0;
         match action {
+            Action::Read { device: SLOW, .. }
+            | Action::Write { device: SLOW, .. }
+            | Action::Flush { device: SLOW, .. }
+            | Action::Discard { device: SLOW, .. }
+                if self.remote.is_some() =>
+            {
+                self.ask_export(machine, action)
+            }
             Action::Reply { id, result, .. } => {
                 self.steps = 0;
                 self.note([1, id.0, u64::from(result.is_ok())]);
@@ -391,7 +425,7 @@ impl World {
         let fails = self.rng.one_in(self.rates.writes);
         let service = self.services[device].time(&mut self.rng, len);
         let (id, place) =
-            self.submit(device, token, fails, class == Class::Log, Work::Write { bufs }, service);
+            self.submit(device, token, fails, class == Class::Log, Work::Write { bufs, fua }, service);
         self.truth.written(device, offset / u64::from(BLOCK_BYTES), &data);
         self.disks[device].submit_write(id, offset, data, fua);
         let block = u64::from(BLOCK_BYTES);
@@ -441,6 +475,11 @@ impl World {
     fn complete_next<M: Staged>(&mut self, machine: &mut M) -> Result<(), String> {
         let Reverse((_, _, place)) = self.queue.pop().expect("an event is due");
         let mut io = self.ios.remove(place);
+        match io.work {
+            Work::Served(_) => return self.complete_served(machine, &io),
+            Work::Gone => return Ok(()),
+            _ => {}
+        }
         self.may_vanish(machine, &mut io);
         let result = self.finish(machine, &io)?;
         self.note([6, io.token.0, u64::from(result.is_ok()) + self.now.0 * 2]);
@@ -487,7 +526,7 @@ impl World {
             injected.reads += u64::from(error.is_some());
             return Ok(error.map_or(read.map_err(|_| DeviceError { errno: self.errno }), Err));
         }
-        if let Work::Write { bufs } = &io.work {
+        if let Work::Write { bufs, .. } = &io.work {
             let same = machine.with_arena(|arena| unchanged(arena, bufs, disk.data_in_flight(io.id)));
             if !same {
                 return Err("a buffer was changed or freed while it was being written".into());
@@ -503,7 +542,7 @@ impl World {
         *match &io.work {
             Work::Write { .. } => &mut injected.writes,
             Work::Flush => &mut injected.flushes,
-            Work::Discard | Work::Read { .. } => &mut injected.discards,
+            _ => &mut injected.discards,
         } += 1;
         if io.absent {
             disk.forget(io.id);
@@ -524,10 +563,15 @@ impl World {
         if self.trace {
             eprintln!("{:>12} {death:?}", self.now.0);
         }
-        for disk in &mut self.disks {
+        // A server may live on where the power of this machine is cut.
+        let lives_on = self.remote.is_some() && (death == Death::Kill || self.rng.one_in(2));
+        self.forget_session(lives_on);
+        for (device, disk) in self.disks.iter_mut().enumerate() {
             match death {
-                Death::PowerCut(style) => disk.power_cut(style, &mut self.rng),
-                Death::Kill => disk.kill(&mut self.rng),
+                Death::PowerCut(style) if !(lives_on && device == export::DEVICE) => {
+                    disk.power_cut(style, &mut self.rng);
+                }
+                _ => disk.kill(&mut self.rng),
             }
         }
         self.note([7, u64::from(death == Death::Kill), self.now.0]);
@@ -537,14 +581,16 @@ impl World {
         self.replies.clear();
         self.fuse = None;
         self.steps = 0;
-        (self.read_only, self.missing) = (false, None);
+        (self.read_only, self.missing, self.forgives_lost) = (false, None, false);
         // A restart takes a while; and the clock never runs backwards.
         self.now = self.now.after(Nanos::MS);
     }
 
     /// Whether I/O is in flight.
     pub fn busy(&self) -> bool {
-        !self.queue.is_empty()
+        let is_own = |io: &Io| !matches!(io.work, Work::Served(_) | Work::Gone);
+        self.ios.iter().any(|(_, io)| is_own(io))
+            || self.remote.as_ref().is_some_and(|remote| remote.is_busy())
     }
 }
 

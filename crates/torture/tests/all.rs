@@ -24,6 +24,7 @@ mod opening;
 mod parts;
 mod pins;
 mod placement;
+mod planted_breaks;
 mod planted_bugs;
 mod reads_again;
 mod remnants;

@@ -2,9 +2,9 @@
 
 use super::dial::DialError;
 use super::line::Line;
-use super::session::Agreed;
 use crate::device::IO_BYTES;
 use bimetal_nbd::NbdUri;
+use bimetal_remote::Agreed;
 use std::cell::RefCell;
 use std::io;
 use std::os::fd::OwnedFd;

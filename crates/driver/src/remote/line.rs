@@ -1,9 +1,9 @@
 //! One connection, used for a moment and waited on: to look at what an export holds, or to erase a part of it.
 
 use super::dial::{DialError, dial_within, uninterrupted};
-use super::session::{Agreed, PIECE_BYTES};
 use bimetal_nbd::{Command, NbdErrno, NbdUri, RemoteExport, Request, SIMPLE_REPLY_BYTES, Terms};
-use bimetal_nbd::{TransmissionFlags, encode_request, limits, parse_simple_reply};
+use bimetal_nbd::{encode_request, parse_simple_reply};
+use bimetal_remote::{Agreed, PIECE_BYTES};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
@@ -14,23 +14,6 @@ use std::time::Duration;
 const ANSWER_PATIENCE: Duration = Duration::from_secs(30);
 /// A server that says nothing for so long when it is looked at, is not there: several are looked at in a row, perhaps.
 const LOOK_PATIENCE: Duration = Duration::from_secs(5);
-
-impl Agreed {
-    /// What a server granted.
-    pub(crate) fn of(export: &RemoteExport) -> Agreed {
-        let has = |flag| export.flags.contains(flag);
-        let most_bytes = export.block_size.map_or(limits::MAX_PAYLOAD_BYTES, |size| size.maximum);
-        Agreed {
-            size_bytes: export.size_bytes,
-            read_only: has(TransmissionFlags::READ_ONLY),
-            flush: has(TransmissionFlags::SEND_FLUSH),
-            fua: has(TransmissionFlags::SEND_FUA),
-            trim: has(TransmissionFlags::SEND_TRIM),
-            multi: has(TransmissionFlags::CAN_MULTI_CONN),
-            most_bytes: most_bytes / bimetal_units::BLOCK_BYTES * bimetal_units::BLOCK_BYTES,
-        }
-    }
-}
 
 /// An export, open for one request at a time.
 #[derive(Debug)]

@@ -2,17 +2,15 @@
 //! their own, so that the ring sleeps meanwhile.
 
 use super::export::Export;
-use super::session::{
-    Agreed, Ask, JOURNAL_BYTES, News, Outbox, PIECE_BYTES, Part, Payload, Seal, Session, Standing, Wish,
-};
-use crate::device::IO_BYTES;
 use crate::memory::{Memory, Region};
 use crate::ring::{ARENA, MAX_PARTS, Mem, Ring};
 use crate::watch::Change;
 use bimetal_engine::arena::Buf;
-use bimetal_engine::format::superblock::{Found, Superblock};
 use bimetal_nbd::{Command, NbdUri, REQUEST_HEADER_BYTES, Request, Terms, encode_request};
-use bimetal_units::{Nanos, SLOW};
+use bimetal_remote::{
+    Agreed, Ask, JOURNAL_BYTES, News, Outbox, PIECE_BYTES, Part, Payload, Seal, Session, Standing, Wish,
+};
+use bimetal_units::Nanos;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::net::{SendFlags, Shutdown, send, shutdown};
 use std::io;
@@ -53,7 +51,7 @@ fn tag(device: usize, kind: u64, conn: usize) -> u64 {
 struct ArenaBytes(Rc<Region>);
 
 impl Payload for ArenaBytes {
-    fn load(&self, buf: Buf, out: &mut Vec<u8>) {
+    fn load(&mut self, buf: Buf, out: &mut Vec<u8>) {
         self.0.load(buf, out);
     }
 
@@ -111,10 +109,7 @@ impl Remote {
 
     /// From now on the export is this volume's slow device, opened under this generation, or nothing is written to it.
     pub(crate) fn seal(&mut self, volume: [u8; 16], generation: u64, second_at: u64) {
-        let places = vec![0, second_at];
-        let at = places.clone();
-        let judge = move |blocks: &[Vec<u8>]| judge(blocks, &at, volume, generation);
-        self.session.seal(Seal { places, judge: Box::new(judge) });
+        self.session.seal(Seal::of_slow_device(volume, generation, second_at));
     }
 
     /// Takes an operation.
@@ -198,7 +193,7 @@ impl Remote {
                 let most = self.session.waiting().div_ceil(idle.max(1));
                 let at = base + u64::from(RECEIVE_BYTES);
                 let scratch = memory.bytes_mut(Buf { start: at, len: SCRATCH_BYTES });
-                let mut out = Outbox { scratch, used: 0, parts: Vec::with_capacity(16), most_parts: PARTS };
+                let mut out = Outbox::new(scratch, PARTS);
                 if self.session.fill(conn, now, most, &mut out) {
                     let mem = |part: &Part| match *part {
                         Part::Buf(buf) => Mem { region: ARENA, buf },
@@ -206,7 +201,7 @@ impl Remote {
                             Mem { region, buf: Buf { start: at + from as u64, len: len as u32 } }
                         }
                     };
-                    let parts: Vec<Mem> = out.parts.iter().map(mem).collect();
+                    let parts: Vec<Mem> = out.parts().iter().map(mem).collect();
                     self.wires[conn].is_sending = true;
                     let tag = tag(self.device, SEND, conn);
                     ring.send(self.wires[conn].socket.as_raw_fd(), &parts, tag);
@@ -336,41 +331,5 @@ fn broke(result: i32) -> String {
     match result {
         0 => "its server ended the connection".to_owned(),
         error => format!("the connection broke ({})", io::Error::from_raw_os_error(-error)),
-    }
-}
-
-/// Whether the superblocks are those of our volume's slow device, as it was opened. One that is whole is enough, where none
-/// says otherwise.
-fn judge(blocks: &[Vec<u8>], places: &[u64], volume: [u8; 16], generation: u64) -> Result<(), String> {
-    let mut is_ours = false;
-    for (block, &at) in blocks.iter().zip(places) {
-        match Superblock::decode(block, at) {
-            Found::Nothing => {}
-            Found::Newer(format) => return Err(format!("a newer release wrote to it (format {format})")),
-            Found::Valid(found) if found.volume != volume || found.tier != SLOW => {
-                return Err("it holds another volume by now".to_owned());
-            }
-            Found::Valid(found) if found.generation.0 != generation => {
-                let theirs = found.generation.0;
-                return Err(match theirs < generation {
-                    true => format!(
-                        "it is as it was under generation {theirs}, and generation {generation} was made durable there: it \
-                         has lost what it had promised to keep"
-                    ),
-                    false => format!(
-                        "it was opened by somebody else (generation {theirs}, this server has {generation}): two servers \
-                         on one volume destroy it"
-                    ),
-                });
-            }
-            Found::Valid(_) => is_ours = true,
-        }
-    }
-    match is_ours {
-        true => Ok(()),
-        false => Err(format!(
-            "the superblocks of the volume are not there any more (blocks of {IO_BYTES} bytes at {places:?}); its server has \
-             lost what it had promised to keep, or exports something else"
-        )),
     }
 }

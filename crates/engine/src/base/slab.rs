@@ -53,6 +53,13 @@ impl<T> Slab<T> {
         value
     }
 
+    /// Takes the value out, if there is one at the index.
+    pub fn take(&mut self, i: u32) -> Option<T> {
+        let value = self.items.get_mut(i as usize)?.take()?;
+        self.free.push(i);
+        Some(value)
+    }
+
     /// All values with their indexes, ascending.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
         self.items.iter().enumerate().filter_map(|(i, v)| v.as_ref().map(|v| (i as u32, v)))
@@ -61,6 +68,11 @@ impl<T> Slab<T> {
     /// All values, to be changed, in the order of their indexes.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
         self.items.iter_mut().flatten()
+    }
+
+    /// The value, to be changed, if there is one at the index.
+    pub fn get_mut(&mut self, i: u32) -> Option<&mut T> {
+        self.items.get_mut(i as usize).and_then(Option::as_mut)
     }
 
     /// The value, if there is one at the index.

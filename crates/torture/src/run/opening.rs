@@ -27,6 +27,9 @@ impl Run<'_> {
         let trace = self.world.trace;
         self.world = World::new(disks, seed);
         self.world.trace = trace;
+        if let Some(export) = self.plan.export {
+            self.world.put_behind(export);
+        }
     }
 
     /// Makes the volume; sizes and options that are refused grow until they are not.

@@ -6,6 +6,7 @@ use crate::world::Service;
 use crate::world::storm::Layout;
 use bimetal_engine::extents::Placement;
 use bimetal_engine::format::superblock::{Found, Superblock};
+use bimetal_units::SLOW;
 
 /// From the end of all faults until everything is answered, a flush is, and the landing zone is empty. Of this a
 /// command that stalls may take half a minute, and a landed block that cannot be read ten seconds and more before it is given up.
@@ -93,6 +94,17 @@ impl Run<'_> {
             return Ok(());
         }
         Err("a read failed, and nothing said on which device and at which byte".into())
+    }
+
+    /// The volume is open: its slow device, where that is an export, is known by its superblocks from now on.
+    pub(super) fn seal_export(&mut self) {
+        self.world.forgives_lost = self.damaged;
+        let mut bytes = [0; PAGE_BYTES];
+        self.world.disks[1].peek(0, &mut bytes);
+        if let Found::Valid(superblock) = Superblock::decode(&bytes, 0) {
+            let second_at = superblock.geometry.second_superblock_at(SLOW);
+            self.world.seal_export(superblock.volume, superblock.generation.0, second_at);
+        }
     }
 
     /// Where checksums are, in a plan that harms writes.

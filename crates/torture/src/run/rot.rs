@@ -27,6 +27,9 @@ impl Run<'_> {
         };
         let (device, page) = (usize::from(tier == SLOW), (slot + at - why.offset) / PAGE);
         let mut bytes = [0; PAGE_BYTES];
+        if tier == SLOW && self.world.owes_export() {
+            return;
+        }
         let disk = &mut self.world.disks[device];
         // What was written of late may have been answered after it went bad, and counts as written since.
         if !disk.peek(page, &mut bytes) || disk.volatile_pages().contains(&page) {

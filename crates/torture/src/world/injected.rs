@@ -25,6 +25,14 @@ pub struct Injected {
     pub ramps: u64,
     /// Devices that vanished.
     pub vanished: u64,
+    /// Times that the connections to an export broke.
+    pub breaks: u64,
+    /// Servers that died and lost what was not flushed.
+    pub forgot: u64,
+    /// Requests that waited too long for an export that was away.
+    pub timed_out: u64,
+    /// Times that answers came after their connection had ended.
+    pub late_answers: u64,
 }
 
 impl Injected {
@@ -50,5 +58,9 @@ impl Injected {
         self.stalls += other.stalls;
         self.ramps += other.ramps;
         self.vanished += other.vanished;
+        self.breaks += other.breaks;
+        self.forgot += other.forgot;
+        self.timed_out += other.timed_out;
+        self.late_answers += other.late_answers;
     }
 }

@@ -135,6 +135,19 @@ pub struct Aim {
     pub harm: Harm,
 }
 
+/// The connections to an export break.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Break {
+    /// Requests that were answered since the last break.
+    pub after: u32,
+    /// How long nobody can connect, ns.
+    pub down_ns: u64,
+    /// The server has died, and so much of what was not flushed is gone.
+    pub dies: Option<CutStyle>,
+    /// Answers that did not come are brought on the next connection.
+    pub late: bool,
+}
+
 /// All the bad times of a life.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Storm {
@@ -146,12 +159,15 @@ pub struct Storm {
     pub blind: Option<Blind>,
     /// Writes are harmed.
     pub aims: Vec<Aim>,
+    /// Where the slow device is an export: its connections break, one time after the other.
+    pub breaks: Vec<Break>,
 }
 
 impl Storm {
     /// Whether devices take longer than they do otherwise.
     pub fn is_slow(&self) -> bool {
-        self.weather.iter().any(|w| *w != Weather::default()) || self.blind.is_some()
+        let is_stormy = self.weather.iter().any(|w| *w != Weather::default());
+        is_stormy || self.blind.is_some() || !self.breaks.is_empty()
     }
 }
 

@@ -13,6 +13,7 @@ impl World {
     /// Bad times begin.
     pub fn begin(&mut self, storm: Storm) {
         self.calm();
+        self.break_as(&storm.breaks);
         self.sky = Sky::new(storm, self.now.0);
     }
 
@@ -21,6 +22,7 @@ impl World {
     pub fn calm(&mut self) {
         self.injected.stalls += std::mem::take(&mut self.sky.stalls);
         self.injected.ramps += std::mem::take(&mut self.sky.ramps);
+        self.mend_lines();
         self.sky = Sky::default();
     }
 

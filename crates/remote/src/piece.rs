@@ -32,8 +32,10 @@ pub(super) enum Stage {
 /// One request.
 #[derive(Debug)]
 pub(super) struct Piece {
-    /// Rises with every request that is made; its lower half is in the cookie.
+    /// Rises with every request that is made.
     pub(super) serial: u64,
+    /// The number of its last sending; its lower half is in the cookie.
+    pub(super) sending: u64,
     pub(super) whose: Whose,
     pub(super) command: Command,
     pub(super) fua: bool,
@@ -61,6 +63,7 @@ impl Piece {
     pub(super) fn new(serial: u64, whose: Whose, command: Command, offset: u64, len: u32) -> Piece {
         Piece {
             serial,
+            sending: 0,
             whose,
             command,
             fua: false,
@@ -117,54 +120,4 @@ pub(super) fn cut(bufs: &[Buf], most: u32) -> Vec<(u64, u32, BufList)> {
         }
     }
     pieces
-}
-
-/// Things that have places, which are used again.
-#[derive(Debug)]
-pub(super) struct Slab<T> {
-    things: Vec<Option<T>>,
-    free: Vec<u32>,
-}
-
-impl<T> Default for Slab<T> {
-    fn default() -> Self {
-        Slab { things: Vec::new(), free: Vec::new() }
-    }
-}
-
-impl<T> Slab<T> {
-    pub(super) fn insert(&mut self, thing: T) -> u32 {
-        match self.free.pop() {
-            Some(place) => {
-                self.things[place as usize] = Some(thing);
-                place
-            }
-            None => {
-                self.things.push(Some(thing));
-                self.things.len() as u32 - 1
-            }
-        }
-    }
-
-    pub(super) fn remove(&mut self, place: u32) -> Option<T> {
-        let thing = self.things.get_mut(place as usize)?.take()?;
-        self.free.push(place);
-        Some(thing)
-    }
-
-    pub(super) fn get(&self, place: u32) -> Option<&T> {
-        self.things.get(place as usize)?.as_ref()
-    }
-
-    pub(super) fn get_mut(&mut self, place: u32) -> Option<&mut T> {
-        self.things.get_mut(place as usize)?.as_mut()
-    }
-
-    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
-        self.things.iter().enumerate().filter_map(|(place, thing)| Some((place as u32, thing.as_ref()?)))
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.things.len() == self.free.len()
-    }
 }

@@ -1,17 +1,22 @@
 //! Flushes: one at a time, shared by all who wait; and the room that the journal has.
 
-use super::terms::{News, Planted};
+use super::terms::News;
 use super::{Flight, Mode, Session};
-use crate::remote::piece::Whose;
+use crate::bugs::{Bug, planted};
+use crate::piece::Whose;
 use bimetal_nbd::Command;
 
 impl Session {
     pub(super) fn want_flush(&mut self, place: u32) {
-        // There is nothing that a server could have lost.
-        if self.journal.is_empty() {
+        if self.has_nothing_to_flush() {
             return self.end(place);
         }
         self.flush_wanted.push(place);
+    }
+
+    /// Whether there is nothing that a server could lose.
+    fn has_nothing_to_flush(&self) -> bool {
+        self.journal.is_empty() && (!self.is_unsure || planted(Bug::FirstFlushSpared))
     }
 
     /// Sends a flush, where somebody waits for one or the journal grows, and none is under way.
@@ -27,7 +32,7 @@ impl Session {
         if self.flush_wanted.is_empty() && self.held.is_empty() && !is_full {
             return;
         }
-        if self.journal.is_empty() {
+        if self.has_nothing_to_flush() {
             // All of it was overwritten by what is durable.
             let ops = std::mem::take(&mut self.flush_wanted);
             return ops.into_iter().for_each(|op| self.end(op));
@@ -43,8 +48,9 @@ impl Session {
         let Some(Flight { ops, covers }) = self.flight.take() else { return };
         match result {
             Ok(()) => {
-                let covers = if self.has(Planted::GreedyFlush) { self.journal.now() } else { covers };
+                let covers = if planted(Bug::GreedyFlush) { self.journal.now() } else { covers };
                 self.journal.forget(covers);
+                self.is_unsure = false;
                 ops.into_iter().for_each(|op| self.end(op));
                 self.release();
             }
@@ -73,11 +79,11 @@ impl Session {
         }
         let held: Vec<u32> = self.held.drain(..).collect();
         for piece in held {
-            if let Some(Whose::Op(op)) = self.pieces.remove(piece).map(|piece| piece.whose) {
+            if let Some(Whose::Op(op)) = self.pieces.take(piece).map(|piece| piece.whose) {
                 self.op_went_on(op, Err(errno));
             }
         }
-        if !self.has(Planted::FailedFlushForgotten) && self.mode == Mode::Up {
+        if !planted(Bug::FailedFlushForgotten) && self.mode == Mode::Up {
             self.mode = Mode::Draining;
             self.parked.append(&mut self.waiting);
         }

@@ -1,14 +1,14 @@
 //! What chance seldom comes to.
 
 use super::{CELL, PATIENCE_NS, World, agreed, cases};
-use crate::remote::session::{Ask, News, Outbox, Seal, Session, Wish};
+use crate::session::{Ask, News, Outbox, Seal, Session, Wish};
 use bimetal_engine::arena::Buf;
 use bimetal_nbd::{Command, Parse, Transmission, simple_reply};
 use bimetal_units::Nanos;
 
 #[test]
 fn another_export_is_never_written_to() {
-    let mut world = World::new(1, None);
+    let mut world = World::new(1);
     world.server.fails = false;
     world.server.most_bytes = 1 << 20;
     let judge = Box::new(|blocks: &[Vec<u8>]| match blocks[0][0] {
@@ -34,11 +34,11 @@ fn another_export_is_never_written_to() {
     world.session.dialing();
     world.connect();
     let mut out = [0; 4096];
-    let mut out = Outbox { scratch: &mut out, used: 0, parts: Vec::new(), most_parts: 64 };
+    let mut out = Outbox::new(&mut out, 64);
     assert!(world.session.waiting() > 0 && world.session.fill(0, world.now, 9, &mut out));
-    assert_eq!(out.used, 28, "only a superblock is read");
+    assert_eq!(out.used(), 28, "only a superblock is read");
     world.session.sent(0, world.now, &mut world.room);
-    let Ok(Parse::Request { request, .. }) = Transmission::new().next(&out.scratch[..28]) else { panic!() };
+    let Ok(Parse::Request { request, .. }) = Transmission::new().next(&out.scratch()[..28]) else { panic!() };
     assert_eq!((request.command, request.offset, request.length), (Command::Read, 0, 4096));
     let reply = [&simple_reply(request.cookie, None)[..], &[1; 4096]].concat();
     world.session.received(0, world.now, &reply, &mut world.room);
@@ -50,7 +50,7 @@ fn another_export_is_never_written_to() {
 
 #[test]
 fn who_waits_too_long_is_told_unless_it_is_for_a_flush() {
-    let mut world = World::new(1, None);
+    let mut world = World::new(1);
     world.server.fails = false;
     let buf = Buf { start: 0, len: CELL as u32 };
     world.room.0 = vec![9; CELL];
@@ -84,7 +84,7 @@ fn who_waits_too_long_is_told_unless_it_is_for_a_flush() {
 fn what_no_server_says_breaks_the_connection_and_nothing_else() {
     let mut broken = 0;
     for seed in cases(2_000) {
-        let mut world = World::new(seed, None);
+        let mut world = World::new(seed);
         for _ in 0..100 {
             world.step(false);
         }
@@ -106,7 +106,7 @@ fn what_no_server_says_breaks_the_connection_and_nothing_else() {
 
 #[test]
 fn a_connection_of_which_nothing_is_heard_is_broken_and_a_slow_one_is_not() {
-    let mut world = World::new(1, None);
+    let mut world = World::new(1);
     (world.server.fails, world.server.structured) = (false, false);
     world.multi = false;
     world.room.0 = vec![9; 2 * CELL];

@@ -1,9 +1,11 @@
 //! Connections that break, and what must come first on the next.
 
-use super::terms::{Agreed, News, Payload, Planted};
+use super::terms::{Agreed, News, Payload};
 use super::{Conn, Mode, PIECE_BYTES, Session};
-use crate::remote::journal::Journal;
-use crate::remote::piece::{Piece, Slab, Whose};
+use crate::bugs::{Bug, planted};
+use crate::journal::Journal;
+use crate::piece::{Piece, Whose};
+use bimetal_engine::slab::Slab;
 use bimetal_nbd::Command;
 use bimetal_units::Nanos;
 use std::collections::VecDeque;
@@ -15,12 +17,12 @@ const MOST_PAUSE_NS: u64 = 5 * Nanos::SECOND;
 
 impl Session {
     /// A connection attempt has begun.
-    pub(crate) fn dialing(&mut self) {
+    pub fn dialing(&mut self) {
         self.mode = Mode::Dialing;
     }
 
     /// There is nobody to connect to.
-    pub(crate) fn refused(&mut self, now: Nanos, why: &str) {
+    pub fn refused(&mut self, now: Nanos, why: &str) {
         if self.away_since.is_none() {
             self.away_since = Some(now);
             self.breaks += 1;
@@ -36,7 +38,7 @@ impl Session {
     }
 
     /// So many connections are there, on which this was agreed.
-    pub(crate) fn connected(&mut self, now: Nanos, agreed: Agreed, conns: usize) {
+    pub fn connected(&mut self, now: Nanos, agreed: Agreed, conns: usize) {
         let was = self.agreed;
         let why = if agreed.size_bytes < was.size_bytes {
             format!("it has shrunk from {} to {} bytes", was.size_bytes, agreed.size_bytes)
@@ -69,7 +71,7 @@ impl Session {
         self.mode = Mode::Rewriting;
         self.unwritten = None;
         let mut places: Vec<(u64, u32)> = self.journal.places().collect();
-        if self.has(Planted::NothingRewritten) {
+        if planted(Bug::NothingRewritten) {
             places.clear();
         }
         for (offset, len) in places {
@@ -83,7 +85,7 @@ impl Session {
                 at += step;
             }
         }
-        if self.has(Planted::HastyRewriting) {
+        if planted(Bug::HastyRewriting) {
             let parked: Vec<u32> = self.parked.drain(..).collect();
             parked.into_iter().for_each(|piece| self.waiting.push_front(piece));
         }
@@ -123,13 +125,18 @@ impl Session {
     pub(super) fn judge(&mut self, now: Nanos) {
         let of_seal = |(place, piece): (u32, &Piece)| (piece.whose == Whose::Seal).then_some(place);
         let places: Vec<u32> = self.pieces.iter().filter_map(of_seal).collect();
-        let mut blocks: Vec<Piece> =
-            places.into_iter().filter_map(|place| self.pieces.remove(place)).collect();
+        let mut blocks: Vec<Piece> = places.into_iter().filter_map(|place| self.pieces.take(place)).collect();
         blocks.sort_by_key(|piece| piece.serial);
-        if let Some(errno) = blocks.iter().find_map(|piece| piece.answer.and_then(Result::err)) {
-            return self.break_off(now, format!("its superblock cannot be read (error {errno})"));
+        let failed: Vec<i32> = blocks.iter().filter_map(|piece| piece.answer.and_then(Result::err)).collect();
+        if let Some(errno) = failed.first().filter(|_| failed.len() == blocks.len()) {
+            return self.break_off(now, format!("its superblocks cannot be read (error {errno})"));
         }
-        let blocks: Vec<Vec<u8>> = blocks.into_iter().map(|piece| piece.bytes).collect();
+        // One that cannot be read says nothing, as long as another does.
+        let read = |piece: Piece| match piece.answer {
+            Some(Ok(())) => piece.bytes,
+            _ => vec![0; piece.len as usize],
+        };
+        let blocks: Vec<Vec<u8>> = blocks.into_iter().map(read).collect();
         match self.seal.as_ref().map_or(Ok(()), |seal| (seal.judge)(&blocks)) {
             Ok(()) => self.rewrite(now),
             Err(why) => self.lose(why),
@@ -141,7 +148,7 @@ impl Session {
         self.news.push(News::Lost(why));
         self.mode = Mode::Lost;
         self.conns.clear();
-        (self.pieces, self.journal, self.flight) = (Slab::default(), Journal::default(), None);
+        (self.pieces, self.journal, self.flight) = (Slab::new(usize::MAX), Journal::default(), None);
         [&mut self.waiting, &mut self.held, &mut self.parked].into_iter().for_each(VecDeque::clear);
         self.flush_wanted.clear();
         let places: Vec<u32> = self.ops.iter().map(|(place, _)| place).collect();
@@ -149,7 +156,7 @@ impl Session {
     }
 
     /// A connection has broken: all are to be closed.
-    pub(crate) fn break_off(&mut self, now: Nanos, why: String) {
+    pub fn break_off(&mut self, now: Nanos, why: String) {
         if !matches!(self.mode, Mode::Up | Mode::Draining | Mode::Rewriting | Mode::Comparing) {
             return;
         }
@@ -162,8 +169,17 @@ impl Session {
         }
     }
 
+    /// A planted bug: nobody learns that it was never done.
+    fn drop_request(&mut self, place: u32) {
+        let Some(piece) = self.pieces.take(place) else { return };
+        self.writing_bytes -= if piece.is_volatile_write() { u64::from(piece.len) } else { 0 };
+        if let Whose::Op(op) = piece.whose {
+            self.op_went_on(op, Ok(()));
+        }
+    }
+
     /// The connections are closed, and nobody looks at any buffer any more.
-    pub(crate) fn closed(&mut self, now: Nanos, payload: &mut dyn Payload) {
+    pub fn closed(&mut self, now: Nanos, payload: &mut dyn Payload) {
         if self.mode != Mode::Closing {
             return;
         }
@@ -175,6 +191,12 @@ impl Session {
             match piece.answer {
                 // The kernel had not said yet that it was sent.
                 Some(result) if piece.whose != Whose::Seal => self.finish(place, result, payload),
+                None if piece.whose != Whose::Seal
+                    && piece.command == Command::Write
+                    && planted(Bug::RequestDropped) =>
+                {
+                    self.drop_request(place);
+                }
                 _ => {
                     if piece.is_volatile_write() {
                         self.writing_bytes -= u64::from(piece.len);
@@ -192,9 +214,12 @@ impl Session {
             let is_op = matches!(piece.whose, Whose::Op(_));
             if is_op { kept.push(place) } else { gone.push(place) }
         }
-        gone.into_iter().for_each(|place| drop(pieces.remove(place)));
+        gone.into_iter().for_each(|place| drop(pieces.take(place)));
         kept.sort_by_key(|place| pieces.get(*place).map(|piece| piece.serial));
         *parked = kept.into();
+        if planted(Bug::FlushAnsweredOverBreak) {
+            self.flush_ended(Ok(()));
+        }
         if let Some(flight) = self.flight.take() {
             self.flush_wanted.extend(flight.ops);
         }
