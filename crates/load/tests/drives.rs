@@ -133,6 +133,28 @@ fn the_object_store_has_a_tail_fails_and_throttles() {
     near("granted, a second", many.per_second(many.reads.len()), 3300.0, 3700.0);
 }
 
+/// Beside what was measured: docs/EXPERIMENTS.md.
+#[test]
+fn the_cluster_is_as_it_was_measured() {
+    let seen = |pattern, read_percent, block_bytes, depth| {
+        let mut bench = Bench::new(named("rbd-lan").unwrap().build(3).unwrap(), 1);
+        run(&mut bench, job(pattern, read_percent, block_bytes, depth, GIB), Until::Elapsed(60 * SECOND))
+    };
+    let (random, stream) = (Pattern::Random, Pattern::Sequential);
+    near("reads, depth 1, a second", seen(random, 100, 4096, 1).iops(), 2_900.0, 3_700.0);
+    near("reads, depth 8, a second", seen(random, 100, 4096, 8).iops(), 4_000.0, 5_400.0);
+    near("reads, depth 32, a second", seen(random, 100, 4096, 32).iops(), 4_400.0, 5_400.0);
+    near("writes, depth 1, a second", seen(random, 0, 4096, 1).iops(), 120.0, 160.0);
+    near("writes, depth 32, a second", seen(random, 0, 4096, 32).iops(), 3_000.0, 5_000.0);
+    near("1 MiB read, depth 1, MB/s", seen(stream, 100, 1 << 20, 1).mb_per_s(), 220.0, 320.0);
+    near("1 MiB read, depth 4, MB/s", seen(stream, 100, 1 << 20, 4).mb_per_s(), 230.0, 290.0);
+    near("1 MiB written, depth 1, MB/s", seen(stream, 0, 1 << 20, 1).mb_per_s(), 55.0, 75.0);
+    near("1 MiB written, depth 4, MB/s", seen(stream, 0, 1 << 20, 4).mb_per_s(), 200.0, 270.0);
+    // It has no head: what is far away takes no longer.
+    let (near_by, far) = (seen(stream, 100, 65536, 1), seen(random, 100, 65536, 1));
+    near("at random, of in order", far.iops() / near_by.iops(), 0.97, 1.03);
+}
+
 #[test]
 fn a_refused_request_says_so() {
     let text = include_str!("../../models/drives/object-store.toml")

@@ -1,4 +1,5 @@
-//! Timing models of devices: when a command would be complete on a disk, an SSD, a flash card or an object store.
+//! Timing models of devices: when a command would be complete on a disk, an SSD, a flash card, a
+//! cluster or an object store.
 //!
 //! A model holds no data, knows no clock, and starts no thread: it is told the time and says when it is done. So the
 //! same model serves a simulation in virtual time and a file that is answered in real time. The same commands at the
@@ -26,6 +27,7 @@
 #![forbid(unsafe_code)]
 
 pub mod calibrate;
+pub mod cluster;
 pub mod constant;
 pub mod device;
 pub mod disk;

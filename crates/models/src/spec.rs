@@ -1,5 +1,6 @@
 //! Devices by name, and devices from parameter files.
 
+use crate::cluster::{Cluster, ClusterParams};
 use crate::device::Model;
 use crate::disk::Disk;
 use crate::disk::params::DiskParams;
@@ -22,6 +23,8 @@ pub enum Spec {
     Ssd(SsdParams),
     /// A store of objects over a network.
     ObjectStore(ObjectStoreParams),
+    /// A device on a cluster over a network.
+    Cluster(ClusterParams),
 }
 
 /// What the `kind` of a parameter file may be: the variants of [`Spec`].
@@ -31,6 +34,7 @@ enum Kind {
     HardDisk,
     Ssd,
     ObjectStore,
+    Cluster,
 }
 
 /// Why a description makes no device.
@@ -83,7 +87,7 @@ pub enum SpecError {
 }
 
 /// The drives that come with the crate: name and parameter file.
-const DRIVES: [(&str, &str); 11] = [
+const DRIVES: [(&str, &str); 12] = [
     ("disk-1tb-2012", include_str!("../drives/disk-1tb-2012.toml")),
     ("disk-1tb-2012-rotational", include_str!("../drives/disk-1tb-2012-rotational.toml")),
     ("disk-2tb-2012", include_str!("../drives/disk-2tb-2012.toml")),
@@ -93,6 +97,7 @@ const DRIVES: [(&str, &str); 11] = [
     ("laptop-2022", include_str!("../drives/laptop-2022.toml")),
     ("nvme-present", include_str!("../drives/nvme-present.toml")),
     ("object-store", include_str!("../drives/object-store.toml")),
+    ("rbd-lan", include_str!("../drives/rbd-lan.toml")),
     ("ssd-128gb-2012", include_str!("../drives/ssd-128gb-2012.toml")),
     ("ssd-480gb-2012-pcie", include_str!("../drives/ssd-480gb-2012-pcie.toml")),
 ];
@@ -128,6 +133,7 @@ impl Spec {
             Spec::HardDisk(params) => params.validate()?,
             Spec::Ssd(params) => params.validate()?,
             Spec::ObjectStore(params) => params.validate()?,
+            Spec::Cluster(params) => params.validate()?,
         }
         Ok(spec)
     }
@@ -141,6 +147,7 @@ impl Spec {
             Kind::HardDisk => Spec::HardDisk(DiskParams::deserialize(rest)?),
             Kind::Ssd => Spec::Ssd(SsdParams::deserialize(rest)?),
             Kind::ObjectStore => Spec::ObjectStore(ObjectStoreParams::deserialize(rest)?),
+            Kind::Cluster => Spec::Cluster(ClusterParams::deserialize(rest)?),
         })
     }
 
@@ -158,6 +165,7 @@ impl Spec {
             Spec::ObjectStore(params) => {
                 Spec::ObjectStore(ObjectStoreParams { size_bytes, ..params.clone() })
             }
+            Spec::Cluster(params) => Spec::Cluster(ClusterParams { size_bytes, ..params.clone() }),
         }
     }
 
@@ -167,6 +175,7 @@ impl Spec {
             Spec::HardDisk(params) => params.bytes(),
             Spec::Ssd(params) => params.size_bytes,
             Spec::ObjectStore(params) => params.size_bytes,
+            Spec::Cluster(params) => params.size_bytes,
         }
     }
 
@@ -176,6 +185,7 @@ impl Spec {
             Spec::HardDisk(params) => Box::new(Disk::new(params)?),
             Spec::Ssd(params) => Box::new(Ssd::new(params.clone())?),
             Spec::ObjectStore(params) => Box::new(ObjectStore::new(params.clone(), seed)?),
+            Spec::Cluster(params) => Box::new(Cluster::new(params.clone(), seed)?),
         })
     }
 }

@@ -46,14 +46,14 @@
 //! session.sent(0, now, &mut Memory(vec![0; 4096]));
 //! ```
 
-#[cfg(test)]
-mod adversary;
 pub mod bugs;
 mod journal;
 mod piece;
 mod replies;
 mod seal;
 mod session;
+#[cfg(test)]
+mod tests;
 
 pub use session::{
     Agreed, Ask, JOURNAL_BYTES, Judge, News, Outbox, PIECE_BYTES, Part, Payload, Seal, Session, Standing,

@@ -56,9 +56,12 @@ macro_rules! planted {
         fn every_bug_has_a_test(bug: Bug) {
             match bug {
                 $(Bug::$bug => {})*
-                // The tests of the session alone find these. No seed is known for the first. After the second the engine takes no
-                // more changes. An engine flushes once more before it shows what it found, which hides the third.
-                Bug::UncutJournal | Bug::FailedFlushForgotten | Bug::FirstFlushSpared => {}
+                // The tests of the session alone find these. No seed is known for the first two. After the third the engine takes
+                // no more changes. An engine flushes once more before it shows what it found, which hides the fourth.
+                Bug::UncutJournal
+                | Bug::LateAnswerTaken
+                | Bug::FailedFlushForgotten
+                | Bug::FirstFlushSpared => {}
             }
         }
     };
@@ -71,5 +74,4 @@ planted! {
     request_dropped: RequestDropped,
     flush_answered_over_break: FlushAnsweredOverBreak,
     timeout_is_success: TimeoutIsSuccess,
-    late_answer_taken: LateAnswerTaken,
 }

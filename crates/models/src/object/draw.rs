@@ -39,12 +39,12 @@ fn normal(rng: &mut Rng) -> f64 {
 }
 
 /// `median_ns` times a lognormal factor.
-pub(super) fn lognormal(rng: &mut Rng, median_ns: u64, sigma: f64) -> u64 {
+pub(crate) fn lognormal(rng: &mut Rng, median_ns: u64, sigma: f64) -> u64 {
     (median_ns as f64 * exp(sigma * normal(rng))) as u64
 }
 
 /// At least `least_ns`; each doubling of that is exceeded 2^`alpha` times less often.
-pub(super) fn pareto(rng: &mut Rng, least_ns: u64, alpha: f64) -> u64 {
+pub(crate) fn pareto(rng: &mut Rng, least_ns: u64, alpha: f64) -> u64 {
     // From just above 0 to 1.
     let uniform = ((rng.next_u64() >> 11) + 1) as f64 / (1u64 << 53) as f64;
     (least_ns as f64 * exp(-ln(uniform) / alpha)) as u64

@@ -4,7 +4,7 @@
 //! pass at the rate of one stream, or slower where all streams together reach the limit. Requests beyond a granted
 //! rate are answered with "slow down". What is written is on the medium when the request is complete.
 
-mod draw;
+pub(crate) mod draw;
 
 use crate::device::{Command, Done, Failure, Kind, Model, Usage};
 use crate::queue::{Queue, Queued};

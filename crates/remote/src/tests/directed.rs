@@ -3,7 +3,7 @@
 use super::{CELL, PATIENCE_NS, World, agreed, cases};
 use crate::session::{Ask, News, Outbox, Seal, Session, Wish};
 use bimetal_engine::arena::Buf;
-use bimetal_nbd::{Command, Parse, Transmission, simple_reply};
+use bimetal_nbd::{Command, NbdErrno, Parse, Transmission, simple_reply};
 use bimetal_units::Nanos;
 
 #[test]
@@ -46,6 +46,37 @@ fn another_export_is_never_written_to() {
     assert!(matches!(news.last(), Some(News::Lost(why)) if why == "it begins with 1"), "{news:?}");
     assert_eq!(world.session.take_done(), Some((2, -libc::EIO)));
     assert_eq!(world.server.cache, before);
+}
+
+#[test]
+fn a_superblock_that_cannot_be_read_says_nothing_where_another_does() {
+    for readable in [1, 0] {
+        let mut world = World::new(1);
+        world.session = Session::new(agreed(&world.server, false), PATIENCE_NS, Nanos(0));
+        let judge = Box::new(|blocks: &[Vec<u8>]| match (blocks[0][0], blocks[1][0]) {
+            (0, 7) => Ok(()),
+            other => Err(format!("they begin with {other:?}")),
+        });
+        world.session.seal(Seal { places: vec![0, 4096], judge });
+        world.session.ask(world.now, Ask::Flush, 1);
+        world.session.dialing();
+        world.connect();
+        let mut out = [0; 4096];
+        let mut out = Outbox::new(&mut out, 64);
+        assert!(world.session.fill(0, world.now, 9, &mut out));
+        world.session.sent(0, world.now, &mut world.room);
+        for (header, works) in out.scratch().chunks(28).zip([false, readable == 1]) {
+            let Ok(Parse::Request { request, .. }) = Transmission::new().next(header) else { panic!() };
+            let reply = match works {
+                true => [&simple_reply(request.cookie, None)[..], &[7; 4096]].concat(),
+                false => simple_reply(request.cookie, Some(NbdErrno::Io)).to_vec(),
+            };
+            world.session.received(0, world.now, &reply, &mut world.room);
+        }
+        let wish = world.session.wish(world.now);
+        assert_eq!(wish, if readable == 1 { Wish::Serve } else { Wish::Close });
+        assert!(!world.session.take_news().iter().any(|news| matches!(news, News::Lost(_))));
+    }
 }
 
 #[test]
