@@ -10,7 +10,7 @@ use bimetal_engine::loss::{LossClass, Suspects};
 use bimetal_engine::options::{Marking, OpenError};
 use bimetal_torture::disk::CutStyle;
 use bimetal_torture::world::Death;
-use bimetal_units::{Nanos, SLOW};
+use bimetal_units::{FAST, Nanos, SLOW};
 
 const IO: Result<Vec<u8>, RequestError> = Err(RequestError::Io);
 const LOST: Death = Death::PowerCut(CutStyle::LoseAll);
@@ -200,6 +200,36 @@ fn damaged_marks_are_written_anew() {
     s.die(LOST);
     s.open_without_fast(Suspects::Refused).expect("it opens");
     assert_eq!(s.read(one, CHUNK), Ok(vec![0x11; CHUNK as usize]));
+}
+
+/// Promotes the chunk at this byte, which stays named by the marks where it was.
+fn rise(s: &mut Story, at: u64) {
+    let now = s.world.now();
+    s.engine().begin_pin(now, at, CHUNK, Some(FAST)).expect("it may be pinned");
+    while s.is_slow(at) {
+        s.step();
+    }
+    s.wait(Nanos::SECOND);
+}
+
+/// What rose is as good where it was, until it is overwritten in place with FUA, which no flush follows.
+#[test]
+fn what_is_overwritten_where_it_rose_to_is_not_good() {
+    for bug in [None, Some(Bug::FuaBeforeMark)] {
+        let (mut s, one, _) = begin(Marking::On);
+        rise(&mut s, one);
+        plant(bug);
+        let asked = s.ask(RequestKind::Write { fua: true }, one, BLOCK, 0x22);
+        s.answer(asked).expect("it is written");
+        s.die(LOST);
+        plant(None);
+        s.open_without_fast(Suspects::Refused).expect("it opens");
+        let found = s.read(one, BLOCK);
+        match bug {
+            None => assert_eq!(found, IO),
+            Some(_) => assert_eq!(found, Ok(vec![0x11; BLOCK as usize]), "stale, and called good"),
+        }
+    }
 }
 
 #[test]
