@@ -7,7 +7,7 @@ use bimetal_torture::{Options, Report, main_loop};
 
 pub(crate) fn run(args: &TortureArgs) -> anyhow::Result<Outcome> {
     let threads = Some(threads(args.threads)?.get());
-    let options = Options { seeds: Some(args.seeds), seed: args.seed, threads, stop_at_violation: false };
+    let options = Options { seeds: Some(args.seeds), seed: args.seed, threads, ..Options::default() };
     let report = main_loop(&options, &complain);
     if args.json {
         say_json(&report)?;

@@ -19,7 +19,8 @@ fn a_plan_is_a_sentence_a_table_a_document_and_a_picture() {
     let dir = dir.path();
     let said = plan(dir, &[SMALL, "--fast-model", "nvme-present", "--fast-model", "ssd-128gb-2012"]);
     assert!(said.status.success(), "{}", text(&said.stderr));
-    let lines: Vec<&str> = text(&said.stdout).lines().collect();
+    let said = text(&said.stdout);
+    let lines: Vec<&str> = said.lines().collect();
     // The sentence, what was run, the heads, five sizes and one further device.
     assert!(lines.len() == 10 && lines[0].contains("fast tier"), "{lines:#?}");
     assert!(lines[2].contains("all of it was run") && lines[9].contains("ssd-128gb-2012"), "{lines:#?}");

@@ -85,6 +85,7 @@ impl Engine<()> {
             log: self.log,
             commit: self.commit,
             checkpoint: self.checkpoint,
+            marks: self.marks,
             mover: self.mover,
             placement: self.placement,
             life: self.life,

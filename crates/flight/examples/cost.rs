@@ -2,6 +2,7 @@
 //! adds its sockets and its devices to both.
 
 #[path = "../tests/common/mod.rs"]
+#[allow(dead_code, reason = "tests use more of it")]
 mod common;
 
 use bimetal_flight::{Flight, FlightPlan};

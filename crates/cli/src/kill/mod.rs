@@ -11,6 +11,7 @@ use crate::progress::Progress;
 use crate::volume::Volume;
 use crate::{Outcome, check, complain, say, say_json};
 use anyhow::{Context as _, bail};
+use bimetal_engine::options::Marking;
 use bimetal_units::rng::Rng;
 use load::{Counts, Worker};
 use serde::Serialize;
@@ -97,6 +98,7 @@ fn rounds(args: &KillArgs, seed: u64, dir: &Path) -> anyhow::Result<KillDoc> {
         ],
         chunk: 64 << 10,
         landing: Some(LANDING_BYTES),
+        marking: rng.pick(&[Marking::Off, Marking::On, Marking::Strict]),
         wear_budget: None,
         wake_budget: None,
         remote_patience: None,

@@ -27,7 +27,7 @@ pub struct Loss {
 }
 
 /// Whether what may be stale is read all the same.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Suspects {
     /// It is an error.
     #[default]

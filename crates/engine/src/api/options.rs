@@ -38,7 +38,7 @@ pub struct CreateOptions {
 }
 
 /// Whether the slow device says about itself what it holds, so that it can be read alone should the fast one be lost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Marking {
     /// It does not: without the fast device nothing can be read.
     #[default]

@@ -1,7 +1,9 @@
 //! A set of small numbers, one bit each.
 
+use serde::{Deserialize, Serialize};
+
 /// Which of so many.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Bits {
     words: Vec<u64>,
     len: u32,
@@ -27,7 +29,7 @@ impl Bits {
     }
 
     /// How many there could be.
-    pub fn len(&self) -> u32 {
+    pub fn size(&self) -> u32 {
         self.len
     }
 

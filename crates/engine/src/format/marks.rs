@@ -10,6 +10,7 @@ use super::page::{self, PAGE_PAYLOAD, PageRef, REF_BYTES};
 use crate::base::bits::Bits;
 use crate::base::mask::BlockMask;
 use bimetal_units::*;
+use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
 const MAGIC: &[u8; 8] = b"BMTLmark";
@@ -27,7 +28,7 @@ pub const UNKNOWN: PageRef = PageRef { place: 0, sum: 0 };
 pub const BLANK: PageRef = PageRef { place: 0, sum: 1 };
 
 /// Where the marks of a volume lie on its slow device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MarkLayout {
     at: u64,
     /// Blocks of one copy of a header.
@@ -214,7 +215,7 @@ impl MarkHeader {
         let mut body = Vec::with_capacity(blocks.len() - SEAL_BYTES);
         let mut put = Put(&mut body);
         put.bytes(volume).u64(self.number).u64(self.generation.0).u64(self.unix_s);
-        put.u32(self.directory.len() as u32).u32(self.open.len());
+        put.u32(self.directory.len() as u32).u32(self.open.size());
         self.directory.iter().for_each(|version| page::put_ref(&mut body, *version));
         body.extend(self.open.to_bytes());
         seal(blocks, MAGIC, &body);

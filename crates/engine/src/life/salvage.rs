@@ -19,8 +19,10 @@ use crate::placement::pins::keep::{Found, judge};
 use crate::volume::pages::Pages;
 use crate::volume::state::State;
 use bimetal_units::*;
+use serde::{Deserialize, Serialize};
 
 /// What is left of a volume whose fast device is lost.
+#[derive(Serialize, Deserialize)]
 pub(crate) struct Salvage {
     layout: MarkLayout,
     blocks_per_chunk: u32,

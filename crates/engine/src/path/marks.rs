@@ -16,6 +16,7 @@ use crate::format::page::PageRef;
 use crate::path::piece::PieceKind;
 use crate::volume::marks::MarkTable;
 use bimetal_units::*;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, VecDeque};
 
 /// Pages that one round writes at most, beside those of the directory: some tenths of a second of a disk.
@@ -27,7 +28,7 @@ const RETRY_NS: u64 = Nanos::SECOND;
 /// Writes of marks that fail in a row before the volume goes read-only: no flush can be answered without them.
 const MAX_FAILURES: u32 = 30;
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 enum MarkStage {
     #[default]
     Idle,
@@ -39,6 +40,7 @@ enum MarkStage {
 }
 
 /// The marks of a volume that has them, and the round that is under way.
+#[derive(Serialize, Deserialize)]
 pub(crate) struct Marks {
     pub(crate) table: MarkTable,
     strict: bool,
@@ -74,7 +76,7 @@ pub(crate) struct Marks {
 }
 
 /// A commit's wait for the marks: the header that must be durable before it is answered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct MarkNeed(u64);
 
 impl Marks {
@@ -226,14 +228,13 @@ impl<A: Arena> Engine<A> {
         let falls_asleep_at = marks.used_at.after(marks.awake_ns(rest_after_ns));
         if marks.needed > marks.made {
             // A header alone.
-        } else if ending {
-            return false;
-        } else if !marks.strict && !awaited && now >= falls_asleep_at && !marks.table.all_open() {
+        } else if !ending && !marks.strict && !awaited && now >= falls_asleep_at && !marks.table.all_open() {
             marks.table.open_all();
             marks.look_by(now);
         } else if short && marks.table.stale().count() > 0 {
+            // At the end, too: what is still to be written may need the slots.
             marks.todo = marks.table.stale().iter().take(ROUND_PAGES).collect();
-        } else if !awaited && marks.look_at.is_some_and(|at| at <= now) && now < falls_asleep_at {
+        } else if !ending && !awaited && marks.look_at.is_some_and(|at| at <= now) && now < falls_asleep_at {
             if !self.choose_regions() {
                 return false;
             }

@@ -8,6 +8,7 @@ use crate::format::marks::{Mark, MarkLayout};
 use crate::format::page::PageRef;
 use crate::volume::pages::{self, Pages};
 use bimetal_units::*;
+use serde::{Deserialize, Serialize};
 
 /// Openings of regions within a second beyond which many are opened at a time.
 const BURST_OPENINGS: u32 = 64;
@@ -15,6 +16,7 @@ const BURST_OPENINGS: u32 = 64;
 const BURST_REGIONS: u32 = 16;
 
 /// Marks of a volume.
+#[derive(Serialize, Deserialize)]
 pub(crate) struct MarkTable {
     pub(crate) layout: MarkLayout,
     /// The slot that the page in force names for each chunk, plus one; 0 is none.
@@ -128,7 +130,7 @@ impl MarkTable {
             return self.open.set(region);
         }
         let first = region / BURST_REGIONS * BURST_REGIONS;
-        for neighbour in first..(first + BURST_REGIONS).min(self.open.len()) {
+        for neighbour in first..(first + BURST_REGIONS).min(self.open.size()) {
             if self.open.set(neighbour) {
                 self.written[neighbour as usize] = now;
             }
@@ -145,7 +147,7 @@ impl MarkTable {
 
     /// Whether all may be stale.
     pub(crate) fn all_open(&self) -> bool {
-        self.open.count() == self.open.len()
+        self.open.count() == self.open.size()
     }
 
     /// Regions that may be stale.
@@ -170,7 +172,7 @@ impl MarkTable {
 
     /// Nothing is closed.
     pub(crate) fn stop_closing(&mut self) {
-        self.closing = Bits::none(self.closing.len());
+        self.closing = Bits::none(self.closing.size());
     }
 
     /// The header is being written: what is still to be closed is closed from here on.

@@ -5,9 +5,10 @@ use crate::base::bits::{self, Bits};
 use crate::base::bugs::{Bug, planted};
 use crate::base::hash::IndexMap;
 use bimetal_units::*;
+use serde::{Deserialize, Serialize};
 
 /// Which slots are named, and what of them would be somebody's else.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 pub(crate) struct Named {
     slots: Bits,
     /// Those that would be free.
@@ -35,7 +36,7 @@ impl Named {
 
     /// Bytes of RAM.
     pub(crate) fn ram_bytes(&self) -> u64 {
-        bits::ram_bytes(u64::from(self.slots.len()))
+        bits::ram_bytes(u64::from(self.slots.size()))
     }
 
     pub(crate) fn has(&self, slot: Slot) -> bool {
