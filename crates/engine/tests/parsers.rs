@@ -361,7 +361,7 @@ fn damaged_marks() {
         damage(&mut block, &mut rng);
         if let Some(header) = MarkHeader::decode(&block, &VOLUME, &layout) {
             assert!(
-                header.open.len() == layout.regions() && header.directory.len() == layout.directory().len()
+                header.open.size() == layout.regions() && header.directory.len() == layout.directory().len()
             );
         }
         let mut payload = Vec::new();
