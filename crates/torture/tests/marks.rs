@@ -245,3 +245,28 @@ fn planted_bugs_are_seen() {
         assert_eq!(s.read(one, BLOCK), Ok(vec![0x11; BLOCK as usize]), "{bug:?}: stale, and called good");
     }
 }
+
+/// The slots that marks hold are given back at the end, too: what is still to be written then has no others.
+#[test]
+fn a_volume_that_closes_gets_back_the_slots_that_marks_hold() {
+    const CHUNKS: u64 = 60;
+    let (mut s, _, _) = begin(Marking::On);
+    let size = s.engine().size_bytes();
+    for at in (0..size).step_by(CHUNK as usize) {
+        s.write(at, CHUNK, 0x44);
+    }
+    s.flush();
+    s.wait(300 * Nanos::SECOND);
+    let first = s.slow_chunk();
+    assert!((0..CHUNKS).all(|chunk| s.is_slow(first + chunk * CHUNK)), "they are neighbours");
+    // Each of them leaves its slot, which the marks name, and wants another; and the volume closes amid that.
+    let mut asked = vec![s.ask(RequestKind::Discard { fua: false }, first, CHUNKS * CHUNK, 0)];
+    for chunk in 0..CHUNKS {
+        asked.push(s.ask(RequestKind::Write { fua: false }, first + chunk * CHUNK, CHUNK, 0x55));
+    }
+    s.stop();
+    s.open().expect("it opens");
+    for chunk in 0..CHUNKS {
+        assert_eq!(s.read(first + chunk * CHUNK, CHUNK), Ok(vec![0x55; CHUNK as usize]));
+    }
+}

@@ -20,8 +20,8 @@ pub(super) fn draw(seed: u64) -> Option<Export> {
         return None;
     }
     let most_bytes = rng.pick(&[4 << 10, 64 << 10, 1 << 20, 32 << 20]);
-    // A longest request must fit.
-    let least = u64::from(most_bytes.min(1 << 20));
+    // A longest request must fit; and where each few blocks wait for a flush, nothing else is seen.
+    let least = u64::from(most_bytes.clamp(64 << 10, 1 << 20));
     Some(Export {
         connections: rng.pick(&[1, 1, 2, 4]),
         fua: !rng.one_in(3),
