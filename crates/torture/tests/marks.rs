@@ -118,6 +118,24 @@ fn a_disk_that_rests_is_left_asleep() {
     assert_eq!(lost + suspect, size, "all may be stale");
 }
 
+/// What is written while it says so waits until it has.
+#[test]
+fn what_is_written_as_a_disk_goes_to_rest_is_not_good() {
+    let (mut s, one, _) = begin(Marking::On);
+    s.stop();
+    s.tuning.rest_after_ns = 20 * Nanos::SECOND;
+    s.tuning.rest_at_most_ns = 24 * 3600 * Nanos::SECOND;
+    s.tuning.marks_quiet_ns = Nanos::SECOND;
+    s.open().expect("it opens");
+    s.wait(5 * Nanos::SECOND);
+    s.until_stage(Stage::MarkHeader);
+    let asked = s.ask(RequestKind::Write { fua: true }, one, BLOCK, 0x22);
+    s.answer(asked).expect("it is written");
+    s.die(LOST);
+    s.open_without_fast(Suspects::Refused).expect("it opens");
+    assert_eq!(s.read(one, BLOCK), IO);
+}
+
 /// Strict marks wake it, and hold the flush until it has said what becomes stale.
 #[test]
 fn strict_marks_wake_a_disk() {

@@ -229,7 +229,9 @@ impl<A: Arena> Engine<A> {
         if marks.needed > marks.made {
             // A header alone.
         } else if !ending && !marks.strict && !awaited && now >= falls_asleep_at && !marks.table.all_open() {
+            // Who changes something there from here on waits for that header like who opens a region.
             marks.table.open_all();
+            marks.needed = marks.made + 1;
             marks.look_by(now);
         } else if short && marks.table.stale().count() > 0 {
             // At the end, too: what is still to be written may need the slots.
