@@ -185,7 +185,7 @@ fn repair_task(volume: &Volume, quiet: bool, apply: bool) -> anyhow::Result<(Vec
     let names = names(&driver);
     let task = bimetal_engine::repair(arena, driver.device_infos(), volume.open_options(), apply);
     let mut progress = Progress::new(format!("reading {}", volume.name().0), quiet);
-    let report = run_task(&mut driver, task, |bytes| progress.bytes(bytes))??;
+    let report = run_task(&mut driver, task, |bytes, changes| progress.of_task(bytes, changes))??;
     Ok((names, report))
 }
 
@@ -208,7 +208,7 @@ fn check_file(file: &Path, quiet: bool) -> anyhow::Result<CheckDoc> {
     let names = names(&driver);
     let task = bimetal_engine::check(arena, driver.device_infos(), volume.open_options());
     let mut progress = Progress::new(format!("checking {}", volume.name().0), quiet);
-    let checked = run_task(&mut driver, task, |bytes| progress.bytes(bytes));
+    let checked = run_task(&mut driver, task, |bytes, changes| progress.of_task(bytes, changes));
     drop(progress);
     let (report, mut findings) = match checked? {
         Ok(report) => (report, Vec::new()),

@@ -146,7 +146,7 @@ pub(crate) fn make(plan: &Plan) -> anyhow::Result<Made> {
     }
     let task = bimetal_engine::create(arena, infos, options);
     let mut progress = Progress::new(format!("creating {}", volume.name().0), plan.quiet);
-    let made = run_task(&mut driver, task, |bytes| progress.bytes(bytes));
+    let made = run_task(&mut driver, task, |bytes, changes| progress.of_task(bytes, changes));
     drop(progress);
     if let Err(error) = made? {
         // Nothing was made, so nothing is to be found under that name.

@@ -83,7 +83,9 @@ pub(crate) fn look(path: &Path) -> Look {
 fn look_at_export(path: &Path) -> Look {
     let device = match BlockFile::open_read_only(path) {
         Ok(device) => device,
-        Err(DeviceOpenError::Export { why, .. }) => return Look::Failing(io::Error::other(why)),
+        Err(DeviceOpenError::Export { why, .. } | DeviceOpenError::Insecure { why, .. }) => {
+            return Look::Failing(io::Error::other(why));
+        }
         Err(error) => return Look::Unknown(error.to_string()),
     };
     match superblock(&device, device.size_bytes() / BLOCK) {

@@ -110,7 +110,7 @@ pub(crate) fn look(volume: &Volume, quiet: bool) -> anyhow::Result<Looked> {
         None => bimetal_engine::open_to_look(arena, driver.device_infos(), options),
     };
     let mut progress = Progress::new(format!("reading {}", volume.name().0), quiet);
-    let engine = run_task(&mut driver, task, |bytes| progress.bytes(bytes))??;
+    let engine = run_task(&mut driver, task, |bytes, changes| progress.of_task(bytes, changes))??;
     Ok(Looked { driver, engine })
 }
 
@@ -122,7 +122,7 @@ fn with_driver<R>(
 ) -> anyhow::Result<R> {
     let task = bimetal_engine::open(arena, driver.device_infos(), volume.open_options());
     let mut progress = Progress::new(format!("opening {}", volume.name().0), quiet);
-    let mut engine = run_task(&mut driver, task, |bytes| progress.bytes(bytes))??;
+    let mut engine = run_task(&mut driver, task, |bytes, changes| progress.of_task(bytes, changes))??;
     drop(progress);
     volume::watch(&mut driver, &engine)?;
     let result = work(&mut driver, &mut engine);

@@ -17,8 +17,9 @@ pub(crate) struct DeviceSpec {
 }
 
 /// Why an export is no fast device.
-pub(crate) const NOT_FAST: &str = "an NBD export cannot be the fast device in this release, only the slow one: the fast \
-    device holds the log, which each flush waits for; give a file or block device of this machine";
+pub(crate) const NOT_FAST: &str = "an NBD export cannot be the fast device, only the slow one: on the fast device are the log, \
+    which each flush waits for, and the lock that keeps two servers of one volume apart, which no export has; give a file or \
+    block device of this machine";
 
 /// Whether a device is an export of an NBD server, by how it is named.
 pub(crate) fn is_export(device: &Path) -> bool {
@@ -287,8 +288,8 @@ mod tests {
             let refused = DeviceSpec::parse_fast(text).expect_err("no fast device");
             assert!(refused.contains("slow one"), "{refused}");
         }
-        let refused = DeviceSpec::parse("nbds://host/x").expect_err("no encryption");
-        assert!(refused.contains("tunnel"), "{refused}");
+        let refused = DeviceSpec::parse("nbds://host/x").expect_err("no certificates");
+        assert!(refused.contains("tls-certificates"), "{refused}");
         assert!(DeviceSpec::parse("nbd+unix:///x").is_err() && !is_export(Path::new("/nbd://x")));
     }
 

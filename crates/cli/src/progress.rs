@@ -1,6 +1,7 @@
 //! Where people wait for more than a second: one line on their terminal that says for what.
 
 use crate::size;
+use bimetal_driver::Change;
 use std::io::{IsTerminal as _, Write as _};
 use std::time::{Duration, Instant};
 
@@ -29,6 +30,19 @@ impl Progress {
         self.draw(|| size::show(bytes));
     }
 
+    /// The same of a task on devices; what has happened to them is said, too.
+    pub(crate) fn of_task(&mut self, bytes: u64, changes: Vec<Change>) {
+        for change in changes {
+            self.erase();
+            match change {
+                Change::Lost(what) | Change::Orphaned(what) => tracing::error!("{what}"),
+                Change::Away(what) | Change::Moved(what) => tracing::warn!("{what}"),
+                Change::Back(what) => tracing::info!("{what}"),
+            }
+        }
+        self.bytes(bytes);
+    }
+
     /// The work came so far.
     pub(crate) fn at(&mut self, how_far: &str) {
         self.draw(|| how_far.to_owned());
@@ -44,11 +58,17 @@ impl Progress {
     }
 }
 
-impl Drop for Progress {
-    fn drop(&mut self) {
-        if self.drawn {
+impl Progress {
+    fn erase(&mut self) {
+        if std::mem::take(&mut self.drawn) {
             write("\r\x1b[K");
         }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.erase();
     }
 }
 

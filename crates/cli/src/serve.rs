@@ -10,9 +10,10 @@ use crate::watch::http::{self, HttpPlan};
 use crate::{Outcome, lost, memory, paths, say, size};
 use anyhow::{Context as _, bail};
 use bimetal_driver::signals::{block_stop_signals, ignore_hangup};
-use bimetal_driver::{BlockFile, RealArena, become_io_flusher, inherited_sockets, run_task};
+use bimetal_driver::{BlockFile, Driver, IoFacts, RealArena, become_io_flusher, inherited_sockets, run_task};
 use bimetal_engine::Engine;
 use bimetal_engine::loss::Suspects;
+use bimetal_engine::options::OpenError;
 use bimetal_flight::{Flight, FlightPlan};
 use bimetal_serve::house::MAX_VOLUMES;
 use bimetal_serve::{Access, Address, Door, Endpoint, Opened, Reception, ServeError, Server, Tenant};
@@ -261,8 +262,9 @@ fn open(locked: Locked, read_only: bool, limits: Limits) -> anyhow::Result<Opene
         Some(missing) => volume::open_degraded(&driver, arena, missing, options, suspects),
     };
     let mut progress = Progress::new(format!("opening {}", volume.name().0), false);
-    let engine = run_task(&mut driver, task, |bytes| progress.bytes(bytes))??;
+    let opened = run_task(&mut driver, task, |bytes, changes| progress.of_task(bytes, changes))?;
     drop(progress);
+    let engine = opened.map_err(|error| why_not_opened(error, &driver, &volume))?;
     volume::watch(&mut driver, &engine)?;
     say_opened(&volume, &engine, start);
     if let Some((missing, loss)) = missing.zip(engine.loss()) {
@@ -278,6 +280,17 @@ fn open(locked: Locked, read_only: bool, limits: Limits) -> anyhow::Result<Opene
     };
     let (name, file) = (volume.name(), volume.file);
     Ok(Opened { engine, driver, buffer_bytes, volume: name, file, read_only, control })
+}
+
+/// Why a volume does not open, and what can be done where its export has gone away meanwhile.
+fn why_not_opened(error: OpenError, driver: &Driver, volume: &Volume) -> anyhow::Error {
+    let is_away = |facts: &IoFacts| facts.remote.is_some_and(|remote| remote.away_since.is_some());
+    if !driver.io_facts().iter().any(is_away) {
+        return error.into();
+    }
+    let (program, called) = (paths::program(), volume.called());
+    let cure = format!("`{program} serve {called} --degraded` serves what is on the fast device, read-only");
+    anyhow::anyhow!("{error}: the export went away while {called} was opened; see to its server, or {cure}")
 }
 
 fn say_opened(volume: &Volume, engine: &Engine<RealArena>, start: Instant) {

@@ -9,7 +9,7 @@
 
 use crate::claims::Claim;
 use crate::modelled::Timing;
-use crate::remote::{Export, Standing, Unfit};
+use crate::remote::{DialError, Export, Standing, Unfit};
 use crate::storage::Storage;
 use crate::{blockdev, claims};
 use bimetal_nbd::{NbdUri, UriError};
@@ -83,6 +83,14 @@ pub enum DeviceOpenError {
         /// Its URI.
         path: PathBuf,
         /// In words.
+        why: String,
+    },
+    /// Its server is not to be trusted, or does not trust us.
+    #[error("{} cannot be opened: {why}", path.display())]
+    Insecure {
+        /// Its URI.
+        path: PathBuf,
+        /// In words, with what can be done.
         why: String,
     },
     /// Its server cannot make anything durable.
@@ -229,6 +237,7 @@ impl BlockFile {
         let export = Export::find(uri, access == OFlags::RDWR).map_err(|unfit| {
             let path = path.into();
             match unfit {
+                Unfit::Dial(DialError::Insecure(why)) => DeviceOpenError::Insecure { path, why },
                 Unfit::Dial(error) => DeviceOpenError::Export { path, why: error.whole() },
                 Unfit::Blocks(bytes) => DeviceOpenError::SectorSize { path, bytes },
                 Unfit::Payload(bytes) => {

@@ -2,6 +2,7 @@
 
 use crate::driver::Driver;
 use crate::memory::RealArena;
+use crate::watch::Change;
 use bimetal_engine::{Machine, Task};
 use std::io;
 use std::time::Duration;
@@ -21,17 +22,18 @@ pub enum TaskError {
 const TICK: Duration = Duration::from_secs(1);
 
 /// Serves the task until it has a result. `progress` is called now and then, at least once a second, with the bytes
-/// that went to and from the devices so far.
+/// that went to and from the devices so far, and with what has happened to exports since.
 pub fn run_task<T>(
     driver: &mut Driver,
     mut task: Task<RealArena, T>,
-    mut progress: impl FnMut(u64),
+    mut progress: impl FnMut(u64, Vec<Change>),
 ) -> Result<T, TaskError> {
     loop {
-        progress(driver.moved_bytes());
+        progress(driver.moved_bytes(), driver.take_changes());
         driver.pump(&mut task, |_, _, _| {});
         if driver.device_ops() == 0 {
             if let Some(result) = task.take_result() {
+                progress(driver.moved_bytes(), driver.take_changes());
                 return Ok(result);
             }
             if task.deadline().is_none() {

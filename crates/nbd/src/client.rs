@@ -31,6 +31,17 @@ pub enum ClientError {
         /// What the server said, perhaps nothing.
         message: String,
     },
+    /// Section "STARTTLS": it does not encrypt, and nothing is said to it that is not.
+    #[error("the server does not encrypt (it refused with error {code}{}{message})", if .message.is_empty() { "" } else { ": " })]
+    NotSecure {
+        /// The error's number, without the bit that all errors share.
+        code: u32,
+        /// What the server said, perhaps nothing.
+        message: String,
+    },
+    /// Section "STARTTLS": what came before encryption could have been put there by anybody.
+    #[error("the server goes on talking when it is to begin to encrypt")]
+    TalksOn,
     /// Section "Structured reply chunk message".
     #[error("a chunk of type {kind} is malformed, or longer than what was asked for")]
     BadChunk {
@@ -74,6 +85,8 @@ pub struct RemoteExport {
 pub enum ClientStep {
     /// The next message is not complete.
     NeedMore,
+    /// The server is ready for TLS: from its next byte on, all is encrypted. Call [`ClientHandshake::secured`] then.
+    Secure,
     /// The export is granted: send requests.
     Transmission(RemoteExport),
 }
@@ -83,6 +96,8 @@ enum Stage {
     Greeting,
     /// Replies to this option are expected.
     Replies(u32),
+    /// TLS is to begin.
+    Securing,
     Granted(RemoteExport),
     Failed(ClientError),
 }
@@ -94,6 +109,7 @@ pub struct ClientHandshake {
     name: String,
     wishes: Terms,
     terms: Terms,
+    is_secure: bool,
     stage: Stage,
     export: Option<(u64, TransmissionFlags)>,
     block_size: Option<BlockSize>,
@@ -117,11 +133,26 @@ impl ClientHandshake {
             name: name.to_owned(),
             wishes,
             terms: Terms::default(),
+            is_secure: false,
             stage: Stage::Greeting,
             export: None,
             block_size: None,
             replies_seen: 0,
         })
+    }
+
+    /// The same, where nothing is said that is not encrypted: the first thing that is asked for is TLS, and a server that does
+    /// not speak it is left.
+    #[must_use]
+    pub fn securely(self) -> Self {
+        ClientHandshake { is_secure: true, ..self }
+    }
+
+    /// From now on what is shown and sent is encrypted: negotiation goes on.
+    pub fn secured(&mut self, out: &mut Vec<u8>) {
+        if matches!(self.stage, Stage::Securing) {
+            self.ask_first(out);
+        }
     }
 
     /// Takes as many whole messages as `input` holds, appends what is to be sent to `out`, and returns how
@@ -133,6 +164,8 @@ impl ClientHandshake {
             let advanced = match &self.stage {
                 Stage::Greeting => self.greeting(rest, out),
                 &Stage::Replies(option) => self.reply(option, rest, out),
+                Stage::Securing if rest.is_empty() => return Ok((consumed, ClientStep::Secure)),
+                Stage::Securing => Err(ClientError::TalksOn),
                 Stage::Granted(export) => return Ok((consumed, ClientStep::Transmission(*export))),
                 Stage::Failed(error) => Err(error.clone()),
             };
@@ -158,15 +191,21 @@ impl ClientHandshake {
         }
         let ours = flags & (handshake_flag::FIXED_NEWSTYLE | handshake_flag::NO_ZEROES);
         out.extend_from_slice(&u32::from(ours).to_be_bytes());
-        let first = if self.wishes.structured { opt::STRUCTURED_REPLY } else { opt::GO };
-        self.ask(first, out);
+        match self.is_secure {
+            true => self.ask(opt::STARTTLS, out),
+            false => self.ask_first(out),
+        }
         Ok(Some(wire::GREETING_BYTES))
+    }
+
+    fn ask_first(&mut self, out: &mut Vec<u8>) {
+        self.ask(if self.wishes.structured { opt::STRUCTURED_REPLY } else { opt::GO }, out);
     }
 
     /// Sends an option and expects its replies.
     fn ask(&mut self, option: u32, out: &mut Vec<u8>) {
         let mut data = Vec::new();
-        if option != opt::STRUCTURED_REPLY {
+        if !matches!(option, opt::STRUCTURED_REPLY | opt::STARTTLS) {
             // `wishing` bounds the name, so the lengths fit.
             put_string(&mut data, self.name.as_bytes());
         }
@@ -220,6 +259,11 @@ impl ClientHandshake {
             }
             (opt::SET_META_CONTEXT, rep::META_CONTEXT) => {
                 self.context(data).ok_or(ClientError::BadOptionReply)?;
+            }
+            (opt::STARTTLS, rep::ACK) => self.stage = Stage::Securing,
+            (opt::STARTTLS, kind) if kind & rep::ERROR_BIT != 0 => {
+                let message = String::from_utf8_lossy(data).into_owned();
+                return Err(ClientError::NotSecure { code: kind & !rep::ERROR_BIT, message });
             }
             (opt::STRUCTURED_REPLY, rep::ACK) => {
                 self.terms.structured = true;

@@ -79,5 +79,5 @@ pub use reply::{Chunk, ChunkHead, Extent, SimpleReply, parse_chunk, parse_simple
 pub use request::{Command, Request};
 pub use terms::{Contexts, MetaContext, Placement, Terms};
 pub use transmission::{Parse, Transmission, simple_reply};
-pub use uri::{NbdAddress, NbdUri, UriError};
+pub use uri::{NbdAddress, NbdUri, Secure, UriError};
 pub use wire::{CHUNK_HEADER_BYTES, REQUEST_HEADER_BYTES, SIMPLE_REPLY_BYTES};

@@ -34,6 +34,10 @@ bugs! {
     LateAnswerTaken,
     /// The first flush is answered without being sent, as nothing was written since the beginning.
     FirstFlushSpared,
+    /// Nobody looks whether the export is still ours while it is used.
+    NobodyLooks,
+    /// What is given up is answered while the kernel still sends of its buffers.
+    LostWhileSending,
 }
 
 #[cfg(any(test, feature = "planted-bugs"))]

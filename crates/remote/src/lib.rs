@@ -56,6 +56,6 @@ mod session;
 mod tests;
 
 pub use session::{
-    Agreed, Ask, JOURNAL_BYTES, Judge, News, Outbox, PIECE_BYTES, Part, Payload, Seal, Session, Standing,
-    Wish,
+    Agreed, Ask, Doubt, JOURNAL_BYTES, Judge, News, Outbox, PIECE_BYTES, Part, Payload, Seal, Session,
+    Standing, Wish,
 };

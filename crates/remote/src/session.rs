@@ -8,8 +8,10 @@
 //!    ^                      │                         │                              │ ^
 //!    └── Closing <──────────┴──── a connection breaks ┴──────────────────────────────┘ │ a flush failed:
 //!        (until the kernel has let go of the buffers)              Draining ───────────┘ all in flight ends,
-//!                                                                                       then as after a break
+//!                                                                                       then Comparing, as after a break
 //! ```
+//! After a pause in its use there is Looking beside Up: whether it still is the same comes first, as in Comparing, and nothing is
+//! written again.
 //!
 //! What keeps data safe:
 //! - **What is answered and not flushed is in the journal**, cut by what is newer. A server that restarts has lost it perhaps:
@@ -19,14 +21,17 @@
 //! - **Each sending of a request has a name of its own**, so that a late answer to an earlier one is none to this.
 //! - **A flush that failed is told**, and the journal is written again before the next one is sent.
 //! - **A flush never fails for the time it takes.** Reads, writes and trims do, after the patience of the volume: a flush that
-//!   waits loses nothing, as the journal has what it is to cover; one that failed would end the volume.
-//! - **Another export is never written to**: its size and its superblocks are compared before the journal goes there.
+//!   waits loses nothing, as the journal has what it is to cover; one that failed would end the volume. Before there is a seal,
+//!   nothing has been promised to anybody yet, and flushes do, too: who opens a volume is not to wait for ever.
+//! - **Another export is never written to**: its size and its superblocks are compared before the journal goes there. While it
+//!   is used, they are compared each second; after a pause, before anything else is asked.
 
 mod breaks;
 mod flushes;
+mod look;
 mod terms;
 
-pub use terms::{Agreed, Ask, Judge, News, Outbox, Part, Payload, Seal, Standing, Wish};
+pub use terms::{Agreed, Ask, Doubt, Judge, News, Outbox, Part, Payload, Seal, Standing, Wish};
 
 use crate::bugs::{Bug, planted};
 use crate::journal::{Journal, Moment};
@@ -37,6 +42,7 @@ use bimetal_engine::slab::Slab;
 use bimetal_nbd::{Command, Request, encode_request};
 use bimetal_units::Nanos;
 use breaks::FIRST_PAUSE_NS;
+use look::Look;
 use std::collections::VecDeque;
 
 /// What has been written and not flushed may take so much memory; the session flushes by itself when half of it is used,
@@ -58,6 +64,7 @@ const SEND_BYTES: u64 = 8 << 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
     Up,
+    Looking,
     Draining,
     Rewriting,
     Comparing,
@@ -139,6 +146,11 @@ pub struct Session {
     /// A part of the journal could not be written again: with this.
     unwritten: Option<i32>,
     seal: Option<Seal>,
+    look: Look,
+    /// When it was heard last how late it is.
+    time: Nanos,
+    /// It is to be given up as soon as the kernel has let go of all buffers.
+    is_lost: bool,
     pause_ns: u64,
     away_since: Option<Nanos>,
     breaks: u64,
@@ -171,6 +183,9 @@ impl Session {
             flight: None,
             unwritten: None,
             seal: None,
+            look: Look::default(),
+            time: now,
+            is_lost: false,
             pause_ns: FIRST_PAUSE_NS,
             away_since: None,
             breaks: 0,
@@ -181,9 +196,14 @@ impl Session {
         }
     }
 
-    /// From now on an export is compared before it is written to again.
+    /// From now on an export is compared before it is written to again, and while it is used.
     pub fn seal(&mut self, seal: Seal) {
         self.seal = Some(seal);
+    }
+
+    /// Whether there is something by which the export is known.
+    pub fn is_sealed(&self) -> bool {
+        self.seal.is_some()
     }
 
     /// What is written and not flushed may take so much memory: one request at least.
@@ -285,7 +305,7 @@ impl Session {
             Mode::Closing => Wish::Close,
             Mode::Away { next } if next <= now && self.is_needed() => Wish::Dial,
             Mode::Away { .. } | Mode::Dialing | Mode::Lost => Wish::Rest,
-            Mode::Up | Mode::Draining | Mode::Rewriting | Mode::Comparing => Wish::Serve,
+            Mode::Up | Mode::Looking | Mode::Draining | Mode::Rewriting | Mode::Comparing => Wish::Serve,
         }
     }
 
@@ -316,11 +336,12 @@ impl Session {
 
     /// Operations that do not wait for ever.
     fn mortal(&self) -> impl Iterator<Item = (u32, &Op)> {
-        self.ops.iter().filter(|(_, op)| !op.is_flush && op.left > 0)
+        self.ops.iter().filter(|(_, op)| !op.is_flush && op.left > 0 || self.seal.is_none())
     }
 
     /// Time has passed.
     pub fn on_time(&mut self, now: Nanos) {
+        self.look_after_gap(now);
         for conn in 0..self.conns.len() {
             while let Some(&(place, sending, _)) = self.conns[conn].sent.front() {
                 if self
@@ -366,6 +387,9 @@ impl Session {
     pub fn fill(&mut self, conn: usize, now: Nanos, most: usize, out: &mut Outbox<'_>) -> bool {
         if self.conns.get(conn).is_none_or(|conn| !conn.sending.is_empty()) {
             return false;
+        }
+        if !self.waiting.is_empty() {
+            self.look(now);
         }
         let (mut count, mut bytes) = (0, 0);
         while count < most && bytes < SEND_BYTES {

@@ -5,7 +5,7 @@
 mod directed;
 
 use super::bugs::{Bug, plant};
-use super::session::{Agreed, Ask, Outbox, Part, Payload, Session, Wish};
+use super::session::{Agreed, Ask, Doubt, News, Outbox, Part, Payload, Seal, Session, Wish};
 use bimetal_engine::arena::Buf;
 use bimetal_nbd::{Command, Parse, Request, Transmission, data_chunk, error_chunk, hole_chunk};
 use bimetal_nbd::{NbdErrno, simple_reply};
@@ -17,6 +17,9 @@ use std::collections::BTreeMap;
 const CELL: usize = 16;
 const CELLS: usize = 32;
 const PATIENCE_NS: u64 = 20 * Nanos::SECOND;
+/// What the export is known by, and what is there when somebody else has taken it.
+const OURS: u8 = 7;
+const THEIRS: u8 = 8;
 /// What is of no value: trimmed.
 const ANYTHING: u32 = 0;
 /// What a process wrote that is dead, and did not flush.
@@ -42,6 +45,8 @@ struct Line {
     /// Requests that have come, with their payload.
     pending: Vec<(Request, Vec<u8>)>,
     sending: bool,
+    /// The buffers that are being sent.
+    bufs: Vec<Buf>,
 }
 
 /// Cells as they are read, and as they are kept.
@@ -53,6 +58,7 @@ struct Server {
     most_bytes: u32,
     structured: bool,
     fails: bool,
+    owner: u8,
 }
 
 impl Server {
@@ -113,7 +119,10 @@ impl Server {
     }
 
     fn read(&self, rng: &mut Rng, request: &Request, cells: std::ops::Range<usize>) -> Vec<u8> {
-        let bytes: Vec<u8> = cells.flat_map(|cell| self.cache[cell].to_le_bytes().repeat(CELL / 4)).collect();
+        let bytes: Vec<u8> = match cells.start < CELLS {
+            true => cells.flat_map(|cell| self.cache[cell].to_le_bytes().repeat(CELL / 4)).collect(),
+            false => vec![self.owner; request.length as usize],
+        };
         if !self.structured {
             return [&simple_reply(request.cookie, None)[..], &bytes].concat();
         }
@@ -164,6 +173,10 @@ struct World {
     next_value: u32,
     cells: Vec<Cell>,
     multi: bool,
+    /// When somebody else takes the export, and whether anything was asked so late after it that it must be noticed.
+    taken_at: Option<Nanos>,
+    must_notice: bool,
+    is_lost: bool,
     /// Answers that never came, and that somebody between may bring later.
     late: Vec<Vec<u8>>,
     problem: Option<String>,
@@ -181,6 +194,7 @@ impl World {
             most_bytes: most_cells * CELL as u32,
             structured: rng.one_in(2),
             fails: rng.one_in(2),
+            owner: OURS,
         };
         let mut world = World {
             session: Session::new(agreed(&server, multi), PATIENCE_NS, Nanos(0)),
@@ -194,11 +208,29 @@ impl World {
             next_value: BEFORE,
             cells: vec![Cell { values: vec![ANYTHING, BEFORE], answered: 0, kept: 0 }; CELLS],
             multi,
+            taken_at: None,
+            must_notice: false,
+            is_lost: false,
             late: Vec::new(),
             problem: None,
         };
         let journal_most = (CELL * CELLS) as u64 / (1 + world.rng.below(4));
         world.session.limit_journal(journal_most);
+        world
+    }
+
+    /// The same, or one where something says whose the export is, and somebody else may take it.
+    fn any(seed: u64) -> World {
+        let mut world = World::new(seed);
+        if seed.is_multiple_of(2) {
+            return world;
+        }
+        world.session.seal(Seal { places: vec![(CELL * CELLS) as u64], judge: Box::new(judge) });
+        if world.rng.one_in(4) {
+            world.taken_at = Some(Nanos(world.rng.below(10 * Nanos::SECOND)));
+            // Who cannot read there cannot notice.
+            world.server.fails = false;
+        }
         world
     }
 
@@ -253,6 +285,9 @@ impl World {
         };
         let tag = self.next_tag;
         self.next_tag += 1;
+        // A flush of nothing is answered without a word.
+        let is_late = self.taken_at.is_some_and(|at| at.after(Nanos::SECOND) <= self.now);
+        self.must_notice |= is_late && !matches!(ask, Ask::Flush);
         self.asked.insert(tag, Asked { ask: ask.clone(), first, cells, buf, marks, durable });
         self.session.ask(self.now, ask, tag);
     }
@@ -275,9 +310,18 @@ impl World {
                 continue;
             };
             let range = asked.first..asked.first + asked.cells;
+            let is_its = |buf: &Buf| {
+                asked.buf.start <= buf.start && buf.start < asked.buf.start + u64::from(asked.buf.len)
+            };
+            let is_write = matches!(asked.ask, Ask::Write { .. });
+            if is_write && self.lines.iter().any(|line| line.sending && line.bufs.iter().any(is_its)) {
+                self.problem.get_or_insert(format!("{tag} was answered while its buffer was being sent"));
+            }
             match asked.ask {
                 _ if result < 0 => {
-                    let is_late_flush = matches!(asked.ask, Ask::Flush) && result == -libc::ETIMEDOUT;
+                    let is_late_flush = matches!(asked.ask, Ask::Flush)
+                        && result == -libc::ETIMEDOUT
+                        && self.session.is_sealed();
                     if is_late_flush {
                         self.problem.get_or_insert("a flush failed for the time it took".to_owned());
                     }
@@ -334,6 +378,11 @@ impl World {
                 Part::Buf(buf) => self.room.load(buf, &mut bytes),
             }
         }
+        let buf = |part: &Part| match *part {
+            Part::Buf(buf) => Some(buf),
+            Part::Scratch { .. } => None,
+        };
+        self.lines[line].bufs = out.parts().iter().filter_map(buf).collect();
         self.lines[line].up.extend(bytes);
         self.lines[line].sending = true;
     }
@@ -380,6 +429,9 @@ impl World {
 
     fn step(&mut self, is_kind: bool) {
         self.now = self.now.after(self.rng.below(20 * Nanos::MS));
+        if self.taken_at.is_some_and(|at| at <= self.now) {
+            self.server.owner = THEIRS;
+        }
         self.session.on_time(self.now);
         match self.session.wish(self.now) {
             Wish::Close => self.close(is_kind),
@@ -409,7 +461,14 @@ impl World {
                 _ => {}
             }
         }
+        self.is_lost |= self.session.take_news().iter().any(|news| matches!(news, News::Lost(_)));
         self.hear();
+    }
+
+    /// Whether anything is under way.
+    fn is_busy(&self) -> bool {
+        let is_busy = |line: usize| self.lines[line].sending || self.session.unanswered(line) > 0;
+        !self.asked.is_empty() || self.session.waiting() > 0 || (0..self.lines.len()).any(is_busy)
     }
 
     fn connect(&mut self) {
@@ -456,12 +515,16 @@ impl World {
         }
         self.server.fails = false;
         let mut left = 40_000;
-        while !self.asked.is_empty() && left > 0 {
+        while self.is_busy() && left > 0 {
             self.step(true);
             left -= 1;
         }
         if !self.asked.is_empty() {
             return Err(format!("{} operations are never answered", self.asked.len()));
+        }
+        let is_away = self.session.standing().away_since.is_some();
+        if !is_away && self.is_lost != self.must_notice && (self.must_notice || self.taken_at.is_none()) {
+            return Err(format!("somebody else took it at {:?}, lost: {}", self.taken_at, self.is_lost));
         }
         // Both end without a word.
         self.server.crash(&mut self.rng);
@@ -470,6 +533,13 @@ impl World {
             self.check(cell, value, self.cells[cell].kept, "kept");
         }
         self.problem.map_or(Ok(self.session), Err)
+    }
+}
+
+fn judge(blocks: &[Vec<u8>]) -> Result<(), Doubt> {
+    match blocks[0][0] {
+        OURS => Ok(()),
+        other => Err(Doubt::Other(format!("it begins with {other}"))),
     }
 }
 
@@ -495,7 +565,7 @@ fn cases(most: u64) -> std::ops::Range<u64> {
 fn no_flushed_byte_is_lost_and_nothing_wrong_is_read() {
     let (mut breaks, mut resent) = (0, 0);
     for seed in cases(10_000) {
-        match World::new(seed).run(600) {
+        match World::any(seed).run(600) {
             Ok(session) => {
                 breaks += session.standing().breaks;
                 resent += session.standing().resent;
@@ -509,7 +579,7 @@ fn no_flushed_byte_is_lost_and_nothing_wrong_is_read() {
 
 /// How a seed fails, if it does.
 fn ends_wrong(seed: u64) -> Option<String> {
-    let outcome = std::panic::catch_unwind(|| World::new(seed).run(600).err());
+    let outcome = std::panic::catch_unwind(|| World::any(seed).run(600).err());
     outcome.unwrap_or_else(|_| Some("it panics".to_owned()))
 }
 

@@ -1,7 +1,9 @@
 //! A connection to an NBD server, as far as its export being granted.
 
+use super::tls;
 use bimetal_nbd::{ClientError, ClientHandshake, ClientStep, NbdAddress, NbdUri, RemoteExport, Terms};
-use rustix::net::sockopt;
+use rustix::net::sockopt::{self, Timeout, set_socket_timeout};
+use std::fs::File;
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs as _};
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -10,6 +12,8 @@ use std::time::Duration;
 
 /// A server that says nothing for so long during the handshake is given up, and one that cannot be connected to.
 pub(super) const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(10);
+/// `NBD_REP_ERR_TLS_REQD`, without the bit that all errors share.
+const TLS_NEEDED: u32 = 5;
 /// A handshake has a few messages of a few hundred bytes.
 const MAX_HANDSHAKE_BYTES: usize = 1 << 20;
 /// An idle connection is asked for a sign of life after so long, and then as often ...
@@ -29,6 +33,10 @@ pub enum DialError {
     /// It has said more than a handshake has.
     #[error("the server's handshake does not end")]
     Endless,
+    /// What is said cannot be kept from others, or the server is not who it should be, or does not take us for whom it wants. A
+    /// sentence that ends with what can be done.
+    #[error("{0}")]
+    Insecure(String),
 }
 
 impl DialError {
@@ -41,9 +49,6 @@ impl DialError {
     }
 }
 
-trait Stream: Read + Write {}
-impl<S: Read + Write> Stream for S {}
-
 /// Connects, and is granted the export, with as many of these terms as the server has.
 pub fn dial(uri: &NbdUri, wishes: Terms) -> Result<(OwnedFd, RemoteExport), DialError> {
     dial_within(uri, wishes, HANDSHAKE_PATIENCE)
@@ -55,28 +60,66 @@ pub(super) fn dial_within(
     wishes: Terms,
     patience: Duration,
 ) -> Result<(OwnedFd, RemoteExport), DialError> {
-    match &uri.address {
-        NbdAddress::Unix(path) => {
-            let mut socket = uninterrupted(|| UnixStream::connect(path))?;
-            socket.set_read_timeout(Some(patience))?;
-            socket.set_write_timeout(Some(patience))?;
-            let granted = negotiate(&mut socket, uri, wishes, patience)?;
-            socket.set_read_timeout(None)?;
-            socket.set_write_timeout(None)?;
-            Ok((socket.into(), granted))
+    let client = ClientHandshake::wishing(&uri.export, wishes)?;
+    let NbdAddress::Secure(secure) = &uri.address else {
+        let mut socket = open(&uri.address, patience)?;
+        return match negotiate(&mut socket, &mut { client }, patience) {
+            Ok(Met::Granted(export)) => Ok((in_use(socket)?, export)),
+            Ok(Met::Secure) => Err(ClientError::TalksOn.into()),
+            Err(DialError::Protocol(ClientError::Refused { code: TLS_NEEDED, .. })) => Err(
+                DialError::Insecure("the server encrypts or says nothing; name it with nbds://".to_owned()),
+            ),
+            Err(error) => Err(error),
+        };
+    };
+    let (mut client, mut socket) = (client.securely(), open(&secure.address, patience)?);
+    match negotiate(&mut socket, &mut client, patience) {
+        Ok(Met::Secure) => {}
+        Ok(Met::Granted(_)) => return Err(ClientError::TalksOn.into()),
+        Err(DialError::Protocol(error @ ClientError::NotSecure { .. })) => {
+            return Err(DialError::Insecure(format!(
+                "{error}; let it ({}), or name it with nbd:// where nobody can listen",
+                tls::SERVERS
+            )));
         }
+        Err(error) => return Err(error),
+    }
+    let mut line = tls::begin(socket, secure)?;
+    let mut out = Vec::new();
+    client.secured(&mut out);
+    let met = line.write_all(&out).map_err(DialError::from);
+    let met = met.and_then(|()| negotiate(&mut line, &mut client, patience));
+    match met.map_err(|error| tls::explained(error, secure))? {
+        Met::Granted(export) => Ok((tls::carry(line)?, export)),
+        Met::Secure => Err(ClientError::TalksOn.into()),
+    }
+}
+
+/// A connection that nothing has been said on; each step has so much time.
+fn open(address: &NbdAddress, patience: Duration) -> io::Result<File> {
+    let socket: OwnedFd = match address {
+        NbdAddress::Unix(path) => uninterrupted(|| UnixStream::connect(path))?.into(),
         NbdAddress::Tcp(address) => {
-            let mut socket = connect(address, patience)?;
+            let socket = connect(address, patience)?;
             socket.set_nodelay(true)?;
             keep_alive(&socket)?;
-            socket.set_read_timeout(Some(patience))?;
-            socket.set_write_timeout(Some(patience))?;
-            let granted = negotiate(&mut socket, uri, wishes, patience)?;
-            socket.set_read_timeout(None)?;
-            socket.set_write_timeout(None)?;
-            Ok((socket.into(), granted))
+            socket.into()
         }
+        NbdAddress::Secure(_) => return Err(io::Error::other("one address is behind another")),
+    };
+    for kind in [Timeout::Recv, Timeout::Send] {
+        set_socket_timeout(&socket, kind, Some(patience))?;
     }
+    Ok(socket.into())
+}
+
+/// Its steps take as long as they take.
+pub(super) fn in_use(socket: File) -> io::Result<OwnedFd> {
+    let socket = OwnedFd::from(socket);
+    for kind in [Timeout::Recv, Timeout::Send] {
+        set_socket_timeout(&socket, kind, None)?;
+    }
+    Ok(socket)
 }
 
 /// To the first of the addresses of a name that answers.
@@ -111,21 +154,27 @@ pub(super) fn uninterrupted<R>(mut attempt: impl FnMut() -> io::Result<R>) -> io
     }
 }
 
-fn negotiate(
-    socket: &mut dyn Stream,
-    uri: &NbdUri,
-    wishes: Terms,
+/// How far a negotiation has come.
+enum Met {
+    Secure,
+    Granted(RemoteExport),
+}
+
+fn negotiate<S: Read + Write>(
+    socket: &mut S,
+    client: &mut ClientHandshake,
     patience: Duration,
-) -> Result<RemoteExport, DialError> {
-    let mut client = ClientHandshake::wishing(&uri.export, wishes)?;
+) -> Result<Met, DialError> {
     let (mut input, mut taken) = (Vec::new(), 0);
     loop {
         let mut out = Vec::new();
         let (used, step) = client.on_bytes(&input[taken..], &mut out)?;
         taken += used;
         socket.write_all(&out)?;
-        if let ClientStep::Transmission(export) = step {
-            return Ok(export);
+        match step {
+            ClientStep::Transmission(export) => return Ok(Met::Granted(export)),
+            ClientStep::Secure => return Ok(Met::Secure),
+            ClientStep::NeedMore => {}
         }
         if input.len() > MAX_HANDSHAKE_BYTES {
             return Err(DialError::Endless);

@@ -1,6 +1,6 @@
 //! One connection, used for a moment and waited on: to look at what an export holds, or to erase a part of it.
 
-use super::dial::{DialError, dial_within, uninterrupted};
+use super::dial::{DialError, dial_within, in_use, uninterrupted};
 use bimetal_nbd::{Command, NbdErrno, NbdUri, RemoteExport, Request, SIMPLE_REPLY_BYTES, Terms};
 use bimetal_nbd::{encode_request, parse_simple_reply};
 use bimetal_remote::{Agreed, PIECE_BYTES};
@@ -37,10 +37,7 @@ impl Line {
 
     /// The connection, for somebody who waits in another way.
     pub(crate) fn into_socket(self) -> io::Result<OwnedFd> {
-        let socket = OwnedFd::from(self.socket);
-        set_socket_timeout(&socket, Timeout::Recv, None)?;
-        set_socket_timeout(&socket, Timeout::Send, None)?;
-        Ok(socket)
+        in_use(self.socket)
     }
 
     /// Reads all of `bytes` at a place.

@@ -6,11 +6,13 @@
 //! | `link` | the sockets of a session, on the driver's ring; the thread that connects |
 //! | `export`, `line` | an export that nobody drives yet: to be looked at, and erased |
 //! | `dial` | connecting, as far as an export being granted |
+//! | `tls` | encryption, and the thread that carries it |
 
 mod dial;
 mod export;
 mod line;
 mod link;
+mod tls;
 
 pub(crate) use bimetal_remote::{Ask, Standing};
 pub use dial::{DialError, dial};

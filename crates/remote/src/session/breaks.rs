@@ -1,5 +1,7 @@
 //! Connections that break, and what must come first on the next.
 
+use super::look::Look;
+use super::terms::Doubt;
 use super::terms::{Agreed, News, Payload};
 use super::{Conn, Mode, PIECE_BYTES, Session};
 use crate::bugs::{Bug, planted};
@@ -57,13 +59,13 @@ impl Session {
     }
 
     pub(super) fn compare(&mut self, now: Nanos) {
-        let Some(seal) = &self.seal else { return self.rewrite(now) };
-        self.mode = Mode::Comparing;
-        for offset in seal.places.clone() {
-            let piece = self.piece_of(Whose::Seal, Command::Read, offset, bimetal_units::BLOCK_BYTES);
-            let piece = self.pieces.insert(piece);
-            self.waiting.push_back(piece);
+        if self.seal.is_none() {
+            return self.rewrite(now);
         }
+        self.mode = Mode::Comparing;
+        self.look = Look::alone(now);
+        self.read_seal();
+        self.advance(now);
     }
 
     /// All that the server may have lost is written again, before anything else.
@@ -97,8 +99,9 @@ impl Session {
         let is_still = |conn: &Conn| conn.unanswered == 0 && conn.sending.is_empty();
         let is_idle = self.waiting.is_empty() && self.conns.iter().all(is_still);
         match self.mode {
+            Mode::Up | Mode::Looking if self.has_looked() => self.looked(now),
             Mode::Comparing if is_idle => self.judge(now),
-            Mode::Draining if is_idle => self.rewrite(now),
+            Mode::Draining if is_idle => self.compare(now),
             Mode::Rewriting if is_idle => self.rewritten(now),
             _ => {}
         }
@@ -123,29 +126,25 @@ impl Session {
     }
 
     pub(super) fn judge(&mut self, now: Nanos) {
-        let of_seal = |(place, piece): (u32, &Piece)| (piece.whose == Whose::Seal).then_some(place);
-        let places: Vec<u32> = self.pieces.iter().filter_map(of_seal).collect();
-        let mut blocks: Vec<Piece> = places.into_iter().filter_map(|place| self.pieces.take(place)).collect();
-        blocks.sort_by_key(|piece| piece.serial);
-        let failed: Vec<i32> = blocks.iter().filter_map(|piece| piece.answer.and_then(Result::err)).collect();
-        if let Some(errno) = failed.first().filter(|_| failed.len() == blocks.len()) {
-            return self.break_off(now, format!("its superblocks cannot be read (error {errno})"));
-        }
-        // One that cannot be read says nothing, as long as another does.
-        let read = |piece: Piece| match piece.answer {
-            Some(Ok(())) => piece.bytes,
-            _ => vec![0; piece.len as usize],
-        };
-        let blocks: Vec<Vec<u8>> = blocks.into_iter().map(read).collect();
-        match self.seal.as_ref().map_or(Ok(()), |seal| (seal.judge)(&blocks)) {
-            Ok(()) => self.rewrite(now),
-            Err(why) => self.lose(why),
+        match self.verdict() {
+            Err(errno) => self.break_off(now, format!("its superblocks cannot be read (error {errno})")),
+            Ok(Ok(())) => self.rewrite(now),
+            Ok(Err(Doubt::Nothing(why) | Doubt::Other(why))) => self.lose(why),
         }
     }
 
-    /// Nothing more is asked of it: whoever waits gets an error.
+    /// Nothing more is asked of it: whoever waits gets an error, once nobody looks at his buffers any more. Else what takes their
+    /// place would be sent in their stead.
     pub(super) fn lose(&mut self, why: String) {
         self.news.push(News::Lost(why));
+        let is_sending = self.conns.iter().any(|conn| !conn.sending.is_empty());
+        match is_sending && !planted(Bug::LostWhileSending) {
+            true => (self.mode, self.is_lost) = (Mode::Closing, true),
+            false => self.give_all_up(),
+        }
+    }
+
+    fn give_all_up(&mut self) {
         self.mode = Mode::Lost;
         self.conns.clear();
         (self.pieces, self.journal, self.flight) = (Slab::new(usize::MAX), Journal::default(), None);
@@ -157,7 +156,7 @@ impl Session {
 
     /// A connection has broken: all are to be closed.
     pub fn break_off(&mut self, now: Nanos, why: String) {
-        if !matches!(self.mode, Mode::Up | Mode::Draining | Mode::Rewriting | Mode::Comparing) {
+        if matches!(self.mode, Mode::Away { .. } | Mode::Dialing | Mode::Closing | Mode::Lost) {
             return;
         }
         self.mode = Mode::Closing;
@@ -182,6 +181,9 @@ impl Session {
     pub fn closed(&mut self, now: Nanos, payload: &mut dyn Payload) {
         if self.mode != Mode::Closing {
             return;
+        }
+        if self.is_lost {
+            return self.give_all_up();
         }
         let on_wire: Vec<u32> =
             self.pieces.iter().filter(|(_, piece)| piece.conn().is_some()).map(|(place, _)| place).collect();
@@ -208,6 +210,7 @@ impl Session {
         }
         self.waiting.clear();
         self.held.clear();
+        self.look = Look::default();
         let Session { pieces, parked, .. } = self;
         let (mut kept, mut gone): (Vec<u32>, Vec<u32>) = (Vec::new(), Vec::new());
         for (place, piece) in pieces.iter() {

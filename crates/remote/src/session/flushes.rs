@@ -60,8 +60,9 @@ impl Session {
 
     /// Writes that waited for room go on.
     pub(super) fn release(&mut self) {
+        let queue = if self.mode == Mode::Looking { &mut self.parked } else { &mut self.waiting };
         while let Some(piece) = self.held.pop_back() {
-            self.waiting.push_front(piece);
+            queue.push_front(piece);
         }
     }
 
@@ -83,8 +84,9 @@ impl Session {
                 self.op_went_on(op, Err(errno));
             }
         }
-        if !planted(Bug::FailedFlushForgotten) && self.mode == Mode::Up {
+        if !planted(Bug::FailedFlushForgotten) && matches!(self.mode, Mode::Up | Mode::Looking) {
             self.mode = Mode::Draining;
+            self.forget_look();
             self.parked.append(&mut self.waiting);
         }
     }

@@ -79,8 +79,17 @@ impl Agreed {
     }
 }
 
-/// Says in a sentence what is wrong with blocks.
-pub type Judge = Box<dyn Fn(&[Vec<u8>]) -> Result<(), String>>;
+/// Says what is wrong with blocks.
+pub type Judge = Box<dyn Fn(&[Vec<u8>]) -> Result<(), Doubt>>;
+
+/// Why an export is not known as the one that it was: a sentence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Doubt {
+    /// Nothing is there by which it could be known. Amid its use that may be a write of ours that is under way.
+    Nothing(String),
+    /// It is known as something else.
+    Other(String),
+}
 
 /// By what an export is known as the one that it was: the blocks at these places, and who judges them.
 pub struct Seal {

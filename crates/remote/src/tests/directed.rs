@@ -1,7 +1,7 @@
 //! What chance seldom comes to.
 
 use super::{CELL, PATIENCE_NS, World, agreed, cases};
-use crate::session::{Ask, News, Outbox, Seal, Session, Wish};
+use crate::session::{Ask, Doubt, News, Outbox, Seal, Session, Wish};
 use bimetal_engine::arena::Buf;
 use bimetal_nbd::{Command, NbdErrno, Parse, Transmission, simple_reply};
 use bimetal_units::Nanos;
@@ -11,10 +11,7 @@ fn another_export_is_never_written_to() {
     let mut world = World::new(1);
     world.server.fails = false;
     world.server.most_bytes = 1 << 20;
-    let judge = Box::new(|blocks: &[Vec<u8>]| match blocks[0][0] {
-        7 => Ok(()),
-        other => Err(format!("it begins with {other}")),
-    });
+    let judge = Box::new(super::judge);
     world.session = Session::new(agreed(&world.server, false), PATIENCE_NS, Nanos(0));
     world.session.seal(Seal { places: Vec::new(), judge: Box::new(|_| Ok(())) });
     let bufs = || std::iter::once(Buf { start: 0, len: CELL as u32 }).collect();
@@ -55,7 +52,7 @@ fn a_superblock_that_cannot_be_read_says_nothing_where_another_does() {
         world.session = Session::new(agreed(&world.server, false), PATIENCE_NS, Nanos(0));
         let judge = Box::new(|blocks: &[Vec<u8>]| match (blocks[0][0], blocks[1][0]) {
             (0, 7) => Ok(()),
-            other => Err(format!("they begin with {other:?}")),
+            other => Err(Doubt::Other(format!("they begin with {other:?}"))),
         });
         world.session.seal(Seal { places: vec![0, 4096], judge });
         world.session.ask(world.now, Ask::Flush, 1);
@@ -99,6 +96,7 @@ fn who_waits_too_long_is_told_unless_it_is_for_a_flush() {
         world.deliver(0);
         world.now = now.after(Nanos::MS);
     }
+    world.session.seal(Seal { places: Vec::new(), judge: Box::new(|_| Ok(())) });
     world.session.break_off(world.now, "it was cut".to_owned());
     world.session.closed(world.now, &mut world.room);
     world.session.ask(world.now, Ask::Flush, 2);
@@ -109,6 +107,20 @@ fn who_waits_too_long_is_told_unless_it_is_for_a_flush() {
     assert_eq!(world.session.take_done(), Some((3, -libc::ETIMEDOUT)));
     world.session.on_time(world.now.after(100 * PATIENCE_NS));
     assert_eq!(world.session.take_done(), None);
+}
+
+/// An opening waited for ever where its export went away before its first flush was answered.
+#[test]
+fn before_anything_is_promised_a_flush_is_not_waited_for_longer() {
+    let mut world = World::new(1);
+    world.session.ask(world.now, Ask::Flush, 1);
+    world.session.dialing();
+    world.session.refused(world.now, "nobody is there");
+    world.session.on_time(world.now.after(PATIENCE_NS - 1));
+    assert_eq!(world.session.take_done(), None);
+    assert!(world.session.deadline().is_some_and(|at| at <= world.now.after(PATIENCE_NS)));
+    world.session.on_time(world.now.after(PATIENCE_NS));
+    assert_eq!(world.session.take_done(), Some((1, -libc::ETIMEDOUT)));
 }
 
 #[test]

@@ -1,6 +1,11 @@
 //! A slow device on an export of an NBD server: of ours, of qemu-nbd and of nbdkit where they are there.
 
+#[path = "../common/mod.rs"]
 mod common;
+
+mod away;
+mod encrypted;
+mod fenced;
 
 use bimetal_nbd::Command as Nbd;
 use bimetal_units::rng::Rng;
@@ -82,15 +87,23 @@ struct Proxy {
     lines: Arc<Mutex<Vec<UnixStream>>>,
     is_shut: Arc<AtomicBool>,
     delay_ms: Arc<AtomicU64>,
+    /// With the next flush it is shut, before the flush is passed on.
+    ends_at_flush: Arc<AtomicBool>,
 }
 
 impl Proxy {
     fn new(dir: &Path, server: &Path) -> Proxy {
         let socket = dir.join("proxy.sock");
         let listener = UnixListener::bind(&socket).expect("a socket");
-        let proxy =
-            Proxy { socket, lines: Arc::default(), is_shut: Arc::default(), delay_ms: Arc::default() };
+        let proxy = Proxy {
+            socket,
+            lines: Arc::default(),
+            is_shut: Arc::default(),
+            delay_ms: Arc::default(),
+            ends_at_flush: Arc::default(),
+        };
         let (lines, is_shut, delay_ms) = (proxy.lines.clone(), proxy.is_shut.clone(), proxy.delay_ms.clone());
+        let ends_at_flush = proxy.ends_at_flush.clone();
         let server = server.to_owned();
         std::thread::spawn(move || {
             for client in listener.incoming().flatten() {
@@ -101,8 +114,16 @@ impl Proxy {
                 let copy = |stream: &UnixStream| stream.try_clone().expect("a descriptor");
                 lines.lock().expect("lines").extend([copy(&client), copy(&server)]);
                 for (from, to) in [(copy(&client), copy(&server)), (server, client)] {
-                    let delay_ms = delay_ms.clone();
-                    std::thread::spawn(move || pass_on(from, to, &delay_ms));
+                    let (delay_ms, is_shut, ends) =
+                        (delay_ms.clone(), is_shut.clone(), ends_at_flush.clone());
+                    std::thread::spawn(move || {
+                        pass_on(from, to, &delay_ms, |bytes| {
+                            // A flush is sent alone, as whoever asks for it waits.
+                            let is_end = bytes.starts_with(&FLUSH) && ends.swap(false, Ordering::SeqCst);
+                            is_shut.fetch_or(is_end, Ordering::SeqCst);
+                            is_end
+                        });
+                    });
                 }
             }
         });
@@ -128,11 +149,14 @@ impl Proxy {
     }
 }
 
-fn pass_on(mut from: UnixStream, mut to: UnixStream, delay_ms: &AtomicU64) {
+/// What the request of a flush begins with.
+const FLUSH: [u8; 8] = [0x25, 0x60, 0x95, 0x13, 0, 0, 0, 3];
+
+fn pass_on(mut from: UnixStream, mut to: UnixStream, delay_ms: &AtomicU64, ends_at: impl Fn(&[u8]) -> bool) {
     let mut room = vec![0; 64 << 10];
     while let Ok(count @ 1..) = from.read(&mut room) {
         std::thread::sleep(Duration::from_millis(delay_ms.load(Ordering::SeqCst)));
-        if to.write_all(&room[..count]).is_err() {
+        if ends_at(&room[..count]) || to.write_all(&room[..count]).is_err() {
             break;
         }
     }
@@ -353,8 +377,8 @@ fn cuts_and_delays_are_invisible_but_for_time() {
 }
 
 /// A server of this kind is killed while it is written to, and started again.
-fn killed_while_written_to(dir: tempfile::TempDir, mut backend: Backend) {
-    let mut volume = Volume::create(dir, &uri(&backend.socket), &[]);
+fn killed_while_written_to(dir: tempfile::TempDir, mut backend: Backend, slow: &str) {
+    let mut volume = Volume::create(dir, slow, &[]);
     volume.start();
     let (mut client, mut stretches) = (volume.client(), many(seed()));
     for round in 0..4 {
@@ -387,7 +411,8 @@ fn killed_while_written_to(dir: tempfile::TempDir, mut backend: Backend) {
 fn our_own_server_is_killed_and_started_again() {
     let dir = folder();
     let backend = own_backend(dir.path());
-    killed_while_written_to(dir, backend);
+    let slow = uri(&backend.socket);
+    killed_while_written_to(dir, backend, &slow);
 }
 
 #[test]
@@ -403,7 +428,8 @@ fn qemus_server_is_killed_and_started_again() {
         command.args(["-t", "-f", "raw", "-k"]).arg(socket).arg(&image);
         command
     });
-    killed_while_written_to(dir, backend);
+    let slow = uri(&backend.socket);
+    killed_while_written_to(dir, backend, &slow);
 }
 
 #[test]
@@ -580,7 +606,7 @@ fn what_is_no_slow_device_is_refused_in_a_sentence() {
     let fast = format!("{}?size=64M", dir.path().join("fast.img").display());
     for (fast, slow, word) in [
         ("nbd://localhost/x", fast.as_str(), "only the slow one"),
-        (fast.as_str(), "nbds://localhost/x", "tunnel"),
+        (fast.as_str(), "nbds://localhost/x", "tls-certificates"),
         (fast.as_str(), "nbd+unix:///x", "names the socket"),
         (fast.as_str(), "nbd+unix:///?socket=/nowhere/x.sock", "cannot reach the server"),
     ] {
