@@ -13,6 +13,9 @@ use args::PlanArgs;
 use bimetal_sim::plan::{PlanDoc, PlanRow, PlanSpec, plan};
 use tempfile::TempPath;
 
+/// What a served volume was asked for in less than this is no day.
+const SHORT_SECONDS: f64 = 6.0 * 3600.0;
+
 /// The fast tier that may be asked about: what is run has a quarter and four times of it.
 const FAST_BYTES: std::ops::RangeInclusive<u64> = 64 << 20..=1 << 44;
 
@@ -108,6 +111,12 @@ fn describe(doc: &PlanDoc, is_served: bool) {
     doc.rows.iter().for_each(|row| say(&line(row)));
     if doc.rows.iter().any(|row| !row.keeps_up) {
         say("* the slow device does not keep up: requests wait for those before them");
+    }
+    if is_served && doc.seconds.is_some_and(|seconds| seconds < SHORT_SECONDS) {
+        let minutes = doc.seconds.unwrap_or(0.0) / 60.0;
+        complain(&format!(
+            "bimetal: only the last {minutes:.0} minutes are known, and days are told as if they were like these"
+        ));
     }
     if doc.sampled_share < 1.0 {
         let cure = if is_served {
