@@ -1,5 +1,6 @@
 //! The log on standard error: one line for each event that is worth one.
 
+use bimetal_serve::EVENT_TARGET;
 use clap::ValueEnum;
 use std::fmt;
 use std::io::IsTerminal as _;
@@ -30,8 +31,10 @@ pub(crate) fn begin(level: LogLevel, is_server: bool) {
         LogLevel::Info => Level::INFO,
         LogLevel::Debug => Level::DEBUG,
     };
+    let is_journal = is_journal();
     let lines = Lines {
-        time: is_server && !is_journal(),
+        time: is_server && !is_journal,
+        without_events: is_journal,
         colour: std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none(),
     };
     tracing_subscriber::fmt()
@@ -45,7 +48,7 @@ pub(crate) fn begin(level: LogLevel, is_server: bool) {
 
 /// Whether standard error is a stream of the journal: the service manager names it by its device and inode. The
 /// variable alone says little, since children inherit it.
-fn is_journal() -> bool {
+pub(crate) fn is_journal() -> bool {
     let Ok(named) = std::env::var("JOURNAL_STREAM") else { return false };
     rustix::fs::fstat(std::io::stderr()).is_ok_and(|stat| named == format!("{}:{}", stat.st_dev, stat.st_ino))
 }
@@ -53,6 +56,8 @@ fn is_journal() -> bool {
 /// `TIME bimetal: warning: what happened`
 struct Lines {
     time: bool,
+    /// Events are in the journal with their fields, and need not be there twice.
+    without_events: bool,
     colour: bool,
 }
 
@@ -67,6 +72,9 @@ where
         mut out: Writer<'_>,
         event: &Event<'_>,
     ) -> fmt::Result {
+        if self.without_events && event.metadata().target() == EVENT_TARGET {
+            return Ok(());
+        }
         if self.time {
             SystemTime.format_time(&mut out)?;
             out.write_char(' ')?;

@@ -17,6 +17,7 @@ const OVERHEAD_BYTES: u64 = 16 << 20;
 /// tables will take is known from the superblock, so that too low a limit is refused before anything is written.
 pub(crate) fn pools(
     args: MemoryArgs,
+    tape_bytes: u64,
     volume: &Volume,
     files: &[BlockFile],
     tuning: &mut Tuning,
@@ -29,8 +30,11 @@ pub(crate) fn pools(
     tuning.landing_ram_bytes = 0;
     let own = bimetal_engine::landing_ram_bytes_least(&geometry);
     let remote: u64 = files.iter().map(BlockFile::ram_bytes).sum();
-    let fixed =
-        bimetal_engine::ram_bytes_at_most(&geometry, tuning) + CLIENT_MEMORY_BYTES + OVERHEAD_BYTES + remote;
+    let fixed = bimetal_engine::ram_bytes_at_most(&geometry, tuning)
+        + CLIENT_MEMORY_BYTES
+        + OVERHEAD_BYTES
+        + remote
+        + tape_bytes;
     let least = PoolSizes::least(geometry.chunk_bytes, geometry.area_bytes);
     match limit.checked_sub(fixed).and_then(|budget| most.within(least, budget)) {
         Some(pools) => {

@@ -152,15 +152,20 @@ impl Tape {
     }
 }
 
-/// A request as a trace has it.
-fn record(request: &Recorded, first: Nanos) -> Record {
-    let (op, marks) = match request.kind {
+/// A kind of request as a trace has it.
+pub(crate) fn traced(kind: RequestKind) -> (Op, Marks) {
+    match kind {
         RequestKind::Read => (Op::Read, Marks::default()),
         RequestKind::Write { fua } => (Op::Write, Marks { fua, zeroes: false }),
         RequestKind::Flush => (Op::Flush, Marks::default()),
         RequestKind::Discard { fua } => (Op::Discard, Marks { fua, zeroes: false }),
         RequestKind::WriteZeroes { fua } => (Op::Write, Marks { fua, zeroes: true }),
-    };
+    }
+}
+
+/// A request as a trace has it.
+fn record(request: &Recorded, first: Nanos) -> Record {
+    let (op, marks) = traced(request.kind);
     Record {
         time: Some(Nanos(request.began.0.saturating_sub(first.0))),
         op,

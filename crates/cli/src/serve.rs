@@ -16,13 +16,17 @@ use bimetal_engine::loss::Suspects;
 use bimetal_engine::options::OpenError;
 use bimetal_flight::{Flight, FlightPlan};
 use bimetal_serve::house::MAX_VOLUMES;
-use bimetal_serve::{Access, Address, Door, Endpoint, Opened, Reception, ServeError, Server, Tenant};
+use bimetal_serve::plan_tape::{SMALL_TAPE_BYTES, TAPE_BYTES};
+use bimetal_serve::{
+    Access, Address, Door, EVENT_TARGET, Endpoint, Opened, Reception, ServeError, Server, Tenant,
+};
 use bimetal_watch::http::Http;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
+use tracing::Level;
 
 /// Until when somebody watches a volume.
 type Watched = Arc<AtomicU64>;
@@ -32,6 +36,14 @@ type Watched = Arc<AtomicU64>;
 pub(crate) struct Limits {
     pub(crate) memory: MemoryArgs,
     pub(crate) recorder: RecorderArgs,
+}
+
+impl Limits {
+    /// What is noted of clients' requests takes so much.
+    fn tape_bytes(&self) -> u64 {
+        let most = if self.memory.memory.is_some() { SMALL_TAPE_BYTES } else { TAPE_BYTES };
+        self.recorder.plan_tape.unwrap_or(most)
+    }
 }
 
 /// How volumes are to be served.
@@ -199,11 +211,12 @@ fn serve_first(
     ready: impl FnOnce(&[Endpoint]) -> Option<Http>,
 ) -> anyhow::Result<()> {
     let (name, volume) = (locked.volume.name(), locked.volume.clone());
-    let opened = open(locked, read_only, limits)?;
+    let (opened, lines) = open(locked, read_only, limits)?;
     tenant.announce(opened.export());
     let door = match tenant.exports().map(|exports| Door::new(nbd, exports, reception)).transpose() {
         Ok(door) => door,
         Err(error) => {
+            lines.say(false);
             tenant.stop_all();
             Server::new(opened, tenant, None)?.run()?;
             return Err(error.into());
@@ -212,8 +225,11 @@ fn serve_first(
     let endpoints: Vec<Endpoint> = door.iter().flat_map(Door::endpoints).cloned().collect();
     // It outlives the server, which tells it of its end.
     let (_keeper, reporter) = keep(&volume, watched);
+    let is_told = reporter.is_some();
+    lines.say(is_told);
     let mut server = Server::new(opened, tenant, door)?;
     server.watched_by(reporter);
+    server.keep_tape(limits.tape_bytes());
     server.take_up_device();
     memory::lock(limits.memory);
     let _page = if endpoints.is_empty() { None } else { ready(&endpoints) };
@@ -222,7 +238,7 @@ fn serve_first(
         tracing::info!("ready: {}{mode}", paths::nbd_uri(endpoint, ""));
     }
     server.run()?;
-    tracing::info!("closed {}", name.0);
+    say_event(Level::INFO, &format!("closed {}", name.0), is_told);
     Ok(())
 }
 
@@ -237,24 +253,27 @@ fn serve_other(
     // process instead of stopping it.
     block_stop_signals().context("cannot set up signals")?;
     let (name, volume) = (locked.volume.name(), locked.volume.clone());
-    let opened = open(locked, read_only, limits)?;
+    let (opened, lines) = open(locked, read_only, limits)?;
     tenant.announce(opened.export());
     let (_keeper, reporter) = keep(&volume, watched);
+    let is_told = reporter.is_some();
+    lines.say(is_told);
     let mut server = Server::new(opened, tenant, None)?;
     server.watched_by(reporter);
+    server.keep_tape(limits.tape_bytes());
     server.take_up_device();
     server.run()?;
-    tracing::info!("closed {}", name.0);
+    say_event(Level::INFO, &format!("closed {}", name.0), is_told);
     Ok(())
 }
 
 /// Opens a volume on this thread, whose ring it will be served with.
-fn open(locked: Locked, read_only: bool, limits: Limits) -> anyhow::Result<Opened<Flight>> {
+fn open(locked: Locked, read_only: bool, limits: Limits) -> anyhow::Result<(Opened<Flight>, Lines)> {
     let start = Instant::now();
     let Locked { volume, files, missing, suspects } = locked;
     let read_only = read_only || missing.is_some();
     let mut options = volume.open_options();
-    let pools = memory::pools(limits.memory, &volume, &files, &mut options.tuning)?;
+    let pools = memory::pools(limits.memory, limits.tape_bytes(), &volume, &files, &mut options.tuning)?;
     let (mut driver, arena) = volume::driver_of_rest(files, pools, missing.as_ref())?;
     let buffer_bytes = arena.region().len() as u64;
     let task = match &missing {
@@ -266,10 +285,8 @@ fn open(locked: Locked, read_only: bool, limits: Limits) -> anyhow::Result<Opene
     drop(progress);
     let engine = opened.map_err(|error| why_not_opened(error, &driver, &volume))?;
     volume::watch(&mut driver, &engine)?;
-    say_opened(&volume, &engine, start);
-    if let Some((missing, loss)) = missing.zip(engine.loss()) {
-        tracing::error!("{}", lost::sentence(&volume, &missing, loss));
-    }
+    let loss = missing.zip(engine.loss()).map(|(missing, loss)| lost::sentence(&volume, &missing, loss));
+    let lines = Lines { opened: opened_line(&volume, &engine, start), loss };
     let control = volume.socket("control")?;
     let engine = match limits.recorder.flight_recorder {
         None => Flight::unrecorded(engine),
@@ -279,7 +296,7 @@ fn open(locked: Locked, read_only: bool, limits: Limits) -> anyhow::Result<Opene
         }
     };
     let (name, file) = (volume.name(), volume.file);
-    Ok(Opened { engine, driver, buffer_bytes, volume: name, file, read_only, control })
+    Ok((Opened { engine, driver, buffer_bytes, volume: name, file, read_only, control }, lines))
 }
 
 /// Why a volume does not open, and what can be done where its export has gone away meanwhile.
@@ -293,9 +310,35 @@ fn why_not_opened(error: OpenError, driver: &Driver, volume: &Volume) -> anyhow:
     anyhow::anyhow!("{error}: the export went away while {called} was opened; see to its server, or {cure}")
 }
 
-fn say_opened(volume: &Volume, engine: &Engine<RealArena>, start: Instant) {
+/// What is said of a volume that was opened.
+struct Lines {
+    opened: String,
+    loss: Option<String>,
+}
+
+impl Lines {
+    /// Says it; `is_told`: it is told as events as well.
+    fn say(&self, is_told: bool) {
+        say_event(Level::INFO, &self.opened, is_told);
+        if let Some(loss) = &self.loss {
+            say_event(Level::ERROR, loss, is_told);
+        }
+    }
+}
+
+/// Says what is told as an event as well, or would be.
+fn say_event(level: Level, line: &str, is_told: bool) {
+    match (level, is_told) {
+        (Level::ERROR, true) => tracing::error!(target: EVENT_TARGET, "{line}"),
+        (_, true) => tracing::info!(target: EVENT_TARGET, "{line}"),
+        (Level::ERROR, false) => tracing::error!("{line}"),
+        (_, false) => tracing::info!("{line}"),
+    }
+}
+
+fn opened_line(volume: &Volume, engine: &Engine<RealArena>, start: Instant) -> String {
     let status = engine.status();
-    tracing::info!(
+    format!(
         "opened {}: {}, generation {}, {}, {} landed blocks, {:.2} s",
         volume.name().0,
         size::show(status.size_bytes),
@@ -303,7 +346,7 @@ fn say_opened(volume: &Volume, engine: &Engine<RealArena>, start: Instant) {
         if status.recovered { "recovered after a crash" } else { "it had been closed" },
         status.landed_bytes / u64::from(bimetal_units::BLOCK_BYTES),
         start.elapsed().as_secs_f64()
-    );
+    )
 }
 
 /// The address that `--nbd` means. Names are not looked up: what they stand for may change.

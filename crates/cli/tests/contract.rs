@@ -67,6 +67,7 @@ const STATUS: &[&str] = &[
     "moves.saved_us_per_write",
     "moves.cost_us_per_move",
     "moves.caution",
+    "moves.paused",
     "timed_wakeups_per_day",
     "ram_bytes",
     "attached",
@@ -140,6 +141,7 @@ const TOP: &[&str] = &[
     "volumes.0.devices.0.queue",
     "volumes.0.hits.ever.reads",
     "volumes.0.moves.up_bytes_per_s",
+    "volumes.0.moves_paused",
     "volumes.0.decisions",
     "volumes.0.hottest",
 ];

@@ -165,6 +165,8 @@ fn is_what_both_say(kind: &str) {
     let doc = files(&served, &place, &["deep", "--unpin"]);
     assert_eq!(doc["pins"]["pins"], serde_json::json!([]));
 
+    pins_follow(&served, &place);
+
     let hottest = files(&served, &place, &["--by", "heat", "--top", "3"]);
     let heats: Vec<f64> = hottest["files"]
         .as_array()
@@ -176,6 +178,50 @@ fn is_what_both_say(kind: &str) {
     drop(mount);
     let output = bimetal(served.dir.path()).arg("detach").arg(served.file()).output().expect("run");
     assert!(output.status.success(), "{}", text(&output.stderr));
+}
+
+/// Bytes of the ranges that hold something of a file, and of those that are pinned, as they are asked for.
+fn pinned(served: &Served, place: &Path) -> (u64, Value) {
+    let doc = files(served, place, &["--keep-pins"]);
+    (doc["pins"]["tiers"][0]["pinned_bytes"].as_u64().expect("bytes"), doc)
+}
+
+/// A pin goes with a file that is written anew, renamed, and deleted.
+fn pins_follow(served: &Served, place: &Path) {
+    let doc = files(served, place, &["f1", "--pin", "fast"]);
+    let bytes = doc["pins"]["tiers"][0]["pinned_bytes"].as_u64().expect("bytes");
+    assert!(bytes > 0, "{doc}");
+    let (same, doc) = pinned(served, place);
+    assert_eq!(
+        (same, &doc["kept"][0]["pinned_bytes"], &doc["kept"][0]["missing"]),
+        (bytes, &0.into(), &false.into())
+    );
+    // A larger one takes its place, as editors write.
+    std::fs::write(place.join("f1.new"), pattern(77, 900_000)).expect("a file");
+    std::fs::rename(place.join("f1.new"), place.join("f1")).expect("renamed");
+    sync(place);
+    let (anew, doc) = pinned(served, place);
+    assert!(doc["kept"][0]["pinned_bytes"].as_u64() > Some(0) && anew >= 900_000, "{doc}");
+    assert!(anew < 900_000 + 10 * 65536 + bytes, "where it lay is let go: {doc}");
+    // Another name is the same file.
+    std::fs::rename(place.join("f1"), place.join("deep/renamed")).expect("renamed");
+    let (renamed, doc) = pinned(served, place);
+    assert_eq!((renamed, doc["kept"][0]["path"].as_str()), (anew, Some("deep/renamed")), "{doc}");
+    // A part of what is pinned is not unpinned alone; and nothing is left of what is gone.
+    std::fs::remove_file(place.join("deep/renamed")).expect("removed");
+    sync(place);
+    let (none, doc) = pinned(served, place);
+    assert_eq!((none, &doc["kept"][0]["missing"]), (0, &true.into()), "{doc}");
+    files(served, place, &["deep", "--pin", "fast"]);
+    let output = bimetal(served.dir.path())
+        .arg("files")
+        .arg(place)
+        .args(["deep/f0", "--unpin"])
+        .output()
+        .expect("run");
+    assert!(text(&output.stderr).contains("as a part of deep"), "{output:?}");
+    let doc = files(served, place, &["deep", "--unpin"]);
+    assert_eq!(doc["pins"]["pins"], serde_json::json!([]));
 }
 
 #[test]

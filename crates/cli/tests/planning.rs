@@ -2,10 +2,11 @@
 
 mod common;
 
-use common::{bimetal, text};
+use common::{Guarded, Served, bimetal, pattern, text};
 use serde_json::Value;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 const SMALL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/traces/small.csv");
 
@@ -103,4 +104,58 @@ fn damage_is_survived() {
         assert!(matches!(output.status.code(), Some(0..=2)), "{part}: {output:?}");
         assert!(!text(&output.stderr).contains("panicked"), "{part}: {}", text(&output.stderr));
     }
+}
+
+/// What a server has noted plans what a trace of the same requests does.
+#[test]
+fn a_served_volume_is_planned_with_what_it_was_asked_for() {
+    let served = Served::new();
+    let dir = served.dir.path();
+    let mut client = served.connect();
+    let of_volume = |arguments: &[&str]| plan(dir, &[&["v.toml"], arguments].concat());
+    let said = of_volume(&[]);
+    assert!(said.status.code() == Some(2) && text(&said.stderr).contains("use it for a while"), "{said:?}");
+    let trace = dir.join("all.trace");
+    let mut record = bimetal(dir);
+    record.args(["trace", "record", "v.toml", "--requests", "601", "-o"]).arg(&trace).current_dir(dir);
+    let mut recorder = Guarded(record.stdout(Stdio::null()).spawn().expect("it runs"));
+    let begun = Instant::now();
+    while !trace.exists() {
+        assert!(begun.elapsed() < Duration::from_secs(20), "the recorder does not begin");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    for number in 0..300u64 {
+        client.write(number * 7919 % 512 * 65536, &pattern(number, 8192));
+        client.read(number * 104_729 % 512 * 65536 + 61440, 8192);
+    }
+    client.flush();
+    assert!(recorder.0.wait().expect("it ends").success());
+    let (of_tape, of_trace) = (of_volume(&["--json"]), plan(dir, &["all.trace", "--fast", "256M", "--json"]));
+    let [of_tape, of_trace]: [Value; 2] =
+        [of_tape, of_trace].map(|output| serde_json::from_slice(&output.stdout).expect("one document"));
+    assert_eq!((&of_tape["source"], &of_tape["sampled_share"]), (&"v".into(), &1.0.into()));
+    assert_eq!(of_tape["touched_bytes"], of_trace["touched_bytes"]);
+    for (one, other) in
+        of_tape["rows"].as_array().expect("rows").iter().zip(of_trace["rows"].as_array().expect("rows"))
+    {
+        let [one, other] = [one, other].map(|row| row["fast_share"].as_f64().expect("a share"));
+        assert!((one - other).abs() < 0.02, "{of_tape} {of_trace}");
+    }
+    let said = of_volume(&["--share", "0.5"]);
+    assert!(said.status.code() == Some(2) && text(&said.stderr).contains("a sample already"), "{said:?}");
+}
+
+#[test]
+fn a_volume_that_nobody_notes_or_serves_is_told_as_such() {
+    let mut served = Served::new();
+    served.stop();
+    let said = |served: &Served| {
+        let output = plan(served.dir.path(), &["v.toml"]);
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        text(&output.stderr)
+    };
+    assert!(said(&served).contains("nobody serves it"));
+    served.start_with(&["--plan-tape", "0"]);
+    served.connect().write(0, &[7; 4096]);
+    assert!(said(&served).contains("serve it without --plan-tape 0"));
 }

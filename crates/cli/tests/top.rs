@@ -85,3 +85,40 @@ fn who_is_not_served_is_told_and_a_terminal_is_wanted() {
     let top = doc(&served, &["top"], &["--once", "--json"]);
     assert_eq!(top["volumes"][0]["state"], "not served");
 }
+
+/// What `p` asks for: moves are paused, which is said wherever one looks, and go on again.
+#[test]
+fn moves_are_paused_and_resumed() {
+    let served = Served::new();
+    let status = bimetal_serve::live_status(&control_of(&served)).expect("an answer");
+    assert!(status.is_some_and(|status| !status.moves.paused));
+    let ask = |pause: bool| {
+        let question = bimetal_serve::Question::Moves { pause };
+        let answer = bimetal_serve::live_answer(&control_of(&served), &question).expect("an answer");
+        assert_eq!(answer, Some(bimetal_serve::Answer::Moves { paused: pause }));
+    };
+    ask(true);
+    ask(true);
+    assert!(run(&served, &["top"], &["--once"]).contains("PAUSED"));
+    assert_eq!(doc(&served, &["top"], &["--once", "--json"])["volumes"][0]["moves_paused"], true);
+    assert_eq!(doc(&served, &["status"], &["--json"])["moves"]["paused"], true);
+    ask(false);
+    assert_eq!(doc(&served, &["status"], &["--json"])["moves"]["paused"], false);
+    let events = doc(&served, &["events"], &["--json"]);
+    let kinds: Vec<&str> = events["events"]
+        .as_array()
+        .expect("events")
+        .iter()
+        .filter_map(|event| event["kind"].as_str())
+        .filter(|kind| kind.starts_with("moves-"))
+        .collect();
+    assert_eq!(kinds, ["moves-paused", "moves-resumed"], "what changes nothing is no event");
+}
+
+/// Where its server answers questions.
+fn control_of(served: &Served) -> std::path::PathBuf {
+    let found = std::fs::read_dir(served.dir.path().join("bimetal")).expect("the folder of sockets");
+    let sockets = found.map(|entry| entry.expect("an entry").path());
+    let mut control = sockets.filter(|path| path.extension().is_some_and(|ending| ending == "control"));
+    control.next().expect("a control socket")
+}

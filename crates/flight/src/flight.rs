@@ -186,6 +186,11 @@ impl Flight {
         self.rare(Some(now), Rare::StopScrub, |e| e.stop_scrub(now))
     }
 
+    /// Moves nothing but what empties the landing zone, or moves as ever.
+    pub fn pause_moves(&mut self, now: Nanos, paused: bool) {
+        self.rare(Some(now), Rare::PauseMoves { paused }, |e| e.pause_moves(now, paused));
+    }
+
     /// What is known of the chunk with this byte.
     pub fn why(&mut self, now: Nanos, offset: u64) -> Option<Why> {
         self.rare(Some(now), Rare::Why { offset }, |e| e.why(now, offset))

@@ -43,6 +43,7 @@ pub(crate) enum Rare {
     PinAnswer,
     BeginScrub,
     StopScrub,
+    PauseMoves { paused: bool },
     Why { offset: u64 },
     RefuseChanges(String),
     OutliveKills,

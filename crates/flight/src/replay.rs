@@ -303,6 +303,7 @@ impl Player {
             Rare::PinAnswer => drop(engine.take_pin_answer()),
             Rare::BeginScrub => drop(engine.begin_scrub(now)),
             Rare::StopScrub => drop(engine.stop_scrub(now)),
+            Rare::PauseMoves { paused } => engine.pause_moves(now, paused),
             Rare::Why { offset } => drop(engine.why(now, offset)),
             Rare::RefuseChanges(why) => engine.refuse_changes(why),
             Rare::OutliveKills => engine.outlive_kills(),

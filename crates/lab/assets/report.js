@@ -26,6 +26,7 @@
   window.addEventListener("unhandledrejection", event => { drawn.errors.push(String(event.reason)); tell(); });
   window.addEventListener("securitypolicyviolation", event => { drawn.errors.push("request: " + event.blockedURI); tell(); });
 
+  const { element, css, font, trim, rate, bytes, nanos: latency, ramps } = parts;
   const data = JSON.parse(document.getElementById("data").textContent);
   if (!data) return;
 
@@ -39,28 +40,11 @@
   const colour = (origin, hue) => { const own = colours[theme()][origin]; return own[hue % own.length]; };
   const hues = 4;
   const dashes = [[], [8, 4], [2, 3], [10, 3, 2, 3], [14, 5], [5, 2], [1, 2], [8, 3, 2, 3, 2, 3]];
-  // From the ground to what stands out most: viridis's lightness, turned around for a light ground.
-  const ramps = {
-    light: [[236, 239, 244], [160, 205, 225], [70, 150, 190], [45, 90, 150], [45, 20, 80]],
-    dark: [[28, 33, 44], [55, 60, 125], [40, 125, 142], [95, 200, 100], [250, 230, 90]],
-  };
 
   const view = { dark: false, zoom: null, window: Math.max(0, data.windows.findIndex(w => w.chosen)), hidden: new Set(),
                  side: "both", latency: 0, load: 0, print: false };
   let plots = [];
   const theme = () => (view.dark ? "dark" : "light");
-  const css = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-  const font = () => "12px " + getComputedStyle(document.body).fontFamily;
-
-  // Numbers and their units.
-  const trim = value => String(+value.toPrecision(3));
-  const scaled = (value, steps) => {
-    const step = steps.find(s => Math.abs(value) >= s[0] * 0.9999) || steps[steps.length - 1];
-    return trim(value / step[0]) + step[1];
-  };
-  const rate = v => (v == null ? "–" : v === 0 ? "0" : scaled(v, [[1e9, "G"], [1e6, "M"], [1e3, "k"], [1, ""]]));
-  const latency = v => (v == null ? "–" : scaled(v, [[1e9, " s"], [1e6, " ms"], [1e3, " µs"], [1, " ns"]]));
-  const bytes = v => (v === 0 ? "0" : scaled(v, [[2 ** 50, " PiB"], [2 ** 40, " TiB"], [2 ** 30, " GiB"], [2 ** 20, " MiB"], [2 ** 10, " KiB"], [1, " B"]]));
   const percent = v => (v == null ? "–" : trim(v) + " %");
   const clock = v => {
     if (v == null) return "–";
@@ -74,28 +58,22 @@
     return (100 - 10 ** (2 - v)).toFixed(Math.max(0, Math.round(v) - 2)) + " %";
   };
 
-  const element = (tag, properties, ...children) => {
-    const node = Object.assign(document.createElement(tag), properties);
-    node.append(...children);
-    return node;
-  };
-
-  // Axes: lines and ticks of the theme, the label beside them.
-  const axis = (label, values, more) => Object.assign({
-    label, font: font(), labelFont: font(), labelSize: 18, stroke: () => css("--text"), gap: 4,
-    grid: { stroke: () => css("--line"), width: 0.6 }, ticks: { stroke: () => css("--line"), width: 0.6, size: 5 },
+  // Axes: the label beside them.
+  const axis = (label, values, more) => parts.axis(Object.assign({
+    label, labelFont: font(), labelSize: 18, stroke: () => css("--text"),
+    ticks: { stroke: () => css("--line"), width: 0.6, size: 5 },
     values: (u, splits) => splits.map(v => (v == null ? "" : values(v))),
     // What is to be labelled is chosen where the splits are.
     filter: (u, splits) => splits,
-  }, more);
+  }, more));
   const left = (label, values, more) => axis(label, values, Object.assign({ size: 62 }, more));
   const bottom = (label, values, more) => axis(label, values, Object.assign({ size: 30, labelSize: 16 }, more));
   const timeSteps = [1e-6, 1e-5, 1e-4, 1e-3, 2e-3, 5e-3, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300,
                      600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400, 172800, 432000, 864000, 8640000, 86400000];
   const timeAxis = () => bottom("time since the run began" + (data.end < 120 ? "" : data.end < 7200 ? " (min:s)" : " (h:min:s)"),
                                 clock, { incrs: timeSteps, space: 70 });
-  const logScale = () => ({ distr: 3, range: (u, low, high) => (low == null ? [1, 10] : uPlot.rangeLog(low, high, 10, false)) });
-  const fromZero = () => ({ range: (u, low, high) => [0, high > 0 ? high * 1.06 : 1] });
+  const logScale = () => parts.powersOfTen(1, 10);
+  const fromZero = () => parts.fromZero(null, 1.06);
   // Of a logarithmic axis the tens are labelled, 2 and 5 where there are few tens, all digits where there is not even one,
   // and the ends where it is shorter than that: an axis with one label has no scale.
   const tens = (u, axis, low, high) => {
@@ -129,10 +107,7 @@
   // A place for a plot: its heading, and beside that what is under the cursor.
   const frame = (parent, id, title) => {
     const hover = element("span", { className: "hover" });
-    const body = element("div");
-    const head = element("div", { className: "head" }, element("h3", { textContent: title }), hover);
-    const node = element("div", { className: "plot", id: "plot-" + id }, head, body);
-    parent.append(node);
+    const { node, body } = parts.frame(parent, id, title, hover);
     // A landscape A4 page has some 1030 pixels, and is not laid out when the plots are made for it.
     const paper = parent.className === "pair" ? 500 : 1020;
     return { body, hover, width: () => (view.print ? paper : Math.max(300, node.clientWidth)) };
@@ -154,7 +129,7 @@
       if (location.hash === "#check") told.inked = inked(u);
     });
     const u = new uPlot(Object.assign({ width: where.width(), height: 260, padding: [10, 16, 0, 0],
-      legend: { markers: { dash: (u, i) => (u.series[i].dash && u.series[i].dash.length ? "dashed" : "solid") } } }, options), columns, where.body);
+      legend: parts.legend() }, options), columns, where.body);
     plots.push({ u, where, home });
     if (home) {
       const [min, max] = view.zoom || home;
@@ -521,8 +496,7 @@
   const button = document.getElementById("theme");
   const setTheme = dark => {
     view.dark = dark;
-    document.documentElement.classList.toggle("dark", dark);
-    button.textContent = dark ? "Light" : "Dark";
+    parts.themed(dark);
     render();
   };
   button.addEventListener("click", () => setTheme(!view.dark));

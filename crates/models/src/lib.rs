@@ -35,8 +35,8 @@ pub mod disksim;
 pub mod object;
 mod queue;
 mod rate;
-pub mod size;
 pub mod spec;
 pub mod ssd;
 
+pub use bimetal_units::size;
 pub use device::{Command, Done, Failure, Kind, Model, Usage};

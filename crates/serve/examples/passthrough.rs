@@ -123,6 +123,7 @@ impl Served for Passthrough {
     fn stop_scrub(&mut self, _now: Nanos) -> Result<(), ScrubError> {
         Err(ScrubError::NotRunning)
     }
+    fn pause_moves(&mut self, _now: Nanos, _paused: bool) {}
     fn why(&mut self, _now: Nanos, _offset: u64) -> Option<Why> {
         None
     }

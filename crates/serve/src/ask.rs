@@ -64,6 +64,11 @@ pub enum Question {
     },
     /// What the mover decided of late.
     Decisions {},
+    /// Pause moves, or resume them: while they are, nothing is moved but what empties the landing zone. Only a server can.
+    Moves {
+        /// Pause them.
+        pause: bool,
+    },
     /// What is lost from this byte on; as far as one answer goes.
     Lost {
         /// The byte.
@@ -94,6 +99,8 @@ pub enum Question {
     },
     /// Tell of every request from now on. Only a server can.
     Record {},
+    /// What was asked for in the last day, of a sample. Only a server can.
+    Tape {},
     /// What the flight recorder has. Only a server can.
     Flight {},
     /// Make the volume a device of the machine. Only a server can.
@@ -112,6 +119,11 @@ pub enum Answer {
     Why(Box<WhyDoc>),
     /// What the mover decided of late, the newest first.
     Decisions(Vec<MoveDoc>),
+    /// Whether moves are paused now.
+    Moves {
+        /// They are.
+        paused: bool,
+    },
     /// What is lost.
     Lost(LossesDoc),
     /// A part of a map.
@@ -122,6 +134,8 @@ pub enum Answer {
     Scrub(Box<ScrubReport>),
     /// The recording begins: what follows on the stream are its requests.
     Recording(RecordingDoc),
+    /// What was asked for follows on the stream.
+    Tape(TapeDoc),
     /// What the flight recorder has follows on the stream.
     Flight(FlightDoc),
     /// The volume is this device of the machine.
@@ -157,6 +171,23 @@ pub struct RecordingDoc {
     pub volume: String,
     /// Size that clients see.
     pub size_bytes: u64,
+}
+
+/// What was asked of a volume lately.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TapeDoc {
+    /// The volume's name.
+    pub volume: String,
+    /// Its fast tier, bytes.
+    pub fast_bytes: u64,
+    /// How many requests follow, in entries of [`ENTRY_BYTES`](crate::plan_tape::ENTRY_BYTES).
+    pub entries: u64,
+    /// The part of all regions that is in the sample.
+    pub share: f64,
+    /// Parts of requests to other regions since the last entry.
+    pub others_after: u32,
+    /// When it was taken, nanoseconds since 1970.
+    pub until_unix_ns: u64,
 }
 
 /// What the flight recorder has.
@@ -257,6 +288,9 @@ pub fn ask(volume: &str, engine: &mut impl Served, now: Nanos, question: Questio
             });
             return Taken::Answered(Answer::Decisions(told.collect()));
         }
+        Question::Moves { .. } => {
+            return Taken::Answered(refused(volume, "nobody serves it, so nothing is moved"));
+        }
         Question::Lost { from } => {
             let (status, losses) = (engine.status(), engine.losses(from));
             let doc = LossesDoc::new(status.loss.as_ref(), status.size_bytes, &losses);
@@ -269,7 +303,7 @@ pub fn ask(volume: &str, engine: &mut impl Served, now: Nanos, question: Questio
             return Taken::Answered(Answer::Extents(map::extents(engine, now, from, to)));
         }
         Question::Scrub { wish } => return Taken::Answered(scrub(volume, engine, now, wish)),
-        Question::Record {} | Question::Flight {} => {
+        Question::Record {} | Question::Flight {} | Question::Tape {} => {
             return Taken::Answered(refused(volume, "nobody serves it, so there is nothing to record"));
         }
         Question::Attach(_) | Question::Detach {} => {

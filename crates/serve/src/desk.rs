@@ -7,7 +7,7 @@ use crate::served::Served;
 use crate::server::{Server, tag};
 use crate::status::tier_name;
 use crate::watched::{EventDoc, EventKind, EventLevel};
-use bimetal_units::Tier;
+use bimetal_units::{Tier, size};
 use rustix::io::Errno;
 use serde::Serialize;
 use std::collections::VecDeque;
@@ -199,10 +199,27 @@ impl<V: Served> Server<V> {
         }
     }
 
+    /// Pauses moves, or resumes them.
+    fn pause_moves(&mut self, place: usize, paused: bool) {
+        let was = self.engine.status().moves_paused;
+        let now = self.now();
+        self.engine.pause_moves(now, paused);
+        if was != paused {
+            let (kind, what) = match paused {
+                true => (EventKind::MovesPaused, "moves are paused: only the landing zone is emptied"),
+                false => (EventKind::MovesResumed, "moves go on"),
+            };
+            self.happened(kind, EventLevel::Info, what.to_owned());
+        }
+        self.desk.tell(place, Some(&Answer::Moves { paused }));
+    }
+
     fn deal_with(&mut self, place: usize, question: Question) {
         match question {
             Question::Record {} => return self.let_record(place),
             Question::Flight {} => return self.hand_over_flight(place),
+            Question::Tape {} => return self.hand_over_tape(place),
+            Question::Moves { pause } => return self.pause_moves(place, pause),
             Question::Attach(wish) => return self.begin_attach(Some(place), wish),
             Question::Detach {} => return self.begin_detach(place),
             _ => {}
@@ -256,10 +273,13 @@ pub fn pin_event(volume: &str, question: Question) -> Option<EventDoc> {
     let (kind, message) = match question {
         Question::Pin { offset, length, tier } => {
             let tier = tier_name(usize::from(Tier::from(tier).0));
-            (EventKind::Pin, format!("{length} bytes from byte {offset} are pinned to the {tier} tier"))
+            (
+                EventKind::Pin,
+                format!("{} from byte {offset} on are pinned to the {tier} tier", size::show(length)),
+            )
         }
         Question::Unpin { offset, length } => {
-            (EventKind::Unpin, format!("{length} bytes from byte {offset} are pinned no more"))
+            (EventKind::Unpin, format!("{} from byte {offset} on are pinned no more", size::show(length)))
         }
         _ => return None,
     };

@@ -7,6 +7,9 @@ use bimetal_engine::options::{Event, Level};
 use std::io;
 use std::time::{Duration, Instant};
 
+/// The target of lines that are told as events as well: where these reach the journal with fields, the lines need not.
+pub const EVENT_TARGET: &str = "bimetal::event";
+
 /// Messages of one kind that are said within one [`WINDOW`].
 const MAX_PER_WINDOW: u32 = 5;
 const WINDOW: Duration = Duration::from_secs(1);
@@ -41,7 +44,7 @@ pub(crate) struct EventLimit {
 
 impl EventLimit {
     /// Says what is to be said of these events, and the sums that are due; gives back what was said.
-    pub(crate) fn say(&mut self, events: Vec<Event>, now: Instant) -> Vec<(Level, Said)> {
+    pub(crate) fn say(&mut self, events: Vec<Event>, now: Instant, is_told: bool) -> Vec<(Level, Said)> {
         let sums = self.sums(now).into_iter().map(|(level, line)| (level, Said { line, is_device: false }));
         let mut said: Vec<_> = sums.collect();
         for event in events {
@@ -50,13 +53,13 @@ impl EventLimit {
                 said.push((level, Said { line, is_device }));
             }
         }
-        said.iter().for_each(|(level, said)| say(*level, &said.line));
+        said.iter().for_each(|(level, said)| say(*level, &said.line, is_told));
         said
     }
 
-    /// Says all sums: nothing comes after.
-    pub(crate) fn say_last(&mut self) {
-        self.sums(Instant::now() + WINDOW).iter().for_each(|(level, line)| say(*level, line));
+    /// The sums of all that is counted: nothing comes after.
+    pub(crate) fn last(&mut self) -> Vec<(Level, String)> {
+        self.sums(Instant::now() + WINDOW)
     }
 
     /// Takes a message, and gives it back if it is to be said.
@@ -96,11 +99,15 @@ impl EventLimit {
     }
 }
 
-fn say(level: Level, line: &str) {
-    match level {
-        Level::Info => tracing::info!("{line}"),
-        Level::Warning => tracing::warn!("{line}"),
-        Level::Error => tracing::error!("{line}"),
+/// Says a line; `is_told`: it is told as an event as well.
+pub(crate) fn say(level: Level, line: &str, is_told: bool) {
+    match (level, is_told) {
+        (Level::Info, true) => tracing::info!(target: EVENT_TARGET, "{line}"),
+        (Level::Warning, true) => tracing::warn!(target: EVENT_TARGET, "{line}"),
+        (Level::Error, true) => tracing::error!(target: EVENT_TARGET, "{line}"),
+        (Level::Info, false) => tracing::info!("{line}"),
+        (Level::Warning, false) => tracing::warn!("{line}"),
+        (Level::Error, false) => tracing::error!("{line}"),
     }
 }
 

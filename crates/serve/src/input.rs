@@ -223,6 +223,7 @@ impl<V: Served> Server<V> {
         let id = self.requests.insert(Pending { conn: conn.id, request, buf, read, began: now });
         conn.requests += 1;
         let (offset, len) = (request.offset, u64::from(request.length));
+        self.note_for_plans(now, kind, offset, len);
         self.engine.on_request(now, EngineRequest { id, kind, offset, len, buf });
     }
 }

@@ -46,6 +46,8 @@ pub trait Served: Machine<Arena = RealArena> {
     fn begin_scrub(&mut self, now: Nanos) -> Result<(), ScrubError>;
     /// Stops the scrub that is under way.
     fn stop_scrub(&mut self, now: Nanos) -> Result<(), ScrubError>;
+    /// Moves nothing but what empties the landing zone, or moves as ever.
+    fn pause_moves(&mut self, now: Nanos, paused: bool);
     /// What is known of the chunk with this byte; none behind the end.
     fn why(&mut self, now: Nanos, offset: u64) -> Option<Why>;
     /// What the mover decided of late, the newest first: of so many chunks at most.
@@ -107,6 +109,9 @@ impl Served for Engine<RealArena> {
     }
     fn stop_scrub(&mut self, now: Nanos) -> Result<(), ScrubError> {
         Engine::stop_scrub(self, now)
+    }
+    fn pause_moves(&mut self, now: Nanos, paused: bool) {
+        Engine::pause_moves(self, now, paused);
     }
     fn why(&mut self, now: Nanos, offset: u64) -> Option<Why> {
         Engine::why(self, now, offset)
@@ -176,6 +181,9 @@ impl Served for Flight {
     }
     fn stop_scrub(&mut self, now: Nanos) -> Result<(), ScrubError> {
         Flight::stop_scrub(self, now)
+    }
+    fn pause_moves(&mut self, now: Nanos, paused: bool) {
+        Flight::pause_moves(self, now, paused);
     }
     fn why(&mut self, now: Nanos, offset: u64) -> Option<Why> {
         Flight::why(self, now, offset)

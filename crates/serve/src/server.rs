@@ -10,18 +10,20 @@ use crate::events::EventLimit;
 use crate::house::Tenant;
 use crate::listen::{Access, ListenError, Listener};
 use crate::meter::Meter;
+use crate::plan_tape::PlanTape;
 use crate::record::Recorder;
 use crate::requests::{ConnId, Requests};
 use crate::served::Served;
 use crate::status::{StatusDoc, VolumeName, tier_name};
 use crate::trouble::Trouble;
-use crate::watched::{EventKind, EventLevel, Watcher, said_as, unix_ms};
+use crate::watched::{EventKind, Watcher, said_as, unix_ms};
 use bimetal_driver::driver::FIRST_FREE_TAG;
 use bimetal_driver::ring::Mem;
 use bimetal_driver::{Completion, Driver, Memory};
 use bimetal_engine::action::{MAX_PAYLOAD_BYTES, RequestError, RequestId};
 use bimetal_engine::arena::Arena as _;
 use bimetal_engine::extents::Extents;
+use bimetal_engine::options::Level;
 use bimetal_nbd::Export;
 use bimetal_units::Nanos;
 use std::collections::VecDeque;
@@ -155,8 +157,10 @@ pub struct Server<V> {
     pub(crate) machine: Machine,
     /// Somebody wants to know of every request.
     pub(crate) recorder: Option<Recorder>,
-    /// Who hands over what is recorded of the engine.
-    pub(crate) flight: Option<JoinHandle<()>>,
+    /// What was asked for lately, for plans.
+    pub(crate) plan_tape: Option<PlanTape>,
+    /// Who hands over what is recorded of the engine, or that.
+    pub(crate) handing_over: Option<JoinHandle<()>>,
     meter: Meter,
     pub(crate) watcher: Option<Box<dyn Watcher>>,
     /// The second in which it was told how the volume is.
@@ -203,7 +207,8 @@ impl<V: Served> Server<V> {
             desk: Desk::default(),
             machine: Machine::beside(&control),
             recorder: None,
-            flight: None,
+            plan_tape: None,
+            handing_over: None,
             meter: Meter::default(),
             watcher: None,
             told_second: 0,
@@ -271,7 +276,7 @@ impl<V: Served> Server<V> {
             self.visit_touched();
             self.say_events();
             if self.is_finished() {
-                self.events.say_last();
+                self.say_last_events();
                 self.closing_happened();
                 return std::mem::take(&mut self.trouble).result();
             }
@@ -636,7 +641,8 @@ impl<V: Served> Server<V> {
         if events.is_empty() && !self.events.is_waiting() {
             return;
         }
-        for (level, said) in self.events.say(events, Instant::now()) {
+        let is_told = self.watcher.is_some();
+        for (level, said) in self.events.say(events, Instant::now(), is_told) {
             let (kind, level) = said_as(level, said.is_device);
             self.happened(kind, level, said.line);
         }
@@ -646,8 +652,15 @@ impl<V: Served> Server<V> {
                 door.notifier().status("read-only after a failure; see the log");
             }
             let what = format!("{} is read-only until it is opened again", self.volume.0);
-            tracing::error!("{what}");
-            self.happened(EventKind::ReadOnly, EventLevel::Error, what);
+            self.say_happened(EventKind::ReadOnly, Level::Error, what);
+        }
+    }
+
+    /// Says what was counted of events, and not said.
+    fn say_last_events(&mut self) {
+        for (level, line) in self.events.last() {
+            let (kind, _) = said_as(level, false);
+            self.say_happened(kind, level, line);
         }
     }
 

@@ -194,10 +194,13 @@ pub struct MovesDoc {
     pub cost_us_per_move: Option<f64>,
     /// A move has to save so many times what it costs.
     pub caution: f64,
+    /// Whether somebody has paused moves: nothing is moved but what empties the landing zone.
+    #[serde(default)]
+    pub paused: bool,
 }
 
 impl MovesDoc {
-    fn new(audit: &Audit) -> MovesDoc {
+    fn new(audit: &Audit, paused: bool) -> MovesDoc {
         let Yield { read_ns, write_ns, move_ns, .. } = audit.yields;
         let us = |ns: Option<u64>| ns.map(|ns| ns as f64 / 1e3);
         MovesDoc {
@@ -207,6 +210,7 @@ impl MovesDoc {
             saved_us_per_write: us(write_ns),
             cost_us_per_move: us(move_ns),
             caution: audit.yields.caution(),
+            paused,
         }
     }
 }
@@ -374,7 +378,7 @@ impl StatusDoc {
                     left_bytes: budget.left_bytes,
                 }),
             },
-            moves: MovesDoc::new(&status.audit),
+            moves: MovesDoc::new(&status.audit, status.moves_paused),
             timed_wakeups_per_day: status.timed_wakeups_per_day,
             ram_bytes: status.ram_bytes,
             buffer_bytes: 0,

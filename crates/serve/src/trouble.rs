@@ -10,6 +10,7 @@ use crate::watched::{EventKind, EventLevel};
 use bimetal_driver::Change;
 use bimetal_engine::action::RequestError;
 use bimetal_engine::extents::Extents;
+use bimetal_engine::options::Level;
 use std::time::{Duration, Instant};
 
 /// How long clients may take to read that their requests have failed.
@@ -47,12 +48,10 @@ impl<V: Served> Server<V> {
         for change in changes {
             match change {
                 Change::Moved(what) | Change::Away(what) => {
-                    tracing::warn!("{what}");
-                    self.happened(EventKind::DeviceChanged, EventLevel::Warning, what);
+                    self.say_happened(EventKind::DeviceChanged, Level::Warning, what);
                 }
                 Change::Back(what) => {
-                    tracing::info!("{what}");
-                    self.happened(EventKind::DeviceChanged, EventLevel::Info, what);
+                    self.say_happened(EventKind::DeviceChanged, Level::Info, what);
                 }
                 Change::Orphaned(what) => {
                     self.happened(EventKind::DeviceChanged, EventLevel::Error, what.clone());
@@ -70,8 +69,8 @@ impl<V: Served> Server<V> {
 
     /// Answers everybody with an error, and ends.
     fn give_up(&mut self, why: String) {
-        self.happened(EventKind::DeviceChanged, EventLevel::Error, why.clone());
-        tracing::error!("{why}; nothing more is written to {}, and its server stops", self.volume.0);
+        let what = format!("{why}; nothing more is written to {}, and its server stops", self.volume.0);
+        self.say_happened(EventKind::DeviceChanged, Level::Error, what);
         self.trouble.lost = Some((why, Instant::now()));
         for pending in self.requests.remove_all() {
             // A device of the machine hears nothing: it waits for a server that has its devices again.

@@ -1,10 +1,12 @@
 //! Who keeps a history of a volume while it is served: he hears once a second how it is, and what happens. What he does
 //! with it is his own affair, and must not take long: the thread that tells him serves clients.
 
+use crate::events;
 use crate::served::Served;
 use crate::server::Server;
 use crate::status::{StatusDoc, tier_name};
 use bimetal_engine::options::Level;
+use bimetal_units::size;
 use serde::{Deserialize, Serialize};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -42,6 +44,10 @@ pub enum EventKind {
     Pin,
     /// A range was unpinned.
     Unpin,
+    /// Somebody has paused moves.
+    MovesPaused,
+    /// Somebody has resumed them.
+    MovesResumed,
 }
 
 impl EventKind {
@@ -63,6 +69,8 @@ impl EventKind {
             EventKind::ScrubWhole => "scrub-whole",
             EventKind::Pin => "pin",
             EventKind::Unpin => "unpin",
+            EventKind::MovesPaused => "moves-paused",
+            EventKind::MovesResumed => "moves-resumed",
         }
     }
 }
@@ -77,6 +85,16 @@ pub enum EventLevel {
     Warning,
     /// Data is lost, or the volume does not do what it is for.
     Error,
+}
+
+impl From<Level> for EventLevel {
+    fn from(level: Level) -> EventLevel {
+        match level {
+            Level::Info => EventLevel::Info,
+            Level::Warning => EventLevel::Warning,
+            Level::Error => EventLevel::Error,
+        }
+    }
 }
 
 /// One thing that happened to a volume, as scripts and hooks read it.
@@ -139,11 +157,21 @@ impl<V: Served> Server<V> {
         }
     }
 
+    /// Says something that happened, and tells of it.
+    pub(crate) fn say_happened(&mut self, kind: EventKind, level: Level, message: String) {
+        events::say(level, &message, self.watcher.is_some());
+        self.happened(kind, EventLevel::from(level), message);
+    }
+
     /// Tells that the volume is open.
     pub(crate) fn opening_happened(&mut self) {
         let status = self.engine.status();
-        let (size, generation) = (status.size_bytes, status.generation);
-        let opened = format!("opened: {size} bytes, generation {generation}");
+        let opened = format!(
+            "opened: {}, generation {}, {} landed",
+            size::show(status.size_bytes),
+            status.generation,
+            size::show(status.landed_bytes)
+        );
         self.happened(EventKind::Opened, EventLevel::Info, opened);
         if status.recovered {
             let what = "it had not been closed, and was recovered".to_owned();
@@ -151,7 +179,7 @@ impl<V: Served> Server<V> {
         }
         if let Some(loss) = status.loss {
             let missing = tier_name(usize::from(loss.missing.0));
-            let what = format!("the {missing} device is missing: {} bytes are lost", loss.lost_bytes);
+            let what = format!("the {missing} device is missing: {} are lost", size::show(loss.lost_bytes));
             self.happened(EventKind::Damage, EventLevel::Error, what);
         }
         self.tell_watcher(true);

@@ -77,6 +77,9 @@ pub struct WhyDoc {
     pub coldest_of_all: bool,
     /// Slots on the fast tier that are free.
     pub fast_free_slots: u32,
+    /// Whether somebody has paused moves, so that nothing rises.
+    #[serde(default)]
+    pub moves_paused: bool,
     /// Whether the wear budget is spent, so that nothing rises but what is pinned.
     #[serde(default)]
     pub wear_budget_spent: bool,
@@ -114,6 +117,7 @@ impl WhyDoc {
             coldest_fast_heat: why.coldest.map(|coldest| coldest.heat),
             coldest_of_all: why.coldest.is_some_and(|coldest| coldest.of_all),
             fast_free_slots: why.fast_free_slots,
+            moves_paused: why.moves_paused,
             wear_budget_spent: why.wear_budget_spent,
             since_unix_s: why.since.map(Clock::unix_s),
             opened_unix_s: Clock::unix_s(why.opened),
@@ -327,6 +331,11 @@ fn what_would_raise_it(why: &Why, now: Nanos) -> String {
             why.rises_at - why.heat
         );
     }
+    if why.moves_paused {
+        return "It is hot enough to rise, but moves are paused: nothing rises until somebody resumes them, or the volume \
+                is opened again."
+            .to_owned();
+    }
     if why.wear_budget_spent {
         let until = match why.rises_again {
             Some(at) => format!("for {} s more", at.since(now).div_ceil(Nanos::SECOND)),
@@ -380,6 +389,7 @@ mod tests {
             read_only: false,
             busy: false,
             zone_runs_short: false,
+            moves_paused: false,
             wear_budget_spent: false,
             rises_again: None,
         }
@@ -398,6 +408,8 @@ mod tests {
         assert!(said(&cold).contains("Since when it is there is not known"));
         let hot = Why { heat: 3, coldest: Some(Coldest { heat: 3, of_all: true }), ..on(SLOW) };
         assert!(said(&hot).contains("but only over a chunk that is colder"));
+        let paused = Why { moves_paused: true, ..hot.clone() };
+        assert!(said(&paused).contains("but moves are paused"));
         let spent = Why { wear_budget_spent: true, ..hot };
         assert!(
             said(&spent).contains("budget of the fast device is spent: nothing rises while it is so small")

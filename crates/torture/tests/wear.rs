@@ -153,3 +153,37 @@ fn what_is_hot_rises_when_the_budget_is_earned_again() {
     assert!(s.engine().status().promoted_chunks > 0);
     assert!(!s.is_slow(chunk));
 }
+
+#[test]
+fn while_moves_are_paused_nothing_rises_and_what_landed_is_brought_home() {
+    let mut s = Story::begin(32, 64);
+    let chunk = s.slow_chunk();
+    s.stop();
+    s.tuning.promote_touches = 1;
+    s.open().expect("it opens");
+    let now = s.world.now();
+    s.engine().pause_moves(now, true);
+    s.engine().begin_pin(now, chunk, 1, Some(FAST)).expect("it may be pinned");
+    while s.engine().take_pin_answer().is_none() {
+        s.step();
+    }
+    for _ in 0..5 {
+        assert!(s.is_slow(chunk));
+        s.wait(2 * Nanos::SECOND);
+    }
+    s.write(chunk + BLOCK, BLOCK, 0x22);
+    s.flush();
+    s.wait(20 * Nanos::SECOND);
+    let status = s.engine().status();
+    assert!(status.moves_paused);
+    assert_eq!((status.landed_bytes, status.promoted_chunks, status.copied_bytes), (0, 0, 0));
+    let now = s.world.now();
+    let why = s.engine().why(now, chunk).expect("a chunk");
+    assert!(why.moves_paused && !why.wear_budget_spent, "{why:?}");
+
+    s.engine().pause_moves(now, false);
+    s.wait(20 * Nanos::SECOND);
+    assert!(!s.is_slow(chunk) && !s.engine().status().moves_paused);
+    s.stop();
+    assert_eq!(s.check().expect("it can be checked"), [""; 0]);
+}

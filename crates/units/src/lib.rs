@@ -24,6 +24,7 @@
 
 pub mod event_hash;
 pub mod rng;
+pub mod size;
 
 use serde::{Deserialize, Serialize};
 use std::fmt;

@@ -3,25 +3,8 @@
 (function () {
   "use strict";
 
+  const { element, css, bytes, flow, rate, micros, trim, ramps } = parts;
   const byId = id => document.getElementById(id);
-  const element = (tag, properties, ...children) => {
-    const node = Object.assign(document.createElement(tag), properties);
-    node.append(...children);
-    return node;
-  };
-  const css = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-  const font = () => "12px " + getComputedStyle(document.body).fontFamily;
-
-  // Numbers and their units.
-  const trim = value => (Math.abs(value) >= 1000 ? String(Math.round(value)) : String(+value.toPrecision(3)));
-  const scaled = (value, steps) => {
-    const step = steps.find(s => Math.abs(value) >= s[0] * 0.9999) || steps[steps.length - 1];
-    return trim(value / step[0]) + step[1];
-  };
-  const bytes = v => (v == null ? "–" : v === 0 ? "0" : scaled(v, [[2 ** 50, " PiB"], [2 ** 40, " TiB"], [2 ** 30, " GiB"], [2 ** 20, " MiB"], [2 ** 10, " KiB"], [1, " B"]]));
-  const flow = v => (v == null ? "–" : v === 0 ? "0" : scaled(v, [[1e9, " GB/s"], [1e6, " MB/s"], [1e3, " kB/s"], [1, " B/s"]]));
-  const rate = v => (v == null ? "–" : v === 0 ? "0" : scaled(v, [[1e9, "G"], [1e6, "M"], [1e3, "k"], [1, ""]]));
-  const micros = v => (v == null ? "–" : v === 0 ? "0" : scaled(v, [[1e6, " s"], [1e3, " ms"], [1, " µs"]]));
   const percent = v => (v == null ? "–" : (v > 99 && v < 100 ? (Math.floor(v * 10) / 10).toFixed(1) : trim(+v.toPrecision(2))) + " %");
   const count = v => (v == null ? "–" : v.toLocaleString("en-US").replaceAll(",", "\u202f"));
   const when = s => (s ? new Date(s * 1000).toLocaleString("sv-SE") : "never");
@@ -109,25 +92,20 @@
     if (view.span === "year") return d.toLocaleDateString("sv-SE");
     return two(d.getHours()) + ":" + two(d.getMinutes()) + (view.span === "minutes" ? ":" + two(d.getSeconds()) : "");
   };
-  const axis = more => Object.assign({ font: font(), stroke: () => css("--faint"), gap: 4,
-    grid: { stroke: () => css("--line"), width: 0.6 }, ticks: { stroke: () => css("--line"), width: 0.6, size: 4 } }, more);
   const powers = [0, 1, 2, 3, 4].flatMap(k => [1, 2, 4, 8, 16, 32, 64, 128, 256, 512].map(n => n * 1024 ** k)).concat([2 ** 50, 2 ** 51, 2 ** 52]);
   const makeChart = chart => {
-    const body = element("div");
-    const node = element("div", { className: "plot", id: "plot-" + chart.id }, element("div", { className: "head" }, element("h3", { textContent: chart.title })), body);
-    byId("plots").append(node);
-    const y = chart.log ? { distr: 3, range: (u, low, high) => (low == null ? [100, 10000] : uPlot.rangeLog(low, high, 10, false)) }
-      : { range: (u, low, high) => [0, chart.most || (high > 0 ? high * 1.08 : 1)] };
+    const { node, body } = parts.frame(byId("plots"), chart.id, chart.title);
+    const y = chart.log ? parts.powersOfTen(100, 10000) : parts.fromZero(chart.most, 1.08);
     const width = () => Math.max(260, node.clientWidth);
     const options = {
       width: width(), height: 190, padding: [8, 24, 0, 0],
       scales: { x: { time: false, range: () => { const now = at(); return [now - spans[view.span].back, now]; } }, y },
-      axes: [axis({ values: (u, splits) => splits.map(clock), space: 80, size: 26, incrs: [10, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400, 604800, 2592000, 5184000, 7776000] }),
-             axis({ size: 66, space: 34, values: (u, splits) => splits.map(v => (v == null ? "" : chart.unit(v))), ...(chart.binary ? { incrs: powers } : {}),
+      axes: [parts.axis({ values: (u, splits) => splits.map(clock), space: 80, size: 26, incrs: [10, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400, 604800, 2592000, 5184000, 7776000] }),
+             parts.axis({ size: 66, space: 34, values: (u, splits) => splits.map(v => (v == null ? "" : chart.unit(v))), ...(chart.binary ? { incrs: powers } : {}),
                     ...(chart.log ? { filter: (u, splits) => splits.map(v => (Math.abs(Math.log10(v) % 1) < 1e-9 ? v : null)) } : {}) })],
       series: [{ label: "at", value: (u, v) => (v == null ? "–" : clock(v)) }].concat(chart.lines.map(([label, , hue, dash]) => Object.assign(
         { label, stroke: () => css(hue.hue), width: 1.6, points: { show: false }, spanGaps: false, value: (u, v) => chart.unit(v) }, dash || {}))),
-      cursor: { sync: { key: "time" }, drag: { x: false, y: false } }, legend: { markers: { dash: (u, i) => (u.series[i].dash ? "dashed" : "solid") } },
+      cursor: { sync: { key: "time" }, drag: { x: false, y: false } }, legend: parts.legend(),
     };
     return { chart, width, u: new uPlot(options, columns(chart, at()), body) };
   };
@@ -194,7 +172,7 @@
     document.body.classList.toggle("gone", seen.gone);
     const said = sentence(s);
     if (byId("sentence").textContent !== said) byId("sentence").textContent = said;
-    const read = hits("read"), ever = s.tiers[0].read_share * 100, anything = s.requests.reads.count > 0;
+    const read = hits("read"), ever = s.tiers[0].read_share * 100, anything = s.tiers.some(tier => tier.read_bytes > 0);
     const before = seen.statuses[seen.statuses.length - 2], live = before && before.generation === s.generation && !seen.gone;
     const over = live ? (s.unix_ms - before.unix_ms) / 1000 : 0;
     const of = what => (over > 0 ? kinds(s.requests).reduce((all, k, i) => all + k[what] - kinds(before.requests)[i][what], 0) / over : null);
@@ -248,7 +226,6 @@
 
   const canvas = byId("map");
   const places = [["fast_bytes", "--fast", "on the SSD"], ["landed_bytes", "--landed", "landed on the SSD"], ["slow_bytes", "--slow", "on the disk"], ["hole_bytes", "--hole", "never written"], ["lost_bytes", "--lost", "lost"]];
-  const ramps = { light: [[236, 239, 244], [160, 205, 225], [70, 150, 190], [45, 90, 150], [45, 20, 80]], dark: [[28, 33, 44], [55, 60, 125], [40, 125, 142], [95, 200, 100], [250, 230, 90]] };
   const ramp = part => {
     const stops = ramps[view.dark ? "dark" : "light"], place = Math.min(part, 0.9999) * (stops.length - 1), low = Math.floor(place);
     return "rgb(" + stops[low].map((v, i) => Math.round(v + (stops[low + 1][i] - v) * (place - low))).join(" ") + ")";
@@ -311,6 +288,8 @@
     try {
       seen.map = await ask("map", Object.assign({ cells: wanted() }, range || {}));
       drawMap();
+      // For who wants to know how soon it is there.
+      if (!performance.getEntriesByName("first map").length) performance.mark("first map");
       showRange(focus);
     } catch (error) { byId("range").textContent = error.message; }
   };
@@ -359,8 +338,7 @@
   document.querySelectorAll("button[data-map]").forEach(button => button.addEventListener("click", () => { view.map = button.dataset.map; choose("map", view.map); drawMap(); }));
   const themed = dark => {
     view.dark = dark;
-    document.documentElement.classList.toggle("dark", dark);
-    byId("theme").textContent = dark ? "Light" : "Dark";
+    parts.themed(dark);
     redraw();
     drawMap();
   };
@@ -438,6 +416,8 @@
         });
       }
     } catch (error) { /* The stream says that nobody answers. */ }
+    mapped = Date.now();
+    loadMap();
     await loadHistory("hour");
     follow();
   };

@@ -6,14 +6,16 @@ use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 
 /// Where the journal listens.
-pub(crate) const SOCKET: &str = "/run/systemd/journal/socket";
+pub const JOURNAL_SOCKET: &str = "/run/systemd/journal/socket";
 
-/// Tells the journal; where there is none, or it is not reading, nothing is told.
-pub(crate) fn tell(socket: &Path, event: &EventDoc) {
-    let Ok(own) = UnixDatagram::unbound() else { return };
-    if own.set_nonblocking(true).is_ok() {
-        let _ = own.send_to(&datagram(event), socket);
-    }
+/// Tells the journal; false where there is none, or it is not reading: nothing is told then.
+pub(crate) fn tell(socket: &Path, event: &EventDoc) -> bool {
+    let send = || {
+        let own = UnixDatagram::unbound()?;
+        own.set_nonblocking(true)?;
+        own.send_to(&datagram(event), socket)
+    };
+    send().is_ok()
 }
 
 fn datagram(event: &EventDoc) -> Vec<u8> {
@@ -63,7 +65,7 @@ mod tests {
             level: EventLevel::Error,
             message: "one\ntwo".into(),
         };
-        tell(&socket, &event);
+        assert!(tell(&socket, &event));
         let mut bytes = [0; 1000];
         let count = journal.recv(&mut bytes).expect("a datagram");
         let expected = [
@@ -72,6 +74,6 @@ mod tests {
         ];
         assert_eq!(bytes[..count], expected.concat());
         // Nobody there is nobody told.
-        tell(&dir.path().join("none"), &event);
+        assert!(!tell(&dir.path().join("none"), &event));
     }
 }

@@ -7,6 +7,7 @@ use crate::journal;
 use crate::sample::{Sample, Sampler, Step};
 use bimetal_driver::signals::block_stop_signals;
 use bimetal_serve::{EventDoc, EventKind, EventLevel, StatusDoc, Watcher, unix_ms};
+use bimetal_units::size;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -43,6 +44,10 @@ pub struct KeeperPlan {
     pub on_event: Option<PathBuf>,
     /// Until when somebody watches ([`watches`]).
     pub watched: Arc<AtomicU64>,
+    /// Where the system's journal listens ([`JOURNAL_SOCKET`](crate::JOURNAL_SOCKET)).
+    pub journal: PathBuf,
+    /// Standard error goes to the journal as well, so events are not said there: one that the journal does not take is.
+    pub instead_of_lines: bool,
 }
 
 enum Told {
@@ -163,10 +168,24 @@ impl Keeping {
             }
             Err(error) => complain(&mut self.complained[1], &self.plan.events, &error),
         }
-        journal::tell(Path::new(journal::SOCKET), &event);
+        let is_told = journal::tell(&self.plan.journal, &event);
+        if !is_told && self.plan.instead_of_lines {
+            // Its line was left out, since it would have been told twice.
+            say(&event);
+        }
         if let Some(hook) = &mut self.hook {
             hook.take(event);
         }
+    }
+}
+
+/// Says an event on standard error.
+fn say(event: &EventDoc) {
+    let EventDoc { volume, message, .. } = event;
+    match event.level {
+        EventLevel::Error => tracing::error!("{volume}: {message}"),
+        EventLevel::Warning => tracing::warn!("{volume}: {message}"),
+        EventLevel::Info => tracing::info!("{volume}: {message}"),
     }
 }
 
@@ -299,13 +318,16 @@ impl Changes {
             let lost = status.scrub.lost_bytes();
             let level =
                 if lost > before.scrub.lost_bytes() { EventLevel::Error } else { EventLevel::Warning };
-            let what =
-                format!("the scrub has found {wrong} blocks wrong: {repaired} repaired, {lost} bytes lost");
+            let what = format!(
+                "the scrub has found {wrong} blocks of 4 KiB wrong: {repaired} repaired, {} lost",
+                size::show(lost)
+            );
             happened(EventKind::ScrubFinding, level, what);
         }
         if status.scrub.state == "whole" && before.scrub.state != "whole" {
-            let what =
-                format!("a scrub has seen everything: {wrong} blocks were wrong, {repaired} were repaired");
+            let what = format!(
+                "a scrub has seen everything: {wrong} blocks of 4 KiB were wrong, {repaired} were repaired"
+            );
             happened(EventKind::ScrubWhole, EventLevel::Info, what);
         }
         if let Some(what) = self.burst(status, status.promoted_chunks.saturating_sub(before.promoted_chunks))
@@ -341,13 +363,14 @@ impl Changes {
         let fast_bytes = status.tiers.first().map_or(0, |tier| tier.size_bytes);
         let seconds = (burst.last_ms - burst.begun_ms) / 1000 + 1;
         let (chunks, told) = (burst.chunks, bytes >= fast_bytes / BURST_SHARE);
-        told.then(|| format!("{chunks} chunks, {bytes} bytes, were moved up within {seconds} s"))
+        told.then(|| format!("{chunks} chunks, {}, were moved up within {seconds} s", size::show(bytes)))
     }
 }
 
 fn zone(status: &StatusDoc, what: &str) -> String {
     let zone = &status.landing;
-    format!("the landing zone {what}; {} of {} bytes are in use", zone.used_bytes, zone.size_bytes)
+    let (used, all) = (size::show(zone.used_bytes), size::show(zone.size_bytes));
+    format!("the landing zone {what}; {used} of {all} are in use")
 }
 
 #[cfg(test)]
@@ -393,5 +416,35 @@ mod tests {
         };
         let told = kinds(&mut Changes::default(), (0..10).map(scrub));
         assert_eq!(told, [(5, EventKind::ScrubFinding), (9, EventKind::ScrubWhole)]);
+    }
+
+    /// Where the journal listens, an event is there with its fields; and in the file all the same.
+    #[test]
+    fn an_event_is_told_to_the_journal_once() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let of = |name: &str| dir.path().join(name);
+        let journal = std::os::unix::net::UnixDatagram::bind(of("journal")).expect("binds");
+        let plan = KeeperPlan {
+            history: of("history"),
+            events: of("events"),
+            volume: [1; 16],
+            on_event: None,
+            watched: Arc::default(),
+            journal: of("journal"),
+            instead_of_lines: true,
+        };
+        let (keeper, mut reporter) = Keeper::start(plan).expect("a thread");
+        reporter.event(EventDoc::now("films", EventKind::Opened, EventLevel::Info, "opened".to_owned()));
+        drop((reporter, keeper));
+        journal.set_nonblocking(true).expect("a socket");
+        let mut bytes = [0; 1000];
+        let count = journal.recv(&mut bytes).expect("a datagram");
+        let text = String::from_utf8_lossy(&bytes[..count]).into_owned();
+        assert!(
+            text.starts_with("MESSAGE=films: opened\n") && text.contains("BIMETAL_EVENT=opened"),
+            "{text}"
+        );
+        assert!(journal.recv(&mut bytes).is_err(), "once");
+        assert_eq!(events::read(&of("events")).expect("events").events.len(), 1);
     }
 }

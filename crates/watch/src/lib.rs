@@ -15,9 +15,12 @@ mod ledger;
 mod metrics;
 mod page;
 mod sample;
+mod shares;
 
 pub use history::{HistoryError, PutAside, read};
 pub use hook::{HOOK_WITHIN, HookEvent};
+pub use journal::JOURNAL_SOCKET;
 pub use keeper::{Keeper, KeeperPlan, Reporter, watches};
 pub use ledger::{Ledger, LedgerDay, LedgerSums, ledger};
 pub use sample::{FIELDS, Sample, Step, place_of};
+pub use shares::{Shares, shares};

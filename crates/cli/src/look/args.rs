@@ -77,12 +77,13 @@ Examples:
   bimetal files /films holidays --by heat --top 50
   bimetal files /films index.db --pin fast
   bimetal files /films index.db --unpin
+  bimetal files /films --keep-pins
 
 Says of the files of a mounted file system how much of each is on which tier, the largest or the hottest first. The file system may be
 on the device of a volume that is attached, on a partition of it, or on a loop device on it; one on LVM, RAID or encryption in between,
 and btrfs, are not handled. What was written a moment ago may not be on the device yet: `sync` first. With --pin the chunks that hold
-something of the files are pinned to a tier, neighbours included, and with --unpin they are left to their heat again: where the files
-lie now, not where they are moved to later.")]
+something of the files are pinned to a tier, neighbours included, and with --unpin they are left to their heat again. Which files that
+are is noted: where one was moved, renamed or written anew, --keep-pins pins it where it is now, and lets go where it was.")]
 pub(crate) struct FilesArgs {
     /// Where the file system is mounted
     pub(crate) mountpoint: PathBuf,
@@ -100,6 +101,12 @@ pub(crate) struct FilesArgs {
     /// Leave these files to their heat
     #[arg(long, requires = "path")]
     pub(crate) unpin: bool,
+    /// Pin what was pinned by file where it lies now, under whatever name, and let go where it lay before
+    #[arg(long, conflicts_with_all = ["path", "pin", "unpin", "top"])]
+    pub(crate) keep_pins: bool,
+    /// With --keep-pins: do so again and again, so long apart, until Ctrl-C
+    #[arg(long, value_name = "TIME", requires = "keep_pins", value_parser = crate::watch::times::span)]
+    pub(crate) every: Option<std::time::Duration>,
     /// Print one JSON document on standard output and nothing else there
     #[arg(long)]
     pub(crate) json: bool,
@@ -115,9 +122,9 @@ Examples:
   bimetal top films --once --json
 
 Shows each second what volumes do: throughput, operations, latency, busy share and queue of each device; how full tiers and landing
-zone are; how much of what clients read and wrote was on the fast tier, over the spans in which it was watched; what moves where and
-why; and where it is hot. Keys: q ends it, Tab goes to the next volume, s sorts the devices, up and down mark a hot range, Enter asks
-why it is where it is, Esc goes back. A server that goes away is waited for. With NO_COLOR set there is no colour. Without names, all
+zone are; how much of what clients read and wrote was on the fast tier, of late and ever, by the history where it was not watched so
+long; what moves where and why; and where it is hot. Keys: q ends it, Tab goes to the next volume, s sorts the devices, p pauses what
+need not be moved and resumes it, up and down mark a hot range, Enter asks why it is where it is, Esc goes back. A server that goes away is waited for. With NO_COLOR set there is no colour. Without names, all
 volumes that this user serves are shown.")]
 pub(crate) struct TopArgs {
     /// Names of volumes, or paths of their volume files

@@ -8,10 +8,14 @@ use std::path::PathBuf;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
+  bimetal plan films
   bimetal plan web_0.csv.gz
   bimetal plan web_0.csv.gz --fast 1G --plot web.svg
   bimetal plan web_0.csv.gz --fast-model nvme-present --fast-model ssd-480gb-2012-pcie --json
   bimetal trace record films -o films.trace --seconds 86400 && bimetal plan films.trace --fast 480G
+
+Of a served volume it takes what its server has noted: of about the last day, since the server began; of a sample of the regions
+of 1 MiB where there is more than its memory holds (serve --plan-tape SIZE, 8M if not said, 0 for none).
 
 Runs the engine itself, in virtual time, on what a trace asks for, with a quarter, a half, once, twice and four times the fast tier,
 and says how long requests take, how much the fast tier serves, how soon it is worn, and how often the disk is woken. What is touched
@@ -20,10 +24,10 @@ within about two points where the disk keeps up, its responses are estimates tha
 small one is run whole. A flash device is taken to last 600 fills. Beside it stands what a cache of that size would hold by least
 recent use.")]
 pub(crate) struct PlanArgs {
-    /// A trace in any format that `bimetal trace` reads; several files are one, - is standard input
-    #[arg(value_name = "TRACE", required = true)]
+    /// A volume that is served; or a trace in any format that `bimetal trace` reads: several files are one, - is standard input
+    #[arg(value_name = "VOLUME|TRACE", required = true)]
     pub(crate) files: Vec<PathBuf>,
-    /// The fast tier that is asked about [default: a tenth of what the trace touches, at least 256M]
+    /// The fast tier that is asked about [default: that of the volume; a tenth of what the trace touches, at least 256M]
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     pub(crate) fast: Option<u64>,
     /// The modelled device that the fast tier is on; others after it are run at the size that is asked about

@@ -2,6 +2,7 @@
 
 pub(crate) mod args;
 mod plot;
+mod served;
 
 use crate::progress::Progress;
 use crate::threads::threads;
@@ -10,6 +11,10 @@ use crate::{Outcome, complain, say, say_json, size, volume};
 use anyhow::{Context as _, ensure};
 use args::PlanArgs;
 use bimetal_sim::plan::{PlanDoc, PlanRow, PlanSpec, plan};
+use tempfile::TempPath;
+
+/// What a served volume was asked for in less than this is no day.
+const SHORT_SECONDS: f64 = 6.0 * 3600.0;
 
 /// The fast tier that may be asked about: what is run has a quarter and four times of it.
 const FAST_BYTES: std::ops::RangeInclusive<u64> = 64 << 20..=1 << 44;
@@ -27,15 +32,12 @@ pub(crate) fn run(args: &PlanArgs) -> anyhow::Result<Outcome> {
     if let Some(file) = &args.plot {
         volume::spare(file)?;
     }
-    let spooled = Spooled::new(&args.files)?;
-    let names: Vec<String> = args.files.iter().map(|file| file.display().to_string()).collect();
+    let source = Source::new(args)?;
     let spec = PlanSpec {
-        source: names.join(", "),
-        files: spooled.paths.clone(),
-        fast_bytes: args.fast,
         fast_models: args.fast_model.clone(),
         slow_models: args.slow_model.clone(),
         share: args.share,
+        ..source.spec
     };
     let mut progress = Progress::new("planning".to_owned(), args.json);
     let found = plan(&spec, threads(args.threads)?, &mut |what| progress.at(what));
@@ -46,7 +48,7 @@ pub(crate) fn run(args: &PlanArgs) -> anyhow::Result<Outcome> {
     }
     match args.json {
         true => say_json(&doc)?,
-        false => describe(&doc),
+        false => describe(&doc, spec.sampled.is_some()),
     }
     if doc.malformed > 0 {
         return Ok(Outcome::Problem(format!("{} lines of {} are no records", doc.malformed, doc.source)));
@@ -54,7 +56,40 @@ pub(crate) fn run(args: &PlanArgs) -> anyhow::Result<Outcome> {
     Ok(Outcome::Good)
 }
 
-fn describe(doc: &PlanDoc) {
+/// What is planned with, and what it is in, which is there for as long as this is.
+struct Source {
+    spec: PlanSpec,
+    _spooled: Option<Spooled>,
+    _tape: Option<TempPath>,
+}
+
+impl Source {
+    fn new(args: &PlanArgs) -> anyhow::Result<Source> {
+        if let Some(volume) = served::volume(&args.files)? {
+            ensure!(
+                args.share.is_none(),
+                "what {} was asked for is noted as a sample already; plan without --share",
+                volume.file.display()
+            );
+            let (spec, tape) = served::spec(&volume, args.fast)?;
+            return Ok(Source { spec, _spooled: None, _tape: Some(tape) });
+        }
+        let spooled = Spooled::new(&args.files)?;
+        let names: Vec<String> = args.files.iter().map(|file| file.display().to_string()).collect();
+        let spec = PlanSpec {
+            source: names.join(", "),
+            files: spooled.paths.clone(),
+            fast_bytes: args.fast,
+            fast_models: Vec::new(),
+            slow_models: Vec::new(),
+            share: None,
+            sampled: None,
+        };
+        Ok(Source { spec, _spooled: Some(spooled), _tape: None })
+    }
+}
+
+fn describe(doc: &PlanDoc, is_served: bool) {
     say(&doc.sentence);
     say("");
     let how_long =
@@ -77,10 +112,19 @@ fn describe(doc: &PlanDoc) {
     if doc.rows.iter().any(|row| !row.keeps_up) {
         say("* the slow device does not keep up: requests wait for those before them");
     }
+    if is_served && doc.seconds.is_some_and(|seconds| seconds < SHORT_SECONDS) {
+        let minutes = doc.seconds.unwrap_or(0.0) / 60.0;
+        complain(&format!(
+            "bimetal: only the last {minutes:.0} minutes are known, and days are told as if they were like these"
+        ));
+    }
     if doc.sampled_share < 1.0 {
-        complain(
-            "bimetal: responses are those of a sample, and may be half off; --share 1 runs the whole trace",
-        );
+        let cure = if is_served {
+            "`bimetal trace record` keeps all of it"
+        } else {
+            "--share 1 runs the whole trace"
+        };
+        complain(&format!("bimetal: responses are those of a sample, and may be half off; {cure}"));
     }
 }
 

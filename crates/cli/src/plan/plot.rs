@@ -14,11 +14,11 @@ const TOP: f64 = 66.0;
 const GAP: f64 = 40.0;
 
 const STYLE: &str = "
-    svg { background: #fff; font: 14px system-ui, sans-serif; fill: #1c2024 }
-    .bar { fill: #0b6bcb } .late { fill: #e8590c } .faint { fill: #5f6b76; font-size: 12px }
+    svg { background: #fff; font: 14px system-ui, sans-serif; fill: #1b1f24 }
+    .bar { fill: #0072b2 } .late { fill: #d55e00 } .faint { fill: #5b6470; font-size: 12px }
     @media (prefers-color-scheme: dark) {
-      svg { background: #14181c; fill: #e6e9ec }
-      .bar { fill: #4da3ff } .late { fill: #ff922b } .faint { fill: #9aa5b1 }
+      svg { background: #14171b; fill: #e4e7eb }
+      .bar { fill: #56b4e9 } .late { fill: #f0883e } .faint { fill: #9aa4b0 }
     }
 ";
 

@@ -16,7 +16,7 @@ Examples:
 
 Works on a volume that is served and on one that is not: it reads the file in which a server notes what happens. The
 kinds are opened, recovered, closed, device-error, device-changed, read-only, damage, notice, zone-short, zone-free,
-promotions, scrub-finding, scrub-whole, pin and unpin. In JSON an event has unix_ms, volume, kind, level (info, warning,
+promotions, scrub-finding, scrub-whole, pin, unpin, moves-paused and moves-resumed. In JSON an event has unix_ms, volume, kind, level (info, warning,
 error) and message; with --follow each is a document in a line of its own.
 
 A volume file with on_event = \"PROGRAM\" has that program run with each event on its standard input.")]
@@ -82,6 +82,10 @@ pub(crate) struct RecorderArgs {
     /// something goes wrong, and by `bimetal flight`. At least four times what the engine's tables take
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     pub(crate) flight_recorder: Option<u64>,
+    /// Note in so much memory what clients ask of each volume, for `bimetal plan VOLUME`: 24 bytes each, of a sample where
+    /// there are more in a day; 0 for not at all [default: 8M; 1M of --memory]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    pub(crate) plan_tape: Option<u64>,
 }
 
 /// What is shown by HTTP.

@@ -1,9 +1,9 @@
 //! Where the history and the events of a volume are, and who writes them while it is served.
 
-use crate::paths;
 use crate::volume::Volume;
+use crate::{logs, paths};
 use bimetal_serve::Watcher;
-use bimetal_watch::{Keeper, KeeperPlan};
+use bimetal_watch::{JOURNAL_SOCKET, Keeper, KeeperPlan};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -33,9 +33,14 @@ impl Volume {
         self.kept(".flight")
     }
 
+    /// Which of its files are to be on a tier.
+    pub(crate) fn pinned_file(&self) -> PathBuf {
+        self.kept(".pinned")
+    }
+
     /// Removes what was kept of it.
     pub(crate) fn forget(&self) {
-        for file in [self.history_file(), self.events_file(), self.flight_file()] {
+        for file in [self.history_file(), self.events_file(), self.flight_file(), self.pinned_file()] {
             let mut bad = file.clone().into_os_string();
             bad.push(".bad");
             for path in [file, bad.into()] {
@@ -58,6 +63,8 @@ pub(crate) fn keep(volume: &Volume, watched: Arc<AtomicU64>) -> (Option<Keeper>,
         volume: volume.id,
         on_event: volume.on_event.clone(),
         watched,
+        journal: JOURNAL_SOCKET.into(),
+        instead_of_lines: logs::is_journal(),
     };
     match Keeper::start(plan) {
         Ok((keeper, reporter)) => (Some(keeper), Some(Box::new(reporter))),

@@ -5,4 +5,4 @@ pub(crate) mod events;
 pub(crate) mod files;
 pub(crate) mod flight;
 pub(crate) mod http;
-mod times;
+pub(crate) mod times;

@@ -1,24 +1,36 @@
 //! Times in UTC, read and written.
 
 use bimetal_serve::unix_ms;
+use std::time::Duration;
 
 /// Seconds of a day.
 const DAY_S: u64 = 24 * 3600;
 
+/// Seconds of `90s`, `10m`, `2h` or `3d`.
+fn seconds(text: &str) -> Option<u64> {
+    let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
+    let seconds = match unit {
+        "s" => 1,
+        "m" => 60,
+        "h" => 3600,
+        "d" => DAY_S,
+        _ => return None,
+    };
+    let count: u64 = digits.parse().ok().filter(|_| !digits.starts_with('+'))?;
+    Some(count.saturating_mul(seconds))
+}
+
+/// What `--every` means: a second at least, a year at most.
+pub(crate) fn span(text: &str) -> Result<Duration, String> {
+    let seconds = seconds(text).filter(|seconds| (1..=366 * DAY_S).contains(seconds));
+    seconds
+        .map(Duration::from_secs)
+        .ok_or_else(|| format!("{text:?} is no span of time; write 90s, 10m, 2h or 3d"))
+}
+
 /// What `--since` means, in milliseconds since 1970.
 pub(super) fn since(text: &str) -> Result<u64, String> {
-    let ago = || {
-        let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
-        let seconds = match unit {
-            "s" => 1,
-            "m" => 60,
-            "h" => 3600,
-            "d" => DAY_S,
-            _ => return None,
-        };
-        let count: u64 = digits.parse().ok().filter(|_| !digits.starts_with('+'))?;
-        Some(unix_ms().saturating_sub(count.saturating_mul(seconds * 1000)))
-    };
+    let ago = || Some(unix_ms().saturating_sub(seconds(text)?.saturating_mul(1000)));
     ago().or_else(|| moment(text)).ok_or_else(|| {
         format!("{text:?} is no time; write 90s, 10m, 2h or 3d, 2026-11-28, or 2026-11-28T07:30:00Z")
     })

@@ -55,6 +55,7 @@ impl<A: Arena> Engine<A> {
             demoted_chunks: s.demoted,
             destaged_blocks: s.destaged,
             last_promotion: s.last_promotion,
+            moves_paused: self.mover.planner.is_paused(),
             checkpoints: s.checkpoints,
             client_flushes: s.client_flushes,
             shadowed_bytes: self.space.shadows.len() as u64 * chunk,

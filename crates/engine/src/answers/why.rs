@@ -109,7 +109,8 @@ impl<A: Arena> Engine<A> {
             // Opening counts as the last request; nobody has asked for anything then.
             busy: !self.is_idle() && self.front.last_client > self.told.decisions.opened,
             zone_runs_short: self.zone_runs_short(),
-            wear_budget_spent: self.may_rise() == 0,
+            moves_paused: self.mover.planner.is_paused(),
+            wear_budget_spent: !self.mover.planner.is_paused() && self.may_rise() == 0,
             rises_again: self.rises_again(),
         })
     }

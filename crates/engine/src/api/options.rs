@@ -297,6 +297,8 @@ pub struct Status {
     pub destaged_blocks: u64,
     /// When the last promotion ended, on the driver's clock.
     pub last_promotion: Option<Nanos>,
+    /// Whether somebody has paused moves: nothing is moved but what empties the landing zone.
+    pub moves_paused: bool,
     /// Checkpoints completed since open.
     pub checkpoints: u64,
     /// Client flushes answered since open.

@@ -155,6 +155,8 @@ pub struct Why {
     pub busy: bool,
     /// More lands than is brought home: nothing else is moved while clients are being served.
     pub zone_runs_short: bool,
+    /// Whether somebody has paused moves.
+    pub moves_paused: bool,
     /// The wear budget is spent: nothing rises but what is pinned.
     pub wear_budget_spent: bool,
     /// When it will last for something again; none where it is not spent, or never will.

@@ -26,10 +26,7 @@ impl<A: Arena> Engine<A> {
 
     /// Up to `budget` moves that bring pinned chunks to their tier, and others out of their way.
     pub(crate) fn pin_moves(&mut self, budget: usize) -> Vec<Move> {
-        if !self.placement.pins.placing.astray
-            || self.io.now < self.placement.pins.placing.not_before
-            || budget == 0
-        {
+        if !self.pins_are_astray() || self.io.now < self.placement.pins.placing.not_before || budget == 0 {
             return Vec::new();
         }
         let fast_room = self.space.slots[FAST].free() as usize;

@@ -72,6 +72,8 @@ pub struct Planner {
     pub(crate) next_said: u64,
     /// The last batch that was to empty the zone could move nothing.
     pub(crate) zone_is_held: bool,
+    /// Somebody wants nothing moved that need not be.
+    paused: bool,
 }
 
 impl Planner {
@@ -100,6 +102,11 @@ impl Planner {
     /// How long the zone has been freed by a batch that began then and ends now, ns: not while another was at it.
     pub(crate) fn freeing_took_ns(&self, began: Nanos, now: Nanos) -> u64 {
         now.since(began.max(self.freed))
+    }
+
+    /// Whether nothing is moved but what empties the zone.
+    pub(crate) fn is_paused(&self) -> bool {
+        self.paused
     }
 
     /// There is something to place now.
@@ -180,6 +187,19 @@ impl<A: Arena> Engine<A> {
         assert!(window > 0, "nothing is in sight");
         self.placement.policy.foresee(Foresight::new(self.state.geo.chunks, uses, window));
         self.mover.planner.place_anew();
+    }
+
+    /// From now on nothing rises, nothing is copied and no pin is obeyed; or all of that as ever. What empties the landing zone
+    /// goes on: clients would wait for it. It lasts until it is said otherwise, or the volume is opened again.
+    pub fn pause_moves(&mut self, now: Nanos, paused: bool) {
+        self.io.tick(now);
+        self.mover.planner.paused = paused;
+        self.mover.planner.place_anew();
+    }
+
+    /// Whether a pinned chunk may lie on another tier, and be moved.
+    pub(crate) fn pins_are_astray(&self) -> bool {
+        !self.mover.planner.is_paused() && self.placement.pins.are_astray()
     }
 
     /// A volume that is being closed frees its zone only as far as clients still wait for space.
@@ -527,7 +547,7 @@ impl<A: Arena> Engine<A> {
     }
 
     fn policy_has_work(&self) -> bool {
-        self.placement.pins.are_astray() || self.placement.policy.has_work(&self.view())
+        self.pins_are_astray() || self.placement.policy.has_work(&self.view())
     }
 
     fn place(&mut self, pace: Pace) {
@@ -636,7 +656,7 @@ impl<A: Arena> Engine<A> {
             let at =
                 if p.nothing_to_place { p.next_place } else { p.next_place.min(idle_at.max(self.io.now)) };
             // What is pinned and may not be moved while clients are busy waits for quiet.
-            let at = if at <= self.io.now && self.placement.pins.are_astray() { idle_at } else { at };
+            let at = if at <= self.io.now && self.pins_are_astray() { idle_at } else { at };
             times[1] = Some(at.max(p.after_failure));
         }
         times.into_iter().flatten().filter(|t| *t > self.io.now).min()

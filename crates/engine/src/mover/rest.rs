@@ -20,7 +20,7 @@ impl<A: Arena> Engine<A> {
     pub(crate) fn mind_rest(&mut self) {
         let used = self.io.tokens.used_by_clients(SLOW);
         let wanted = self.zone_is_worth_emptying() || self.zone_gives_back() || self.log_is_starved();
-        if wanted || self.placement.pins.are_astray() {
+        if wanted || self.pins_are_astray() {
             self.rouse_slow();
         } else if used > self.mover.planner.rest.roused {
             self.mover.planner.rest.rouse(used);

@@ -6,8 +6,11 @@ use crate::engine::Engine;
 use bimetal_units::*;
 
 impl<A: Arena> Engine<A> {
-    /// Chunks that may be moved up now, as far as wear goes.
+    /// Chunks that may be moved up now, as far as wear goes; none while moves are paused.
     pub(crate) fn may_rise(&self) -> usize {
+        if self.mover.planner.is_paused() {
+            return 0;
+        }
         self.placement.wear.may_rise(u64::from(self.state.geo.chunk_bytes), self.io.now)
     }
 
@@ -16,9 +19,10 @@ impl<A: Arena> Engine<A> {
         self.placement.wear.rises_again(u64::from(self.state.geo.chunk_bytes), self.io.now)
     }
 
-    /// Whether another copy of a chunk may be made, as far as wear goes.
+    /// Whether another copy of a chunk may be made, as far as wear goes; none is while moves are paused.
     pub(crate) fn may_copy(&self) -> bool {
-        self.placement.wear.may_copy(u64::from(self.state.geo.chunk_bytes), self.io.now)
+        !self.mover.planner.is_paused()
+            && self.placement.wear.may_copy(u64::from(self.state.geo.chunk_bytes), self.io.now)
     }
 
     /// A chunk that moves up is about to be written. False: what was left is gone meanwhile, and it may not be; one that

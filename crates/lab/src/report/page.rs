@@ -29,6 +29,7 @@ pub(super) const MAX_DETAILS: usize = 100;
 const MAX_NOTES: usize = 2000;
 
 const UPLOT: &str = include_str!("../../assets/uplot/uPlot.iife.min.js");
+const PARTS: &str = include_str!("../../assets/parts.js");
 const UPLOT_STYLE: &str = include_str!("../../assets/uplot/uPlot.min.css");
 const UPLOT_LICENCE: &str = include_str!("../../assets/uplot/LICENSE");
 const SCRIPT: &str = include_str!("../../assets/report.js");
@@ -77,7 +78,7 @@ pub fn html_with(runs: &[Named], extra: &Extra) -> String {
     page.raw("<script type=\"application/json\" id=\"data\">");
     page.raw(&in_script(&serde_json::to_string(&data(shown, extra)).unwrap_or_else(|_| "null".into())));
     let _ = write!(page.0, "</script>\n<script>\n/*\n{UPLOT_LICENCE}\n*/\n{UPLOT}</script>\n");
-    let _ = write!(page.0, "<script>\n{SCRIPT}</script>\n</body>\n</html>\n");
+    let _ = write!(page.0, "<script>\n{PARTS}\n{SCRIPT}</script>\n</body>\n</html>\n");
     page.0
 }
 
@@ -470,7 +471,7 @@ mod tests {
     /// Nothing that is embedded ends the element that it is in.
     #[test]
     fn assets_stay_in_their_elements() {
-        for script in [UPLOT, SCRIPT, UPLOT_LICENCE] {
+        for script in [UPLOT, PARTS, SCRIPT, UPLOT_LICENCE] {
             let script = script.to_lowercase();
             assert!(!script.contains("</script") && !script.contains("<!--"));
         }

@@ -274,6 +274,7 @@ impl<V: Served> Server<V> {
         let read = payload.filter(|_| kind == RequestKind::Read);
         let id = self.requests.insert(Pending { conn: OURS, request, buf, read, began: now });
         let (offset, len) = (request.offset, u64::from(request.length));
+        self.note_for_plans(now, kind, offset, len);
         self.engine.on_request(now, EngineRequest { id, kind, offset, len, buf });
         true
     }

@@ -53,6 +53,23 @@ pub struct PlanSpec {
     pub slow_models: Vec<String>,
     /// The share of the trace that is taken; as much as is needed if not said.
     pub share: Option<f64>,
+    /// What is to be known of the rest, where the files are a sample already.
+    pub sampled: Option<Sampled>,
+}
+
+/// What is known of a sample that somebody else has taken, and of what it was taken from.
+#[derive(Clone, Debug)]
+pub struct Sampled {
+    /// Its part of all regions of [`REGION_BYTES`]; 1 where it is all that was asked for.
+    pub space_share: f64,
+    /// Parts of requests, by region, that are in it, and that were left out.
+    pub seen: u64,
+    /// Those that were left out.
+    pub others: u64,
+    /// Who came when.
+    pub arrivals: Vec<Arrivals>,
+    /// How long it was listened.
+    pub lasts_ns: u64,
 }
 
 /// The answer.
@@ -91,6 +108,9 @@ pub enum PlanError {
     /// There is no such device.
     #[error(transparent)]
     Spec(#[from] SpecError),
+    /// The sample of somebody else says too little.
+    #[error("{0}")]
+    Sample(String),
     /// A volume cannot be made, or the trace not be replayed on it.
     #[error("{0}")]
     Scenario(#[from] ScenarioError),
@@ -120,13 +140,21 @@ pub fn plan(
         spec::named(model)?;
     }
     progress("reading the trace");
-    let regions = Regions::read(spec.files.clone())?;
-    let touched_bytes = regions.touched_bytes();
+    let mut regions = Regions::read(spec.files.clone())?;
+    let (mut touched_bytes, mut requests) = (regions.touched_bytes(), regions.requests());
+    if let Some(sampled) = &spec.sampled {
+        regions.lasts_at_least(sampled.lasts_ns);
+        touched_bytes = (touched_bytes as f64 / sampled.space_share) as u64;
+        requests = sampled.seen + sampled.others;
+    }
     let fast_bytes = spec
         .fast_bytes
         .unwrap_or((touched_bytes / FAST_SHARE).max(LEAST_FAST_BYTES * 4))
         .next_multiple_of(1 << 20);
-    let taken = take(&regions, spec.share, fast_bytes)?;
+    let taken = match spec.sampled.as_ref().filter(|sampled| sampled.space_share < 1.0) {
+        Some(sampled) => as_it_is(&regions, sampled, fast_bytes)?,
+        None => take(&regions, spec.share, fast_bytes)?,
+    };
     let reuse = reuse(&taken.files)?;
     let cases = cases(spec, fast_bytes);
     let shown =
@@ -136,7 +164,7 @@ pub fn plan(
     let sentence = words::sentence(&rows[..QUARTERS.len()]);
     Ok(PlanDoc {
         source: spec.source.clone(),
-        requests: regions.requests(),
+        requests,
         malformed: regions.malformed(),
         touched_bytes,
         seconds: regions.lasts_ns().map(|ns| ns as f64 / 1e9),
@@ -190,6 +218,27 @@ fn take(regions: &Regions, asked: Option<f64>, fast_bytes: u64) -> Result<Taken,
         request_share: choice.request_share,
         arrivals,
         _file: Some(path),
+    })
+}
+
+/// A sample that somebody else has taken.
+fn as_it_is(regions: &Regions, sampled: &Sampled, fast_bytes: u64) -> Result<Taken, PlanError> {
+    let least = (LEAST_FAST_BYTES * 4) as f64 / sampled.space_share;
+    if (fast_bytes as f64) < least {
+        let show = |bytes: f64| bimetal_models::size::show((bytes as u64).next_multiple_of(1 << 20));
+        return Err(PlanError::Sample(format!(
+            "one part in {:.0} was noted of what it is asked for, which says too little of a fast tier of {}; ask about {} or more",
+            1.0 / sampled.space_share,
+            show(fast_bytes as f64),
+            show(least)
+        )));
+    }
+    Ok(Taken {
+        files: regions.files().to_vec(),
+        space_share: sampled.space_share,
+        request_share: sampled.seen as f64 / (sampled.seen + sampled.others).max(1) as f64,
+        arrivals: sampled.arrivals.clone(),
+        _file: None,
     })
 }
 

@@ -17,6 +17,9 @@ const BEHIND: f64 = 1.02;
 /// The landing zone of a volume at most, if nobody says otherwise, bytes; and one part in so many of its fast device.
 const LANDING: (u64, u64) = (4 << 30, 8);
 
+/// Below so much that is touched, bytes, the slow device is larger than that: a volume needs some of it for itself.
+const LEAST_SLOW_BYTES: u64 = 48 << 20;
+
 /// What is run.
 #[derive(Clone, Debug)]
 pub(super) struct Case {
@@ -75,6 +78,7 @@ fn scenario(case: &Case, regions: &Regions, taken: &Taken) -> Result<Scenario, P
     let part = |bytes: u64| (bytes as f64 * taken.space_share) as u64;
     let fast_bytes = part(case.fast_bytes).next_multiple_of(1 << 20);
     let landing_bytes = part(LANDING.0.min(case.fast_bytes / LANDING.1));
+    let slow = if part(regions.touched_bytes()) < LEAST_SLOW_BYTES { "64M" } else { "110% of trace" };
     let replay = match regions.lasts_ns() {
         Some(_) => "mode = \"timed\"",
         None => "mode = \"closed\", depth = 4",
@@ -84,7 +88,7 @@ fn scenario(case: &Case, regions: &Regions, taken: &Taken) -> Result<Scenario, P
         name = "plan"
         [volume]
         fast = {{ model = "{}", size = {fast_bytes} }}
-        slow = {{ model = "{}", size = "110% of trace" }}
+        slow = {{ model = "{}", size = "{slow}" }}
         landing = {landing_bytes}
         [trace]
         files = ["trace"]

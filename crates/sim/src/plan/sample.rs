@@ -203,6 +203,11 @@ impl Regions {
         self.lasts_ns
     }
 
+    /// It was listened for so long, whether or not somebody asked for anything at the end.
+    pub(super) fn lasts_at_least(&mut self, ns: u64) {
+        self.lasts_ns = self.lasts_ns.map(|lasts| lasts.max(ns));
+    }
+
     /// How many regions there are.
     pub fn count(&self) -> usize {
         self.facts.len()

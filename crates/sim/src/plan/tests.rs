@@ -42,6 +42,7 @@ fn spec(path: PathBuf, share: Option<f64>) -> PlanSpec {
         fast_models: vec!["ssd-128gb-2012".into()],
         slow_models: vec!["disk-1tb-2012".into()],
         share,
+        sampled: None,
     }
 }
 

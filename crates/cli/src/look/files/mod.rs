@@ -1,11 +1,14 @@
 //! `bimetal files`: which files are on which tier.
 
 mod count;
+mod keep;
+mod wishes;
 
 use super::args::{FilesArgs, FilesOrder};
 use super::source::Source;
 use super::tree::{self, Place};
 use crate::args::PinTier;
+use crate::volume::Volume;
 use crate::{Outcome, list, pins, say, say_json, size};
 use anyhow::{Context as _, bail};
 use bimetal_serve::ask::TierName;
@@ -13,7 +16,8 @@ use bimetal_serve::map::KeptBytes;
 use bimetal_serve::{PinsDoc, Question};
 use count::Counted;
 use serde::Serialize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use wishes::{Range, Wish, Wishes, joined, without};
 
 /// Files that are listed where a person reads.
 const MOST_LISTED: usize = 20;
@@ -52,6 +56,9 @@ struct FilesDoc<'f> {
 }
 
 pub(crate) fn run(args: &FilesArgs) -> anyhow::Result<Outcome> {
+    if args.keep_pins {
+        return keep::run(args);
+    }
     let place = Place::of(&args.mountpoint)?;
     let path = match &args.path {
         None => place.mount.clone(),
@@ -71,8 +78,9 @@ pub(crate) fn run(args: &FilesArgs) -> anyhow::Result<Outcome> {
         (None, true) => Some(None),
         (None, false) => None,
     };
+    let ranges = counted.ranges(served.status.chunk_bytes);
     let pins = match wish {
-        Some(tier) => Some(pin(&served.status.file, &counted.ranges(served.status.chunk_bytes), tier)?),
+        Some(tier) => Some(wish_for(&served, &place, &path, ranges, tier)?),
         None => None,
     };
     let mut files = counted.files;
@@ -95,7 +103,7 @@ pub(crate) fn run(args: &FilesArgs) -> anyhow::Result<Outcome> {
 }
 
 /// A path on the file system, which may be given from where it is mounted.
-fn within(place: &Place, path: &std::path::Path) -> anyhow::Result<PathBuf> {
+fn within(place: &Place, path: &Path) -> anyhow::Result<PathBuf> {
     let path = place.mount.join(path);
     let path = path.canonicalize().with_context(|| format!("cannot find {}", path.display()))?;
     if !path.starts_with(&place.mount) {
@@ -133,8 +141,54 @@ fn volume_of(place: &Place) -> anyhow::Result<list::Served> {
     }
 }
 
+/// Notes that a file or directory is to be on a tier, or is not any more, and does that; gives all pins after that.
+fn wish_for(
+    served: &list::Served,
+    place: &Place,
+    path: &Path,
+    ranges: Vec<Range>,
+    tier: Option<TierName>,
+) -> anyhow::Result<PinsDoc> {
+    let volume = Volume::load(served.status.file.as_ref())?;
+    let mut wishes = Wishes::read(&volume)?;
+    let own = path.strip_prefix(&place.mount).unwrap_or(path);
+    let before = wishes.ranges();
+    match tier {
+        Some(tier) => {
+            if ranges.is_empty() {
+                bail!("nothing of it is on the device yet: `sync` first");
+            }
+            let meta =
+                std::fs::symlink_metadata(path).with_context(|| format!("cannot find {}", path.display()))?;
+            let (inode, made_ns) = wishes::identity(&meta);
+            let path = own.to_owned();
+            wishes.set(Wish {
+                begins_at: place.begins_at,
+                path,
+                inode,
+                made_ns,
+                tier,
+                ranges: ranges.clone(),
+            });
+            // What was pinned here to the other tier is not any more.
+            let pins = keep::apply(&served.status.file, &before, &wishes)?;
+            wishes.write(&volume)?;
+            Ok(pins)
+        }
+        None => {
+            let pinned = wishes.forget(place.begins_at, own)?;
+            // Somebody else may want the same chunk where it is.
+            let all = joined([ranges, pinned].concat());
+            let gone = without(&all, &wishes.ranges());
+            let pins = pin_ranges(&served.status.file, &gone, None)?;
+            wishes.write(&volume)?;
+            Ok(pins)
+        }
+    }
+}
+
 /// Pins ranges, or unpins them; gives all pins after that.
-fn pin(volume: &str, ranges: &[(u64, u64)], tier: Option<TierName>) -> anyhow::Result<PinsDoc> {
+fn pin_ranges(volume: &str, ranges: &[(u64, u64)], tier: Option<TierName>) -> anyhow::Result<PinsDoc> {
     let mut pins = None;
     for (nth, &(offset, length)) in ranges.iter().enumerate() {
         let question = match tier {
@@ -149,7 +203,7 @@ fn pin(volume: &str, ranges: &[(u64, u64)], tier: Option<TierName>) -> anyhow::R
     }
     match pins {
         Some(pins) => Ok(pins),
-        None => bail!("nothing of it is on the device yet: `sync` first"),
+        None => pins::change(volume, Question::Pins {}),
     }
 }
 

@@ -18,13 +18,13 @@ const TOP: f64 = 84.0;
 const HOTTEST: f64 = 256.0;
 
 const STYLE: &str = "
-    svg { background: #fff; font: 14px system-ui, sans-serif; fill: #1c2024 }
-    .fast { fill: #0b6bcb } .slow { fill: #a9c9e8 } .landed { fill: #7a4fd0 } .lost { fill: #c62828 } .blank { fill: #eceff1 }
-    .heat { fill: #e8590c } .faint { fill: #5f6b76; font-size: 12px }
+    svg { background: #fff; font: 14px system-ui, sans-serif; fill: #1b1f24 }
+    .fast { fill: #d55e00 } .slow { fill: #0072b2 } .landed { fill: #cc79a7 } .lost { fill: #000 } .blank { fill: #e6e9ee }
+    .heat { fill: #2d1450 } .faint { fill: #5b6470; font-size: 12px }
     @media (prefers-color-scheme: dark) {
-      svg { background: #14181c; fill: #e6e9ec }
-      .fast { fill: #4da3ff } .slow { fill: #2f4d6b } .landed { fill: #b197fc } .lost { fill: #ff6b6b } .blank { fill: #22282e }
-      .heat { fill: #ff922b } .faint { fill: #9aa5b1 }
+      svg { background: #14171b; fill: #e4e7eb }
+      .fast { fill: #f0883e } .slow { fill: #56b4e9 } .landed { fill: #e39cc4 } .lost { fill: #fff } .blank { fill: #262b33 }
+      .heat { fill: #fae65a } .faint { fill: #9aa4b0 }
     }
 ";
 const LEGEND: [(&str, &str); 6] = [

@@ -123,12 +123,22 @@ fn wants_end(key: KeyEvent, view: &mut View) -> bool {
         KeyCode::Tab | KeyCode::Right => choose(view, (view.chosen + 1) % volumes),
         KeyCode::BackTab | KeyCode::Left => choose(view, (view.chosen + volumes - 1) % volumes),
         KeyCode::Char('s') => view.sort = view.sort.next(),
+        KeyCode::Char('p') => pause(view),
         KeyCode::Down => view.picked += 1,
         KeyCode::Up => view.picked = view.picked.saturating_sub(1),
         KeyCode::Enter | KeyCode::Char('w') => view.why = why(view),
         _ => {}
     }
     false
+}
+
+/// Pauses the moves of the volume of which more is told, or resumes them; where that cannot be, it is said why.
+fn pause(view: &mut View) {
+    let Some(volume) = view.volumes.get_mut(view.chosen) else { return };
+    match volume.pause() {
+        Ok(()) => volume.look(),
+        Err(what) => view.why = Some(vec![format!("moves cannot be paused: {what}")]),
+    }
 }
 
 fn choose(view: &mut View, volume: usize) {

@@ -1,6 +1,6 @@
 //! One screen as plain text, or one document.
 
-use super::sample::{DeviceRates, Hits, MoveRates, SPANS};
+use super::sample::{DeviceRates, Hits, MoveRates};
 use super::screen::{self, View};
 use super::watch::{self, Watched};
 use crate::{Outcome, say, say_json};
@@ -37,9 +37,11 @@ struct VolumeDoc {
     landing_used_bytes: u64,
     landing_size_bytes: u64,
     landing_short: bool,
-    /// The fast tier's part, by span: only those that were watched.
+    /// The fast tier's part, by span: only those that were watched, or are in the history.
     hits: BTreeMap<&'static str, Hits>,
     moves: Option<MoveRates>,
+    /// Somebody has paused them.
+    moves_paused: bool,
     decisions: Vec<MoveDoc>,
     hottest: Vec<CellDoc>,
 }
@@ -103,8 +105,6 @@ fn document(volume: &Watched) -> VolumeDoc {
             counted_by: if looks.kernels_rates(tier).is_some() { "kernel" } else { "server" },
             rates: looks.rates(tier),
         });
-    let spans =
-        SPANS.iter().map(|(name, span)| (*name, looks.hits(*span))).chain([("ever", looks.hits_ever())]);
     VolumeDoc {
         volume: volume.name.clone(),
         state: status.map_or_else(|| "not served".to_owned(), |status| status.state.clone()),
@@ -114,8 +114,9 @@ fn document(volume: &Watched) -> VolumeDoc {
         landing_used_bytes: status.map_or(0, |status| status.landing.used_bytes),
         landing_size_bytes: status.map_or(0, |status| status.landing.size_bytes),
         landing_short: status.is_some_and(|status| status.landing.short),
-        hits: spans.filter_map(|(name, hits)| Some((name, hits?))).collect(),
+        hits: volume.hits().into_iter().filter_map(|(name, hits)| Some((name, hits?))).collect(),
         moves: looks.moves(),
+        moves_paused: status.is_some_and(|status| status.moves.paused),
         decisions: volume.decisions.clone(),
         hottest: volume.hot.iter().take(HOT_RANGES).copied().collect(),
     }

@@ -2,6 +2,7 @@
 
 use bimetal_serve::StatusDoc;
 use bimetal_serve::status::{LoadDoc, TierDoc};
+use bimetal_watch::Shares;
 use serde::Serialize;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -77,6 +78,13 @@ impl Hits {
             (fast + slow > 0).then(|| fast as f64 / (fast + slow) as f64)
         };
         Hits { reads: share(|tier| tier.read_bytes), writes: share(|tier| tier.written_bytes) }
+    }
+}
+
+impl From<Shares> for Hits {
+    fn from(shares: Shares) -> Hits {
+        let share = |[fast, slow]: [u64; 2]| (fast + slow > 0).then(|| fast as f64 / (fast + slow) as f64);
+        Hits { reads: share(shares.read_bytes), writes: share(shares.written_bytes) }
     }
 }
 

@@ -1,6 +1,6 @@
 //! One screen of `top`. Whoever sees no colour sees all there is in letters.
 
-use super::sample::{DeviceRates, Hits, MoveRates, SPANS};
+use super::sample::{DeviceRates, Hits, MoveRates};
 use super::watch::Watched;
 use super::words;
 use crate::size;
@@ -79,6 +79,12 @@ impl View {
         self.volumes.get(self.chosen)
     }
 
+    /// Whether the moves of that volume are paused.
+    fn is_paused(&self) -> bool {
+        let status = self.volume().and_then(|volume| volume.looks.status());
+        status.is_some_and(|status| status.moves.paused)
+    }
+
     fn style(&self, colour: Color) -> Style {
         if self.colour { Style::new().fg(colour) } else { Style::new() }
     }
@@ -120,7 +126,7 @@ pub(super) fn draw(area: Rect, buffer: &mut Buffer, view: &View) {
             (Some(status), None) => {
                 fill(&mut page, volume, status, view);
                 hits(&mut page, volume);
-                moves(&mut page, volume, status);
+                moves(&mut page, volume, status, view);
                 match &view.why {
                     Some(sentences) => why(&mut page, sentences),
                     None => hot(&mut page, volume, view),
@@ -134,8 +140,9 @@ pub(super) fn draw(area: Rect, buffer: &mut Buffer, view: &View) {
     }
     if view.keys && area.height > 0 {
         let keys = format!(
-            "q quit   tab volume   s sort ({})   up/down range   enter why   esc back",
-            view.sort.name()
+            "q quit  tab next  s sort ({})  p {}  up/down range  enter why  esc back",
+            view.sort.name(),
+            if view.is_paused() { "resume" } else { "pause" }
         );
         page.buffer.set_stringn(area.x, area.bottom() - 1, keys, area.width.into(), view.style(Color::Cyan));
     }
@@ -284,11 +291,7 @@ fn bar(page: &mut Page<'_>, name: &str, used: u64, all: u64, more: &str, style: 
 type Span = (&'static str, Option<Hits>);
 
 fn hits(page: &mut Page<'_>, volume: &Watched) {
-    let spans: Vec<Span> = SPANS
-        .iter()
-        .map(|(name, span)| (*name, volume.looks.hits(*span)))
-        .chain([("ever", volume.looks.hits_ever())])
-        .collect();
+    let spans: Vec<Span> = volume.hits();
     let line = |name: &str, of: &dyn Fn(&Span) -> String| {
         let cells: String = spans.iter().map(|span| format!("{:>8}", of(span))).collect();
         format!("{name:<18}{cells}")
@@ -300,7 +303,7 @@ fn hits(page: &mut Page<'_>, volume: &Watched) {
     page.line(&line("  writes", &|(_, hits)| share(hits.and_then(|hits| hits.writes))), PLAIN);
 }
 
-fn moves(page: &mut Page<'_>, volume: &Watched, status: &StatusDoc) {
+fn moves(page: &mut Page<'_>, volume: &Watched, status: &StatusDoc, view: &View) {
     let MoveRates { up_bytes_per_s, down_bytes_per_s, merged_bytes_per_s, copied_bytes_per_s } =
         volume.looks.moves().unwrap_or_default();
     page.line(
@@ -313,7 +316,11 @@ fn moves(page: &mut Page<'_>, volume: &Watched, status: &StatusDoc) {
         ),
         BOLD,
     );
-    page.line(&format!("  {}", words::last_minute(&volume.decisions, words::seconds_of(status))), PLAIN);
+    if status.moves.paused {
+        page.line("  PAUSED: only the landing zone is emptied; p resumes", view.style(Color::Yellow));
+    } else {
+        page.line(&format!("  {}", words::last_minute(&volume.decisions, words::seconds_of(status))), PLAIN);
+    }
     let most = if page.area.height >= HIGH { MANY_DECISIONS } else { FEW_DECISIONS };
     for decision in volume.decisions.iter().take(most) {
         page.line(&format!("  {}", words::decision(decision, words::seconds_of(status))), PLAIN);

@@ -43,7 +43,7 @@ fn status(second: u64) -> StatusDoc {
 }
 
 fn volume(name: &str) -> Watched {
-    let mut volume = Watched::new(name.into(), format!("/run/{name}.control").into());
+    let mut volume = Watched::new(name.into(), format!("/run/{name}.control").into(), None);
     let begun = Instant::now();
     (0..70)
         .for_each(|second| volume.looks.add(begun + Duration::from_secs(second), status(second), [None; 2]));
@@ -143,4 +143,18 @@ fn keys_do_what_is_said() {
     wants_end(KeyEvent::new(KeyCode::Tab, KeyModifiers::NONE), &mut view);
     assert_eq!((view.chosen, view.picked), (1, 0));
     assert!(wants_end(KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL), &mut view));
+}
+
+#[test]
+fn moves_that_are_paused_are_told_as_such() {
+    let mut view = view(&["films"]);
+    let mut paused = status(71);
+    paused.moves.paused = true;
+    view.volumes[0].looks.add(Instant::now() + Duration::from_secs(71), paused, [None; 2]);
+    let screen = text(&view, 80, 24);
+    assert!(screen.contains("PAUSED") && screen.contains("p resume"), "{screen}");
+    assert!(screen.lines().all(|line| line.chars().count() <= 80));
+    // There is nobody to be asked behind this socket: that is said, and nothing else happens.
+    wants_end(KeyEvent::new(KeyCode::Char('p'), KeyModifiers::NONE), &mut view);
+    assert!(text(&view, 80, 24).contains("cannot be paused: nobody serves it"));
 }

@@ -1,11 +1,12 @@
 //! The volumes that are watched: what each told last, what moved on it, and where it is hot.
 
-use super::sample::Looks;
+use super::sample::{Hits, Looks, SPANS};
 use crate::list;
 use crate::volume::{self, Volume};
 use bimetal_serve::ask::MoveDoc;
 use bimetal_serve::map::{CellDoc, MapDoc};
-use bimetal_serve::{Answer, Question, WhyDoc};
+use bimetal_serve::{Answer, Question, WhyDoc, unix_ms};
+use bimetal_watch::shares;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -17,6 +18,8 @@ const CELLS: u64 = 2048;
 const PARTS_PER_LOOK: usize = 8;
 /// When a map that is whole is asked for anew.
 const MAP_EVERY: Duration = Duration::from_secs(10);
+/// How often its history is read.
+const LOOK_BACK_EVERY: Duration = Duration::from_secs(60);
 /// Hot ranges that are kept.
 const HOT_RANGES: usize = 100;
 
@@ -32,6 +35,11 @@ struct Mapping {
 pub(super) struct Watched {
     pub(super) name: String,
     control: PathBuf,
+    /// The file of its history.
+    history: Option<PathBuf>,
+    /// The fast tier's part over [`SPANS`] and ever, by the history; and when it was read.
+    kept: [Option<Hits>; SPANS.len() + 1],
+    kept_at: Option<Instant>,
     pub(super) looks: Looks,
     /// Why nothing is told now; none while its server answers.
     pub(super) silent: Option<String>,
@@ -49,11 +57,14 @@ impl Watched {
         self.control == other.control
     }
 
-    /// The volume behind a control socket, which was not looked at yet.
-    pub(super) fn new(name: String, control: PathBuf) -> Watched {
+    /// The volume behind a control socket, which was not looked at yet, and its history.
+    pub(super) fn new(name: String, control: PathBuf, history: Option<PathBuf>) -> Watched {
         Watched {
             name,
             control,
+            history,
+            kept: [None; SPANS.len() + 1],
+            kept_at: None,
             looks: Looks::default(),
             silent: Some("not looked at yet".to_owned()),
             decisions: Vec::new(),
@@ -74,6 +85,7 @@ impl Watched {
                 });
                 self.looks.add(Instant::now(), status, kernel);
                 self.silent = None;
+                self.look_back();
                 if let Some(Answer::Decisions(decisions)) = self.ask(&Question::Decisions {}) {
                     self.decisions = decisions;
                 }
@@ -81,10 +93,52 @@ impl Watched {
             }
             Ok(None) => {
                 let silent = "nobody serves it".to_owned();
-                *self =
-                    Watched { silent: Some(silent), ..Watched::new(self.name.clone(), self.control.clone()) };
+                let anew = Watched::new(self.name.clone(), self.control.clone(), self.history.clone());
+                *self = Watched { silent: Some(silent), ..anew };
             }
             Err(error) => self.silent = Some(error.to_string()),
+        }
+    }
+
+    /// Reads in the history what was before somebody watched, now and then. Where there is none, less is told.
+    fn look_back(&mut self) {
+        let Some(history) =
+            self.history.as_ref().filter(|_| self.kept_at.is_none_or(|at| at.elapsed() >= LOOK_BACK_EVERY))
+        else {
+            return;
+        };
+        self.kept_at = Some(Instant::now());
+        let now = unix_ms() / 1000;
+        let seconds = SPANS.iter().map(|(_, span)| Some(span.as_secs())).chain([None]);
+        for (kept, seconds) in self.kept.iter_mut().zip(seconds) {
+            // By the next time that would be long ago.
+            if seconds.is_some_and(|seconds| seconds < LOOK_BACK_EVERY.as_secs()) {
+                continue;
+            }
+            *kept = shares(history, seconds, now).ok().flatten().map(Hits::from);
+        }
+    }
+
+    /// The fast tier's part over spans, and ever: as it was watched, or else by the history, which may lack the last minute.
+    pub(super) fn hits(&self) -> Vec<(&'static str, Option<Hits>)> {
+        let watched = SPANS.iter().map(|(name, span)| (*name, self.looks.hits(*span)));
+        let mut all: Vec<_> =
+            watched.zip(&self.kept).map(|((name, seen), kept)| (name, seen.or(*kept))).collect();
+        // What is not known of a year is known of this opening.
+        let ever = self.kept[SPANS.len()].filter(|kept| *kept != Hits::default());
+        all.push(("ever", ever.or_else(|| self.looks.hits_ever())));
+        all
+    }
+
+    /// Pauses moves, or resumes them; why not, if that is so.
+    pub(super) fn pause(&mut self) -> Result<(), String> {
+        let pause = !self.looks.status().is_some_and(|status| status.moves.paused);
+        match bimetal_serve::live_answer(&self.control, &Question::Moves { pause }) {
+            Ok(Some(Answer::Moves { .. })) => Ok(()),
+            Ok(Some(Answer::Refused(what))) => Err(what),
+            Ok(Some(_)) => Err("the server gave another answer than asked for".to_owned()),
+            Ok(None) => Err("nobody serves it".to_owned()),
+            Err(error) => Err(error.to_string()),
         }
     }
 
@@ -148,12 +202,16 @@ fn hottest(mut cells: Vec<CellDoc>) -> Vec<CellDoc> {
 /// The volumes of these names; all that this user serves where none is named.
 pub(super) fn volumes(names: &[String]) -> anyhow::Result<Vec<Watched>> {
     if names.is_empty() {
-        let served = list::served().into_iter();
-        return Ok(served.map(|served| Watched::new(served.status.volume, served.control)).collect());
+        let of = |served: list::Served| {
+            let volume = Volume::load(served.status.file.as_ref());
+            let history = volume.ok().map(|volume| volume.history_file());
+            Watched::new(served.status.volume, served.control, history)
+        };
+        return Ok(list::served().into_iter().map(of).collect());
     }
     let one = |name: &String| {
         let volume = Volume::load(&volume::locate(name)?)?;
-        Ok(Watched::new(volume.name().0, volume.socket("control")?))
+        Ok(Watched::new(volume.name().0, volume.socket("control")?, Some(volume.history_file())))
     };
     names.iter().map(one).collect()
 }
