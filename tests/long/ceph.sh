@@ -73,7 +73,9 @@ weather() {
     echo "the OSD is killed"
     sleep 5
     "$here/ceph/cluster" start "$cluster"
-    wait "$job" || { jq -c '.jobs[0].error' "$work/fio.json"; tell; fail "fio verifies all it reads"; }
+    wait "$job" || { tail -n 3 "$work/fio.json"; tell; fail "fio verifies all it reads"; }
+    # It has notes before the document.
+    sed -i -n '/^{/,$p' "$work/fio.json"
     jq -e '.jobs[0].error == 0 and .jobs[0].total_err == 0' "$work/fio.json" >/dev/null || fail "no error"
     jq -r '.jobs[0] | "\(.read.io_kbytes / 1024 | floor) MiB read, \(.write.io_kbytes / 1024 | floor) MiB written, " +
         "the slowest request took \(([.read.clat_ns.max, .write.clat_ns.max] | max) / 1e9) s"' "$work/fio.json"
@@ -135,6 +137,7 @@ kills() {
 speed() {
     fio --name=speed --ioengine=nbd --uri="$1" --size=1500M --output-format=json "${@:3}" >"$work/speed.json" 2>/dev/null ||
         fail "fio runs on $1"
+    sed -i -n '/^{/,$p' "$work/speed.json"
     jq -r ".jobs[0] | $2" "$work/speed.json"
 }
 
