@@ -24,8 +24,10 @@ need_mounts
 
 cluster=$work/c
 proxy=
+cutter=
 after_all() {
     abandon
+    [[ -z $cutter ]] || kill "$cutter" 2>/dev/null || true
     [[ -z $proxy ]] || kill "$proxy" 2>/dev/null || true
     "$here/ceph/cluster" stop "$cluster" || true
 }
@@ -60,7 +62,7 @@ tell() { "$BIMETAL" status "$work/v.toml" --json | jq -c '.tiers[1].remote'; }
 
 weather() {
     local minutes=${MINUTES:-10} job
-    between 25 20
+    between 25 0
     new "$work/far.sock"
     format
     fio --name=weather --directory="$work/mnt" --size=200M --numjobs=4 --group_reporting --rw=randrw --rwmixread=40 \
@@ -68,15 +70,20 @@ weather() {
         --verify=crc32c --verify_backlog=256 --verify_fatal=1 --time_based --runtime="$((minutes * 60))" \
         --output-format=json --output="$work/fio.json" >/dev/null &
     job=$!
+    while sleep 20 && kill -USR1 "$proxy"; do :; done 2>/dev/null &
+    cutter=$!
     sleep $((minutes * 30))
     "$here/ceph/cluster" kill "$cluster"
     echo "the OSD is killed"
     sleep 5
     "$here/ceph/cluster" start "$cluster"
-    wait "$job" || { jq -c '.jobs[0].error' "$work/fio.json"; tell; fail "fio verifies all it reads"; }
+    wait "$job" || { tail -n 3 "$work/fio.json"; tell; fail "fio verifies all it reads"; }
+    # It has notes before the document.
+    sed -i -n '/^{/,$p' "$work/fio.json"
     jq -e '.jobs[0].error == 0 and .jobs[0].total_err == 0' "$work/fio.json" >/dev/null || fail "no error"
     jq -r '.jobs[0] | "\(.read.io_kbytes / 1024 | floor) MiB read, \(.write.io_kbytes / 1024 | floor) MiB written, " +
         "the slowest request took \(([.read.clat_ns.max, .write.clat_ns.max] | max) / 1e9) s"' "$work/fio.json"
+    kill "$cutter"
     tell
     tell | jq -e '.breaks > 0' >/dev/null || fail "connections broke"
     umount "$work/mnt"
@@ -108,9 +115,11 @@ kills() {
         writer=$!
         sleep "$((2 + RANDOM % 4)).$((RANDOM % 10))"
         crash
-        abandon
-        kill "$writer" 2>/dev/null || true
+        # Before the file system is gone: what is written to the folder below it is no file of the volume's.
+        kill -KILL "$writer" 2>/dev/null || true
         wait "$writer" 2>/dev/null || true
+        abandon
+        [[ -z $(ls -A "$work/mnt") ]] || fail "nothing is written where nothing is mounted"
         start
         attach
         e2fsck -p "$loop" >"$work/e2fsck" 2>&1 || (($? == 1)) || { cat "$work/e2fsck"; fail "the journal is replayed"; }
@@ -135,6 +144,7 @@ kills() {
 speed() {
     fio --name=speed --ioengine=nbd --uri="$1" --size=1500M --output-format=json "${@:3}" >"$work/speed.json" 2>/dev/null ||
         fail "fio runs on $1"
+    sed -i -n '/^{/,$p' "$work/speed.json"
     jq -r ".jobs[0] | $2" "$work/speed.json"
 }
 

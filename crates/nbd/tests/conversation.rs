@@ -190,3 +190,47 @@ fn simple_replies_wait_for_their_whole_header_and_check_magic() {
     }
     assert_eq!(parse_simple_reply(&[0; 16]), Err(ClientError::BadReplyMagic { found: 0 }));
 }
+
+/// A server's greeting, and its yes to STARTTLS.
+fn ready_for_tls() -> (Vec<u8>, Vec<u8>) {
+    let mut greeting = b"NBDMAGICIHAVEOPT".to_vec();
+    greeting.extend_from_slice(&3u16.to_be_bytes());
+    let mut yes = 0x0003_e889_0455_65a9u64.to_be_bytes().to_vec();
+    [5u32, 1, 0].iter().for_each(|field| yes.extend_from_slice(&field.to_be_bytes()));
+    (greeting, yes)
+}
+
+#[test]
+fn a_client_that_wants_encryption_says_nothing_else_before() {
+    let (greeting, yes) = ready_for_tls();
+    let mut client = ClientHandshake::new("a secret name").unwrap().securely();
+    let mut out = Vec::new();
+    assert_eq!(client.on_bytes(&greeting, &mut out), Ok((18, ClientStep::NeedMore)));
+    // Its flags, and STARTTLS without data.
+    let asked = [&3u32.to_be_bytes()[..], b"IHAVEOPT", &5u32.to_be_bytes(), &0u32.to_be_bytes()].concat();
+    assert_eq!(out, asked);
+    out.clear();
+    assert_eq!(client.on_bytes(&yes, &mut out), Ok((20, ClientStep::Secure)));
+    assert!(out.is_empty());
+    client.secured(&mut out);
+    assert!(out.windows(13).any(|bytes| bytes == b"a secret name"), "negotiation goes on");
+    // What stands behind the yes was not encrypted: anybody could have put it there.
+    let mut client = ClientHandshake::new("").unwrap().securely();
+    client.on_bytes(&greeting, &mut out).unwrap();
+    let more = [&yes[..], &[0]].concat();
+    assert_eq!(client.on_bytes(&more, &mut out), Err(ClientError::TalksOn));
+}
+
+#[test]
+fn a_server_that_does_not_encrypt_is_left() {
+    let (mut down, mut up) = (Vec::new(), Vec::new());
+    let mut server = Handshake::new(exports(), &mut down);
+    let mut client = ClientHandshake::new("vault").unwrap().securely();
+    client.on_bytes(&down, &mut up).unwrap();
+    down.clear();
+    server.on_bytes(&up, &mut down).unwrap();
+    up.clear();
+    let refused = client.on_bytes(&down, &mut up);
+    assert!(matches!(refused, Err(ClientError::NotSecure { code: 1, .. })), "{refused:?}");
+    assert!(up.is_empty(), "it goes on without");
+}

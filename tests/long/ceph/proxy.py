@@ -69,7 +69,9 @@ async def main():
             await asyncio.wait_for(over.wait(), every or None)
         except asyncio.TimeoutError:
             cut()
-    print(cuts)
+    print(cuts, flush=True)
+    # What is on its way is of no value any more.
+    os._exit(0)
 
 
 asyncio.run(main())

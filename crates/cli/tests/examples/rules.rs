@@ -46,6 +46,7 @@ pub enum Need {
 use Need::*;
 
 const MINUTES: &str = "it takes minutes";
+const CERTIFICATES: &str = "it needs a server that has a certificate";
 
 /// How an example begins, how it is run, and what for; the longest that meets one counts.
 pub type Rule = (&'static str, Way, &'static [Need]);
@@ -55,6 +56,7 @@ pub const RULES: &[Rule] = &[
     ("bimetal create", Ends(0), &[LargeDevices]),
     ("bimetal create films --fast /dev/nvme0n1p4 --slow nbd", Ends(0), &[Devices, Export]),
     ("bimetal create films --fast /dev/nvme0n1p4 --slow 'nbd", Ends(0), &[Devices, Export]),
+    ("bimetal create films --fast /dev/nvme0n1p4 --slow 'nbds", Parsed(CERTIFICATES), &[]),
     ("target/release/bimetal create", Ends(0), &[]),
     ("bimetal serve films", Serves, &[SmallFilms]),
     ("bimetal serve films --memory", Serves, &[Films]),

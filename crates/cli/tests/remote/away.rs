@@ -1,6 +1,6 @@
 //! An export that is away when its volume is opened, or goes away meanwhile: what is on the fast device is served if asked for.
 
-use crate::common::{Client, Served, bimetal, serve, start, succeed, terminate, text};
+use crate::common::{Client, serve, start, succeed, terminate, text};
 use crate::{Backend, Proxy, Stretches, Volume, folder, many, own_backend, seed, uri};
 use bimetal_nbd::Command as Nbd;
 use std::io::Read as _;

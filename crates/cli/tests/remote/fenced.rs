@@ -2,7 +2,7 @@
 //! one notices that somebody opened the volume, and stops before it writes to the export again.
 
 use crate::common::{bimetal, start, succeed, terminate, text};
-use crate::{Backend, Stretches, Volume, folder, has, many, own_backend, seed, uri, wait_for};
+use crate::{Backend, Volume, folder, has, many, own_backend, seed, uri, wait_for};
 use bimetal_nbd::{Command as Nbd, Request, encode_request};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{Read as _, Write as _};

@@ -188,7 +188,8 @@ fn negotiate<S: Read + Write>(
             _ => error,
         })?;
         if read == 0 {
-            return Err(io::Error::other("it ended the connection before anything was agreed").into());
+            let why = "it ended the connection before anything was agreed";
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, why).into());
         }
         input.extend_from_slice(&more[..read]);
     }

@@ -3,7 +3,7 @@
 use super::dial::DialError;
 use super::line::Line;
 use crate::device::IO_BYTES;
-use bimetal_nbd::NbdUri;
+use bimetal_nbd::{NbdUri, RemoteExport};
 use bimetal_remote::Agreed;
 use std::cell::RefCell;
 use std::io;
@@ -26,6 +26,26 @@ fn is_break(error: &io::Error) -> bool {
     };
     let kinds = [BrokenPipe, ConnectionAborted, ConnectionRefused, ConnectionReset, NotFound, UnexpectedEof];
     kinds.contains(&error.kind())
+}
+
+/// Whether somebody was there, and the connection was cut: not every one who looks in that moment is to be told so.
+fn is_cut(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
+    [BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof].contains(&error.kind())
+}
+
+/// Connects for the first time.
+fn find(uri: &NbdUri) -> Result<(Line, RemoteExport), DialError> {
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        match Line::dial(uri) {
+            Err(DialError::System(error)) if tries < LINE_TRIES && is_cut(&error) => {
+                std::thread::sleep(LINE_PAUSE);
+            }
+            result => return result,
+        }
+    }
 }
 
 /// What is known of an export, and perhaps a connection to it.
@@ -52,7 +72,7 @@ pub(crate) enum Unfit {
 impl Export {
     /// Connects, and looks at what the server offers.
     pub(crate) fn find(uri: NbdUri, is_to_be_written: bool) -> Result<Export, Unfit> {
-        let (line, found) = Line::dial(&uri).map_err(Unfit::Dial)?;
+        let (line, found) = find(&uri).map_err(Unfit::Dial)?;
         let smallest = found.block_size.map_or(1, |size| size.minimum);
         let agreed = Agreed::of(&found);
         let most_bytes = found.block_size.map_or(agreed.most_bytes, |size| size.maximum);
