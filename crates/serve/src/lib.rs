@@ -51,6 +51,6 @@ pub use served::Served;
 pub use server::{CLIENT_MEMORY_BYTES, Opened, ServeError, Server};
 pub use status::{STATUS_VERSION, StatusDoc, VolumeName};
 pub use tape::{Batch, Recorded};
-pub use taped::live_tape;
+pub use taped::{Tape, live_tape};
 pub use watched::{EventDoc, EventKind, EventLevel, Watcher, unix_ms};
 pub use why::WhyDoc;

@@ -56,12 +56,15 @@ impl<V: Served> Server<V> {
     }
 }
 
+/// A tape as it was handed over: what is to be known of it, and its entries.
+pub type Tape = (TapeDoc, Vec<Taped>);
+
 /// Asks the server behind a control socket what its volume was asked for lately, or gives the sentence that says why it does
 /// not tell; `None` when there is no server.
 ///
 /// # Errors
 /// When the server does not answer within seconds, or with nonsense.
-pub fn live_tape(socket: &Path) -> io::Result<Option<Result<(TapeDoc, Vec<Taped>), String>>> {
+pub fn live_tape(socket: &Path) -> io::Result<Option<Result<Tape, String>>> {
     let Some((stream, answer, rest)) = greet(socket, &Question::Tape {})? else { return Ok(None) };
     let doc = match answer {
         Answer::Tape(doc) => doc,

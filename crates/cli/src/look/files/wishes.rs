@@ -51,12 +51,12 @@ impl Wishes {
     pub(super) fn read(volume: &Volume) -> anyhow::Result<Wishes> {
         let file = volume.pinned_file();
         let cannot = || format!("cannot read {}", file.display());
-        match std::fs::metadata(&file) {
+        let bytes = match std::fs::metadata(&file) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Wishes::default()),
-            found if found.as_ref().is_ok_and(|found| found.len() > MAX_BYTES) => {
-                bail!("{} is no list of wishes: it is too large", file.display())
-            }
-            found => drop(found.with_context(cannot)?),
+            found => found.with_context(cannot)?.len(),
+        };
+        if bytes > MAX_BYTES {
+            bail!("{} is no list of wishes: it is too large", file.display());
         }
         let text = std::fs::read_to_string(&file).with_context(cannot)?;
         let read: Wishes = serde_json::from_str(&text)
