@@ -438,7 +438,7 @@ mod tests {
         for (regions, fast_bytes) in [(1000, 1u64 << 40), (100_000, 300 << 20)] {
             let mut tape = PlanTape::new(256 << 10, fast_bytes).expect("a tape");
             let mut rng = Rng::new(5, 0);
-            (0..100_000u64).for_each(|number| drop(ask(&mut tape, &mut rng, Nanos(number * 1000), regions)));
+            (0..100_000u64).for_each(|number| _ = ask(&mut tape, &mut rng, Nanos(number * 1000), regions));
             let (facts, entries) = taken(&tape, Nanos(100_000_000));
             assert!(facts.share == 1.0 && entries[0].at.0 > 80_000_000, "{facts:?} {:?}", entries[0]);
             assert!(tape.entries.len() >= tape.most / 2);
@@ -450,7 +450,7 @@ mod tests {
     fn a_sample_grows_again_and_is_only_taken_when_it_is_whole() {
         let mut tape = PlanTape::new(256 << 10, 1 << 40).expect("a tape");
         let mut rng = Rng::new(9, 0);
-        (0..60_000u64).for_each(|number| drop(ask(&mut tape, &mut rng, Nanos(number * 1000), 100_000)));
+        (0..60_000u64).for_each(|number| _ = ask(&mut tape, &mut rng, Nanos(number * 1000), 100_000));
         let before = tape.limit;
         assert!(before != Limit::ALL);
         let (mut now, mut grew) = (Nanos(WINDOW.0 * 2), None);
