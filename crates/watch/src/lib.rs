@@ -9,6 +9,8 @@ pub mod events;
 mod history;
 mod hook;
 pub mod http;
+#[cfg(test)]
+mod incidents;
 mod journal;
 mod keeper;
 mod ledger;
