@@ -80,7 +80,7 @@ weather() {
     wait "$job" || { tail -n 3 "$work/fio.json"; tell; fail "fio verifies all it reads"; }
     # It has notes before the document.
     sed -i -n '/^{/,$p' "$work/fio.json"
-    jq -e '.jobs[0].error == 0 and .jobs[0].total_err == 0' "$work/fio.json" >/dev/null || fail "no error"
+    jq -e '.jobs[0].error == 0 and (.jobs[0].total_err // 0) == 0' "$work/fio.json" >/dev/null || fail "no error"
     jq -r '.jobs[0] | "\(.read.io_kbytes / 1024 | floor) MiB read, \(.write.io_kbytes / 1024 | floor) MiB written, " +
         "the slowest request took \(([.read.clat_ns.max, .write.clat_ns.max] | max) / 1e9) s"' "$work/fio.json"
     kill "$cutter"
