@@ -141,7 +141,8 @@ fn the_cluster_is_as_it_was_measured() {
         run(&mut bench, job(pattern, read_percent, block_bytes, depth, GIB), Until::Elapsed(60 * SECOND))
     };
     let (random, stream) = (Pattern::Random, Pattern::Sequential);
-    near("reads, depth 1, a second", seen(random, 100, 4096, 1).iops(), 2_900.0, 3_700.0);
+    // Fewer than were measured in seconds without one that took long: two in a thousand do here.
+    near("reads, depth 1, a second", seen(random, 100, 4096, 1).iops(), 2_700.0, 3_500.0);
     near("reads, depth 8, a second", seen(random, 100, 4096, 8).iops(), 4_000.0, 5_400.0);
     near("reads, depth 32, a second", seen(random, 100, 4096, 32).iops(), 4_400.0, 5_400.0);
     near("writes, depth 1, a second", seen(random, 0, 4096, 1).iops(), 120.0, 160.0);
