@@ -27,6 +27,11 @@ pub const MIN_ANSWERS: u64 = 200;
 
 /// Draws the volume that a seed makes; its lives are drawn when its size is known.
 pub fn plan(seed: u64) -> Plan {
+    marks::plan(Plan { export: export::draw(seed), ..plain(seed) })
+}
+
+/// The same on two disks, of which the slow one does not describe itself.
+pub fn plain(seed: u64) -> Plan {
     let mut rng = Rng::new(seed, 1);
     let geometry = wide::large(seed, roomy(seed, geometry(&mut rng)));
     let geometry = Geometry { refs_per_page: wide::refs_per_page(seed), ..geometry };
@@ -34,7 +39,7 @@ pub fn plan(seed: u64) -> Plan {
     let tight = rng.one_in(4);
     let lending = [(1, 0), (1, 0), (4, 60 * Nanos::SECOND)];
     let (kept_from_copies, lend_after_ns) = Rng::new(seed, 9).pick(&lending);
-    let plan = Plan {
+    Plan {
         seed,
         geometry,
         tuning: Tuning {
@@ -47,11 +52,10 @@ pub fn plan(seed: u64) -> Plan {
         arena: wide::memory(&geometry, tight, (8 * chunk).max(4 << 20)),
         poison_all: rng.one_in(8),
         latent: rng.one_in(16),
-        export: export::draw(seed),
+        export: None,
         size_bytes: 0,
         lives: Vec::new(),
-    };
-    marks::plan(plan)
+    }
 }
 
 fn geometry(rng: &mut Rng) -> Geometry {

@@ -80,6 +80,7 @@ pub const RULES: &[Rule] = &[
     ("bimetal top films --once", Ends(0), &[SmallFilms, Need::Serves("films")]),
     ("bimetal files /", Parsed("it looks through what is mounted on this machine"), &[]),
     ("bimetal map films", Ends(0), &[Films]),
+    ("bimetal plan films", Parsed("nobody has used it yet; a test of its own plans"), &[]),
     ("bimetal plan web", Ends(0), &[Csv]),
     ("bimetal check films", Ends(0), &[SmallFilms]),
     ("bimetal check ./v.toml", Ends(0), &[Volume]),
