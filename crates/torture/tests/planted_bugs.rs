@@ -99,8 +99,6 @@ macro_rules! planted {
         fn every_bug_has_a_test(bug: Bug) {
             match bug {
                 $(Bug::$bug => {})*
-                // Nothing is known that finds it in so many cycles any more.
-                Bug::FenceLiftedEarly => {}
                 // No seed is known: stories find them (scrub.rs, marks.rs).
                 Bug::MendUnverified | Bug::MendBesideWrite | Bug::ScrubPassesMoving => {}
                 Bug::FuaBeforeMark => {}
@@ -161,6 +159,7 @@ planted! {
     one_directory_page: OneDirectoryPage at 1012,
     long_piece_askew: LongPieceAskew at 1009,
     last_block_forgotten: LastBlockForgotten at 1121,
+    fence_lifted_early: FenceLiftedEarly at 3581,
     one_superblock_raised: OneSuperblockRaised at 1000,
     wrong_device_flushed: WrongDeviceFlushed at 1001,
     header_copy_not_restored: HeaderCopyNotRestored at 1000,
