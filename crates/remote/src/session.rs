@@ -20,7 +20,8 @@
 //! - **The first flush is always sent**: what a process wrote that is dead may be in the server's memory only.
 //! - **Each sending of a request has a name of its own**, so that a late answer to an earlier one is none to this.
 //! - **A flush that failed is told**, and the journal is written again before the next one is sent.
-//! - **A flush never fails for the time it takes.** Reads, writes and trims do, after the patience of the volume: a flush that
+//! - **A flush never fails for the time it takes.** Reads, writes and trims do, after the patience of the volume, and sooner
+//!   where the export has been away for as long as that: a flush that
 //!   waits loses nothing, as the journal has what it is to cover; one that failed would end the volume. Before there is a seal,
 //!   nothing has been promised to anybody yet, and flushes do, too: who opens a volume is not to wait for ever.
 //! - **Another export is never written to**: its size and its superblocks are compared before the journal goes there. While it
@@ -41,7 +42,7 @@ use bimetal_engine::arena::Buf;
 use bimetal_engine::slab::Slab;
 use bimetal_nbd::{Command, Request, encode_request};
 use bimetal_units::Nanos;
-use breaks::FIRST_PAUSE_NS;
+use breaks::{FIRST_PAUSE_NS, MOST_PAUSE_NS};
 use look::Look;
 use std::collections::VecDeque;
 
@@ -153,6 +154,8 @@ pub struct Session {
     is_lost: bool,
     pause_ns: u64,
     away_since: Option<Nanos>,
+    /// It answers, and refuses what has to be written there before anything else: the error.
+    refusal: Option<i32>,
     breaks: u64,
     resent: u64,
     resent_before: u64,
@@ -188,6 +191,7 @@ impl Session {
             is_lost: false,
             pause_ns: FIRST_PAUSE_NS,
             away_since: None,
+            refusal: None,
             breaks: 0,
             resent: 0,
             resent_before: 0,
@@ -318,7 +322,7 @@ impl Session {
         let broken = self.conns.iter().filter_map(Conn::broken_at).min();
         let silent = broken.filter(|_| self.mode != Mode::Closing);
         let patience = match self.is_away() {
-            true => self.mortal().map(|(_, op)| op.since.after(self.patience_ns)).min(),
+            true => self.mortal().map(|(_, op)| self.given_up_at(op)).min(),
             false => None,
         };
         [next, silent, patience].into_iter().flatten().min()
@@ -337,6 +341,16 @@ impl Session {
     /// Operations that do not wait for ever.
     fn mortal(&self) -> impl Iterator<Item = (u32, &Op)> {
         self.ops.iter().filter(|(_, op)| !op.is_flush && op.left > 0 || self.seal.is_none())
+    }
+
+    /// When an operation has waited long enough. Once the export has been away for longer than the patience, what is asked of it
+    /// only waits for another attempt to connect: who asks for one thing after another would wait that long for each.
+    fn given_up_at(&self, op: &Op) -> Nanos {
+        let alone = op.since.after(self.patience_ns);
+        match self.away_since {
+            Some(away) => alone.min(away.after(self.patience_ns).max(op.since.after(MOST_PAUSE_NS))),
+            None => alone,
+        }
     }
 
     /// Time has passed.
@@ -358,9 +372,10 @@ impl Session {
             self.break_off(now, "a request was not answered, and nothing else either".to_owned());
         }
         if self.is_away() {
-            let late = |(place, op): (u32, &Op)| (op.since.after(self.patience_ns) <= now).then_some(place);
+            let late = |(place, op): (u32, &Op)| (self.given_up_at(op) <= now).then_some(place);
             let late: Vec<u32> = self.mortal().filter_map(late).collect();
-            late.into_iter().for_each(|place| self.give_up(place, libc::ETIMEDOUT));
+            let errno = self.refusal.unwrap_or(libc::ETIMEDOUT);
+            late.into_iter().for_each(|place| self.give_up(place, errno));
         }
     }
 

@@ -58,6 +58,8 @@ struct Server {
     most_bytes: u32,
     structured: bool,
     fails: bool,
+    /// It takes no writes.
+    refuses: bool,
     owner: u8,
 }
 
@@ -78,6 +80,9 @@ impl Server {
         let first = request.offset as usize / CELL;
         let cells = first..first + request.length as usize / CELL;
         match request.command {
+            Command::Write if self.refuses => {
+                return simple_reply(request.cookie, Some(NbdErrno::Io)).to_vec();
+            }
             Command::Write => {
                 assert!(request.length <= self.most_bytes, "a request that is too long");
                 assert!(!request.fua || self.fua, "FUA was not agreed on");
@@ -194,6 +199,7 @@ impl World {
             most_bytes: most_cells * CELL as u32,
             structured: rng.one_in(2),
             fails: rng.one_in(2),
+            refuses: false,
             owner: OURS,
         };
         let mut world = World {

@@ -173,6 +173,9 @@ pub struct DeviceError {
 /// Linux's ENOSPC and EDQUOT: the file system below a sparse device file is full, or a thin device's pool.
 const NO_SPACE: [i32; 2] = [28, 122];
 
+/// Linux's ETIMEDOUT: an export whose connection is away, after the patience of the volume.
+const TIMED_OUT: i32 = 110;
+
 /// Linux's ENXIO, ENODEV, ENOLINK, ESHUTDOWN and ENOMEDIUM: the device is not there, or was not.
 const AWAY: [i32; 5] = [6, 19, 67, 108, 123];
 
@@ -180,6 +183,11 @@ impl DeviceError {
     /// Whether the device was away: should it come back, its volatile cache may be lost.
     pub fn is_away(self) -> bool {
         AWAY.contains(&self.errno)
+    }
+
+    /// Whether it did not answer in time: it may yet, and by itself.
+    pub fn is_late(self) -> bool {
+        self.errno == TIMED_OUT
     }
 }
 

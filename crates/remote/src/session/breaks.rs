@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 /// The first pause before a new connection is tried ...
 pub(super) const FIRST_PAUSE_NS: u64 = 50 * Nanos::MS;
 /// ... which doubles with each that fails, up to this.
-const MOST_PAUSE_NS: u64 = 5 * Nanos::SECOND;
+pub(super) const MOST_PAUSE_NS: u64 = 5 * Nanos::SECOND;
 
 impl Session {
     /// A connection attempt has begun.
@@ -112,12 +112,13 @@ impl Session {
     /// before a later attempt, and who waits for a flush is told.
     pub(super) fn rewritten(&mut self, now: Nanos) {
         if let Some(errno) = self.unwritten.take() {
+            self.refusal = Some(errno);
             let ops = std::mem::take(&mut self.flush_wanted);
             self.flush_failed(ops, errno);
             let why = format!("it does not take again what it may have lost (error {errno})");
             return self.break_off(now, why);
         }
-        self.mode = Mode::Up;
+        (self.mode, self.refusal) = (Mode::Up, None);
         let resent = self.resent - self.resent_before;
         self.waiting.append(&mut self.parked);
         if let Some(since) = self.away_since.take() {

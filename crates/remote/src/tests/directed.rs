@@ -109,6 +109,67 @@ fn who_waits_too_long_is_told_unless_it_is_for_a_flush() {
     assert_eq!(world.session.take_done(), None);
 }
 
+/// Who asks for one thing after the other waits for the patience once, not for each: a stream of writes that waited for their
+/// turns was answered after twenty minutes.
+#[test]
+fn what_is_asked_of_an_export_that_is_away_for_long_is_given_up_soon() {
+    let mut world = World::new(1);
+    let buf = Buf { start: 0, len: CELL as u32 };
+    world.session.dialing();
+    world.session.refused(world.now, "nobody is there");
+    let after = |ns| world.now.after(ns);
+    let (first, later) = (after(PATIENCE_NS), after(2 * PATIENCE_NS));
+    world.session.ask(world.now, Ask::Read { offset: 0, buf }, 1);
+    world.session.on_time(first);
+    assert_eq!(world.session.take_done(), Some((1, -libc::ETIMEDOUT)));
+    world.session.ask(later, Ask::Read { offset: 0, buf }, 2);
+    world.session.on_time(later.after(Nanos::SECOND));
+    assert_eq!(world.session.take_done(), None, "it may come back with the next attempt");
+    let soon = later.after(5 * Nanos::SECOND);
+    assert!(world.session.deadline().is_some_and(|at| at <= soon));
+    world.session.on_time(soon);
+    assert_eq!(world.session.take_done(), Some((2, -libc::ETIMEDOUT)));
+}
+
+/// A server that answers, and does not take again what it may have lost, is not one that may answer yet: who waited for marks
+/// waited for ever.
+#[test]
+fn who_waits_for_a_server_that_refuses_is_told_what_it_says() {
+    let mut world = World::new(1);
+    world.server.fails = false;
+    let buf = Buf { start: 0, len: CELL as u32 };
+    let write = || Ask::Write { offset: 0, bufs: std::iter::once(buf).collect(), durable: false };
+    world.room.0 = vec![9; CELL];
+    world.session.ask(world.now, write(), 1);
+    let mut done = Vec::new();
+    let until = world.now.after(10 * PATIENCE_NS);
+    while done.len() < 2 && world.now < until {
+        match world.session.wish(world.now) {
+            Wish::Dial => {
+                world.session.dialing();
+                world.connect();
+            }
+            Wish::Close => world.session.closed(world.now, &mut world.room),
+            _ => {}
+        }
+        world.session.on_time(world.now);
+        world.send(0);
+        world.kernel_sent(0);
+        world.serve(0);
+        world.deliver(0);
+        while let Some(answer) = world.session.take_done() {
+            if done.is_empty() {
+                world.server.refuses = true;
+                world.session.break_off(world.now, "it was cut".to_owned());
+                world.session.ask(world.now, write(), 2);
+            }
+            done.push(answer);
+        }
+        world.now = world.now.after(Nanos::MS);
+    }
+    assert_eq!(done, [(1, CELL as i32), (2, -libc::EIO)]);
+}
+
 /// An opening waited for ever where its export went away before its first flush was answered.
 #[test]
 fn before_anything_is_promised_a_flush_is_not_waited_for_longer() {

@@ -295,7 +295,11 @@ impl World {
         while let Some(answer) = remote.session.take_done() {
             remote.answers.push_back(answer);
         }
-        let lost = remote.session.take_news().into_iter().find_map(|news| match news {
+        let news = remote.session.take_news();
+        if self.trace {
+            news.iter().for_each(|news| eprintln!("{:>12} the export: {news:?}", now.0));
+        }
+        let lost = news.into_iter().find_map(|news| match news {
             News::Lost(why) => Some(why),
             News::Broke(_) | News::Back { .. } | News::Failed(_) => None,
         });
