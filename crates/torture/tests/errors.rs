@@ -1,11 +1,14 @@
 //! What clients and the log are told when a device fails: that space is missing, where it is, and the number that
 //! the device gave.
 
-use crate::story::{BLOCK, CHUNK, Story};
+use crate::story::{BLOCK, CHUNK, Story, all};
 use bimetal_engine::action::{DeviceError, RequestError, RequestKind};
 use bimetal_engine::bugs::{Bug, plant};
+use bimetal_engine::coverage::Stage;
 use bimetal_engine::options::{Event, Level};
-use bimetal_torture::world::FaultRates;
+use bimetal_torture::disk::CutStyle;
+use bimetal_torture::world::storm::{Storm, Vanish};
+use bimetal_torture::world::{Death, FaultRates};
 use bimetal_units::Nanos;
 
 const WRITE: RequestKind = RequestKind::Write { fua: false };
@@ -39,6 +42,39 @@ fn a_write_to_a_slot_that_fails() {
         is_said(&mut s, "fast: a write at byte", errno);
         s.world.rates = FaultRates::default();
         s.write(0, BLOCK, 3);
+    }
+}
+
+/// A whole chunk of a stream goes to a fresh slot of the slow device, which fails that. Nothing names the slot, and there is room in
+/// the zone: the client has no reason to be told.
+#[test]
+fn a_fresh_slot_that_fails() {
+    for (errno, told) in KINDS {
+        let mut s = Story::begin(40, 40);
+        let chunk = s.slow_chunk();
+        s.stop();
+        (s.tuning.economy.stream_bytes, s.tuning.economy.joined_bytes) = (4096, 512);
+        s.open().expect("the volume opens");
+        s.write(chunk - 2 * BLOCK, 2 * BLOCK, 2);
+        s.write(chunk, BLOCK, 2);
+        let stage = Some(Stage::WriteStream);
+        let vanish = Vanish { device: 1, after: 0, stage, ns: Nanos::SECOND, cache: None, errno };
+        s.world.begin(Storm { vanish: Some(vanish), ..Storm::default() });
+        let write = s.ask(WRITE, chunk + BLOCK, CHUNK - BLOCK, 2);
+        let answer = s.answer(write).map(drop);
+        is_said(&mut s, "slow: a write at byte", errno);
+        s.world.calm();
+        match told {
+            // There is no room below: that is not to be hidden until the zone is full.
+            RequestError::NoSpace => assert_eq!(answer, Err(told)),
+            _ => {
+                assert_eq!(answer, Ok(()), "it lands");
+                s.flush();
+                s.die(Death::PowerCut(CutStyle::LoseAll));
+                s.open().expect("the volume opens");
+                assert!(all(&s.read(chunk, CHUNK).expect("it is there"), 2));
+            }
+        }
     }
 }
 

@@ -4,7 +4,7 @@
 //! `docs/LIFE-OF-A-WRITE.md`. Where the newest copy is must never be decided by timing: while a
 //! landed copy lives or the chunk is moving, writes land.
 
-use crate::api::action::Class;
+use crate::api::action::{Class, RequestError};
 use crate::api::coverage::Stage;
 use crate::api::options::Level;
 use crate::base::arena::{Arena, Buf};
@@ -293,9 +293,36 @@ impl<A: Arena> Engine<A> {
         let (chunk, _) = self.home_write_done(piece);
         let p = &mut self.front.pieces[piece];
         (p.needs_commit, p.unshown) = (true, true);
-        let written = if p.failed.is_some() { BlockMask::EMPTY } else { BlockMask::range(p.first, p.count) };
+        let failed = p.failed;
+        let written = if failed.is_some() { BlockMask::EMPTY } else { BlockMask::range(p.first, p.count) };
         self.pend_done(chunk, written);
-        self.written(piece);
+        match failed {
+            None | Some(RequestError::NoSpace) => self.written(piece),
+            Some(_) => self.land_instead(piece),
+        }
+    }
+
+    /// A fresh slot could not be written: nothing names it, and the piece has all of its blocks, so they land. Not where there is
+    /// no space below: that is not to be hidden until the zone is full.
+    fn land_instead(&mut self, piece: u32) {
+        self.tell_failed_write(piece);
+        let p = &mut self.front.pieces[piece];
+        (p.failed, p.error, p.home, p.unshown) = (None, None, None, false);
+        let chunk = p.chunk;
+        if !self.refuse_if_read_only(piece) {
+            self.land_piece(piece);
+        }
+        if self.state.map.is_moving(chunk) {
+            self.home_writers_changed();
+        }
+    }
+
+    fn tell_failed_write(&mut self, piece: u32) {
+        let p = &self.front.pieces[piece];
+        let Some(home) = p.home else { return };
+        let at = self.state.geo.block_at(home, p.first);
+        let what = format!("{}: a write at byte {at} failed", self.told.names[home.tier]);
+        self.told.event(Level::Warning, what, p.error);
     }
 
     /// Whether there is too little room for a whole chunk that belongs to no stream. Where it is written at once it
@@ -425,14 +452,9 @@ impl<A: Arena> Engine<A> {
     fn written(&mut self, piece: u32) {
         let failed = self.front.pieces[piece].failed;
         let chunk = self.front.pieces[piece].chunk;
-        if let Some(home) = self.front.pieces[piece].home.filter(|_| failed.is_some()) {
-            let p = &self.front.pieces[piece];
-            let error = p.error;
-            let at = self.state.geo.block_at(home, p.first);
-            let name = &self.told.names[home.tier];
-            self.told.event(Level::Warning, format!("{name}: a write at byte {at} failed"), error);
-        } else if failed.is_none() {
-            self.touched(piece, true);
+        match failed {
+            Some(_) => self.tell_failed_write(piece),
+            None => self.touched(piece, true),
         }
         self.finish_piece(piece, failed.map_or(Ok(()), Err));
         if self.state.map.is_moving(chunk) {
