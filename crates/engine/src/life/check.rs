@@ -1,7 +1,8 @@
 //! The offline check: structure, and the checksum of every block that has one. Writes nothing.
 
+use crate::api::action::DeviceError;
 use crate::api::options::{CheckReport, DeviceInfo, Finding, OpenError, OpenOptions};
-use crate::base::arena::{Arena, Pool};
+use crate::base::arena::{Arena, Buf, Pool};
 use crate::format::page::{self, PageKind};
 use crate::format::superblock::OpenState;
 use crate::life::open::no_memory;
@@ -11,10 +12,14 @@ use crate::volume::slots::Slots;
 use crate::volume::state::State;
 use crate::volume::sums::Lookup;
 use bimetal_units::*;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
+use std::future::Future;
+use std::pin::Pin;
 
 /// Blocks read in one go.
 const RUN_BLOCKS: usize = 32;
+/// Runs that are read at a time: a disk takes them in the order that suits it, and what is far away answers all in the time of one.
+const READS_AHEAD: usize = 16;
 /// Findings kept at most: beyond this the volume is beyond listing.
 const MAX_FINDINGS: usize = 10_000;
 
@@ -35,7 +40,7 @@ pub fn check<A: Arena + 'static>(
         match reader.recover(&options).await {
             Ok(recovered) => {
                 let (report, bad_sum_pages) = (CheckReport::default(), BTreeSet::new());
-                Checker { reader, recovered, report, bad_sum_pages }.run().await
+                Checker { reader, recovered, report, bad_sum_pages, reading: VecDeque::new() }.run().await
             }
             // Damage to metadata is what a check is for: it is a finding, not a failure to run.
             Err(OpenError::Corrupt { device, offset, what }) => {
@@ -54,10 +59,29 @@ struct Checker<A> {
     report: CheckReport,
     /// Pages of checksums that are a finding already.
     bad_sum_pages: BTreeSet<u32>,
+    /// Runs that are being read, oldest first.
+    reading: VecDeque<Reading>,
 }
 
-impl<A: Arena> Checker<A> {
+/// A run of blocks that is being read: where each is, and its checksum.
+struct Reading {
+    tier: Tier,
+    run: Vec<(u64, u32)>,
+    buf: Buf,
+    read: Pin<Box<dyn Future<Output = Result<(), DeviceError>>>>,
+}
+
+impl<A: Arena + 'static> Checker<A> {
     async fn run(mut self) -> Result<CheckReport, OpenError> {
+        let examined = self.examine().await;
+        // Whatever came of it, no device writes to memory that is not there any more.
+        while let Some(oldest) = self.reading.pop_front() {
+            self.compare(oldest).await;
+        }
+        examined.map(|()| self.report)
+    }
+
+    async fn examine(&mut self) -> Result<(), OpenError> {
         for (tier, at) in self.reader.unreadable.take() {
             self.find(tier, at, "metadata that is kept elsewhere too cannot be read here");
         }
@@ -100,7 +124,7 @@ impl<A: Arena> Checker<A> {
         let mut unconfirmed = self.reader.left_behind(&volume, self.state()).await?;
         unconfirmed.append(&mut self.recovered.unconfirmed);
         (self.report.log_end, self.report.unconfirmed) = (self.recovered.log.last.0, unconfirmed);
-        Ok(self.report)
+        Ok(())
     }
 
     fn state(&self) -> &State {
@@ -181,7 +205,7 @@ impl<A: Arena> Checker<A> {
         self.verify(FAST, &wanted).await
     }
 
-    /// Reads the blocks, neighbours together, and compares each with its checksum.
+    /// Reads the blocks, neighbours together, to compare each with its checksum.
     async fn verify(&mut self, tier: Tier, wanted: &[(u64, u32)]) -> Result<(), OpenError> {
         let neighbours = |a: &(u64, u32), b: &(u64, u32)| a.0 + u64::from(BLOCK_BYTES) == b.0;
         for run in wanted.chunk_by(neighbours).flat_map(|run| run.chunks(RUN_BLOCKS)) {
@@ -229,10 +253,28 @@ impl<A: Arena> Checker<A> {
         }
     }
 
+    /// Begins to read a run of blocks, while some others are on their way: where each read takes long, and could go with others,
+    /// one after the other would take all day.
     async fn run_of_blocks(&mut self, tier: Tier, run: &[(u64, u32)]) -> Result<(), OpenError> {
         let io = self.reader.io.clone();
-        let buf = io.alloc(Pool::Background, run.len() as u32 * BLOCK_BYTES).ok_or_else(no_memory)?;
-        let read = io.read(tier, run[0].0, buf).await;
+        let buf = loop {
+            let buf = io.alloc(Pool::Background, run.len() as u32 * BLOCK_BYTES);
+            if buf.is_some() && self.reading.len() < READS_AHEAD {
+                break buf.ok_or_else(no_memory)?;
+            }
+            buf.into_iter().for_each(|buf| io.free(buf));
+            let oldest = self.reading.pop_front().ok_or_else(no_memory)?;
+            self.compare(oldest).await;
+        };
+        let read = Box::pin(io.read(tier, run[0].0, buf));
+        self.reading.push_back(Reading { tier, run: run.to_vec(), buf, read });
+        Ok(())
+    }
+
+    /// Waits for a run of blocks, and compares them with their checksums.
+    async fn compare(&mut self, Reading { tier, run, buf, read }: Reading) {
+        let read = read.await;
+        let io = &self.reader.io;
         let found = io.with(|a| {
             let sum = |i| a.crc32c(buf.slice(i * BLOCK_BYTES, BLOCK_BYTES));
             (0..run.len() as u32).map(sum).collect::<Vec<u32>>()
@@ -245,6 +287,5 @@ impl<A: Arena> Checker<A> {
                 Ok(()) => self.report.verified_blocks += 1,
             }
         }
-        Ok(())
     }
 }
