@@ -10,6 +10,8 @@ use bimetal_engine::loss::{LossClass, Suspects};
 use bimetal_engine::options::{Marking, OpenError};
 use bimetal_torture::disk::CutStyle;
 use bimetal_torture::world::Death;
+use bimetal_torture::world::storm::{Stall, Storm, Weather};
+use bimetal_units::rng::Rng;
 use bimetal_units::{FAST, Nanos, SLOW};
 
 const IO: Result<Vec<u8>, RequestError> = Err(RequestError::Io);
@@ -155,17 +157,88 @@ fn strict_marks_wake_a_disk() {
     assert_eq!(s.read(other, CHUNK), Ok(vec![0x11; CHUNK as usize]));
 }
 
+/// Strict marks wake it once more, to call good what nobody writes any more. They never did where what was written was home, and
+/// the disk at rest, before a minute was over: all of it stayed suspect.
+#[test]
+fn strict_marks_call_good_what_is_left_alone_though_the_disk_rests() {
+    let (mut s, one, _) = begin(Marking::Strict);
+    s.stop();
+    s.tuning.rest_after_ns = 20 * Nanos::SECOND;
+    s.tuning.rest_at_most_ns = 24 * 3600 * Nanos::SECOND;
+    s.open().expect("it opens");
+    s.write(one, BLOCK, 0x22);
+    s.flush();
+    s.wait(3600 * Nanos::SECOND);
+    let woken = s.engine().status().tiers[1].wakeups;
+    assert!(woken.background <= 2, "{woken:?} in an hour");
+    s.die(LOST);
+    s.open_without_fast(Suspects::Refused).expect("it opens");
+    let (lost, suspect) = bytes(&mut s);
+    assert!(suspect == 0 && lost <= 2 * CHUNK, "{lost} lost, {suspect} suspect");
+}
+
 /// An opening, even one that nobody uses, opens all regions before it serves: what it found is the promise from then on.
 #[test]
 fn an_opening_believes_no_mark() {
-    let (mut s, one, _) = begin(Marking::On);
-    s.write(one, BLOCK, 0x22);
-    s.die(Death::Kill);
-    s.open().expect("it opens");
-    assert_eq!(s.read(one, BLOCK), Ok(vec![0x22; BLOCK as usize]), "the kill has left it");
-    s.die(LOST);
-    s.open_without_fast(Suspects::Refused).expect("it opens");
-    assert_eq!(s.read(one, BLOCK), IO);
+    for bug in [None, Some(Bug::OpenedWithClosedRegions)] {
+        let mut stale = 0;
+        for steps in 0..30 {
+            let (mut s, one, _) = begin(Marking::On);
+            // It is in the log before the disk, which stalls and loses its own power, has kept the header that says so.
+            let stall = Some(Stall { after: 0, ns: 60 * Nanos::SECOND, whole: true });
+            let weather = [Weather::default(), Weather { ramp: None, stall }];
+            s.world.begin(Storm { weather, ..Storm::default() });
+            s.ask(RequestKind::Write { fua: false }, one, BLOCK, 0x22);
+            (0..steps).for_each(|_| _ = s.step());
+            s.die(Death::Kill);
+            s.world.disks[usize::from(SLOW.0)].power_cut(CutStyle::LoseAll, &mut Rng::new(steps, 0));
+            plant(bug);
+            s.open().expect("it opens");
+            plant(None);
+            s.die(LOST);
+            s.open_without_fast(Suspects::Refused).expect("it opens");
+            let alone = s.read(one, BLOCK);
+            s.die(Death::Kill);
+            s.open().expect("both are there");
+            let both = s.read(one, BLOCK).expect("it is there");
+            stale += u32::from(alone.is_ok_and(|bytes| bytes != both));
+        }
+        assert_eq!(stale > 0, bug.is_some(), "{bug:?}: what was stale was called good {stale} times");
+    }
+}
+
+/// Of what was not flushed a power cut may keep what is newer: a header must not name pages that are not there, or nothing
+/// is known any more.
+#[test]
+fn a_header_names_no_page_that_is_not_there() {
+    for bug in [None, Some(Bug::MarkHeaderBeforePages)] {
+        let (mut s, one, other) = begin(Marking::On);
+        s.stop();
+        s.tuning.rest_after_ns = 24 * 3600 * Nanos::SECOND;
+        s.tuning.marks_quiet_ns = Nanos::SECOND;
+        s.open().expect("it opens");
+        s.wait(5 * Nanos::SECOND);
+        let mut unknown = 0;
+        for round in 0..20u64 {
+            // What was blank is to be named.
+            s.write(one + (REGION + round) * CHUNK, CHUNK, 0x33);
+            s.flush();
+            plant(bug);
+            s.until_stage(Stage::MarkPages);
+            s.until_stage(Stage::MarkFlushHeader);
+            s.die(Death::PowerCut(CutStyle::Newest));
+            plant(None);
+            s.open_without_fast(Suspects::Refused).expect("it opens");
+            match s.engine().loss().expect("a device is missing").as_of_unix_s {
+                Some(_) => assert_eq!(s.read(other, CHUNK), Ok(vec![0x11; CHUNK as usize])),
+                None => unknown += 1,
+            }
+            s.die(Death::Kill);
+            s.open().expect("both are there");
+            s.wait(5 * Nanos::SECOND);
+        }
+        assert_eq!(unknown > 0, bug.is_some(), "{bug:?}: nothing is known after {unknown} of 20 cuts");
+    }
 }
 
 /// A closing volume begins no round but for flushes that wait for it, and stops.

@@ -102,8 +102,6 @@ macro_rules! planted {
                 // No seed is known: stories find them (scrub.rs, marks.rs).
                 Bug::MendUnverified | Bug::MendBesideWrite | Bug::ScrubPassesMoving => {}
                 Bug::FuaBeforeMark => {}
-                // Nothing is known yet that finds these soon.
-                Bug::MarkHeaderBeforePages | Bug::OpenedWithClosedRegions => {}
             }
         }
     };
@@ -176,8 +174,10 @@ planted! {
     scrub_trusts_earlier: ScrubTrustsEarlier at 1090,
     flush_before_mark: FlushBeforeMark at 1049,
     mark_not_flushed: MarkNotFlushed at 1000,
+    mark_header_before_pages: MarkHeaderBeforePages at 1040,
     discard_unmarked: DiscardUnmarked at 1000,
     closed_amid_writes: ClosedAmidWrites at 1000,
     landed_marked_good: LandedMarkedGood at 1000,
+    opened_with_closed_regions: OpenedWithClosedRegions at 1208,
     named_slot_reused: NamedSlotReused at 1000,
 }

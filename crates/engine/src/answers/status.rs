@@ -70,6 +70,7 @@ impl<A: Arena> Engine<A> {
             audit: self.placement.benefit.audit(self.yields().write_ns),
             timed_wakeups_per_day: self.tuning.timed_wakeups_per_day(),
             ram_bytes: self.ram_bytes(),
+            marks: self.marks.as_ref().map(|marks| marks.status(geo.chunk_bytes)),
             loss: self.life.loss().cloned(),
         }
     }

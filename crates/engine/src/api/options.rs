@@ -240,6 +240,16 @@ pub struct TierStatus {
     pub pinned_bytes: u64,
 }
 
+/// What the slow device says about itself, for the day on which the fast one is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MarksStatus {
+    /// Whether a slow device at rest is woken to say what becomes stale.
+    pub strict: bool,
+    /// What it would call suspect now, or lost with the fast device, in whole regions, bytes. What is only on the fast device in
+    /// other regions would be lost, too.
+    pub suspect_bytes: u64,
+}
+
 /// How much the engine may write to the fast device of its own accord.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WearBudgetStatus {
@@ -327,6 +337,8 @@ pub struct Status {
     pub timed_wakeups_per_day: Option<u64>,
     /// Bytes of RAM held by the engine's tables and caches.
     pub ram_bytes: u64,
+    /// What the slow device says about itself; none of a volume without marks.
+    pub marks: Option<MarksStatus>,
     /// What is lost with a device that was missing when the volume was opened; none where both were there.
     pub loss: Option<Loss>,
 }

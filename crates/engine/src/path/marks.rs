@@ -7,7 +7,7 @@
 mod round;
 
 use crate::api::coverage::Stage;
-use crate::api::options::Marking;
+use crate::api::options::{Marking, MarksStatus};
 use crate::base::arena::{Arena, Buf};
 use crate::base::bugs::{Bug, planted};
 use crate::base::hash::IndexMap;
@@ -64,6 +64,8 @@ pub(crate) struct Marks {
     bufs: IndexMap<u32, Buf>,
     flushing: bool,
     failed: bool,
+    /// What failed was not answered in time.
+    late: bool,
     failures: u32,
     retry_at: Option<Nanos>,
     /// When some region may be quiet, so that they are looked at; none where all are closed. And where that goes on.
@@ -80,6 +82,12 @@ pub(crate) struct Marks {
 pub(crate) struct MarkNeed(u64);
 
 impl Marks {
+    /// What is told of them.
+    pub(crate) fn status(&self, chunk_bytes: u32) -> MarksStatus {
+        let suspect_bytes = self.table.open_chunks() * u64::from(chunk_bytes);
+        MarksStatus { strict: self.strict, suspect_bytes }
+    }
+
     /// Of a volume that has just been opened: the header with this number, in this place, says that all may be stale.
     pub(crate) fn opened(
         table: MarkTable,
@@ -103,6 +111,7 @@ impl Marks {
             bufs: IndexMap::default(),
             flushing: false,
             failed: false,
+            late: false,
             failures: 0,
             retry_at: None,
             look_at: Some(now),
@@ -146,10 +155,10 @@ impl Marks {
         self.durable >= need.0 || planted(Bug::FlushBeforeMark)
     }
 
-    /// How long after its last use by others the slow device counts as awake, ns, of the time after which it rests: not strict
-    /// marks say before that that all may be stale.
-    fn awake_ns(&self, rest_after_ns: u64) -> u64 {
-        if self.strict { rest_after_ns } else { rest_after_ns / 2 }
+    /// When the slow device counts as asleep, if others do not use it before, of the time after which it rests: before that marks
+    /// say that all may be stale. Never for strict ones, which wake it, to call good what is good as well.
+    fn falls_asleep_at(&self, rest_after_ns: u64) -> Option<Nanos> {
+        (!self.strict).then(|| self.used_at.after(rest_after_ns / 2))
     }
 }
 
@@ -225,10 +234,10 @@ impl<A: Arena> Engine<A> {
         let ending = self.life.shutdown.began();
         let awaited = self.slow_is_busy();
         let Some(marks) = self.marks.as_mut() else { return false };
-        let falls_asleep_at = marks.used_at.after(marks.awake_ns(rest_after_ns));
+        let asleep = marks.falls_asleep_at(rest_after_ns).is_some_and(|at| now >= at);
         if marks.needed > marks.made {
             // A header alone.
-        } else if !ending && !marks.strict && !awaited && now >= falls_asleep_at && !marks.table.all_open() {
+        } else if !ending && !awaited && asleep && !marks.table.all_open() {
             // Who changes something there from here on waits for that header like who opens a region.
             marks.table.open_all();
             marks.needed = marks.made + 1;
@@ -236,7 +245,7 @@ impl<A: Arena> Engine<A> {
         } else if short && marks.table.stale().count() > 0 {
             // At the end, too: what is still to be written may need the slots.
             marks.todo = marks.table.stale().iter().take(ROUND_PAGES).collect();
-        } else if !ending && !awaited && marks.look_at.is_some_and(|at| at <= now) && now < falls_asleep_at {
+        } else if !ending && !awaited && marks.look_at.is_some_and(|at| at <= now) && !asleep {
             if !self.choose_regions() {
                 return false;
             }
@@ -307,9 +316,10 @@ impl<A: Arena> Engine<A> {
         if marks.retry_at.is_some() || marks.stage != MarkStage::Idle || self.life.shutdown.began() {
             return marks.retry_at;
         }
-        let falls_asleep_at = marks.used_at.after(marks.awake_ns(self.tuning.rest_after_ns));
-        let sleeps = (!marks.strict && !marks.table.all_open()).then_some(falls_asleep_at);
-        let closes = marks.look_at.filter(|at| self.io.now.max(*at) < falls_asleep_at);
+        let falls_asleep_at = marks.falls_asleep_at(self.tuning.rest_after_ns);
+        let sleeps = falls_asleep_at.filter(|_| !marks.table.all_open());
+        let closes =
+            marks.look_at.filter(|at| falls_asleep_at.is_none_or(|rest| self.io.now.max(*at) < rest));
         // While the device is at work its next answer comes first.
         let due = [sleeps, closes].into_iter().flatten().min();
         due.filter(|_| !self.slow_is_busy())

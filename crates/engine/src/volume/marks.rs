@@ -155,6 +155,11 @@ impl MarkTable {
         &self.open
     }
 
+    /// Chunks in these.
+    pub(crate) fn open_chunks(&self) -> u64 {
+        self.open.iter().map(|region| self.layout.chunks_in(region).len() as u64).sum()
+    }
+
     /// When a region was last written.
     pub(crate) fn written(&self, region: u32) -> Nanos {
         self.written[region as usize]

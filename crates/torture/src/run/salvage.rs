@@ -52,6 +52,9 @@ impl Run<'_> {
         if (told.lost_bytes, told.suspect_bytes, told.good_bytes) != (lost, suspect, size - lost - suspect) {
             return Err(format!("it says {told:?}, and lists {lost} lost and {suspect} suspect"));
         }
+        if told.as_of_unix_s.is_none() {
+            return Err("nothing is known of it, though nothing was damaged".into());
+        }
         let mut at = 0;
         for range in &losses.ranges {
             if range.offset < at || range.len == 0 || range.offset + range.len > size {

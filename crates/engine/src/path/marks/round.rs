@@ -208,6 +208,7 @@ impl<A: Arena> Engine<A> {
         self.io.arena.free(buf);
         if let Err(error) = result {
             marks.failed = true;
+            marks.late |= error.is_late();
             let what = format!("{}: a write of marks failed", self.told.names[SLOW]);
             return self.told.event(Level::Warning, what, Some(error));
         }
@@ -262,7 +263,8 @@ impl<A: Arena> Engine<A> {
     fn round_failed(&mut self) {
         let Some(marks) = self.marks.as_mut() else { return };
         marks.failed = false;
-        marks.failures += 1;
+        // What does not answer comes back, and flushes wait for that as long as it takes.
+        marks.failures += u32::from(!std::mem::take(&mut marks.late));
         marks.retry_at = Some(self.io.now.after(RETRY_NS));
         let failures = marks.failures;
         match marks.stage {
