@@ -43,10 +43,10 @@ between() {
     fail "the proxy is there"
 }
 
-# new SOCKET [OPTION...]: a volume on that, made anew and served
+# new SLOW [OPTION...]: a volume on that, made anew and served
 new() {
     "$BIMETAL" create "$work/v.toml" --force --fast "$work/fast.img?size=512M" \
-        --slow "nbd+unix:///?socket=$1" "${@:2}" >/dev/null 2>"$work/created" || { cat "$work/created"; exit 1; }
+        --slow "$1" "${@:2}" >/dev/null 2>"$work/created" || { cat "$work/created"; exit 1; }
     start
 }
 
@@ -63,7 +63,7 @@ tell() { "$BIMETAL" status "$work/v.toml" --json | jq -c '.tiers[1].remote'; }
 weather() {
     local minutes=${MINUTES:-10} job
     between 25 0
-    new "$work/far.sock"
+    new "nbd+unix:///?socket=$work/far.sock"
     format
     fio --name=weather --directory="$work/mnt" --size=200M --numjobs=4 --group_reporting --rw=randrw --rwmixread=40 \
         --bssplit=4k/60:64k/30:256k/10 --direct=1 --ioengine=libaio --iodepth=8 --fsync=64 --random_distribution=zipf:1.1 \
@@ -107,7 +107,7 @@ write() {
 kills() {
     local round kills=${KILLS:-20} writer
     between 5 7
-    new "$work/far.sock"
+    new "nbd+unix:///?socket=$work/far.sock"
     format
     : >"$work/sums"
     for ((round = 1; round <= kills; round++)); do
@@ -156,15 +156,32 @@ ratios() {
     echo "fill in order, straight: $s MiB/s"
     t=$(speed "$straight" '.read.iops | floor' "${random[@]}")
     echo "4 KiB at random, depth 32, straight: $t/s"
-    new "$cluster/nbd.sock"
+    new "$straight"
     s="$(speed "$uri" '.write.bw / 1024 | floor' "${fill[@]}") $s"
     echo "fill in order, through Bimetal and straight: $s MiB/s"
     t="$(speed "$uri" '.read.iops | floor' "${random[@]}") $t"
     echo "4 KiB at random, depth 32, through Bimetal and straight: $t/s"
-    awk '{ printf "ratios: fill %.2f, ", $1 / $2 }' <<<"$s"
-    awk '{ printf "reads %.2f\n", $1 / $2 }' <<<"$t"
     stop
     clean
+    s="$s $(hot "$straight")"
+    t="$t $(hot "$work/near.img?size=2G")"
+    awk '{ printf "ratios: fill %.2f, ", $1 / $2 }' <<<"$s"
+    awk '{ printf "reads %.2f\n", $1 / $2 }' <<<"$t"
+    awk '{ printf "half of the hot reads within %.0f us, with a local slow device %.0f us: %.2f\n", $3, $6, $3 / $6 }' \
+        <<<"$s $t"
+}
+
+# hot SLOW: the median of reads of what is hot, 4 KiB each of 64 MiB, in microseconds
+hot() {
+    local seconds=${SECONDS_EACH:-30} job=(--size=64M --ioengine=nbd --name=hot --output-format=json)
+    new "$1" >&2
+    fio "${job[@]}" --uri="$uri" --rw=write --bs=64k --iodepth=4 --end_fsync=1 >/dev/null 2>&1 || fail "fio writes what is to be hot"
+    fio "${job[@]}" --uri="$uri" --rw=randread --bs=4k --iodepth=1 --time_based --runtime="$seconds" >"$work/hot.json" 2>/dev/null ||
+        fail "fio reads what is hot"
+    sed -i -n '/^{/,$p' "$work/hot.json"
+    jq -r '.jobs[0].read.clat_ns.percentile["50.000000"] / 1000' "$work/hot.json"
+    stop >&2
+    clean >&2
 }
 
 "$here/ceph/cluster" start "$cluster"

@@ -289,6 +289,12 @@ fn health(doc: &StatusDoc) -> String {
             "  {again} reads were made again, {shadows} of them from shadows; {repaired} blocks were repaired\n"
         );
     }
+    if let Some(marks) = &doc.marks {
+        text += &format!(
+            "  without the fast device: what is on it would be lost, and up to {} suspect\n",
+            size::show(marks.suspect_bytes)
+        );
+    }
     if !matches!(doc.scrub.state.as_str(), "" | "never") {
         text += &format!("  {}\n", scrub::describe(&doc.scrub));
     }

@@ -297,12 +297,24 @@ pub struct StatusDoc {
     /// The device of the machine that it is; null where it is none.
     #[serde(default)]
     pub attached: Option<AttachedDoc>,
+    /// What the slow device says about itself, for the day on which the fast one is lost; null of a volume without marks.
+    #[serde(default)]
+    pub marks: Option<MarksDoc>,
     /// What is lost with a device that was missing when the volume was opened; null where both were there.
     #[serde(default)]
     pub loss: Option<LossDoc>,
     /// What clients have asked for, and how long answers took.
     #[serde(default)]
     pub requests: RequestsDoc,
+}
+
+/// What the slow device says about itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MarksDoc {
+    /// Whether a slow device at rest is woken for it.
+    pub strict: bool,
+    /// What would be suspect were the fast device lost now, or lost with it, in whole regions.
+    pub suspect_bytes: u64,
 }
 
 /// What a volume is called in documents and messages.
@@ -385,6 +397,9 @@ impl StatusDoc {
             clients: 0,
             file: String::new(),
             attached: None,
+            marks: status
+                .marks
+                .map(|marks| MarksDoc { strict: marks.strict, suspect_bytes: marks.suspect_bytes }),
             loss: status.loss.as_ref().map(LossDoc::from),
             requests: RequestsDoc::default(),
         }

@@ -259,6 +259,13 @@ impl List<'_> {
             Gauge,
             |s| Some(s.loss.as_ref().map_or(0, |loss| loss.lost_bytes)),
         );
+        self.volume(
+            "bimetal_marks_suspect",
+            "What would be suspect were the fast device lost now",
+            Some(Unit::Bytes),
+            Gauge,
+            |s| s.marks.as_ref().map(|marks| marks.suspect_bytes),
+        );
     }
 
     fn requests(&mut self) {
