@@ -1,19 +1,7 @@
 //! Planted bugs: each removes or reverses one line that serves a rule of the session, so that tests can prove that they find it.
 //! Compiled for tests only, and off even there until one sets it for the current thread.
 
-macro_rules! bugs {
-    ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
-        /// A bug to plant.
-        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-        pub enum Bug { $($(#[$doc])* $name),* }
-        impl Bug {
-            /// All of them.
-            pub const ALL: &'static [Bug] = &[$(Bug::$name),*];
-        }
-    };
-}
-
-bugs! {
+bimetal_units::planted_bugs! {
     /// A newer write leaves what it overlaps in the journal.
     UncutJournal,
     /// The journal is not written again.
@@ -39,31 +27,3 @@ bugs! {
     /// What is given up is answered while the kernel still sends of its buffers.
     LostWhileSending,
 }
-
-#[cfg(any(test, feature = "planted-bugs"))]
-mod switch {
-    use super::Bug;
-    use std::cell::Cell;
-    thread_local! { static PLANTED: Cell<Option<Bug>> = const { Cell::new(None) }; }
-
-    /// Plants a bug for this thread, or removes it.
-    pub fn plant(bug: Option<Bug>) {
-        PLANTED.set(bug);
-    }
-
-    /// Whether this bug is planted on this thread.
-    pub fn planted(bug: Bug) -> bool {
-        PLANTED.get() == Some(bug)
-    }
-}
-
-#[cfg(not(any(test, feature = "planted-bugs")))]
-mod switch {
-    /// Never: the switch is not compiled in.
-    #[inline(always)]
-    pub fn planted(_: super::Bug) -> bool {
-        false
-    }
-}
-
-pub use switch::*;

@@ -22,6 +22,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod bugs;
 pub mod event_hash;
 pub mod rng;
 pub mod size;

@@ -2,19 +2,7 @@
 //! that the torture finds it. Compiled only with the feature `planted-bugs`, and off even there
 //! until a test sets one for the current thread.
 
-macro_rules! bugs {
-    ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
-        /// A bug to plant.
-        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-        pub enum Bug { $($(#[$doc])* $name),* }
-        impl Bug {
-            /// All of them.
-            pub const ALL: &'static [Bug] = &[$(Bug::$name),*];
-        }
-    };
-}
-
-bugs! {
+bimetal_units::planted_bugs! {
     /// FLUSH is answered before the devices were flushed.
     FlushAnsweredEarly,
     /// FUA is treated as a plain write.
@@ -168,31 +156,3 @@ bugs! {
     /// Writes are not ordered by block locks.
     LocksIgnored,
 }
-
-#[cfg(feature = "planted-bugs")]
-mod switch {
-    use super::Bug;
-    use std::cell::Cell;
-    thread_local! { static PLANTED: Cell<Option<Bug>> = const { Cell::new(None) }; }
-
-    /// Plants a bug for this thread, or removes it.
-    pub fn plant(bug: Option<Bug>) {
-        PLANTED.set(bug);
-    }
-
-    /// Whether this bug is planted on this thread.
-    pub fn planted(bug: Bug) -> bool {
-        PLANTED.get() == Some(bug)
-    }
-}
-
-#[cfg(not(feature = "planted-bugs"))]
-mod switch {
-    /// Never: the switch is not compiled in.
-    #[inline(always)]
-    pub fn planted(_: super::Bug) -> bool {
-        false
-    }
-}
-
-pub use switch::*;
