@@ -287,6 +287,7 @@ impl<A: Arena> Machine for Engine<A> {
         if result.is_ok() {
             self.learn_latency(device, owner, took_ns);
         }
+        self.io.tokens.note_late(device, result.err().is_some_and(DeviceError::is_late));
         let away = result.err().filter(|error| error.is_away());
         if away.is_some() {
             self.device_was_away(device);

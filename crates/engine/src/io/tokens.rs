@@ -97,6 +97,8 @@ struct Use {
     /// How long it has worked for the background, ns: each answer ends the time since the one before.
     background_ns: u64,
     wakeups: WakeUps,
+    /// What it answered last was that it does not answer in time.
+    late: bool,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -128,6 +130,7 @@ impl Tokens {
             depth: 0,
             background_ns: 0,
             wakeups: WakeUps::default(),
+            late: false,
         };
         Tokens {
             slab: Slab::new(MAX_TOKENS),
@@ -182,6 +185,16 @@ impl Tokens {
         }
         on.heard = now;
         (device, owner, now.since(since))
+    }
+
+    /// The device has answered, or it was given up waiting for that.
+    pub(crate) fn note_late(&mut self, device: Tier, late: bool) {
+        self.uses[device].late = late;
+    }
+
+    /// Whether it was given up waiting for the device, and nothing has been heard of it since.
+    pub(crate) fn is_late(&self, device: Tier) -> bool {
+        self.uses[device].late
     }
 
     /// Since when the device has answered nothing; none while there is nothing to answer.

@@ -383,8 +383,9 @@ impl<A: Arena> Engine<A> {
         if whole && self.whole_goes_fast(piece) {
             return;
         }
-        // A loss that is being recorded lands behind the stream, and would be taken for newer.
-        if !whole || !(long || short) || self.log.losses > 0 {
+        // A loss that is being recorded lands behind the stream, and would be taken for newer. A device that is away is not waited
+        // for by each chunk in turn.
+        if !whole || !(long || short) || self.log.losses > 0 || self.io.tokens.is_late(SLOW) {
             return self.land_piece(piece);
         }
         let after = self.space.pending.slow_bytes + u64::from(self.state.geo.chunk_bytes);
