@@ -3,8 +3,8 @@
 use crate::api::extents::Placement;
 use bimetal_units::*;
 
-/// Steps of one answer at most: a step passes a chunk that needs no look at its blocks, or looks one block up. That is 8 GiB
-/// of the most tangled data, or 256 GiB of other chunks of 128 KiB, and about a millisecond in either case.
+/// Steps of one answer at most: a chunk that needs no look at its blocks takes one. That is 16 GiB of chunks of 128 KiB, or
+/// 128 MiB of the most tangled data, and about a millisecond in either case.
 pub const MAX_TALLY_STEPS: u32 = 1 << 17;
 /// Steps that a block takes which is looked up.
 pub(crate) const BLOCK_STEPS: u32 = 4;
