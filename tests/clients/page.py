@@ -213,6 +213,18 @@ def by_keyboard(page):
     page.tell("document.querySelector('[data-span=minutes]').click(); document.querySelector('[data-map=tier]').click()")
 
 
+def by_mouse(page):
+    """A stretch that is marked in one chart is enlarged in all of them, and given up again."""
+    page.tell("document.querySelector('#plots .u-over').scrollIntoView({ block: 'center' })")
+    x, y, width, height = page.tell("(b => [b.x, b.y, b.width, b.height])(document.querySelector('#plots .u-over').getBoundingClientRect())")
+    for kind, at in (("mouseMoved", 0.5), ("mousePressed", 0.5), ("mouseMoved", 0.6), ("mouseMoved", 0.8), ("mouseReleased", 0.8)):
+        page.say("Input.dispatchMouseEvent", {"type": kind, "x": x + width * at, "y": y + height / 2, "clickCount": 1,
+                                              "button": "none" if kind == "mouseMoved" and at == 0.5 else "left"})
+    page.until("a marked stretch is enlarged", "!document.getElementById('live').hidden")
+    page.tell("document.getElementById('live').click()")
+    page.until("and given up again", "document.getElementById('live').hidden")
+
+
 def main():
     server = Server(free_port())
     load = Load()
@@ -224,6 +236,14 @@ def main():
     page.until("figures come", "document.getElementById('state').textContent === 'open'")
     page.until("eight charts are drawn", "document.querySelectorAll('#plots canvas').length === 8")
     page.until("the map is drawn", "performance.getEntriesByName('first map').length > 0")
+    # It is asked for before anything else that could be drawn, in one request, and is no more than a screen of parts.
+    asked = [url for url in page.requests if "/api/" in url]
+    if "/api/map" not in asked[0]:
+        fail(f"the first map is asked for first: {asked}")
+    size = page.tell("performance.getEntriesByType('resource').find(e => e.name.includes('/api/map')).decodedBodySize")
+    cells = int(asked[0].split("cells=")[1])
+    if not 0 < size <= 256 * cells:
+        fail(f"a map of {cells} parts takes {size} bytes")
     print("the first map is there after", round(page.tell("performance.getEntriesByName('first map')[0].startTime")), "ms")
     for _ in range(4):
         load.run(300)
@@ -234,6 +254,7 @@ def main():
     if figures < 10:
         fail(f"figures are in a table: {figures} rows")
     by_keyboard(page)
+    by_mouse(page)
     for width, height in ((1280, 1600), (390, 1600)):
         for dark in (False, True):
             page.looks(width, height, dark, f"page-{width}-{'dark' if dark else 'light'}")

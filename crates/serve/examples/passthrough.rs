@@ -14,6 +14,7 @@ use bimetal_engine::loss::Losses;
 use bimetal_engine::options::{Event, Status};
 use bimetal_engine::pins::{PinError, PinReport};
 use bimetal_engine::scrub::ScrubError;
+use bimetal_engine::tally::Tally;
 use bimetal_engine::why::{Decision, Why};
 use bimetal_serve::{Address, Door, Opened, Reception, Served, Server, Tenant, VolumeName};
 use bimetal_units::{Chunk, FAST, Nanos, ServedBy, Tier};
@@ -81,6 +82,11 @@ impl Served for Passthrough {
     }
     fn extents(&self, _offset: u64, len: u64, _max: usize) -> Extents {
         Extents::from_iter([Placed { len, place: Placement::Home(FAST) }])
+    }
+    fn tally(&self, _now: Nanos, from: u64, to: u64, _steps: &mut u32) -> (Tally, u64) {
+        let mut tally = Tally::default();
+        tally.add(Placement::Home(FAST), to - from);
+        (tally, to)
     }
     fn heats(&self, _now: Nanos, _offset: u64, _most: usize) -> Vec<u32> {
         Vec::new()

@@ -3,7 +3,8 @@
 
 use crate::served::Served;
 use bimetal_engine::extents::Placement;
-use bimetal_units::{FAST, Nanos};
+use bimetal_engine::tally::{MAX_TALLY_STEPS, Tally};
+use bimetal_units::{FAST, Nanos, SLOW};
 use serde::{Deserialize, Serialize};
 
 /// Cells in one answer at most.
@@ -95,6 +96,23 @@ pub struct CellDoc {
 }
 
 impl CellDoc {
+    /// What is counted of a cell, or of a part of it, that begins at this byte.
+    fn new(offset: u64, tally: &Tally) -> CellDoc {
+        CellDoc {
+            offset,
+            kept: KeptBytes {
+                fast_bytes: tally.home_bytes[FAST],
+                slow_bytes: tally.home_bytes[SLOW],
+                landed_bytes: tally.landed_bytes,
+                hole_bytes: tally.hole_bytes,
+                lost_bytes: tally.lost_bytes,
+            },
+            hottest: tally.hottest,
+            hottest_offset: tally.hottest_offset,
+            hot_slow_bytes: tally.hot_slow_bytes,
+        }
+    }
+
     /// It has a chunk of this heat at this byte.
     fn heats(&mut self, heat: u32, offset: u64) {
         if heat > self.hottest {
@@ -154,64 +172,28 @@ pub struct ExtentsDoc {
 
 /// Cells of a range from the byte `at` on, which cells of `cell_bytes` from `from` on are cut at.
 pub(crate) fn map(engine: &impl Served, now: Nanos, range: (u64, u64), at: u64, cell_bytes: u64) -> MapDoc {
-    let status = engine.status();
-    let chunk_bytes = u64::from(status.chunk_bytes).max(1);
+    let chunk_bytes = u64::from(engine.status().chunk_bytes).max(1);
     let size_bytes = engine.size_bytes();
     let cell_bytes = cell_bytes.div_ceil(chunk_bytes).max(1).saturating_mul(chunk_bytes);
     let (from, to) = (range.0 / chunk_bytes * chunk_bytes, range.1.min(size_bytes));
     let mut doc = MapDoc {
         size_bytes,
-        chunk_bytes: status.chunk_bytes,
+        chunk_bytes: chunk_bytes as u32,
         rises_at_heat: engine.rises_at(),
         cell_bytes,
         ..MapDoc::default()
     };
-    let first = at.max(from) / chunk_bytes * chunk_bytes;
-    let cell_of = |byte: u64| from + (byte - from) / cell_bytes * cell_bytes;
-    let (mut at, mut slow) = (first, Vec::new());
-    'told: for extent in engine.extents(first, to.saturating_sub(first), MOST_EXTENTS) {
-        let (kept, mut left) = (Kept::from(extent.place), extent.len);
-        while left > 0 {
-            let cell = cell_of(at);
-            if doc.cells.last().is_none_or(|last| last.offset != cell) {
-                if doc.cells.len() == MOST_CELLS {
-                    break 'told;
-                }
-                doc.cells.push(CellDoc { offset: cell, ..CellDoc::default() });
-            }
-            let bytes = left.min(cell + cell_bytes - at);
-            if let Some(cell) = doc.cells.last_mut() {
-                cell.kept.add(kept, bytes);
-            }
-            if kept == Kept::Slow {
-                slow.push((at, bytes));
-            }
-            (at, left) = (at + bytes, left - bytes);
+    let (mut at, mut steps) = (at.max(from) / chunk_bytes * chunk_bytes, MAX_TALLY_STEPS);
+    while at < to && steps > 0 && doc.cells.len() < MOST_CELLS {
+        let offset = from + (at - from) / cell_bytes * cell_bytes;
+        let (tally, reached) = engine.tally(now, at, to.min(offset.saturating_add(cell_bytes)), &mut steps);
+        doc.cells.push(CellDoc::new(offset, &tally));
+        if reached <= at {
+            break;
         }
+        at = reached;
     }
-    let heats = engine.heats(now, first, (at - first).div_ceil(chunk_bytes) as usize);
-    let rises_at = doc.rises_at_heat;
-    let mut in_cell = |byte: u64, change: &mut dyn FnMut(&mut CellDoc)| {
-        let place = doc.cells.binary_search_by_key(&cell_of(byte), |cell| cell.offset);
-        if let Some(cell) = place.ok().and_then(|place| doc.cells.get_mut(place)) {
-            change(cell);
-        }
-    };
-    for (place, heat) in heats.iter().enumerate() {
-        let offset = first + place as u64 * chunk_bytes;
-        in_cell(offset, &mut |cell| cell.heats(*heat, offset));
-    }
-    for (mut from, mut left) in slow {
-        while left > 0 {
-            let chunk = (from - first) / chunk_bytes;
-            let bytes = left.min(first + (chunk + 1) * chunk_bytes - from);
-            if heats.get(chunk as usize).is_some_and(|heat| *heat >= rises_at) {
-                in_cell(from, &mut |cell| cell.hot_slow_bytes += bytes);
-            }
-            (from, left) = (from + bytes, left - bytes);
-        }
-    }
-    doc.next = (at < to && at > first).then_some(at);
+    doc.next = (at < to && !doc.cells.is_empty()).then_some(at);
     doc
 }
 

@@ -8,6 +8,7 @@ use bimetal_engine::loss::Losses;
 use bimetal_engine::options::{Event, Status};
 use bimetal_engine::pins::{PinError, PinReport};
 use bimetal_engine::scrub::ScrubError;
+use bimetal_engine::tally::Tally;
 use bimetal_engine::why::{Decision, Why};
 use bimetal_engine::{Engine, Machine};
 use bimetal_flight::{Flight, Shot};
@@ -22,6 +23,8 @@ pub trait Served: Machine<Arena = RealArena> {
     /// Where the newest copies of a range are now: at most `max` extents, and perhaps less than the whole
     /// range, but at least a byte of it. A hole is a promise: it reads zeros.
     fn extents(&self, offset: u64, len: u64, max: usize) -> Extents;
+    /// How much of a range of whole chunks is in each kind of place, as far as the steps go that are left; and where it ended.
+    fn tally(&self, now: Nanos, from: u64, to: u64, steps: &mut u32) -> (Tally, u64);
     /// How hot the chunk with this byte is, and the ones after it: so many at most.
     fn heats(&self, now: Nanos, offset: u64, most: usize) -> Vec<u32>;
     /// The heat from which on a chunk on the slow tier may rise.
@@ -73,6 +76,9 @@ impl Served for Engine<RealArena> {
     }
     fn extents(&self, offset: u64, len: u64, max: usize) -> Extents {
         Engine::extents(self, offset, len, max)
+    }
+    fn tally(&self, now: Nanos, from: u64, to: u64, steps: &mut u32) -> (Tally, u64) {
+        Engine::tally(self, now, from, to, steps)
     }
     fn heats(&self, now: Nanos, offset: u64, most: usize) -> Vec<u32> {
         Engine::heats(self, now, offset, most)
@@ -145,6 +151,9 @@ impl Served for Flight {
     }
     fn extents(&self, offset: u64, len: u64, max: usize) -> Extents {
         Engine::extents(self.engine(), offset, len, max)
+    }
+    fn tally(&self, now: Nanos, from: u64, to: u64, steps: &mut u32) -> (Tally, u64) {
+        Engine::tally(self.engine(), now, from, to, steps)
     }
     fn heats(&self, now: Nanos, offset: u64, most: usize) -> Vec<u32> {
         Engine::heats(self.engine(), now, offset, most)

@@ -4,8 +4,10 @@ use crate::story::{BLOCK, CHUNK, Story};
 use bimetal_engine::action::RequestKind;
 use bimetal_engine::coverage::Stage;
 use bimetal_engine::extents::{MAX_EXTENT_STEPS, Placed, Placement};
+use bimetal_engine::tally::{MAX_TALLY_STEPS, Tally};
 use bimetal_torture::disk::CutStyle;
 use bimetal_torture::world::{Death, Service};
+use bimetal_units::rng::Rng;
 use bimetal_units::{FAST, Nanos, SLOW};
 
 fn told(s: &mut Story, offset: u64, len: u64) -> Vec<(u64, Placement)> {
@@ -72,6 +74,79 @@ fn a_query_looks_at_a_bounded_number_of_places() {
     assert!(size / CHUNK > u64::from(MAX_EXTENT_STEPS));
     let reached: u64 = told(&mut s, 0, size).iter().map(|extent| extent.0).sum();
     assert_eq!(reached, u64::from(MAX_EXTENT_STEPS) * CHUNK);
+}
+
+/// What extents and heats say of a range, counted.
+fn counted(s: &mut Story, from: u64, to: u64) -> Tally {
+    let (mut tally, mut at, now) = (Tally::default(), from, s.world.now());
+    while at < to {
+        let heat = s.engine().heats(now, at, 1)[0];
+        if heat > tally.hottest {
+            (tally.hottest, tally.hottest_offset) = (heat, at);
+        }
+        let is_hot = heat >= s.engine().rises_at();
+        for extent in s.engine().extents(at, CHUNK.min(to - at), usize::MAX) {
+            tally.add(extent.place, extent.len);
+            if is_hot && extent.place == Placement::Home(SLOW) {
+                tally.hot_slow_bytes += extent.len;
+            }
+        }
+        at += CHUNK;
+    }
+    tally
+}
+
+/// Range by range, whatever was done to the volume: `SEED=` draws it again.
+#[test]
+fn a_tally_counts_what_extents_say() {
+    let seed = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(11);
+    println!("SEED={seed}");
+    let (mut s, mut rng) = (Story::begin(24, 64), Rng::new(seed, 0));
+    filled(&mut s);
+    let size = s.engine().size_bytes();
+    let mut seen = Tally::default();
+    for turn in 0..250u8 {
+        let (at, blocks) = (rng.below(size / BLOCK) * BLOCK, 1 + rng.below(40));
+        let len = (blocks * BLOCK).min(size - at);
+        match rng.below(8) {
+            0..5 => s.write(at, len, turn),
+            5 => drop(s.ask(RequestKind::Discard { fua: false }, at, len, 0)),
+            6 => s.flush(),
+            _ => s.wait(rng.below(3) * Nanos::SECOND),
+        }
+        let from = rng.below(size / CHUNK) * CHUNK;
+        let to = (from + rng.below(20 * CHUNK)).min(size);
+        let (now, mut steps) = (s.world.now(), MAX_TALLY_STEPS);
+        let (told, end) = s.engine().tally(now, from, to, &mut steps);
+        assert_eq!((told, end), (counted(&mut s, from, to), to), "{from} to {to}");
+        seen.hole_bytes += told.hole_bytes;
+        seen.landed_bytes += told.landed_bytes;
+        seen.home_bytes[FAST] += told.home_bytes[FAST];
+        seen.home_bytes[SLOW] += told.home_bytes[SLOW];
+        seen.hot_slow_bytes += told.hot_slow_bytes;
+    }
+    let all = [seen.hole_bytes, seen.landed_bytes, seen.home_bytes[FAST], seen.home_bytes[SLOW]];
+    assert!(all.iter().all(|bytes| *bytes > 0) && seen.hot_slow_bytes > 0, "{seen:?}");
+}
+
+#[test]
+fn a_tally_takes_a_bounded_number_of_steps_and_goes_on() {
+    let mut s = Story::begin(24, 64);
+    let (slow, now) = (filled(&mut s), s.world.now());
+    s.write(slow, BLOCK, 1);
+    let size = s.engine().size_bytes();
+    let (mut at, mut parts, mut bytes) = (0, 0, 0);
+    while at < size {
+        // A step is a chunk, but for the one of which a block is landed.
+        let mut steps = 10;
+        let (told, end) = s.engine().tally(now, at, size, &mut steps);
+        assert!(end > at && end - at <= 10 * CHUNK && (steps == 0 || end == size));
+        bytes += told.hole_bytes + told.landed_bytes + told.home_bytes[FAST] + told.home_bytes[SLOW];
+        (at, parts) = (end, parts + 1);
+    }
+    assert_eq!((bytes, at), (size, size));
+    assert!(parts > size / CHUNK / 10, "{parts}");
+    assert_eq!(s.engine().tally(now, size, u64::MAX, &mut 9), (Tally::default(), size));
 }
 
 #[test]

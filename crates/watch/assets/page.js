@@ -10,7 +10,7 @@
   const when = s => (s ? new Date(s * 1000).toLocaleString("sv-SE") : "never");
   const ago = s => (s < 90 ? Math.round(s) + " s" : s < 5400 ? Math.round(s / 60) + " min" : s < 129600 ? Math.round(s / 3600) + " h" : Math.round(s / 86400) + " days");
 
-  const view = { volume: null, span: "minutes", dark: false, map: "tier" };
+  const view = { volume: null, span: "minutes", zoom: null, dark: false, map: "tier" };
   const seen = { fields: {}, hour: [], day: [], year: [], statuses: [], gone: false, events: [], map: null, stack: [] };
   const query = more => new URLSearchParams(Object.assign(view.volume ? { volume: view.volume } : {}, more)).toString();
   const ask = async (what, more) => {
@@ -61,7 +61,8 @@
 
   // Where nothing happened, lines lie on zero (or stay, if they show how things stand); where nobody served, they end.
   const columns = (chart, now) => {
-    const { of, back, step } = spans[view.span], rows = seen[of], from = now - back;
+    const { of, back, step } = spans[view.span], rows = seen[of];
+    const from = view.zoom ? Math.min(view.zoom[0] - step, now - back) : now - back;
     const out = [[]].concat(chart.lines.map(() => []));
     const put = (at, values) => { out[0].push(at); values.forEach((v, i) => out[i + 1].push(v)); };
     const quiet = chart.lines.map(() => (chart.log || chart.id === "hit" ? null : 0));
@@ -99,14 +100,21 @@
     const width = () => Math.max(260, node.clientWidth);
     const options = {
       width: width(), height: 190, padding: [8, 24, 0, 0],
-      scales: { x: { time: false, range: () => { const now = at(); return [now - spans[view.span].back, now]; } }, y },
+      scales: { x: { time: false, range: () => { const now = at(); return view.zoom || [now - spans[view.span].back, now]; } }, y },
       axes: [parts.axis({ values: (u, splits) => splits.map(clock), space: 80, size: 26, incrs: [10, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400, 604800, 2592000, 5184000, 7776000] }),
              parts.axis({ size: 66, space: 34, values: (u, splits) => splits.map(v => (v == null ? "" : chart.unit(v))), ...(chart.binary ? { incrs: powers } : {}),
                     ...(chart.log ? { filter: (u, splits) => splits.map(v => (Math.abs(Math.log10(v) % 1) < 1e-9 ? v : null)) } : {}) })],
       series: [{ label: "at", value: (u, v) => (v == null ? "–" : clock(v)) }].concat(chart.lines.map(([label, , hue, dash]) => Object.assign(
         { label, stroke: () => css(hue.hue), width: 1.6, points: { show: false }, spanGaps: false, value: (u, v) => chart.unit(v) }, dash || {}))),
-      cursor: { sync: { key: "time" }, drag: { x: false, y: false } }, legend: parts.legend(),
+      cursor: { sync: { key: "time" }, drag: { x: true, y: false, setScale: false } }, legend: parts.legend(),
+      hooks: { setSelect: [u => {
+        const { left, width } = u.select;
+        if (width < 8) return;
+        u.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+        zoom([u.posToVal(left, "x"), u.posToVal(left + width, "x")]);
+      }] },
     };
+    body.addEventListener("dblclick", () => zoom(null));
     return { chart, width, u: new uPlot(options, columns(chart, at()), body) };
   };
   const at = () => (status() && !seen.gone ? Math.floor(status().unix_ms / 1000) : Math.floor(Date.now() / 1000));
@@ -118,6 +126,13 @@
   const refresh = () => {
     const now = at();
     for (const { chart, u } of plots) u.setData(columns(chart, now));
+  };
+
+  // A stretch of time that was marked in one chart is shown in all of them, until somebody wants to see what is now.
+  const zoom = stretch => {
+    view.zoom = stretch;
+    byId("live").hidden = !stretch;
+    refresh();
   };
 
   // ---- The answer first.
@@ -244,6 +259,7 @@
     canvas.width = canvas.clientWidth * ratio; canvas.height = rows * side * ratio;
     pen.scale(ratio, ratio);
     const hottest = Math.max(seen.map.rises_at_heat, ...seen.map.cells.map(cell => cell.hottest));
+    const hues = places.map(([name, hue]) => [name, css(hue)]);
     seen.map.cells.forEach((cell, i) => {
       const x = (i % columns) * side, y = Math.floor(i / columns) * side, gap = side > 6 ? 1 : 0, size = side - gap;
       if (view.map === "heat") {
@@ -252,10 +268,10 @@
       } else {
         const all = places.reduce((all, [name]) => all + cell[name], 0) || 1;
         let top = y + size;
-        for (const [name, hue] of places) {
+        for (const [name, hue] of hues) {
           const height = cell[name] / all * size;
           if (!height) continue;
-          pen.fillStyle = css(hue);
+          pen.fillStyle = hue;
           pen.fillRect(x, top - height, size, height + (height < size ? 0.3 : 0));
           top -= height;
         }
@@ -332,9 +348,11 @@
   document.querySelectorAll("button[data-span]").forEach(button => button.addEventListener("click", async () => {
     view.span = button.dataset.span;
     choose("span", view.span);
+    zoom(null);
     await loadHistory(spans[view.span].of);
     redraw();
   }));
+  byId("live").addEventListener("click", () => zoom(null));
   document.querySelectorAll("button[data-map]").forEach(button => button.addEventListener("click", () => { view.map = button.dataset.map; choose("map", view.map); drawMap(); }));
   const themed = dark => {
     view.dark = dark;
@@ -400,6 +418,9 @@
   const begin = async () => {
     const kept = localStorage.getItem("theme");
     themed(kept ? kept === "dark" : matchMedia("(prefers-color-scheme: dark)").matches);
+    // The map of a large volume takes longest, so it is asked for first; without a name it is of the first volume.
+    mapped = Date.now();
+    loadMap();
     try {
       const names = await (await fetch("/api/volumes")).json();
       view.volume = names[0];
@@ -416,8 +437,6 @@
         });
       }
     } catch (error) { /* The stream says that nobody answers. */ }
-    mapped = Date.now();
-    loadMap();
     await loadHistory("hour");
     follow();
   };

@@ -6,7 +6,8 @@ use crate::engine::Engine;
 use crate::path::piece::Source;
 use bimetal_units::*;
 
-fn placement(source: Source) -> Placement {
+/// What is told of where a block's newest copy is.
+pub(super) fn placement(source: Source) -> Placement {
     match source {
         Source::Zero => Placement::Hole,
         Source::Landed(_) | Source::Part(_) => Placement::Landed,

@@ -7,4 +7,5 @@ mod moments;
 mod pins;
 mod scrub;
 mod status;
+mod tally;
 mod why;

@@ -11,5 +11,6 @@ pub mod options;
 pub mod scrub;
 pub mod setting;
 pub(crate) mod stats;
+pub mod tally;
 pub(crate) mod told;
 pub mod why;

@@ -99,6 +99,12 @@ impl Map {
         (first..first + count).all(|b| self.is_valid(chunk, b))
     }
 
+    /// How many blocks of the chunk the home holds.
+    pub fn valid_blocks(&self, chunk: Chunk) -> u32 {
+        let at = chunk.0 as usize * self.mask_words;
+        self.valid[at..at + self.mask_words].iter().map(|word| word.count_ones()).sum()
+    }
+
     fn mark_dirty(&mut self, chunk: Chunk) {
         let page = (chunk.0 / self.per_page) as usize;
         let bit = 1 << (page % 64);

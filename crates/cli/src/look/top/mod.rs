@@ -148,7 +148,9 @@ fn choose(view: &mut View, volume: usize) {
 /// Why the hottest chunk of the range that is marked is where it is.
 fn why(view: &View) -> Option<Vec<String>> {
     let volume = view.volume()?;
-    let cell = volume.hot.get(view.picked)?;
+    let Some(cell) = volume.hot.get(view.picked) else {
+        return Some(vec!["no range is marked: nothing is hot, or it has not been found yet".to_owned()]);
+    };
     Some(match volume.why(cell.hottest_offset) {
         Ok(doc) => {
             let end = doc.offset + u64::from(doc.chunk_bytes);

@@ -16,7 +16,7 @@ pub(super) const EVERY: Duration = Duration::from_secs(1);
 /// map of a large volume takes some looks, and costs its server a few milliseconds a second at most.
 const CELLS: u64 = 2048;
 const PARTS_PER_LOOK: usize = 8;
-/// When a map that is whole is asked for anew.
+/// When a map that is whole, and on which something is hot, is asked for anew.
 const MAP_EVERY: Duration = Duration::from_secs(10);
 /// How often its history is read.
 const LOOK_BACK_EVERY: Duration = Duration::from_secs(60);
@@ -149,7 +149,9 @@ impl Watched {
 
     /// Goes on with the map, by so many parts.
     fn map(&mut self, to: u64, parts: usize) {
-        if self.mapping.is_none() && self.mapped.is_some_and(|at| at.elapsed() < MAP_EVERY) {
+        // Where nothing was hot, something may be by the next look.
+        let is_fresh = !self.hot.is_empty() && self.mapped.is_some_and(|at| at.elapsed() < MAP_EVERY);
+        if self.mapping.is_none() && is_fresh {
             return;
         }
         for _ in 0..parts {
