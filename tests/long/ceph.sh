@@ -68,7 +68,7 @@ weather() {
     fio --name=weather --directory="$work/mnt" --size=200M --numjobs=4 --group_reporting --rw=randrw --rwmixread=40 \
         --bssplit=4k/60:64k/30:256k/10 --direct=1 --ioengine=libaio --iodepth=8 --fsync=64 --random_distribution=zipf:1.1 \
         --verify=crc32c --verify_backlog=256 --verify_fatal=1 --time_based --runtime="$((minutes * 60))" \
-        --output-format=json --output="$work/fio.json" >/dev/null &
+        --output-format=json --output="$work/fio.json" --aux-path="$work" >/dev/null &
     job=$!
     while sleep 20 && kill -USR1 "$proxy"; do :; done 2>/dev/null &
     cutter=$!
