@@ -127,7 +127,7 @@ planted! {
     move_forgets_discard: MoveForgetsDiscard at 1000,
     checkpoint_ahead_of_map: CheckpointAheadOfMap at 1028,
     move_not_verified: MoveNotVerified at 1002,
-    reset_device_believed: ResetDeviceBelieved at 1906,
+    reset_device_believed: ResetDeviceBelieved at 5084,
     destage_never_resumes: DestageNeverResumes at 1000,
     borrowed_too_early: BorrowedTooEarly at 1001,
     borrowed_forgotten: BorrowedForgotten at 1000,
