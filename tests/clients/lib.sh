@@ -44,10 +44,10 @@ create() {
     "$BIMETAL" create "$work/v.toml" --fast "$work/fast.img?size=$fast" --slow "$work/slow.img?size=$slow" "$@" >/dev/null
 }
 
-# start: serves the volume and waits until it is ready
+# start [OPTION...]: serves the volume and waits until it is ready
 start() {
     : >"$work/out"
-    "$BIMETAL" serve "$work/v.toml" --nbd "unix:$socket" >"$work/out" &
+    "$BIMETAL" serve "$work/v.toml" --nbd "unix:$socket" "$@" >"$work/out" &
     server=$!
     local i
     for ((i = 0; i < 600; i++)); do

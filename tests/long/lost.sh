@@ -68,10 +68,7 @@ mv "$work/slow.left" "$work/slow.img"
 
 "$BIMETAL" serve "$work/v.toml" --nbd "unix:$socket" 2>"$work/refused" && fail "it is served as if nothing were missing"
 grep -q -- --degraded "$work/refused" || { cat "$work/refused"; fail "it says what can be done"; }
-: >"$work/out"
-"$BIMETAL" serve "$work/v.toml" --degraded --nbd "unix:$socket" >"$work/out" &
-server=$!
-for ((i = 0; i < 600; i++)); do ! grep -q '^ready: ' "$work/out" || break; sleep 0.05; done
+start --degraded
 attach
 "$BIMETAL" lost "$work/v.toml" --json >"$work/lost.json" || fail "what is lost is listed"
 jq -c '{missing, as_of_unix_s, good_bytes, lost: (.lost | map(.length) | add), suspect: (.suspect | map(.length) | add)}' \

@@ -12,14 +12,7 @@ const BORDER: u64 = 5 * BLOCK + 1536;
 
 /// A volume on which a stream has written the beginning of a chunk at home on the slow tier; gives that chunk.
 fn begun() -> (Story, u64) {
-    let mut s = Story::begin(40, 40);
-    let chunk = s.slow_chunk();
-    s.stop();
-    (s.tuning.economy.stream_bytes, s.tuning.economy.joined_bytes) = (4096, 512);
-    s.open().expect("the volume opens");
-    s.write(chunk - 2 * BLOCK, 2 * BLOCK, 0x33);
-    s.write(chunk, BORDER, 0x33);
-    (s, chunk)
+    Story::begin_streaming(BORDER, 0x33)
 }
 
 fn assert_reads(s: &mut Story, offset: u64, len: u64, byte: u8, told: &str) {

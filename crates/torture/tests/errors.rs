@@ -45,24 +45,12 @@ fn a_write_to_a_slot_that_fails() {
     }
 }
 
-/// A volume on which a stream has come to a chunk at home on the slow tier, which it goes on to write: gives that.
-fn streaming() -> (Story, u64) {
-    let mut s = Story::begin(40, 40);
-    let chunk = s.slow_chunk();
-    s.stop();
-    (s.tuning.economy.stream_bytes, s.tuning.economy.joined_bytes) = (4096, 512);
-    s.open().expect("the volume opens");
-    s.write(chunk - 2 * BLOCK, 2 * BLOCK, 2);
-    s.write(chunk, BLOCK, 2);
-    (s, chunk)
-}
-
 /// A whole chunk of a stream goes to a fresh slot of the slow device, which fails that. Nothing names the slot, and there is room in
 /// the zone: the client has no reason to be told.
 #[test]
 fn a_fresh_slot_that_fails() {
     for (errno, told) in KINDS {
-        let (mut s, chunk) = streaming();
+        let (mut s, chunk) = Story::begin_streaming(BLOCK, 2);
         let stage = Some(Stage::WriteStream);
         let vanish = Vanish { device: 1, after: 0, stage, ns: Nanos::SECOND, cache: None, errno };
         s.world.begin(Storm { vanish: Some(vanish), ..Storm::default() });
@@ -87,7 +75,7 @@ fn a_fresh_slot_that_fails() {
 /// A slow device that does not answer in time is not waited for by each chunk of a stream in turn: they land until it does.
 #[test]
 fn a_device_that_does_not_answer_in_time() {
-    let (mut s, chunk) = streaming();
+    let (mut s, chunk) = Story::begin_streaming(BLOCK, 2);
     let stage = Some(Stage::WriteStream);
     let vanish = Vanish { device: 1, after: 0, stage, ns: Nanos::MS, cache: None, errno: 110 };
     s.world.begin(Storm { vanish: Some(vanish), ..Storm::default() });

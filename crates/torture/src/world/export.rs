@@ -24,8 +24,6 @@ pub(super) const DEVICE: usize = SLOW.0 as usize;
 const PARTS: usize = 64;
 /// Room for their headers, and for a longest request of what is written again.
 const SCRATCH_BYTES: usize = PIECE_BYTES as usize + PARTS * REQUEST_HEADER_BYTES;
-/// ETIMEDOUT.
-const TIMED_OUT: i32 = 110;
 /// An I/O that took longer, ns, counts as one that met a stall.
 const LONG_NS: u64 = 500_000_000;
 
@@ -372,15 +370,16 @@ impl World {
         }
         // Before anything is promised there, a flush that takes too long fails the opening.
         let is_promised = self.remote.as_ref().is_some_and(|remote| remote.session.is_sealed());
-        if result == -TIMED_OUT && matches!(io.work, Work::Flush) && is_promised {
+        let result = if result < 0 { Err(DeviceError { errno: -result }) } else { Ok(()) };
+        let is_late = result.is_err_and(DeviceError::is_late);
+        if is_late && matches!(io.work, Work::Flush) && is_promised {
             return Err("a flush failed for the time it took".into());
         }
-        let result = if result < 0 { Err(DeviceError { errno: -result }) } else { Ok(()) };
         if result.is_err() {
             self.cross(machine, &io, Fault::IoError);
         }
         // What the server fails with is counted there.
-        if result == Err(DeviceError { errno: TIMED_OUT }) {
+        if is_late {
             *match &io.work {
                 Work::Read { .. } => &mut self.injected.reads,
                 Work::Discard => &mut self.injected.discards,

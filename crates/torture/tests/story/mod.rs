@@ -107,6 +107,19 @@ impl Story {
         Story::begin_as(VOLUME, fast_chunks, slow_chunks)
     }
 
+    /// A volume on which a stream has come to a chunk at home on the slow tier, and has written so many of its bytes; gives that
+    /// chunk.
+    pub fn begin_streaming(bytes: u64, fill: u8) -> (Story, u64) {
+        let mut s = Story::begin(40, 40);
+        let chunk = s.slow_chunk();
+        s.stop();
+        (s.tuning.economy.stream_bytes, s.tuning.economy.joined_bytes) = (4096, 512);
+        s.open().expect("the volume opens");
+        s.write(chunk - 2 * BLOCK, 2 * BLOCK, fill);
+        s.write(chunk, bytes, fill);
+        (s, chunk)
+    }
+
     /// The same under another identity.
     pub fn begin_as(volume: [u8; 16], fast_chunks: u64, slow_chunks: u64) -> Story {
         let story = Story { volume, ..Story::of(fast_chunks, slow_chunks) };
