@@ -201,6 +201,12 @@ impl Flight {
         self.rare(None, Rare::RefuseChanges(why.clone()), |e| e.refuse_changes(why));
     }
 
+    /// Another device has the place of one from now on.
+    pub fn device_replaced(&mut self, tier: Tier, id: [u8; 16], name: String) {
+        let what = Rare::DeviceReplaced { tier, id, name: name.clone() };
+        self.rare(None, what, |e| e.device_replaced(tier, id, name));
+    }
+
     /// From now on nothing is answered that a killed process would take with it.
     pub fn outlive_kills(&mut self) {
         self.rare(None, Rare::OutliveKills, Engine::outlive_kills);

@@ -47,6 +47,7 @@ pub(crate) enum Rare {
     Why { offset: u64 },
     RefuseChanges(String),
     OutliveKills,
+    DeviceReplaced { tier: Tier, id: [u8; 16], name: String },
 }
 
 /// What an engine wanted done. Its token and its buffers, and the metadata in these, are in `check`.

@@ -307,6 +307,7 @@ impl Player {
             Rare::Why { offset } => drop(engine.why(now, offset)),
             Rare::RefuseChanges(why) => engine.refuse_changes(why),
             Rare::OutliveKills => engine.outlive_kills(),
+            Rare::DeviceReplaced { tier, id, name } => engine.device_replaced(tier, id, name),
         }
     }
 

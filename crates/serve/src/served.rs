@@ -4,6 +4,8 @@
 use bimetal_driver::RealArena;
 use bimetal_engine::action::Request;
 use bimetal_engine::extents::Extents;
+use bimetal_engine::format::Id;
+use bimetal_engine::format::superblock::Superblock;
 use bimetal_engine::loss::Losses;
 use bimetal_engine::options::{Event, Status};
 use bimetal_engine::pins::{PinError, PinReport};
@@ -59,6 +61,10 @@ pub trait Served: Machine<Arena = RealArena> {
     fn losses(&self, from: u64) -> Losses;
     /// What is worth telling the user since the last call.
     fn take_events(&mut self) -> Vec<Event>;
+    /// The superblocks of its devices as they are, while that is certain.
+    fn superblocks(&self) -> Option<[Superblock; 2]>;
+    /// Another device has the place of one from now on.
+    fn device_replaced(&mut self, tier: Tier, id: Id, name: String);
     /// Takes no more changes, for this reason.
     fn refuse_changes(&mut self, why: String);
     /// From now on nothing is answered that a killed process would take with it.
@@ -134,6 +140,12 @@ impl Served for Engine<RealArena> {
     fn refuse_changes(&mut self, why: String) {
         Engine::refuse_changes(self, why);
     }
+    fn superblocks(&self) -> Option<[Superblock; 2]> {
+        Engine::superblocks(self)
+    }
+    fn device_replaced(&mut self, tier: Tier, id: Id, name: String) {
+        Engine::device_replaced(self, tier, id, name);
+    }
     fn outlive_kills(&mut self) {
         Engine::outlive_kills(self);
     }
@@ -208,6 +220,12 @@ impl Served for Flight {
     }
     fn refuse_changes(&mut self, why: String) {
         Flight::refuse_changes(self, why);
+    }
+    fn superblocks(&self) -> Option<[Superblock; 2]> {
+        Engine::superblocks(self.engine())
+    }
+    fn device_replaced(&mut self, tier: Tier, id: Id, name: String) {
+        Flight::device_replaced(self, tier, id, name);
     }
     fn outlive_kills(&mut self) {
         Flight::outlive_kills(self);

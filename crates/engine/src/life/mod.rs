@@ -10,6 +10,7 @@ pub(crate) mod pins;
 pub(crate) mod ram;
 pub(crate) mod recovery;
 pub(crate) mod repair;
+mod replace;
 pub(crate) mod replay;
 pub(crate) mod salvage;
 pub(crate) mod scrub;

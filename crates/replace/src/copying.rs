@@ -1,0 +1,246 @@
+//! What is still to be copied, and at which pace. Of each byte that is not in here, old and new are the same.
+
+use crate::replacement::{Pace, Plan};
+use bimetal_engine::arena::Buf;
+use bimetal_units::{BLOCK_BYTES, Nanos};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Range;
+
+const BLOCK: u64 = BLOCK_BYTES as u64;
+/// Copied at once: one is read while another is written.
+const PIECES: usize = 2;
+/// Clients are busy if one asked for something so lately.
+const BUSY_NS: u64 = Nanos::SECOND / 10;
+/// How soon it is tried again where there was no memory.
+const NO_MEMORY_NS: u64 = Nanos::SECOND / 50;
+/// How soon a block is read again that could not be.
+const AGAIN_NS: u64 = 60 * Nanos::SECOND;
+
+/// How far a piece is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Stage {
+    /// Writes to its range are on their way.
+    Waiting,
+    /// The old device reads it.
+    Reading,
+    /// The new one writes it.
+    Writing,
+}
+
+/// A range that is being copied. Nobody writes to it meanwhile.
+#[derive(Debug)]
+pub(crate) struct Piece {
+    pub(crate) range: Range<u64>,
+    pub(crate) buf: Buf,
+    pub(crate) stage: Stage,
+    began: Nanos,
+}
+
+/// What is to be copied.
+#[derive(Debug)]
+pub(crate) struct Copying {
+    bytes: u64,
+    pace: Pace,
+    /// Blocks that are not copied: each device has its own superblocks there.
+    own: [u64; 2],
+    /// From here on nothing has been.
+    next: u64,
+    /// Ranges before that, which are to be copied once more.
+    again: VecDeque<Range<u64>>,
+    /// Blocks that the old device cannot read.
+    bad: BTreeSet<u64>,
+    bad_at: Nanos,
+    pieces: BTreeMap<u64, Piece>,
+    rests_until: Nanos,
+    clients_at: Option<Nanos>,
+    /// Nothing new is begun.
+    pub(crate) halted: bool,
+}
+
+fn overlap(a: &Range<u64>, b: &Range<u64>) -> bool {
+    a.start < b.end && b.start < a.end
+}
+
+impl Copying {
+    /// Everything from this byte on, and these ranges before it.
+    pub(crate) fn new(plan: &Plan, next: u64, again: Vec<Range<u64>>) -> Copying {
+        let again = again.into_iter().map(|range| range.start..range.end.min(next));
+        Copying {
+            bytes: plan.bytes,
+            pace: plan.pace,
+            own: plan.own,
+            next,
+            again: again.filter(|range| !range.is_empty()).collect(),
+            bad: BTreeSet::new(),
+            bad_at: Nanos(0),
+            pieces: BTreeMap::new(),
+            rests_until: Nanos(0),
+            clients_at: None,
+            halted: true,
+        }
+    }
+
+    /// Whether a range is one of the blocks that each device has its own of.
+    pub(crate) fn is_own(&self, range: &Range<u64>) -> bool {
+        self.own.iter().any(|at| overlap(range, &(*at..at + BLOCK)))
+    }
+
+    /// Whether nothing of a range has been copied yet, nor is.
+    pub(crate) fn is_ahead(&self, range: &Range<u64>) -> bool {
+        range.start >= self.next
+    }
+
+    /// Whether all of a range is copied.
+    pub(crate) fn is_copied(&self, range: &Range<u64>) -> bool {
+        range.end <= self.next
+            && !self.is_own(range)
+            && !self.is_in_piece(range)
+            && !self.again.iter().any(|again| overlap(again, range))
+            && !self.bad.iter().any(|at| range.contains(at))
+    }
+
+    /// Whether a part of a range is being copied.
+    pub(crate) fn is_in_piece(&self, range: &Range<u64>) -> bool {
+        self.pieces.values().any(|piece| overlap(&piece.range, range))
+    }
+
+    /// All is copied.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.is_still() && self.next == self.bytes && self.again.is_empty() && self.bad.is_empty()
+    }
+
+    /// Nothing is being copied.
+    pub(crate) fn is_still(&self) -> bool {
+        self.pieces.is_empty()
+    }
+
+    /// Below this byte all is copied.
+    pub(crate) fn low(&self) -> u64 {
+        let pieces = self.pieces.keys().copied();
+        let again = self.again.iter().map(|range| range.start);
+        pieces.chain(again).chain(self.bad.iter().copied()).fold(self.next, u64::min)
+    }
+
+    /// Bytes that are copied.
+    pub(crate) fn done_bytes(&self) -> u64 {
+        let len = |range: &Range<u64>| range.end - range.start;
+        let left = self.pieces.values().map(|piece| len(&piece.range)).chain(self.again.iter().map(len)).sum::<u64>();
+        self.next.saturating_sub(left + self.bad.len() as u64 * BLOCK)
+    }
+
+    /// Blocks that the old device cannot read, for now.
+    pub(crate) fn bad_blocks(&self) -> u64 {
+        self.bad.len() as u64
+    }
+
+    /// A client has asked for something.
+    pub(crate) fn client_asked(&mut self, now: Nanos) {
+        self.clients_at = Some(now);
+    }
+
+    /// When there is something to do next; none where nothing is left, or where answers are waited for.
+    pub(crate) fn deadline(&self) -> Option<Nanos> {
+        if self.halted || self.pieces.len() >= PIECES {
+            return None;
+        }
+        let left = self.next < self.bytes || !self.again.is_empty();
+        match left {
+            true => Some(self.rests_until),
+            false => (!self.bad.is_empty()).then_some(self.bad_at),
+        }
+    }
+
+    /// The range that is copied next, if it is time for it.
+    pub(crate) fn choose(&mut self, now: Nanos) -> Option<Range<u64>> {
+        if self.halted || self.pieces.len() >= PIECES || now < self.rests_until {
+            return None;
+        }
+        if self.again.is_empty() && self.next == self.bytes && now >= self.bad_at {
+            self.again.extend(std::mem::take(&mut self.bad).into_iter().map(|at| at..at + BLOCK));
+        }
+        loop {
+            let is_again = !self.again.is_empty();
+            let rest = self.again.pop_front().unwrap_or(self.next..self.bytes);
+            if rest.is_empty() {
+                return None;
+            }
+            let skipped = self.own.iter().find(|at| **at == rest.start);
+            let end = match skipped {
+                Some(at) => at + BLOCK,
+                None => {
+                    let own = self.own.iter().copied().filter(|at| *at > rest.start);
+                    own.fold(rest.end.min(rest.start + self.pace.piece_bytes), u64::min)
+                }
+            };
+            match is_again {
+                true if end < rest.end => self.again.push_front(end..rest.end),
+                true => {}
+                false => self.next = end,
+            }
+            if skipped.is_none() {
+                return Some(rest.start..end);
+            }
+        }
+    }
+
+    /// Begins with a range that was chosen.
+    pub(crate) fn begin(&mut self, range: Range<u64>, buf: Buf, now: Nanos) {
+        let piece = Piece { range: range.clone(), buf, stage: Stage::Waiting, began: now };
+        self.pieces.insert(range.start, piece);
+    }
+
+    /// There was no memory for it.
+    pub(crate) fn put_back(&mut self, range: Range<u64>, now: Nanos) {
+        self.again.push_front(range);
+        self.rests_until = Nanos(now.0 + NO_MEMORY_NS);
+    }
+
+    /// The pieces that wait for writes.
+    pub(crate) fn waiting(&self) -> Vec<Range<u64>> {
+        let waits = |piece: &&Piece| piece.stage == Stage::Waiting;
+        self.pieces.values().filter(waits).map(|piece| piece.range.clone()).collect()
+    }
+
+    /// The piece that begins there.
+    pub(crate) fn piece(&mut self, start: u64) -> Option<&mut Piece> {
+        self.pieces.get_mut(&start)
+    }
+
+    /// A piece is copied. Gives its buffer back.
+    pub(crate) fn copied(&mut self, start: u64, now: Nanos) -> Option<Buf> {
+        let piece = self.pieces.remove(&start)?;
+        if self.clients_at.is_some_and(|at| now.since(at) < BUSY_NS) {
+            self.rests_until = Nanos(now.0 + self.pace.rest_times * now.since(piece.began));
+        }
+        Some(piece.buf)
+    }
+
+    /// A piece could not be read: its halves are tried by themselves, down to a block. Gives its buffer back.
+    pub(crate) fn unread(&mut self, start: u64, now: Nanos) -> Option<Buf> {
+        let Piece { range, buf, .. } = self.pieces.remove(&start)?;
+        let half = (range.end - range.start) / 2 / BLOCK * BLOCK;
+        if half == 0 {
+            self.bad.insert(range.start);
+            self.bad_at = Nanos(now.0 + AGAIN_NS);
+        } else {
+            self.again.push_front(range.start + half..range.end);
+            self.again.push_front(range.start..range.start + half);
+        }
+        Some(buf)
+    }
+
+    /// A piece goes no further. Gives its buffer back.
+    pub(crate) fn give_up(&mut self, start: u64) -> Option<Buf> {
+        self.pieces.remove(&start).map(|piece| piece.buf)
+    }
+
+    /// Both hold what a write left in a range: what could not be read of it is no longer wanted.
+    pub(crate) fn written(&mut self, range: &Range<u64>) {
+        self.bad.retain(|at| !range.contains(at));
+    }
+
+    /// Old and new may differ in a range.
+    pub(crate) fn differs(&mut self, range: Range<u64>) {
+        self.again.push_back(range.start..range.end.min(self.next));
+    }
+}

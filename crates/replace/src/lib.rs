@@ -1,0 +1,25 @@
+//! A device takes another's place while the volume is used, sans-I/O.
+//!
+//! A [`Replacement`] stands between a machine and its driver. All that the machine writes to the old device goes to the
+//! **successor** as well, as far as that has been copied; the rest is copied beside it. Until the last step the old device is the
+//! volume's: one block of the other device says which of the two is.
+//!
+//! | file | owns |
+//! |---|---|
+//! | `replacement` | what is asked and answered, and how far the whole has come |
+//! | `copying` | **what is still to be copied**, and at which pace |
+//! | `regions` | where the two may differ after a crash |
+//! | `header` | what the successor says of itself meanwhile |
+//! | `takeover` | the steps at the end |
+
+pub mod bugs;
+mod copying;
+mod header;
+mod regions;
+mod replacement;
+mod takeover;
+#[cfg(test)]
+mod tests;
+
+pub use header::Header;
+pub use replacement::{Pace, Plan, Progress, Replacement, SUCCESSOR, Standing};

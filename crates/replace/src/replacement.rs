@@ -1,0 +1,722 @@
+//! What is asked of the old device and answered by both, and how far the whole has come.
+
+use crate::bugs::{Bug, planted};
+use crate::copying::{Copying, Stage};
+use crate::header::Header;
+use crate::regions::Regions;
+use crate::takeover::Takeover;
+use bimetal_engine::Machine;
+use bimetal_engine::action::{Action, BufList, Class, DeviceError, Token};
+use bimetal_engine::arena::{Arena, Buf, Pool};
+use bimetal_engine::format::Id;
+use bimetal_engine::format::superblock::Superblock;
+use bimetal_units::{BLOCK_BYTES, Generation, Nanos, Tier};
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+
+/// What the successor is called until it has taken the other's place.
+pub const SUCCESSOR: Tier = Tier(2);
+/// Marks the tokens that are not the machine's.
+const OWN: u64 = 1 << 63;
+/// Linux's EIO.
+const EIO: i32 = 5;
+/// How often the successor is told how far it is.
+const HEADER_EVERY_NS: u64 = 2 * Nanos::SECOND;
+/// A successor that does not answer for so long is done without.
+const PATIENCE_NS: u64 = 30 * Nanos::SECOND;
+
+/// Whose place is to be taken, and by whom.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// The volume.
+    pub volume: Id,
+    /// Whose device it is.
+    pub tier: Tier,
+    /// The device whose place is to be taken.
+    pub old: Id,
+    /// The successor.
+    pub new: Id,
+    /// Bytes of the device that the volume uses.
+    pub bytes: u64,
+    /// Where each device has its own superblocks.
+    pub own: [u64; 2],
+    /// The opening that the old device is of.
+    pub generation: Generation,
+    /// How much is copied at a time, and how fast.
+    pub pace: Pace,
+}
+
+/// How a successor is copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pace {
+    /// Copied at a time. With a mebibyte a disk is busy with transfers, not with seeks, and who waits behind one waits for few
+    /// milliseconds.
+    pub piece_bytes: u64,
+    /// A region that may differ after a crash is a multiple of this.
+    pub region_bytes: u64,
+    /// While clients are busy, it rests for so many times as long as a piece took: with two, a third of the devices' time is for
+    /// copying.
+    pub rest_times: u64,
+}
+
+impl Default for Pace {
+    fn default() -> Pace {
+        Pace { piece_bytes: 1 << 20, region_bytes: 1 << 20, rest_times: 2 }
+    }
+}
+
+/// How far a replacement has come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// Something is still to be copied.
+    Copying,
+    /// All is copied, and what is written goes to both: the successor may take over.
+    Whole,
+    /// It does.
+    TakingOver,
+    /// The volume is on it from now on; the machine is asked for nothing until the driver knows, too.
+    TakenOver,
+    /// It is done without, for this reason. Nothing more is written until that is settled.
+    Failed(String),
+    /// The same while nobody knows whether the other device names the successor, as it failed at that moment: nothing more is
+    /// written until the volume is opened again, with whichever it names.
+    Torn(String),
+}
+
+/// A replacement at a glance.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// How far it has come.
+    pub standing: Standing,
+    /// Whose place is to be taken.
+    pub tier: Tier,
+    /// Bytes that are copied.
+    pub copied_bytes: u64,
+    /// Bytes that are to be.
+    pub of_bytes: u64,
+    /// Bytes that the old device cannot read, for now.
+    pub unreadable_bytes: u64,
+}
+
+/// Something that the machine asked of the old device.
+struct Op {
+    range: Range<u64>,
+    is_write: bool,
+    /// Both were asked.
+    on_both: bool,
+    /// Where a read was to go, until it was tried elsewhere.
+    read: Option<(Buf, Class)>,
+    /// Answers that are still to come.
+    waits: u32,
+    result: Result<(), DeviceError>,
+}
+
+/// What an answer with a token of ours is to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Own {
+    /// The same as was asked of the old device, by this token.
+    Twin(u64),
+    /// A piece, by its first byte.
+    Piece(u64),
+    /// A flush before a header.
+    HeaderFlush,
+    /// A header.
+    Header,
+    /// A step of the takeover.
+    Takeover,
+}
+
+/// What becomes of the header.
+#[derive(Debug)]
+enum Writing {
+    No,
+    /// Flushes are waited for, which began then; it will claim so much.
+    Flushing {
+        waits: u32,
+        began: Nanos,
+        low: u64,
+        ok: bool,
+    },
+    /// It is being written.
+    Header(Buf),
+}
+
+/// A device that takes another's place, between a machine and its driver.
+pub struct Replacement {
+    pub(crate) plan: Plan,
+    pub(crate) copying: Copying,
+    regions: Regions,
+    ops: BTreeMap<u64, Op>,
+    own: BTreeMap<u64, (Own, Tier, Nanos)>,
+    next_token: u64,
+    /// Writes that wait for a piece or for a header.
+    held: VecDeque<Action>,
+    pub(crate) out: VecDeque<Action>,
+    /// What the machine is to be told beside the answers as they come.
+    told: VecDeque<(Token, Result<(), DeviceError>)>,
+    writing: Writing,
+    /// A header is to be written, whatever has been copied.
+    header_due: bool,
+    header_at: Nanos,
+    /// What the newest header claims to be copied.
+    claimed: u64,
+    /// Of the newest header.
+    number: u64,
+    /// The successor may be the volume's already: its first superblock stays.
+    pub(crate) keeps_first: bool,
+    pub(crate) takeover: Takeover,
+    /// Of both devices, as they will be.
+    pub(crate) superblocks: Option<[Superblock; 2]>,
+    /// The takeover is not tried before.
+    pub(crate) not_before: Nanos,
+    failure: Option<String>,
+    is_settled: bool,
+}
+
+impl Replacement {
+    /// From nothing.
+    pub fn begin(plan: Plan) -> Replacement {
+        let regions = Regions::new(plan.bytes, plan.pace.region_bytes);
+        let copying = Copying::new(&plan, 0, Vec::new());
+        Replacement {
+            plan,
+            copying,
+            regions,
+            ops: BTreeMap::new(),
+            own: BTreeMap::new(),
+            next_token: 0,
+            held: VecDeque::new(),
+            out: VecDeque::new(),
+            told: VecDeque::new(),
+            writing: Writing::No,
+            header_due: true,
+            header_at: Nanos(0),
+            claimed: 0,
+            number: 0,
+            keeps_first: false,
+            takeover: Takeover::No,
+            superblocks: None,
+            not_before: Nanos(0),
+            failure: None,
+            is_settled: false,
+        }
+    }
+
+    /// Goes on where a header says, if it is of this successor and nothing was written past it since.
+    pub fn resume(plan: Plan, header: &Header) -> Option<Replacement> {
+        let fits = header.volume == plan.volume
+            && (header.old, header.new, header.tier) == (plan.old, plan.new, plan.tier)
+            && header.bytes == plan.bytes
+            && (header.generation == plan.generation || planted(Bug::OtherOpeningBelieved));
+        if !fits {
+            return None;
+        }
+        let regions = Regions::of(plan.bytes, header.region_bytes, &header.open);
+        let again = if planted(Bug::OpenNotCopied) { Vec::new() } else { regions.open().collect() };
+        let copying = Copying::new(&plan, header.copied_bytes, again);
+        let (claimed, number) = (header.copied_bytes, header.number);
+        Some(Replacement { copying, regions, claimed, number, ..Replacement::begin(plan) })
+    }
+
+    /// The volume was opened under this generation: what is written from now on is of that.
+    pub fn opened(&mut self, generation: Generation) {
+        self.header_due |= self.plan.generation != generation;
+        self.plan.generation = generation;
+    }
+
+    /// Copies from now on, or begins nothing new.
+    pub fn copy(&mut self, on: bool) {
+        self.copying.halted = !on || self.failure.is_some();
+    }
+
+    /// What it does.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// How far it has come.
+    pub fn progress(&self) -> Progress {
+        let standing = match (&self.failure, &self.takeover) {
+            (Some(why), _) if self.keeps_first => Standing::Torn(why.clone()),
+            (Some(why), _) => Standing::Failed(why.clone()),
+            (None, Takeover::Done) => Standing::TakenOver,
+            (None, Takeover::No) if self.copying.is_whole() => Standing::Whole,
+            (None, Takeover::No) => Standing::Copying,
+            (None, _) => Standing::TakingOver,
+        };
+        Progress {
+            standing,
+            tier: self.plan.tier,
+            copied_bytes: self.copying.done_bytes(),
+            of_bytes: self.plan.bytes,
+            unreadable_bytes: self.copying.bad_blocks() * u64::from(BLOCK_BYTES),
+        }
+    }
+
+    /// Does without the successor from now on. Nothing more is written to the old device until that is settled, since what the
+    /// successor says of itself would no longer be true.
+    pub fn fail(&mut self, why: String) {
+        if self.failure.is_none() && self.takeover != Takeover::Done {
+            self.failure = Some(why);
+            self.copying.halted = true;
+            self.takeover = Takeover::No;
+        }
+    }
+
+    /// Nobody will go on with this successor, whatever it says of itself.
+    pub fn settle(&mut self) {
+        self.is_settled = self.failure.is_some() && !self.is_torn();
+    }
+
+    /// Whether writes are refused, as nobody knows which device is the volume's.
+    fn is_torn(&self) -> bool {
+        self.failure.is_some() && self.keeps_first && !planted(Bug::TornWritten)
+    }
+
+    /// Whether nothing is left that needs it, after a failure.
+    pub fn is_over(&self) -> bool {
+        let is_empty = self.own.is_empty() && self.held.is_empty() && self.out.is_empty() && self.told.is_empty();
+        self.is_settled && is_empty
+    }
+
+    /// Nothing is taken from the machine.
+    fn takes_nothing(&self) -> bool {
+        let unsettled = self.failure.is_some() && !self.is_settled && !self.is_torn();
+        self.takeover != Takeover::No || unsettled && !planted(Bug::NotSettled)
+    }
+
+    pub(crate) fn is_drained(&self) -> bool {
+        self.ops.is_empty() && self.held.is_empty() && self.own.is_empty()
+    }
+
+    /// The next thing to do, of the machine's or of our own.
+    pub fn next_action<M: Machine>(&mut self, machine: &mut M, now: Nanos) -> Option<Action> {
+        loop {
+            machine.with_arena(|arena| self.work(now, arena));
+            while let Some((token, result)) = self.told.pop_front() {
+                machine.on_completion(now, token, result);
+            }
+            if let Some(action) = self.out.pop_front() {
+                return Some(action);
+            }
+            if self.takes_nothing() {
+                return None;
+            }
+            let action = machine.next_action(now)?;
+            if let Some(action) = self.sort(action, now) {
+                return Some(action);
+            }
+        }
+    }
+
+    /// A device answered.
+    pub fn on_completion<M: Machine>(
+        &mut self,
+        machine: &mut M,
+        now: Nanos,
+        token: Token,
+        result: Result<(), DeviceError>,
+    ) {
+        let of_machine = match token.0 & OWN {
+            0 => Some(token.0),
+            _ => machine.with_arena(|arena| self.own_done(now, token, result, arena)),
+        };
+        let Some(of_machine) = of_machine else { return };
+        let Some(op) = self.ops.get_mut(&of_machine) else {
+            // What was asked of the other device; a twin that came too late is nobody's any more.
+            if token.0 & OWN == 0 {
+                machine.on_completion(now, token, result);
+            }
+            return;
+        };
+        op.waits -= 1;
+        if token.0 & OWN == 0 {
+            op.result = result;
+            let elsewhere = result.is_err() && self.failure.is_none();
+            if let Some((buf, class)) = op.read.take().filter(|_| elsewhere)
+                && self.copying.is_copied(&op.range)
+            {
+                op.waits += 1;
+                let (offset, token) = (op.range.start, of_machine);
+                self.ask_new(Own::Twin(token), now, |token| Action::Read {
+                    device: SUCCESSOR,
+                    offset,
+                    buf,
+                    token,
+                    class,
+                });
+            }
+        } else if !op.is_write && !op.range.is_empty() {
+            op.result = result;
+        }
+        self.end_if_answered(of_machine, now);
+        while let Some((token, result)) = self.told.pop_front() {
+            machine.on_completion(now, token, result);
+        }
+    }
+
+    /// When to call again at the latest.
+    pub fn deadline(&self) -> Option<Nanos> {
+        let is_open = self.regions.any_open();
+        let header = self.failure.is_none() && (is_open || self.copying.low() != self.claimed);
+        let header = header.then_some(self.header_at);
+        let twin = self.failure.is_none().then(|| self.oldest()).flatten();
+        let twin = twin.map(|since| Nanos(since.0 + PATIENCE_NS));
+        [header, twin, self.copying.deadline()].into_iter().flatten().min()
+    }
+
+    /// When the oldest of what the successor has not answered was asked of it: tokens are in the order of time.
+    fn oldest(&self) -> Option<Nanos> {
+        self.own.values().find(|(_, device, _)| *device == SUCCESSOR).map(|(.., since)| *since)
+    }
+
+    /// Asks the successor for something of our own.
+    pub(crate) fn ask_new(&mut self, own: Own, now: Nanos, action: impl FnOnce(Token) -> Action) {
+        self.ask(own, SUCCESSOR, now, action);
+    }
+
+    /// Asks a device for something of our own.
+    pub(crate) fn ask(&mut self, own: Own, device: Tier, now: Nanos, action: impl FnOnce(Token) -> Action) {
+        self.next_token += 1;
+        let token = OWN | self.next_token;
+        self.own.insert(token, (own, device, now));
+        self.out.push_back(action(Token(token)));
+    }
+
+    /// What is to be done with an action of the machine: at once, or `None`: later.
+    fn sort(&mut self, action: Action, now: Nanos) -> Option<Action> {
+        let (device, class) = match &action {
+            Action::Read { device, class, .. } | Action::Write { device, class, .. } => (*device, *class),
+            Action::Flush { device, .. } | Action::Discard { device, .. } => (*device, Class::Background),
+            Action::Reply { .. } => return Some(action),
+        };
+        if class != Class::Background {
+            self.copying.client_asked(now);
+        }
+        if device != self.plan.tier {
+            return Some(action);
+        }
+        match &action {
+            Action::Read { offset, buf, token, class, .. } => {
+                let range = *offset..*offset + u64::from(buf.len);
+                self.track(*token, range, Op::reads(*buf, *class));
+            }
+            Action::Discard { offset, len, token, .. } => {
+                self.track(*token, *offset..*offset + *len, Op::other());
+            }
+            Action::Write { token, .. } | Action::Flush { token, .. } if self.is_torn() => {
+                self.told.push_back((*token, Err(DeviceError { errno: EIO })));
+                return None;
+            }
+            Action::Flush { token, .. } => {
+                // Until then nothing that only the successor holds is needed after a crash.
+                let both = self.keeps_first && self.failure.is_none() && !planted(Bug::FlushOldAlone);
+                self.track(*token, 0..0, Op { on_both: both, waits: 1 + u32::from(both), ..Op::other() });
+                if both {
+                    self.ask_new(Own::Twin(token.0), now, |token| Action::Flush { device: SUCCESSOR, token });
+                }
+            }
+            Action::Write { .. } => return self.write(action, now),
+            Action::Reply { .. } => {}
+        }
+        Some(action)
+    }
+
+    fn track(&mut self, token: Token, range: Range<u64>, op: Op) {
+        assert!(token.0 & OWN == 0, "the machine's tokens are below ours");
+        let before = self.ops.insert(token.0, Op { range, ..op });
+        assert!(before.is_none(), "a token is in use once");
+    }
+
+    /// A write of the machine to the old device.
+    fn write(&mut self, action: Action, now: Nanos) -> Option<Action> {
+        let Action::Write { offset, bufs, fua, token, class, .. } = &action else { return Some(action) };
+        let range = *offset..*offset + bufs.iter().map(|buf| u64::from(buf.len)).sum::<u64>();
+        let alone = self.failure.is_some() || self.copying.is_own(&range) || self.copying.is_ahead(&range);
+        let fenced = self.copying.is_in_piece(&range) && !planted(Bug::PieceNotFenced);
+        if fenced || !alone && !self.regions.admits(&range) && !planted(Bug::RegionNotOpened) {
+            self.held.push_back(action);
+            return None;
+        }
+        let both = !alone && !planted(Bug::OldAlone);
+        let op = Op { is_write: true, on_both: both, waits: 1 + u32::from(both), ..Op::other() };
+        self.track(*token, range.clone(), op);
+        if both {
+            self.regions.begin(&range, now);
+            let (offset, bufs, fua, class): (_, BufList, _, _) = (*offset, bufs.clone(), *fua && self.keeps_first, *class);
+            self.ask_new(Own::Twin(token.0), now, |token| Action::Write {
+                device: SUCCESSOR,
+                offset,
+                bufs,
+                fua,
+                token,
+                class,
+            });
+        }
+        Some(action)
+    }
+
+    /// What was asked of the old device ends when all have answered.
+    fn end_if_answered(&mut self, token: u64, now: Nanos) {
+        if self.ops.get(&token).is_none_or(|op| op.waits > 0) {
+            return;
+        }
+        let Some(op) = self.ops.remove(&token) else { return };
+        if op.is_write && op.on_both {
+            self.regions.end(&op.range, now);
+            match op.result {
+                Ok(()) => self.copying.written(&op.range),
+                // Nobody knows what the old device has there now.
+                Err(_) if planted(Bug::FailedWriteSame) => {}
+                Err(_) => self.copying.differs(op.range),
+            }
+        }
+        self.told.push_back((Token(token), op.result));
+    }
+
+    /// An answer to what we asked for. Gives the token of the machine's that it is a part of.
+    fn own_done<A: Arena>(
+        &mut self,
+        now: Nanos,
+        token: Token,
+        result: Result<(), DeviceError>,
+        arena: &mut A,
+    ) -> Option<u64> {
+        let (own, device, _) = self.own.remove(&token.0)?;
+        match own {
+            Own::Twin(of) => {
+                if self.ops.get(&of).is_some_and(|op| op.on_both) {
+                    self.must(result);
+                }
+                return Some(of);
+            }
+            Own::Piece(start) => self.piece_done(start, now, result, arena),
+            Own::HeaderFlush => {
+                if device == SUCCESSOR {
+                    self.must(result);
+                }
+                if let Writing::Flushing { waits, ok, .. } = &mut self.writing {
+                    *waits -= 1;
+                    *ok &= result.is_ok();
+                }
+            }
+            Own::Header => {
+                if let Writing::Header(buf) = std::mem::replace(&mut self.writing, Writing::No) {
+                    arena.free(buf);
+                }
+                self.must(result);
+                self.regions.written();
+            }
+            Own::Takeover => self.takeover_done(now, result, arena),
+        }
+        None
+    }
+
+    /// What the successor cannot do ends it.
+    pub(crate) fn must(&mut self, result: Result<(), DeviceError>) {
+        if let Err(error) = result {
+            self.fail(std::io::Error::from_raw_os_error(error.errno).to_string());
+        }
+    }
+
+    fn piece_done<A: Arena>(
+        &mut self,
+        start: u64,
+        now: Nanos,
+        result: Result<(), DeviceError>,
+        arena: &mut A,
+    ) {
+        let Some(piece) = self.copying.piece(start) else { return };
+        let freed = match (piece.stage, result) {
+            _ if self.failure.is_some() => self.copying.give_up(start),
+            (Stage::Reading, Ok(())) => {
+                piece.stage = Stage::Writing;
+                let (offset, bufs) = (start, BufList::from_elem(piece.buf, 1));
+                self.ask_new(Own::Piece(start), now, |token| Action::Write {
+                    device: SUCCESSOR,
+                    offset,
+                    bufs,
+                    fua: false,
+                    token,
+                    class: Class::Background,
+                });
+                return;
+            }
+            (Stage::Reading, Err(_)) if planted(Bug::UnreadIsCopied) => self.copying.copied(start, now),
+            (Stage::Reading, Err(_)) => self.copying.unread(start, now),
+            (_, Ok(())) => {
+                    self.copying.copied(start, now)
+            }
+            (_, Err(_)) => {
+                self.must(result);
+                self.copying.give_up(start)
+            }
+        };
+        freed.into_iter().for_each(|buf| arena.free(buf));
+    }
+
+    /// Whatever can be done now.
+    fn work<A: Arena>(&mut self, now: Nanos, arena: &mut A) {
+        if self.failure.is_none() && self.oldest().is_some_and(|since| now.since(since) >= PATIENCE_NS) {
+            self.fail(format!("it did not answer for {} s", PATIENCE_NS / Nanos::SECOND));
+            // What it may still write of a buffer that is used for something else by then harms nobody, unless it is the volume's.
+            if !self.keeps_first || planted(Bug::TornDoneWithout) {
+                self.do_without(now);
+            }
+        }
+        self.begin_pieces(now, arena);
+        for _ in 0..self.held.len() {
+            let Some(action) = self.held.pop_front() else { break };
+            if let (true, Action::Write { token, .. }) = (self.is_torn(), &action) {
+                self.told.push_back((*token, Err(DeviceError { errno: EIO })));
+            } else if self.failure.is_some() && !self.is_settled {
+                self.held.push_back(action);
+            } else if let Some(action) = self.write(action, now) {
+                self.out.push_back(action);
+            }
+        }
+        if self.failure.is_none() {
+            // From the first step of the takeover on, superblocks take the places of headers.
+            if matches!(self.takeover, Takeover::No | Takeover::Draining) {
+                self.work_on_header(now, arena);
+            }
+            self.work_on_takeover(now, arena);
+        }
+    }
+
+    /// The successor hangs: who waits for both waits for the old device alone.
+    fn do_without(&mut self, now: Nanos) {
+        let twins: Vec<u64> = self.ops.iter().filter(|(_, op)| op.on_both).map(|(token, _)| *token).collect();
+        let mut late = Vec::new();
+        for (token, (own, ..)) in &self.own {
+            if let Own::Twin(of) = own
+                && twins.contains(of)
+            {
+                late.push((*token, *of));
+            }
+        }
+        for (token, of) in late {
+            self.own.remove(&token);
+            if let Some(op) = self.ops.get_mut(&of) {
+                op.waits -= 1;
+            }
+            self.end_if_answered(of, now);
+        }
+    }
+
+    fn begin_pieces<A: Arena>(&mut self, now: Nanos, arena: &mut A) {
+        if self.failure.is_some() {
+            for range in self.copying.waiting() {
+                self.copying.give_up(range.start).into_iter().for_each(|buf| arena.free(buf));
+            }
+            return;
+        }
+        while let Some(range) = self.copying.choose(now) {
+            match arena.alloc(Pool::Background, (range.end - range.start) as u32) {
+                Some(buf) => self.copying.begin(range, buf, now),
+                None => self.copying.put_back(range, now),
+            }
+        }
+        for range in self.copying.waiting() {
+            let is_ours = |op: &Op| op.is_write && !planted(Bug::PieceNotAwaited);
+            let in_flight = |op: &Op| is_ours(op) && op.range.start < range.end && range.start < op.range.end;
+            if self.ops.values().any(in_flight) {
+                continue;
+            }
+            let Some(piece) = self.copying.piece(range.start) else { continue };
+            piece.stage = Stage::Reading;
+            let (device, buf) = (self.plan.tier, piece.buf);
+            self.ask(Own::Piece(range.start), device, now, |token| Action::Read {
+                device,
+                offset: range.start,
+                buf,
+                token,
+                class: Class::Background,
+            });
+        }
+    }
+
+    /// Whether no header is on its way, and none is wanted.
+    pub(crate) fn header_stands(&self) -> bool {
+        matches!(self.writing, Writing::No) && !self.regions.lacks() && !self.header_due
+    }
+
+    /// Whether the newest header is in the second place.
+    pub(crate) fn header_is_second(&self) -> bool {
+        self.number % 2 == 1 || self.keeps_first && self.number > 0
+    }
+
+    fn work_on_header<A: Arena>(&mut self, now: Nanos, arena: &mut A) {
+        match self.writing {
+            Writing::No => {
+                if self.regions.lacks() || self.header_due {
+                    self.write_header(now, arena);
+                } else if now >= self.header_at && self.takeover == Takeover::No {
+                    self.header_at = Nanos(now.0 + HEADER_EVERY_NS);
+                    self.begin_header(now);
+                }
+            }
+            Writing::Flushing { waits: 0, began, low, ok } => {
+                self.writing = Writing::No;
+                if ok {
+                    self.claimed = low;
+                    self.regions.close(began);
+                    self.write_header(now, arena);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Flushes what the next header is to claim.
+    fn begin_header(&mut self, now: Nanos) {
+        let (low, closes) = (self.copying.low(), self.regions.could_close(now));
+        if low == self.claimed && !closes {
+            return;
+        }
+        if planted(Bug::ClaimedUnflushed) {
+            self.claimed = low;
+            self.header_due = true;
+            return;
+        }
+        let new = (!planted(Bug::ClosedUnflushed)).then_some(SUCCESSOR);
+        let devices = [new, closes.then_some(self.plan.tier)];
+        let waits = devices.iter().flatten().count() as u32;
+        self.writing = Writing::Flushing { waits, began: now, low, ok: true };
+        for device in devices.into_iter().flatten() {
+            self.ask(Own::HeaderFlush, device, now, |token| Action::Flush { device, token });
+        }
+    }
+
+    pub(crate) fn write_header<A: Arena>(&mut self, now: Nanos, arena: &mut A) {
+        let Some(buf) = arena.alloc(Pool::Meta, BLOCK_BYTES) else { return };
+        self.header_due = false;
+        self.number += 1;
+        let Plan { volume, tier, old, new, bytes, generation, own, .. } = self.plan.clone();
+        let (number, copied_bytes, region_bytes) = (self.number, self.claimed, self.regions.each());
+        let open = self.regions.begin_writing();
+        let header =
+            Header { volume, old, new, tier, bytes, generation, number, copied_bytes, region_bytes, open };
+        header.encode(arena.bytes_mut(buf));
+        self.writing = Writing::Header(buf);
+        let offset = own[usize::from(self.header_is_second())];
+        self.ask_new(Own::Header, now, |token| Action::Write {
+            device: SUCCESSOR,
+            offset,
+            bufs: BufList::from_elem(buf, 1),
+            fua: true,
+            token,
+            class: Class::Background,
+        });
+    }
+}
+
+impl Op {
+    fn other() -> Op {
+        Op { range: 0..0, is_write: false, on_both: false, read: None, waits: 1, result: Ok(()) }
+    }
+
+    fn reads(buf: Buf, class: Class) -> Op {
+        Op { read: Some((buf, class)), ..Op::other() }
+    }
+}
