@@ -6,6 +6,7 @@ use crate::logs::LogLevel;
 use crate::look::args::{DoctorArgs, FilesArgs, MapArgs, TopArgs};
 use crate::paths::{self, DeviceSpec, SlowModel};
 use crate::plan::args::PlanArgs;
+use crate::replace::args::ReplaceArgs;
 use crate::size;
 use crate::volume::MOST_WAKEUPS_PER_DAY;
 use crate::watch::args::{EventsArgs, FlightArgs, HttpArgs, RecorderArgs, ReplayRecordingArgs};
@@ -98,6 +99,8 @@ pub(crate) enum Command {
     Plan(PlanArgs),
     /// Read all of a volume that is being served, and repair what is wrong where that is possible
     Scrub(ScrubArgs),
+    /// Let another device take the place of one of a volume, while it is used
+    Replace(ReplaceArgs),
     /// List the volumes of the configuration directory
     List(ListArgs),
     /// End a volume for good: its superblocks and its volume file

@@ -96,6 +96,7 @@ pub(crate) fn make(plan: &Plan) -> anyhow::Result<Made> {
         wake_budget,
         on_event: None,
         remote_patience,
+        replacing: None,
         unfinished: true,
     };
     let (mut driver, arena) = volume::driver(volume.open_paths(&volume.devices)?, PoolSizes::default())?;
@@ -281,7 +282,7 @@ pub(crate) struct Made {
 
 /// Creates the file if that was asked for, and gives the path to keep: a block device's as it was written, since a name
 /// such as /dev/disk/by-id/... outlives the one that it leads to.
-fn prepare(spec: &DeviceSpec) -> anyhow::Result<PathBuf> {
+pub(crate) fn prepare(spec: &DeviceSpec) -> anyhow::Result<PathBuf> {
     let path = &spec.path;
     if paths::is_export(path) {
         return Ok(path.clone());
@@ -347,7 +348,7 @@ fn describe(tier: usize, file: &BlockFile) -> String {
 }
 
 /// A random identity from the system.
-fn random_id() -> anyhow::Result<[u8; 16]> {
+pub(crate) fn random_id() -> anyhow::Result<[u8; 16]> {
     use std::io::Read as _;
     let mut id = [0; 16];
     std::fs::File::open("/dev/urandom")

@@ -31,6 +31,7 @@ mod pins;
 mod plan;
 mod progress;
 mod record;
+mod replace;
 mod scenario;
 mod scrub;
 mod serve;
@@ -95,6 +96,7 @@ fn main() -> ExitCode {
         Command::Plan(args) => plan::run(&args),
         Command::Doctor(args) => look::doctor::run(&args),
         Command::Scrub(args) => scrub::run(&args),
+        Command::Replace(args) => replace::run(&args),
         Command::List(args) => list::run(&args),
         Command::Destroy(args) => destroy::run(&args),
         Command::Import(args) => copy::import(&args),

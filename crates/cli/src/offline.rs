@@ -3,7 +3,7 @@
 use crate::args::LookArgs;
 use crate::progress::Progress;
 use crate::volume::{self, Volume};
-use crate::{Outcome, attach, say, say_json, scrub, size};
+use crate::{Outcome, attach, replace, say, say_json, scrub, size};
 use anyhow::{Context as _, bail};
 use bimetal_driver::{Change, Driver, PoolSizes, RealArena, run_task};
 use bimetal_engine::Engine;
@@ -120,6 +120,7 @@ fn with_driver<R>(
     quiet: bool,
     work: impl FnOnce(&mut Driver, &mut Engine<RealArena>) -> anyhow::Result<R>,
 ) -> anyhow::Result<R> {
+    replace::successor::join(volume, &mut driver);
     let task = bimetal_engine::open(arena, driver.device_infos(), volume.open_options());
     let mut progress = Progress::new(format!("opening {}", volume.name().0), quiet);
     let mut engine = run_task(&mut driver, task, |bytes, changes| progress.of_task(bytes, changes))??;
@@ -233,6 +234,9 @@ fn describe(doc: &StatusDoc, called: &str) -> String {
     if doc.copied_bytes > 0 {
         let (held, read) = (size::show(doc.copied_bytes), size::show(doc.copy_read_bytes));
         text += &format!("  copies of the slow tier: {held}, from which {read} was read\n");
+    }
+    if let Some(replacing) = &doc.replacing {
+        text += &format!("  {}\n", replace::describe(replacing));
     }
     text += &health(doc);
     if let Some(attached) = &doc.attached {

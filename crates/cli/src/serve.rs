@@ -7,7 +7,7 @@ use crate::volume::{self, Volume};
 use crate::watch::args::RecorderArgs;
 use crate::watch::files::keep;
 use crate::watch::http::{self, HttpPlan};
-use crate::{Outcome, lost, memory, paths, say, size};
+use crate::{Outcome, lost, memory, paths, replace, say, size};
 use anyhow::{Context as _, bail};
 use bimetal_driver::signals::{block_stop_signals, ignore_hangup};
 use bimetal_driver::{BlockFile, Driver, IoFacts, RealArena, become_io_flusher, inherited_sockets, run_task};
@@ -230,6 +230,7 @@ fn serve_first(
     let mut server = Server::new(opened, tenant, door)?;
     server.watched_by(reporter);
     server.keep_tape(limits.tape_bytes());
+    server.knows_successors(Box::new(replace::successor::Named::new(&volume)));
     server.take_up_device();
     memory::lock(limits.memory);
     let _page = if endpoints.is_empty() { None } else { ready(&endpoints) };
@@ -261,6 +262,7 @@ fn serve_other(
     let mut server = Server::new(opened, tenant, None)?;
     server.watched_by(reporter);
     server.keep_tape(limits.tape_bytes());
+    server.knows_successors(Box::new(replace::successor::Named::new(&volume)));
     server.take_up_device();
     server.run()?;
     say_event(Level::INFO, &format!("closed {}", name.0), is_told);
@@ -276,6 +278,9 @@ fn open(locked: Locked, read_only: bool, limits: Limits) -> anyhow::Result<(Open
     let pools = memory::pools(limits.memory, limits.tape_bytes(), &volume, &files, &mut options.tuning)?;
     let (mut driver, arena) = volume::driver_of_rest(files, pools, missing.as_ref())?;
     let buffer_bytes = arena.region().len() as u64;
+    if missing.is_none() {
+        replace::successor::join(&volume, &mut driver);
+    }
     let task = match &missing {
         None => bimetal_engine::open(arena, driver.device_infos(), options),
         Some(missing) => volume::open_degraded(&driver, arena, missing, options, suspects),

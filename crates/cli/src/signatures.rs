@@ -8,6 +8,7 @@
 use crate::bytes::Bytes;
 use bimetal_engine::format::id_text;
 use bimetal_engine::format::superblock::{Found as Block, Superblock};
+use bimetal_replace::Header;
 use std::io;
 
 /// How our own superblocks begin.
@@ -223,6 +224,26 @@ fn bimetal(file: &dyn Bytes, size: u64) -> io::Result<Vec<Found>> {
         && block.starts_with(OURS)
     {
         let what = found.first().map_or_else(|| volume_name(&block, at), |first| first.what.clone());
+        found.push(Found { what, at });
+    }
+    found.extend(successor(file, size)?);
+    Ok(found)
+}
+
+/// What a device says of itself that was to take another's place, in the places of superblocks.
+fn successor(file: &dyn Bytes, size: u64) -> io::Result<Vec<Found>> {
+    let (mut found, mut places) = (Vec::new(), vec![0]);
+    places.extend(LastBlock(0).place(size).filter(|last| *last > 0));
+    let mut place = 0;
+    while let Some(at) = places.get(place).copied() {
+        place += 1;
+        let Some(block) = bytes(file, size, at, BLOCK as usize)? else { continue };
+        let Some(header) = Header::decode(&block) else { continue };
+        let second = header.bytes.saturating_sub(BLOCK);
+        if !places.contains(&second) {
+            places.push(second);
+        }
+        let what = format!("a copy, not finished, of a device of a Bimetal volume ({})", id_text(&header.volume));
         found.push(Found { what, at });
     }
     Ok(found)

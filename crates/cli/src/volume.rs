@@ -42,7 +42,18 @@ struct VolumeToml {
     /// How long reads and writes wait for a slow device that is an export and away: a time such as `60s`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     remote_patience: Option<String>,
+    /// A device that is to take the place of one of these.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    replacing: Option<ReplacingToml>,
     tier: Vec<TierToml>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ReplacingToml {
+    /// `fast` or `slow`.
+    tier: String,
+    device: PathBuf,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -72,8 +83,19 @@ pub(crate) struct Volume {
     pub(crate) on_event: Option<PathBuf>,
     /// How long reads and writes wait for a slow device that is an export and away.
     pub(crate) remote_patience: Option<Duration>,
+    /// A device that is to take the place of one of them.
+    pub(crate) replacing: Option<Replacing>,
     /// `create` did not come to its end.
     pub(crate) unfinished: bool,
+}
+
+/// A device that is to take another's place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Replacing {
+    /// Whose place.
+    pub(crate) tier: usize,
+    /// Absolute.
+    pub(crate) device: PathBuf,
 }
 
 /// The volume file that VOLUME means.
@@ -154,7 +176,16 @@ impl Volume {
         if on_event.as_ref().is_some_and(|program| program.as_os_str().as_encoded_bytes().contains(&0)) {
             bail!("{}: on_event holds a zero byte; name a program", file.display());
         }
-        Ok(Volume {
+        let replacing = parsed.replacing.map(|ReplacingToml { tier, device }| {
+            let tier = match tier.as_str() {
+                "fast" => 0,
+                "slow" => 1,
+                other => bail!("{}: replacing: {other:?} is no tier; use fast or slow", file.display()),
+            };
+            Ok(Replacing { tier, device: dir.join(device) })
+        });
+        let replacing = replacing.transpose()?;
+        let mut volume = Volume {
             file: file.into(),
             id,
             devices,
@@ -163,8 +194,28 @@ impl Volume {
             wake_budget,
             on_event,
             remote_patience,
+            replacing,
             unfinished,
-        })
+        };
+        volume.settle_replacement();
+        Ok(volume)
+    }
+
+    /// Where a device has taken another's place, and nobody has written it here yet, its own place is here from now on: the other
+    /// device says which of the two is the volume's.
+    fn settle_replacement(&mut self) {
+        let Some(Replacing { tier, device }) = &self.replacing else { return };
+        let (Look::Ours(new), Look::Ours(other)) = (find::look(device), find::look(&self.devices[1 - tier]))
+        else {
+            return;
+        };
+        let is_its = find::belongs(&new, self, *tier) && find::belongs(&other, self, 1 - tier);
+        if is_its && new.devices == other.devices {
+            self.devices[*tier] = device.clone();
+            self.replacing = None;
+            // Who may only read it looks again.
+            let _ = self.save();
+        }
     }
 
     /// Writes the volume file, whole or not at all. Devices beside it are named relative to it, so that the
@@ -186,6 +237,10 @@ impl Volume {
                 .as_ref()
                 .map(|program| program.strip_prefix(dir).unwrap_or(program).to_owned()),
             remote_patience: self.remote_patience.map(|time| format!("{}s", time.as_secs_f64())),
+            replacing: self.replacing.as_ref().map(|replacing| ReplacingToml {
+                tier: bimetal_serve::status::tier_name(replacing.tier),
+                device: replacing.device.strip_prefix(dir).unwrap_or(&replacing.device).to_owned(),
+            }),
             tier: tier.collect(),
         };
         let text =
@@ -351,7 +406,7 @@ fn read(file: &Path) -> std::io::Result<String> {
 }
 
 /// A device that is timed as this model from now on, or by nothing.
-fn timed(file: BlockFile, model: Option<&'static str>) -> anyhow::Result<BlockFile> {
+pub(crate) fn timed(file: BlockFile, model: Option<&'static str>) -> anyhow::Result<BlockFile> {
     let Some(name) = model else { return Ok(file.untimed()) };
     let timing = Timing::named(name, file.size_bytes())
         .with_context(|| format!("{} cannot be timed as {name}", file.path().display()))?;

@@ -113,7 +113,7 @@ impl Driver {
     pub fn watch(&mut self, volume: [u8; 16], generation: u64) -> io::Result<()> {
         let now = self.clock.now();
         // Of a device that is to take another's place, what fails it says.
-        let members = self.devices.len() - usize::from(self.replacement.is_some());
+        let members = self.members().len();
         let devices = (&self.devices[..members], self.first);
         let (watch, second_at) = Watch::new(devices, (volume, generation), &mut self.ring, now)?;
         self.watch = Some(watch);
@@ -133,6 +133,11 @@ impl Driver {
         changes
     }
 
+    /// The volume's devices, without one that is to take another's place.
+    fn members(&self) -> &[BlockFile] {
+        &self.devices[..self.devices.len() - usize::from(self.replacement.is_some())]
+    }
+
     /// How exactly the modelled devices kept their times.
     pub fn lateness(&self) -> Lateness {
         self.ops.lateness()
@@ -141,13 +146,13 @@ impl Driver {
     /// What each device was asked for since the driver was made, in tier order.
     pub fn loads(&self) -> Vec<DeviceLoad> {
         let now = self.clock.now();
-        let loads = (0..self.devices.len()).map(|device| self.ops.loads().of(device, now));
+        let loads = (0..self.members().len()).map(|device| self.ops.loads().of(device, now));
         repeat_n(DeviceLoad::default(), usize::from(self.first.0)).chain(loads).collect()
     }
 
     /// The devices that are there, as the engine wants to hear of them.
     pub fn device_infos(&self) -> Vec<DeviceInfo> {
-        self.devices
+        self.members()
             .iter()
             .map(|device| DeviceInfo {
                 name: device.path().display().to_string(),
@@ -165,7 +170,7 @@ impl Driver {
             IoFacts { remote, ..device.facts() }
         };
         let missing = repeat_n(IoFacts::default(), usize::from(self.first.0));
-        missing.chain(self.devices.iter().zip(&self.remotes).map(facts)).collect()
+        missing.chain(self.members().iter().zip(&self.remotes).map(facts)).collect()
     }
 
     /// The devices themselves, for what is not the engine's business. Only while nothing is in flight.
@@ -299,7 +304,8 @@ impl Driver {
         let watch = watch.map(|watch| if holds { HOLD_STEP } else { until(watch.deadline()) });
         let remote = self.remotes.iter().flatten().filter_map(Remote::deadline).min().map(until);
         let successor = self.replacement.as_ref().and_then(Replacement::deadline).map(until);
-        let other = [machine.deadline().map(until), watch, remote, successor, limit].into_iter().flatten().min();
+        let other =
+            [machine.deadline().map(until), watch, remote, successor, limit].into_iter().flatten().min();
         let mut timeout = [model, other].into_iter().flatten().min();
         if let Some(left) = model.filter(|_| timeout == model) {
             if left >= LEAD * LEADS {

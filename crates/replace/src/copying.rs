@@ -124,7 +124,12 @@ impl Copying {
     /// Bytes that are copied.
     pub(crate) fn done_bytes(&self) -> u64 {
         let len = |range: &Range<u64>| range.end - range.start;
-        let left = self.pieces.values().map(|piece| len(&piece.range)).chain(self.again.iter().map(len)).sum::<u64>();
+        let left = self
+            .pieces
+            .values()
+            .map(|piece| len(&piece.range))
+            .chain(self.again.iter().map(len))
+            .sum::<u64>();
         self.next.saturating_sub(left + self.bad.len() as u64 * BLOCK)
     }
 

@@ -42,7 +42,8 @@ impl Regions {
 
     /// As a header says.
     pub(crate) fn of(bytes: u64, each: u64, open: &[u8]) -> Regions {
-        let is_open = |place: u64| open.get(place as usize / 8).is_some_and(|bits| bits >> (place % 8) & 1 == 1);
+        let is_open =
+            |place: u64| open.get(place as usize / 8).is_some_and(|bits| bits >> (place % 8) & 1 == 1);
         let region = |place| Region { wanted: is_open(place), durable: is_open(place), ..Region::default() };
         let regions: Vec<Region> = (0..bytes.div_ceil(each)).map(region).collect();
         let open = regions.iter().filter(|region| region.wanted).count() as u32;
@@ -61,7 +62,11 @@ impl Regions {
     /// The bytes of those that are open.
     pub(crate) fn open(&self) -> impl Iterator<Item = Range<u64>> {
         let range = |place: usize| place as u64 * self.each..((place as u64 + 1) * self.each).min(self.bytes);
-        self.regions.iter().enumerate().filter(|(_, region)| region.wanted).map(move |(place, _)| range(place))
+        self.regions
+            .iter()
+            .enumerate()
+            .filter(|(_, region)| region.wanted)
+            .map(move |(place, _)| range(place))
     }
 
     fn places(&self, range: &Range<u64>) -> Range<usize> {

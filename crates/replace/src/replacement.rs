@@ -275,7 +275,8 @@ impl Replacement {
 
     /// Whether nothing is left that needs it, after a failure.
     pub fn is_over(&self) -> bool {
-        let is_empty = self.own.is_empty() && self.held.is_empty() && self.out.is_empty() && self.told.is_empty();
+        let is_empty =
+            self.own.is_empty() && self.held.is_empty() && self.out.is_empty() && self.told.is_empty();
         self.is_settled && is_empty
     }
 
@@ -443,7 +444,8 @@ impl Replacement {
         self.track(*token, range.clone(), op);
         if both {
             self.regions.begin(&range, now);
-            let (offset, bufs, fua, class): (_, BufList, _, _) = (*offset, bufs.clone(), *fua && self.keeps_first, *class);
+            let (offset, bufs, fua, class): (_, BufList, _, _) =
+                (*offset, bufs.clone(), *fua && self.keeps_first, *class);
             self.ask_new(Own::Twin(token.0), now, |token| Action::Write {
                 device: SUCCESSOR,
                 offset,
@@ -544,9 +546,7 @@ impl Replacement {
             }
             (Stage::Reading, Err(_)) if planted(Bug::UnreadIsCopied) => self.copying.copied(start, now),
             (Stage::Reading, Err(_)) => self.copying.unread(start, now),
-            (_, Ok(())) => {
-                    self.copying.copied(start, now)
-            }
+            (_, Ok(())) => self.copying.copied(start, now),
             (_, Err(_)) => {
                 self.must(result);
                 self.copying.give_up(start)

@@ -28,7 +28,8 @@ fn planted_bugs_are_found() {
     let mut lost = Vec::new();
     for &bug in Bug::ALL {
         plant(Some(bug));
-        let found = (0..MOST).find(|seed| std::panic::catch_unwind(|| live(*seed)).map_or(true, |lived| lived.is_err()));
+        let found = (0..MOST)
+            .find(|seed| std::panic::catch_unwind(|| live(*seed)).map_or(true, |lived| lived.is_err()));
         plant(None);
         println!("{bug:?}: {found:?}");
         lost.extend(found.is_none().then_some(bug));

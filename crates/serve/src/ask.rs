@@ -7,6 +7,7 @@ use crate::map::{self, ExtentsDoc, MapDoc};
 use crate::scrub::{ScrubDoc, ScrubWish};
 use crate::served::Served;
 use crate::status::tier_name;
+use crate::successor::{ReplaceDoc, ReplaceWish};
 use crate::why::{DecisionDoc, WhyDoc};
 use bimetal_engine::pins::{PinError, PinReport};
 use bimetal_units::{FAST, Nanos, SLOW, Tier};
@@ -97,6 +98,11 @@ pub enum Question {
         /// What is wished.
         wish: ScrubWish,
     },
+    /// Let a device take another's place, as the volume file says. Only a server can.
+    Replace {
+        /// What is wished.
+        wish: ReplaceWish,
+    },
     /// Tell of every request from now on. Only a server can.
     Record {},
     /// What was asked for in the last day, of a sample. Only a server can.
@@ -132,6 +138,8 @@ pub enum Answer {
     Extents(ExtentsDoc),
     /// The last scrub.
     Scrub(Box<ScrubReport>),
+    /// A device that is to take another's place.
+    Replace(Box<ReplaceDoc>),
     /// The recording begins: what follows on the stream are its requests.
     Recording(RecordingDoc),
     /// What was asked for follows on the stream.
@@ -303,6 +311,7 @@ pub fn ask(volume: &str, engine: &mut impl Served, now: Nanos, question: Questio
             return Taken::Answered(Answer::Extents(map::extents(engine, now, from, to)));
         }
         Question::Scrub { wish } => return Taken::Answered(scrub(volume, engine, now, wish)),
+        Question::Replace { .. } => return Taken::Answered(refused(volume, "nobody serves it")),
         Question::Record {} | Question::Flight {} | Question::Tape {} => {
             return Taken::Answered(refused(volume, "nobody serves it, so there is nothing to record"));
         }

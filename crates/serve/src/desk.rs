@@ -222,6 +222,10 @@ impl<V: Served> Server<V> {
             Question::Moves { pause } => return self.pause_moves(place, pause),
             Question::Attach(wish) => return self.begin_attach(Some(place), wish),
             Question::Detach {} => return self.begin_detach(place),
+            Question::Replace { wish } => {
+                let answer = self.replace(wish);
+                return self.desk.tell(place, Some(&answer));
+            }
             _ => {}
         }
         let now = self.now();

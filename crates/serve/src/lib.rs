@@ -30,6 +30,7 @@ pub mod scrub;
 pub mod served;
 pub mod server;
 pub mod status;
+pub mod successor;
 mod tape;
 mod taped;
 mod trouble;

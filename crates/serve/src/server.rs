@@ -15,6 +15,7 @@ use crate::record::Recorder;
 use crate::requests::{ConnId, Requests};
 use crate::served::Served;
 use crate::status::{StatusDoc, VolumeName, tier_name};
+use crate::successor::Succession;
 use crate::trouble::Trouble;
 use crate::watched::{EventKind, Watcher, said_as, unix_ms};
 use bimetal_driver::driver::FIRST_FREE_TAG;
@@ -166,6 +167,7 @@ pub struct Server<V> {
     /// The second in which it was told how the volume is.
     pub(crate) told_second: u64,
     events: EventLimit,
+    pub(crate) succession: Succession,
     pub(crate) trouble: Trouble,
     /// It was said that the volume is read-only.
     said_read_only: bool,
@@ -218,6 +220,7 @@ impl<V: Served> Server<V> {
             accept_at: None,
             accept_complained: false,
             events: EventLimit::default(),
+            succession: Succession::default(),
             trouble: Trouble::default(),
             said_read_only: false,
             engine,
@@ -252,6 +255,7 @@ impl<V: Served> Server<V> {
         }
         self.say_loss();
         self.opening_happened();
+        self.take_up_replacement();
         let (mut replies, mut events) = (Vec::new(), Vec::new());
         loop {
             self.driver.pump(&mut self.engine, |id, result, _| replies.push((id, result)));
@@ -264,6 +268,9 @@ impl<V: Served> Server<V> {
                 self.driver.pump(&mut self.engine, |id, result, _| replies.push((id, result)));
             }
             if self.look_after_devices() {
+                self.driver.pump(&mut self.engine, |id, result, _| replies.push((id, result)));
+            }
+            while self.look_after_replacement() {
                 self.driver.pump(&mut self.engine, |id, result, _| replies.push((id, result)));
             }
             while self.look_after_desk() {
@@ -365,6 +372,7 @@ impl<V: Served> Server<V> {
         doc.describe_devices(&self.driver.io_facts());
         doc.load_devices(&self.driver.loads());
         doc.requests = self.meter.doc();
+        doc.replacing = self.replacement();
         doc.unix_ms = unix_ms();
         doc
     }
@@ -395,6 +403,9 @@ impl<V: Served> Server<V> {
         }
         for conn in self.conns.iter_mut().flatten() {
             conn.draining = true;
+        }
+        if let Some(replacement) = self.driver.replacement_mut() {
+            replacement.copy(false);
         }
         self.engine.begin_shutdown(self.driver.clock.now());
     }

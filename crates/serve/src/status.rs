@@ -4,6 +4,7 @@ use crate::attach::AttachedDoc;
 use crate::lost::LossDoc;
 use crate::meter::RequestsDoc;
 use crate::scrub::ScrubDoc;
+use crate::successor::ReplaceDoc;
 use bimetal_driver::{DeviceLoad, IoFacts, RemoteFacts};
 use bimetal_engine::options::Status;
 use bimetal_engine::policy::{Audit, Yield};
@@ -276,6 +277,9 @@ pub struct StatusDoc {
     /// The last scrub.
     #[serde(default)]
     pub scrub: ScrubDoc,
+    /// A device that is to take another's place, or has since the volume was opened; null where there is none.
+    #[serde(default)]
+    pub replacing: Option<ReplaceDoc>,
     /// What moves and copies wrote to the fast device.
     #[serde(default)]
     pub wear: WearDoc,
@@ -382,6 +386,7 @@ impl StatusDoc {
             reads_from_shadows: status.reads_from_shadows,
             repaired_blocks: status.repaired_blocks,
             scrub: ScrubDoc::new(&status.scrub, status.chunk_bytes),
+            replacing: None,
             wear: WearDoc {
                 moved_bytes: status.wear.moved_bytes,
                 copied_bytes: status.wear.copied_bytes,

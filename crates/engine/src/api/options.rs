@@ -398,6 +398,15 @@ pub enum OpenError {
         /// The other device's generation.
         expected: u64,
     },
+    /// Another device has the place of this one, says the volume's other device.
+    #[error(
+        "{device} is not the device that the volume's other one names in its place: it was replaced, or is a copy of a device \
+         that was not finished"
+    )]
+    Replaced {
+        /// The device's name.
+        device: String,
+    },
     /// The device was written by a newer release.
     #[error("{device} has format {found}, newer than {known}, the newest this program knows")]
     NewerFormat {

@@ -356,6 +356,15 @@ impl<A: Arena> Reader<A> {
                 return Err(OpenError::Shrunk { device: self.name(tier), have_bytes, need_bytes });
             }
         }
+        let differs = [FAST, SLOW].map(|tier| {
+            let place = usize::from(tier.0);
+            fast.devices[place] != slow.devices[place]
+        });
+        // Each knows itself; the other one knows who has its place.
+        if let ([true, false] | [false, true], true) = (differs, fast.geometry == slow.geometry) {
+            let tier = if differs[0] { FAST } else { SLOW };
+            return Err(OpenError::Replaced { device: self.name(tier) });
+        }
         if (&fast.geometry, fast.devices) != (&slow.geometry, slow.devices) {
             return Err(self.corrupt(
                 SLOW,

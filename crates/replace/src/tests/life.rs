@@ -21,7 +21,9 @@ const TURNS: u32 = 1500;
 const CALM_TURNS: u32 = 40_000;
 
 thread_local! { static TRACE: std::cell::Cell<bool> = const { std::cell::Cell::new(false) }; }
-pub(super) fn trace(on: bool) { TRACE.set(on); }
+pub(super) fn trace(on: bool) {
+    TRACE.set(on);
+}
 macro_rules! say { ($($t:tt)*) => { if TRACE.get() { println!($($t)*); } } }
 
 fn other(tier: Tier) -> Tier {
@@ -113,10 +115,20 @@ impl Known {
 
 #[derive(Clone)]
 enum Asked {
-    Write { blocks: Range<usize>, buf: Buf, version: u64 },
-    Read { blocks: Range<usize>, buf: Buf, before: Vec<Known> },
+    Write {
+        blocks: Range<usize>,
+        buf: Buf,
+        version: u64,
+    },
+    Read {
+        blocks: Range<usize>,
+        buf: Buf,
+        before: Vec<Known>,
+    },
     /// What each block holds at least, once it has ended.
-    Flush { done: Vec<Option<u64>> },
+    Flush {
+        done: Vec<Option<u64>>,
+    },
     /// Of the other device.
     Elsewhere,
 }
@@ -163,13 +175,19 @@ impl Machine for Client {
                 } else {
                     self.version += 1;
                     let version = self.version;
-                    self.memory.bytes_mut(buf).chunks_mut(8).for_each(|b| b.copy_from_slice(&version.to_le_bytes()));
+                    self.memory
+                        .bytes_mut(buf)
+                        .chunks_mut(8)
+                        .for_each(|b| b.copy_from_slice(&version.to_le_bytes()));
                     self.blocks[blocks.clone()].iter_mut().for_each(|known| {
                         known.all.push((version, How::Busy));
                         known.seen = None;
                     });
                     let (bufs, fua) = (BufList::from_elem(buf, 1), false);
-                    (Action::Write { device, offset, bufs, fua, token, class }, Asked::Write { blocks, buf, version })
+                    (
+                        Action::Write { device, offset, bufs, fua, token, class },
+                        Asked::Write { blocks, buf, version },
+                    )
                 }
             }
             2 => {
@@ -189,7 +207,11 @@ impl Machine for Client {
                 self.memory.free(buf);
                 let how = if result.is_ok() { How::Done } else { How::Failed };
                 self.blocks[blocks].iter_mut().for_each(|known| {
-                    known.all.iter_mut().filter(|(other, _)| *other == version).for_each(|entry| entry.1 = how);
+                    known
+                        .all
+                        .iter_mut()
+                        .filter(|(other, _)| *other == version)
+                        .for_each(|entry| entry.1 = how);
                 });
             }
             Asked::Read { blocks, buf, before } => {
@@ -198,7 +220,8 @@ impl Machine for Client {
                     let same = known.all.last() == before.all.last() && !known.is_busy();
                     let held = version_of(&self.memory.bytes(buf)[i * BLOCK..]);
                     if result.is_ok() && same && !known.reads().contains(&held) {
-                        self.wrong = Some(format!("block {place} reads {held}, not one of {:?}", known.reads()));
+                        self.wrong =
+                            Some(format!("block {place} reads {held}, not one of {:?}", known.reads()));
                     }
                     if result.is_ok() && same {
                         known.seen = Some(held);
@@ -374,13 +397,20 @@ impl Life {
         };
         let headers = self.own().map(|at| Header::decode(self.disks[2].block(at as usize)));
         let newest = headers.into_iter().flatten().max_by_key(|header| header.number);
-        newest.and_then(|header| Replacement::resume(plan.clone(), &header)).unwrap_or_else(|| Replacement::begin(plan))
+        newest
+            .and_then(|header| Replacement::resume(plan.clone(), &header))
+            .unwrap_or_else(|| Replacement::begin(plan))
     }
 
     /// One opening.
     fn open(&mut self) -> Result<End, String> {
         let mut replacement = self.replacement();
-        say!("OPEN {:?} gen {} bad {:?}", replacement.progress(), self.generation, self.disks[usize::from(self.old.0)].bad);
+        say!(
+            "OPEN {:?} gen {} bad {:?}",
+            replacement.progress(),
+            self.generation,
+            self.disks[usize::from(self.old.0)].bad
+        );
         let raises_at = self.rng.below(40) as u32;
         let most = if self.calm { CALM_TURNS } else { TURNS };
         let crash_at = match self.calm {
@@ -417,7 +447,9 @@ impl Life {
                         crash_at = turn + 1 + self.rng.below(50) as u32;
                     }
                 }
-                Standing::Failed(_) if settle_at == u32::MAX => settle_at = turn + 1 + self.rng.below(60) as u32,
+                Standing::Failed(_) if settle_at == u32::MAX => {
+                    settle_at = turn + 1 + self.rng.below(60) as u32
+                }
                 Standing::Failed(_) if turn == settle_at => {
                     replacement.settle();
                     // The next one is another successor.
@@ -464,7 +496,11 @@ impl Life {
     }
 
     fn turn(&mut self, replacement: &mut Replacement) {
-        let step = if self.rng.one_in(60) { Nanos::SECOND * self.rng.range(1, 12) } else { self.rng.below(1_000_000) };
+        let step = if self.rng.one_in(60) {
+            Nanos::SECOND * self.rng.range(1, 12)
+        } else {
+            self.rng.below(1_000_000)
+        };
         self.now = Nanos(self.now.0 + step);
         if self.calm {
             self.hangs = false;
@@ -600,13 +636,15 @@ impl Life {
     fn check(&self, device: Tier, crashed: bool) -> Result<(), String> {
         let disk = &self.disks[usize::from(device.0)];
         if device == SUCCESSOR {
-            let is_superblock = |at: u64| disk.block(at as usize).windows(16).any(|part| part == self.new_id());
+            let is_superblock =
+                |at: u64| disk.block(at as usize).windows(16).any(|part| part == self.new_id());
             let magic = |at: u64| disk.block(at as usize).starts_with(b"BMTLsupr");
             if !self.own().iter().any(|at| is_superblock(*at) && magic(*at)) {
                 return Err("the successor has no superblock".into());
             }
         }
-        for (place, known) in self.client.blocks.iter().enumerate().skip(1).take(self.client.blocks.len() - 2) {
+        for (place, known) in self.client.blocks.iter().enumerate().skip(1).take(self.client.blocks.len() - 2)
+        {
             let held = version_of(disk.block(place * BLOCK));
             let may: Vec<u64> = match crashed {
                 true => known.all.iter().map(|(version, _)| *version).collect(),

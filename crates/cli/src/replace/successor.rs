@@ -1,0 +1,135 @@
+//! The device that the volume file names as the one to take another's place.
+
+use crate::find::{self, Look};
+use crate::volume::{self, Replacing, Volume};
+use anyhow::bail;
+use bimetal_driver::{BlockFile, Driver};
+use bimetal_engine::format::superblock::Superblock;
+use bimetal_replace::{Header, Pace, Plan, Replacement};
+use bimetal_serve::successor::Successors;
+use bimetal_units::{BLOCK_BYTES, Tier};
+use std::path::PathBuf;
+
+const BLOCK: u64 = BLOCK_BYTES as u64;
+
+/// The superblock of one of a volume's devices.
+pub(super) fn superblock(volume: &Volume, tier: usize) -> anyhow::Result<Superblock> {
+    let device = volume.devices[tier].display();
+    match find::look(&volume.devices[tier]) {
+        Look::Ours(superblock) if find::belongs(&superblock, volume, tier) => Ok(*superblock),
+        _ => bail!(
+            "{device} is not there, or is not the {} device of {}; a device is replaced while it is there",
+            bimetal_serve::status::tier_name(tier),
+            volume.file.display()
+        ),
+    }
+}
+
+/// Where each device has its own superblocks, and a successor says how far it is.
+fn own(superblock: &Superblock) -> [u64; 2] {
+    [0, superblock.geometry.second_superblock_at(superblock.tier)]
+}
+
+/// The newest of what a device says of itself as the successor of the one with this superblock.
+pub(super) fn newest_header(device: &BlockFile, old: &Superblock) -> Option<Header> {
+    let header = |at| device.read_block(at).ok().and_then(|block| Header::decode(&block));
+    let is_its = |header: &Header| {
+        header.volume == old.volume
+            && header.tier == old.tier
+            && header.old == old.devices[usize::from(old.tier.0)]
+    };
+    own(old).into_iter().filter_map(header).filter(is_its).max_by_key(|header| header.number)
+}
+
+/// Erases what a device says of itself as a successor.
+pub(super) fn erase_headers(device: &BlockFile, old: &Superblock) -> anyhow::Result<()> {
+    own(old).into_iter().try_for_each(|at| device.erase(at, BLOCK).map_err(anyhow::Error::from))
+}
+
+/// Opens the successor of a device with this superblock, and goes on where it says that it is.
+fn open(
+    volume: &Volume,
+    replacing: &Replacing,
+    old: &Superblock,
+) -> anyhow::Result<(BlockFile, Replacement)> {
+    let device = volume::timed(BlockFile::open(&replacing.device)?, volume.models[replacing.tier])?;
+    let bytes = old.geometry.device_bytes[replacing.tier];
+    if device.size_bytes() < bytes {
+        bail!("{} has become shorter than what the volume uses", replacing.device.display());
+    }
+    let header = newest_header(&device, old);
+    let new = match &header {
+        Some(header) => header.new,
+        None => crate::create::random_id()?,
+    };
+    let plan = Plan {
+        volume: old.volume,
+        tier: Tier(replacing.tier as u8),
+        old: old.devices[replacing.tier],
+        new,
+        bytes,
+        own: own(old),
+        generation: old.generation,
+        pace: Pace::default(),
+    };
+    let resumed = header.and_then(|header| Replacement::resume(plan.clone(), &header));
+    Ok((device, resumed.unwrap_or_else(|| Replacement::begin(plan))))
+}
+
+/// Lets the successor that the volume file names have its part in all that is written from now on. Where it is not there the volume
+/// is opened without, and it is copied anew when it is there again.
+pub(crate) fn join(volume: &Volume, driver: &mut Driver) {
+    let Some(replacing) = &volume.replacing else { return };
+    let opened = superblock(volume, replacing.tier).and_then(|old| open(volume, replacing, &old));
+    match opened {
+        Ok((device, replacement)) => driver.begin_replacement(device, replacement),
+        Err(error) => tracing::warn!(
+            "{} is not copied to while the volume is open: {error:#}",
+            replacing.device.display()
+        ),
+    }
+}
+
+/// What the volume file names.
+pub(crate) struct Named {
+    file: PathBuf,
+}
+
+impl Named {
+    pub(crate) fn new(volume: &Volume) -> Named {
+        Named { file: volume.file.clone() }
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Volume, Replacing)) -> Result<(), String> {
+        let change = || -> anyhow::Result<()> {
+            let mut volume = Volume::load(&self.file)?;
+            if let Some(replacing) = volume.replacing.take() {
+                change(&mut volume, replacing);
+                volume.save()?;
+            }
+            Ok(())
+        };
+        change().map_err(|error| format!("{error:#}"))
+    }
+}
+
+impl Successors for Named {
+    fn begin(&mut self, superblocks: [Superblock; 2]) -> Result<(BlockFile, Replacement), String> {
+        let begin = || -> anyhow::Result<(BlockFile, Replacement)> {
+            let volume = Volume::load(&self.file)?;
+            let Some(replacing) = &volume.replacing else {
+                bail!("the volume file names no device to replace")
+            };
+            open(&volume, replacing, &superblocks[replacing.tier])
+        };
+        begin().map_err(|error| format!("{error:#}"))
+    }
+
+    fn has_taken_over(&mut self) -> Result<(), String> {
+        self.change(|volume, replacing| volume.devices[replacing.tier] = replacing.device)
+    }
+
+    fn given_up(&mut self) -> Result<(), String> {
+        self.change(|_, _| {})
+    }
+}
