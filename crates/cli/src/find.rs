@@ -208,7 +208,14 @@ pub(crate) fn what_is_there(volume: &Volume) -> anyhow::Result<(Resolved, Vec<Mi
         }
         let candidates = candidates.get_or_insert_with(|| Candidates::of(volume));
         let named = bimetal_serve::status::tier_name(tier);
-        let matches = candidates.matching(tier);
+        let mut matches = candidates.matching(tier);
+        if matches.len() > 1
+            && let Look::Ours(other) = self::look(&volume.devices[1 - tier])
+        {
+            // One that was replaced says that it is the volume's still; the other device knows better.
+            let is_named = |path: &PathBuf| matches!(self::look(path), Look::Ours(superblock) if superblock.devices == other.devices);
+            matches.retain(is_named);
+        }
         match matches.as_slice() {
             [] => {
                 let (instead, looked_at) = (instead(&look, volume), candidates.looked_at.max(1));

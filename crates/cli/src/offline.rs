@@ -9,6 +9,7 @@ use bimetal_driver::{Change, Driver, PoolSizes, RealArena, run_task};
 use bimetal_engine::Engine;
 use bimetal_engine::loss::Suspects;
 use bimetal_serve::status::{MovesDoc, RemoteDoc, WakeUpsDoc, WearDoc};
+use bimetal_serve::successor::ReplaceDoc;
 use bimetal_serve::{LossDoc, StatusDoc, unix_ms};
 use bimetal_watch::Ledger;
 use serde::Serialize;
@@ -150,6 +151,8 @@ fn closed_status(volume: &Volume, quiet: bool) -> anyhow::Result<StatusDoc> {
         let mut doc = StatusDoc::new(&volume.name(), &engine.status());
         doc.describe_devices(&driver.io_facts());
         doc.attached = attach::waiting(volume);
+        let successor = driver.replacement().zip(driver.successor());
+        doc.replacing = successor.map(|(progress, device)| ReplaceDoc::new(&progress, device, None));
         if doc.state == "open" {
             doc.state = "closed".to_owned();
         }

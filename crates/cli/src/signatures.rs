@@ -243,7 +243,8 @@ fn successor(file: &dyn Bytes, size: u64) -> io::Result<Vec<Found>> {
         if !places.contains(&second) {
             places.push(second);
         }
-        let what = format!("a copy, not finished, of a device of a Bimetal volume ({})", id_text(&header.volume));
+        let what =
+            format!("a copy, not finished, of a device of a Bimetal volume ({})", id_text(&header.volume));
         found.push(Found { what, at });
     }
     Ok(found)

@@ -205,6 +205,10 @@ impl Volume {
     /// device says which of the two is the volume's.
     fn settle_replacement(&mut self) {
         let Some(Replacing { tier, device }) = &self.replacing else { return };
+        // Who has them open writes it himself.
+        if bimetal_driver::in_use(device) {
+            return;
+        }
         let (Look::Ours(new), Look::Ours(other)) = (find::look(device), find::look(&self.devices[1 - tier]))
         else {
             return;

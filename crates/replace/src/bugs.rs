@@ -16,6 +16,12 @@ bimetal_units::planted_bugs! {
     ClosingForgotten,
     /// A header claims what was copied and not flushed.
     ClaimedUnflushed,
+    /// A header claims what was read of the old device, and is in its cache alone.
+    ClaimedFromCache,
+    /// Nobody hears of a flush of the old device that fails, unless he asked for it.
+    FlushErrorKept,
+    /// An old device that failed a flush is believed when it answers the next one.
+    OldBelievedAgain,
     /// A flush is for the old device alone, though the other device may name the successor.
     FlushOldAlone,
     /// A header of another opening is believed.
@@ -32,6 +38,8 @@ bimetal_units::planted_bugs! {
     NotDrained,
     /// After a commit that failed, headers take the place of the first superblock.
     FirstOverwritten,
+    /// What the successor fails is answered as done, though the other device may name it.
+    TwinIgnored,
     /// The successor is done without though the other device may name it.
     TornWritten,
     /// Buffers are given back that a successor may still write, though the other device may name it.

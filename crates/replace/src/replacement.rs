@@ -102,6 +102,9 @@ pub struct Progress {
 struct Op {
     range: Range<u64>,
     is_write: bool,
+    is_flush: bool,
+    /// A flush of the device failed meanwhile, which said so to somebody else.
+    failed_already: Option<DeviceError>,
     /// Both were asked.
     on_both: bool,
     /// Where a read was to go, until it was tried elsewhere.
@@ -152,6 +155,12 @@ pub struct Replacement {
     /// Writes that wait for a piece or for a header.
     held: VecDeque<Action>,
     pub(crate) out: VecDeque<Action>,
+    /// A flush of the old device has failed that the machine does not know of: the device may have forgotten what was written,
+    /// and says so once.
+    flush_failed: Option<DeviceError>,
+    /// It has failed one: what was written before may be lost whatever a later one says, so that no header claims more, or closes
+    /// a region, until the volume is opened again.
+    doubts_old: bool,
     /// What the machine is to be told beside the answers as they come.
     told: VecDeque<(Token, Result<(), DeviceError>)>,
     writing: Writing,
@@ -187,6 +196,8 @@ impl Replacement {
             next_token: 0,
             held: VecDeque::new(),
             out: VecDeque::new(),
+            flush_failed: None,
+            doubts_old: false,
             told: VecDeque::new(),
             writing: Writing::No,
             header_due: true,
@@ -277,7 +288,9 @@ impl Replacement {
     pub fn is_over(&self) -> bool {
         let is_empty =
             self.own.is_empty() && self.held.is_empty() && self.out.is_empty() && self.told.is_empty();
-        self.is_settled && is_empty
+        // A flush that has failed is told first.
+        let is_told = self.flush_failed.is_none() && self.ops.values().all(|op| op.failed_already.is_none());
+        self.is_settled && is_empty && is_told
     }
 
     /// Nothing is taken from the machine.
@@ -358,9 +371,11 @@ impl Replacement {
 
     /// When to call again at the latest.
     pub fn deadline(&self) -> Option<Nanos> {
-        let is_open = self.regions.any_open();
-        let header = self.failure.is_none() && (is_open || self.copying.low() != self.claimed);
-        let header = header.then_some(self.header_at);
+        let may_write =
+            self.failure.is_none() && self.takeover == Takeover::No && matches!(self.writing, Writing::No);
+        let wants =
+            may_write && !self.doubts_old && (self.regions.any_open() || self.copying.low() != self.claimed);
+        let header = wants.then_some(self.header_at);
         let twin = self.failure.is_none().then(|| self.oldest()).flatten();
         let twin = twin.map(|since| Nanos(since.0 + PATIENCE_NS));
         [header, twin, self.copying.deadline()].into_iter().flatten().min()
@@ -409,10 +424,16 @@ impl Replacement {
                 self.told.push_back((*token, Err(DeviceError { errno: EIO })));
                 return None;
             }
+            Action::Flush { token, .. } if self.flush_failed.is_some() => {
+                let error = self.flush_failed.take().map_or(Ok(()), Err);
+                self.told.push_back((*token, error));
+                return None;
+            }
             Action::Flush { token, .. } => {
                 // Until then nothing that only the successor holds is needed after a crash.
                 let both = self.keeps_first && self.failure.is_none() && !planted(Bug::FlushOldAlone);
-                self.track(*token, 0..0, Op { on_both: both, waits: 1 + u32::from(both), ..Op::other() });
+                let op = Op { is_flush: true, on_both: both, waits: 1 + u32::from(both), ..Op::other() };
+                self.track(*token, 0..0, op);
                 if both {
                     self.ask_new(Own::Twin(token.0), now, |token| Action::Flush { device: SUCCESSOR, token });
                 }
@@ -473,7 +494,9 @@ impl Replacement {
                 Err(_) => self.copying.differs(op.range),
             }
         }
-        self.told.push_back((Token(token), op.result));
+        let result = op.failed_already.map_or(op.result, Err);
+        self.doubts_old |= op.is_flush && result.is_err() && !planted(Bug::OldBelievedAgain);
+        self.told.push_back((Token(token), result));
     }
 
     /// An answer to what we asked for. Gives the token of the machine's that it is a part of.
@@ -487,15 +510,20 @@ impl Replacement {
         let (own, device, _) = self.own.remove(&token.0)?;
         match own {
             Own::Twin(of) => {
-                if self.ops.get(&of).is_some_and(|op| op.on_both) {
+                let decides = self.keeps_first && !planted(Bug::TwinIgnored);
+                if let Some(op) = self.ops.get_mut(&of).filter(|op| op.on_both) {
+                    // Either may be the volume's: then what one of them has not done is not done.
+                    op.failed_already = op.failed_already.or(result.err().filter(|_| decides));
                     self.must(result);
                 }
                 return Some(of);
             }
             Own::Piece(start) => self.piece_done(start, now, result, arena),
             Own::HeaderFlush => {
-                if device == SUCCESSOR {
-                    self.must(result);
+                match (device, result) {
+                    (SUCCESSOR, _) => self.must(result),
+                    (_, Err(error)) if !planted(Bug::FlushErrorKept) => self.flush_failed(error),
+                    _ => {}
                 }
                 if let Writing::Flushing { waits, ok, .. } = &mut self.writing {
                     *waits -= 1;
@@ -512,6 +540,13 @@ impl Replacement {
             Own::Takeover => self.takeover_done(now, result, arena),
         }
         None
+    }
+
+    /// The old device failed a flush of ours: whoever of the machine waits for one hears of it, and who asks for one next.
+    fn flush_failed(&mut self, error: DeviceError) {
+        self.doubts_old = true;
+        self.flush_failed = Some(error);
+        self.ops.values_mut().filter(|op| op.is_flush).for_each(|op| op.failed_already = Some(error));
     }
 
     /// What the successor cannot do ends it.
@@ -658,7 +693,7 @@ impl Replacement {
             }
             Writing::Flushing { waits: 0, began, low, ok } => {
                 self.writing = Writing::No;
-                if ok {
+                if ok && !self.doubts_old {
                     self.claimed = low;
                     self.regions.close(began);
                     self.write_header(now, arena);
@@ -671,7 +706,8 @@ impl Replacement {
     /// Flushes what the next header is to claim.
     fn begin_header(&mut self, now: Nanos) {
         let (low, closes) = (self.copying.low(), self.regions.could_close(now));
-        if low == self.claimed && !closes {
+        // What was read of the old device may have been in its cache alone.
+        if self.doubts_old || low == self.claimed && !closes {
             return;
         }
         if planted(Bug::ClaimedUnflushed) {
@@ -680,7 +716,8 @@ impl Replacement {
             return;
         }
         let new = (!planted(Bug::ClosedUnflushed)).then_some(SUCCESSOR);
-        let devices = [new, closes.then_some(self.plan.tier)];
+        let old = (closes || !planted(Bug::ClaimedFromCache)).then_some(self.plan.tier);
+        let devices = [new, old];
         let waits = devices.iter().flatten().count() as u32;
         self.writing = Writing::Flushing { waits, began: now, low, ok: true };
         for device in devices.into_iter().flatten() {
@@ -713,7 +750,16 @@ impl Replacement {
 
 impl Op {
     fn other() -> Op {
-        Op { range: 0..0, is_write: false, on_both: false, read: None, waits: 1, result: Ok(()) }
+        Op {
+            range: 0..0,
+            is_write: false,
+            is_flush: false,
+            failed_already: None,
+            on_both: false,
+            read: None,
+            waits: 1,
+            result: Ok(()),
+        }
     }
 
     fn reads(buf: Buf, class: Class) -> Op {

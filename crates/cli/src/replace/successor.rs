@@ -1,6 +1,7 @@
 //! The device that the volume file names as the one to take another's place.
 
 use crate::find::{self, Look};
+use crate::paths;
 use crate::volume::{self, Replacing, Volume};
 use anyhow::bail;
 use bimetal_driver::{BlockFile, Driver};
@@ -12,11 +13,15 @@ use std::path::PathBuf;
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
-/// The superblock of one of a volume's devices.
+/// The superblock of one of a volume's devices. What an export says the fast device says as well: its server may take one client
+/// at a time.
 pub(super) fn superblock(volume: &Volume, tier: usize) -> anyhow::Result<Superblock> {
-    let device = volume.devices[tier].display();
-    match find::look(&volume.devices[tier]) {
-        Look::Ours(superblock) if find::belongs(&superblock, volume, tier) => Ok(*superblock),
+    let asked = if paths::is_export(&volume.devices[tier]) { 0 } else { tier };
+    let device = volume.devices[asked].display();
+    match find::look(&volume.devices[asked]) {
+        Look::Ours(superblock) if find::belongs(&superblock, volume, asked) => {
+            Ok(Superblock { tier: Tier(tier as u8), ..*superblock })
+        }
         _ => bail!(
             "{device} is not there, or is not the {} device of {}; a device is replaced while it is there",
             bimetal_serve::status::tier_name(tier),

@@ -63,6 +63,11 @@ impl Disk {
         }
     }
 
+    /// A flush has failed: what it was to cover may be forgotten, which no later flush will say.
+    pub(super) fn forget(&mut self, covered: &BTreeSet<usize>) {
+        self.cache.retain(|(cached, _)| !covered.contains(cached));
+    }
+
     /// Whatever is cached may be lost or not.
     pub(super) fn crash(&mut self, rng: &mut Rng) {
         for (place, block) in std::mem::take(&mut self.cache) {

@@ -20,12 +20,6 @@ const OTHER: [u8; 16] = [3; 16];
 const TURNS: u32 = 1500;
 const CALM_TURNS: u32 = 40_000;
 
-thread_local! { static TRACE: std::cell::Cell<bool> = const { std::cell::Cell::new(false) }; }
-pub(super) fn trace(on: bool) {
-    TRACE.set(on);
-}
-macro_rules! say { ($($t:tt)*) => { if TRACE.get() { println!($($t)*); } } }
-
 fn other(tier: Tier) -> Tier {
     if tier == FAST { SLOW } else { FAST }
 }
@@ -143,6 +137,8 @@ struct Client {
     next: u64,
     version: u64,
     is_open: bool,
+    /// A flush has failed: what was written is not certain any more, whatever later ones say.
+    doubts: bool,
     wrong: Option<String>,
 }
 
@@ -229,7 +225,8 @@ impl Machine for Client {
                 }
                 self.memory.free(buf);
             }
-            Asked::Flush { done } if result.is_ok() => {
+            Asked::Flush { .. } if result.is_err() => self.doubts = true,
+            Asked::Flush { done } if !self.doubts => {
                 for (known, done) in self.blocks.iter_mut().zip(done) {
                     let place = known.all.iter().position(|(version, _)| Some(*version) == done);
                     known.all.drain(..place.unwrap_or(0));
@@ -299,6 +296,7 @@ pub(super) fn live(seed: u64) -> Result<Seen, String> {
         next: 0,
         version: 10_000,
         is_open: true,
+        doubts: false,
         wrong: None,
     };
     let mut life = Life {
@@ -405,12 +403,6 @@ impl Life {
     /// One opening.
     fn open(&mut self) -> Result<End, String> {
         let mut replacement = self.replacement();
-        say!(
-            "OPEN {:?} gen {} bad {:?}",
-            replacement.progress(),
-            self.generation,
-            self.disks[usize::from(self.old.0)].bad
-        );
         let raises_at = self.rng.below(40) as u32;
         let most = if self.calm { CALM_TURNS } else { TURNS };
         let crash_at = match self.calm {
@@ -534,7 +526,6 @@ impl Life {
     }
 
     fn start(&mut self, action: Action) {
-        say!("{} start {:?}", self.now.0, action);
         let covers = match &action {
             Action::Flush { device, .. } => self.disks[usize::from(device.0)].cached(),
             _ => BTreeSet::new(),
@@ -560,7 +551,6 @@ impl Life {
             _ => 300,
         };
         let fails = !self.calm && self.rng.one_in(one_in);
-        say!("{} done fails={fails} {:?}", self.now.0, action);
         let result = if fails { Err(DeviceError { errno: 5 }) } else { Ok(()) };
         let disk = &mut self.disks[usize::from(device.0)];
         match action {
@@ -585,8 +575,9 @@ impl Life {
                 Some((token, result))
             }
             Action::Flush { token, .. } => {
-                if !fails {
-                    disk.flush(&covers);
+                match fails {
+                    false => disk.flush(&covers),
+                    true => disk.forget(&covers),
                 }
                 Some((token, result))
             }
@@ -612,10 +603,10 @@ impl Life {
 
     /// The power fails, and comes back.
     fn crash(&mut self) -> Result<(), String> {
-        say!("CRASH");
         self.seen.crashes += 1;
         self.crash_disks();
         self.client.asked.clear();
+        self.client.doubts = false;
         self.client.memory.free = (0..BUFS).map(|i| i * BUF).collect();
         let device = if self.names_successor() { SUCCESSOR } else { self.old };
         self.check(device, true)?;
