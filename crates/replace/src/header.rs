@@ -51,10 +51,54 @@ impl Header {
         let (bytes, generation, number) = (get.u64()?, Generation(get.count()?), get.count()?);
         let (copied_bytes, region_bytes) = (get.u64()?, get.u64()?);
         let regions = bytes.div_ceil(Some(region_bytes).filter(|bytes| *bytes > 0)?);
-        if regions > u64::from(MOST_REGIONS) || copied_bytes > bytes || tier.0 > 1 {
+        let whole =
+            [bytes, copied_bytes, region_bytes].iter().all(|n| n.is_multiple_of(u64::from(BLOCK_BYTES)));
+        if regions > u64::from(MOST_REGIONS) || copied_bytes > bytes || !whole || tier.0 > 1 {
             return None;
         }
         let open = get.bytes((regions as usize).div_ceil(8))?.to_vec();
         Some(Header { volume, old, new, tier, bytes, generation, number, copied_bytes, region_bytes, open })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bimetal_units::rng::Rng;
+
+    fn header(rng: &mut Rng) -> Header {
+        let (region_bytes, regions) = (rng.range(1, 9) * 4096, rng.range(1, 300));
+        let bytes = regions * region_bytes;
+        let mut open = vec![0; (regions as usize).div_ceil(8)];
+        rng.fill(&mut open);
+        let (generation, number) = (Generation(rng.below(1 << 52)), rng.below(1 << 52));
+        let copied_bytes = rng.below(bytes / 4096 + 1) * 4096;
+        let (volume, old, new, tier) = ([1; 16], [2; 16], [3; 16], Tier(rng.below(2) as u8));
+        Header { volume, old, new, tier, bytes, generation, number, copied_bytes, region_bytes, open }
+    }
+
+    #[test]
+    fn what_is_written_is_read_and_nothing_else_is_taken_for_it() {
+        let mut rng = Rng::new(1, 1);
+        for _ in 0..2000 {
+            let (header, mut block) = (header(&mut rng), vec![0; BLOCK_BYTES as usize]);
+            header.encode(&mut block);
+            assert_eq!(Header::decode(&block), Some(header.clone()));
+            // Bytes that change behind a good seal, as whoever writes one can compute it.
+            let mut body = unseal(&block, MAGIC).expect("it is sealed").to_vec();
+            for _ in 0..rng.range(1, 4) {
+                let place = rng.below(body.len() as u64) as usize;
+                body[place] = rng.next_u64() as u8;
+            }
+            body.truncate(rng.range(0, body.len() as u64 * 2) as usize);
+            seal(&mut block, MAGIC, &body);
+            if let Some(read) = Header::decode(&block) {
+                let regions = read.bytes.div_ceil(read.region_bytes);
+                assert!(regions <= u64::from(MOST_REGIONS) && read.open.len() as u64 * 8 >= regions);
+                assert!(read.copied_bytes <= read.bytes && read.region_bytes.is_multiple_of(4096));
+            }
+            block[rng.below(4096) as usize] ^= 1 << rng.below(8);
+            drop(Header::decode(&block));
+        }
     }
 }
