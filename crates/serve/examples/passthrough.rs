@@ -143,6 +143,10 @@ impl Served for Passthrough {
         Vec::new()
     }
     fn refuse_changes(&mut self, _why: String) {}
+    fn superblocks(&self) -> Option<[Superblock; 2]> {
+        None
+    }
+    fn device_replaced(&mut self, _tier: Tier, _id: [u8; 16], _name: String) {}
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
