@@ -10,6 +10,7 @@ use bimetal_engine::action::{
     Action, Class, DeviceError, Request, RequestError, RequestId, RequestKind, Token,
 };
 use bimetal_engine::extents::{Extents, Placed, Placement};
+use bimetal_engine::format::superblock::Superblock;
 use bimetal_engine::loss::Losses;
 use bimetal_engine::options::{Event, Status};
 use bimetal_engine::pins::{PinError, PinReport};
