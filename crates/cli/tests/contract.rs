@@ -544,6 +544,7 @@ const SAMPLES: &[Sample] = &[
     Sample { keys: Some(&["rows.0.wakeups_per_day", "sentence"]), ..sample("plan", &[SMALL_TRACE]) },
     Sample { keys: Some(&["volumes"]), ..sample("list", &[]) },
     Sample { keys: Some(SCRUB), needs_server: true, ..sample("scrub", &["@"]) },
+    Sample { keys: Some(&["volume", "state", "copied_bytes"]), ..sample("replace", &["@"]) },
     Sample { keys: Some(&["volume", "damaged_lines", "events.0.kind"]), ..sample("events", &["@"]) },
     Sample { keys: Some(&["volume", "bytes"]), needs_server: true, ..sample("flight", &["@", "%/v.flight"]) },
     Sample { keys: Some(&["replies"]), ..sample("sim replay-recording", &["%/v.flight"]) },
@@ -975,14 +976,11 @@ fn a_server_whose_readers_are_gone_serves_on() {
         let (reader, writer) = std::io::pipe().expect("a pipe");
         drop(reader);
         let mut command = sample.run(&served);
-        let socket = match sample.command {
-            "up" => served.dir.path().join("up/nbd.sock"),
-            _ => {
-                let socket = served.socket();
-                command.arg("--nbd").arg(format!("unix:{}", socket.display()));
-                socket
-            }
-        };
+        let is_up = sample.command == "up";
+        let socket = if is_up { served.dir.path().join("up/nbd.sock") } else { served.socket() };
+        if !is_up {
+            command.arg("--nbd").arg(format!("unix:{}", socket.display()));
+        }
         command.stdout(writer.try_clone().expect("a pipe")).stderr(writer);
         served.child = Some(command.spawn().expect("start"));
         let start = Instant::now();
