@@ -538,7 +538,7 @@ impl Life {
         let ready = |op: &&InFlight| !self.hangs || device_of(&op.action) != SUCCESSOR;
         let count = self.in_flight.iter().filter(ready).count();
         let place = self.rng.below(count as u64) as usize;
-        let place = self.in_flight.iter().enumerate().filter(|(_, op)| ready(&op)).nth(place)?.0;
+        let place = self.in_flight.iter().enumerate().filter(|(_, op)| ready(op)).nth(place)?.0;
         if !self.calm && device_of(&self.in_flight[place].action) == self.slow && !self.rng.one_in(12) {
             return None;
         }
