@@ -196,12 +196,23 @@ fn a_server_that_is_killed_again_and_again_loses_nothing_and_comes_to_the_end() 
     for (tier, fast, slow, size) in [("slow", FAST, "1G", "1G"), ("fast", "384M", SLOW, "384M")] {
         println!("seed {SEED}");
         let (mut served, mut writer) = (Served::sized(fast, slow), Writer::new());
-        let mut on_the_way = 0;
+        let (mut on_the_way, mut round, mut old) = (0, 0, format!("{tier}.img"));
         let mut client = served.connect();
         writer.write(&mut client, 300);
         writer.flush(&mut client);
-        let mut child = begin(&served, tier, &format!("{}?size={size}", device(&served, "new")));
+        let spec =
+            |served: &Served, round: u32| format!("{}?size={size}", device(served, &format!("new-{round}")));
+        let mut child = begin(&served, tier, &spec(&served, round));
         for kill in 0..kills {
+            if kill > 0 && ["done", "none"].contains(&standing(&served)["state"].as_str().unwrap_or_default())
+            {
+                // The next one.
+                child.wait().expect("it ends");
+                std::fs::remove_file(device(&served, &old)).expect("removed");
+                old = format!("new-{round}");
+                round += 1;
+                child = begin(&served, tier, &spec(&served, round));
+            }
             for _ in 0..writer.random() % 4 {
                 writer.write(&mut client, 10);
                 if writer.random() % 2 == 0 {
@@ -231,7 +242,7 @@ fn a_server_that_is_killed_again_and_again_loses_nothing_and_comes_to_the_end() 
         );
         // It may have ended before one of the kills.
         assert!(end["state"] == "done" || end["state"] == "none", "{end}");
-        assert!(named(&served).contains(&served.dir.path().join("new")));
+        assert!(named(&served).contains(&served.dir.path().join(format!("new-{round}"))));
         writer.verify(&mut client);
         drop(client);
         served.stop();
