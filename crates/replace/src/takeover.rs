@@ -86,6 +86,8 @@ impl Replacement {
         let (device, tier, second) = self.place(step);
         let superblock = &superblocks[usize::from(tier.0)];
         let offset = if second { superblock.geometry.second_superblock_at(tier) } else { 0 };
+        // From here on the other device may name it, however what follows ends.
+        self.keeps_first |= step == Step::Commit && !planted(Bug::FirstOverwritten);
         superblock.encode(arena.bytes_mut(buf), offset);
         self.takeover = Takeover::Writing(step, buf);
         self.ask(Own::Takeover, device, now, |token| Action::Write {
@@ -129,7 +131,6 @@ impl Replacement {
             (Step::Commit, Err(_)) => {
                 // It may name the successor, or not: both go on with the same bytes, and either is right at the next opening.
                 arena.free(buf);
-                self.keeps_first = !planted(Bug::FirstOverwritten);
                 self.not_before = Nanos(now.0 + AGAIN_NS);
                 self.takeover = Takeover::No;
             }

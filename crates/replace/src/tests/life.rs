@@ -278,8 +278,8 @@ enum End {
     TakenOver,
 }
 
-/// Lives one life; the error says what was wrong.
-pub(super) fn live(seed: u64) -> Result<Seen, String> {
+/// A client, its devices, and a successor of one of them.
+fn born(seed: u64) -> Life {
     let mut rng = Rng::new(seed, 1);
     let blocks = rng.range(24, 90) as usize;
     let old = rng.pick(&[FAST, SLOW]);
@@ -321,6 +321,37 @@ pub(super) fn live(seed: u64) -> Result<Seen, String> {
         let place = life.rng.range(1, blocks as u64 - 2) as usize;
         life.disks[usize::from(old.0)].bad.insert(place);
     }
+    life
+}
+
+/// The successor hangs when it is to write its second superblock, after the other device names it. Gives how it stands half a minute
+/// later, though whoever serves it has settled that it is done without.
+pub(super) fn hang_after_the_change() -> Standing {
+    let mut life = born(1);
+    life.calm = true;
+    let mut replacement = life.replacement();
+    replacement.copy(true);
+    let is_last = |life: &Life, op: &InFlight| {
+        let second = life.own()[1];
+        let is_second =
+            matches!(&op.action, Action::Write { device: SUCCESSOR, offset, .. } if *offset == second);
+        is_second && life.names_successor()
+    };
+    while !life.in_flight.iter().any(|op| is_last(&life, op)) {
+        life.turn(&mut replacement);
+        if replacement.progress().standing == Standing::Whole {
+            replacement.begin_takeover(life.superblocks(), life.now);
+        }
+    }
+    life.now = Nanos(life.now.0 + 31 * Nanos::SECOND);
+    drop(replacement.next_action(&mut life.client, life.now));
+    replacement.settle();
+    replacement.progress().standing
+}
+
+/// Lives one life; the error says what was wrong.
+pub(super) fn live(seed: u64) -> Result<Seen, String> {
+    let mut life = born(seed);
     let openings = life.rng.range(1, 8);
     // By chance the successor is silent for too long in a calm one, too.
     for opening in 0..openings + 4 {
