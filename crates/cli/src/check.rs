@@ -3,8 +3,7 @@
 use crate::args::CheckArgs;
 use crate::progress::Progress;
 use crate::volume::{self, Volume};
-use crate::{Outcome, paths, say, say_json};
-use anyhow::bail;
+use crate::{Outcome, say, say_json};
 use bimetal_driver::{Driver, run_task};
 use bimetal_engine::options::{
     CheckReport, Finding, OpenError, RepairReport, UnconfirmedGroup, describe_unconfirmed,
@@ -150,16 +149,8 @@ fn tell_tail(doc: &CheckDoc) {
 /// Says what a repair will do, and does it. What is beyond it is said, and nothing is written.
 fn repair(file: &Path, quiet: bool) -> anyhow::Result<RepairDoc> {
     let volume = Volume::load(file)?;
-    if let Some(replacing) = &volume.replacing {
-        // It would no longer be a copy.
-        bail!(
-            "{} is being made a device of {}; end that before a repair, or cancel it: `{} replace {} --cancel`",
-            replacing.device.display(),
-            volume.name().0,
-            paths::program(),
-            volume.called()
-        );
-    }
+    // What is copied would no longer be a copy.
+    volume.must_not_be_replacing()?;
     let (names, plan) = repair_task(&volume, quiet, false)?;
     let doc = RepairDoc {
         repaired: docs(&names, plan.repairs),

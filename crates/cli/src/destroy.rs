@@ -4,7 +4,7 @@ use crate::args::DestroyArgs;
 use crate::find::{self, Look};
 use crate::signatures;
 use crate::volume::{self, Volume};
-use crate::{Outcome, paths, say, say_json};
+use crate::{Outcome, say, say_json};
 use anyhow::{Context as _, bail};
 use bimetal_driver::{BlockFile, IO_BYTES};
 use bimetal_engine::format::superblock::{Found, Superblock};
@@ -47,15 +47,7 @@ pub(crate) fn run(args: &DestroyArgs) -> anyhow::Result<Outcome> {
             volume.devices[1].display()
         );
     }
-    if let Some(replacing) = &volume.replacing {
-        bail!(
-            "{} is being made a device of {}; cancel that first, `{} replace {} --cancel`; nothing was destroyed",
-            replacing.device.display(),
-            volume.name().0,
-            paths::program(),
-            volume.called()
-        );
-    }
+    volume.must_not_be_replacing().context("nothing was destroyed")?;
     if find::has_server(&volume) {
         bail!("{} is in use; stop its server first; nothing was destroyed", volume.file.display());
     }

@@ -327,6 +327,20 @@ impl Volume {
         Ok((self.open_each(&resolved.devices, BlockFile::open_read_only)?, None))
     }
 
+    /// Refuses what must not be done while a device makes way for another one.
+    pub(crate) fn must_not_be_replacing(&self) -> anyhow::Result<()> {
+        if let Some(Replacing { device, .. }) = &self.replacing {
+            bail!(
+                "{} is being made a device of {}; wait for that, or cancel it: `{} replace {} --cancel`",
+                device.display(),
+                self.name().0,
+                paths::program(),
+                self.called()
+            );
+        }
+        Ok(())
+    }
+
     fn must_be_finished(&self) -> anyhow::Result<()> {
         if self.unfinished {
             bail!("{} was not made to its end; run `bimetal create --force` again", self.file.display());

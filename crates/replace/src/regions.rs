@@ -33,6 +33,11 @@ pub(crate) struct Regions {
     open: u32,
 }
 
+/// Whether the bit of a region is set; behind the end none is.
+fn is_set(bits: &[u8], place: usize) -> bool {
+    bits.get(place / 8).is_some_and(|bits| bits >> (place % 8) & 1 == 1)
+}
+
 impl Regions {
     /// None is open; each is a multiple of so many bytes.
     pub(crate) fn new(bytes: u64, unit: u64) -> Regions {
@@ -42,10 +47,11 @@ impl Regions {
 
     /// As a header says.
     pub(crate) fn of(bytes: u64, each: u64, open: &[u8]) -> Regions {
-        let is_open =
-            |place: u64| open.get(place as usize / 8).is_some_and(|bits| bits >> (place % 8) & 1 == 1);
-        let region = |place| Region { wanted: is_open(place), durable: is_open(place), ..Region::default() };
-        let regions: Vec<Region> = (0..bytes.div_ceil(each)).map(region).collect();
+        let region = |place| {
+            let open = is_set(open, place);
+            Region { wanted: open, durable: open, ..Region::default() }
+        };
+        let regions: Vec<Region> = (0..bytes.div_ceil(each) as usize).map(region).collect();
         let open = regions.iter().filter(|region| region.wanted).count() as u32;
         Regions { bytes, each, regions, being_written: None, lacks: false, open }
     }
@@ -77,7 +83,7 @@ impl Regions {
     pub(crate) fn admits(&mut self, range: &Range<u64>) -> bool {
         let mut all = true;
         for place in self.places(range) {
-            let said = self.being_written.as_ref().is_none_or(|bits| bits[place / 8] >> (place % 8) & 1 == 1);
+            let said = self.being_written.as_ref().is_none_or(|bits| is_set(bits, place));
             let said = said || planted(Bug::ClosingForgotten);
             let region = &mut self.regions[place];
             self.open += u32::from(!std::mem::replace(&mut region.wanted, true));
@@ -145,7 +151,7 @@ impl Regions {
     pub(crate) fn written(&mut self) {
         let Some(bits) = self.being_written.take() else { return };
         for (place, region) in self.regions.iter_mut().enumerate() {
-            region.durable = bits[place / 8] >> (place % 8) & 1 == 1;
+            region.durable = is_set(&bits, place);
             self.lacks |= region.wanted && !region.durable;
         }
     }
