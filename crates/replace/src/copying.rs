@@ -143,9 +143,14 @@ impl Copying {
         self.clients_at = Some(now);
     }
 
+    /// Whether what is to be copied once more is being copied: two writes that failed may have left the same range twice.
+    fn is_blocked(&self) -> bool {
+        self.again.front().is_some_and(|range| self.is_in_piece(range))
+    }
+
     /// When there is something to do next; none where nothing is left, or where answers are waited for.
     pub(crate) fn deadline(&self) -> Option<Nanos> {
-        if self.halted || self.pieces.len() >= PIECES {
+        if self.halted || self.pieces.len() >= PIECES || self.is_blocked() {
             return None;
         }
         let left = self.next < self.bytes || !self.again.is_empty();
@@ -157,7 +162,7 @@ impl Copying {
 
     /// The range that is copied next, if it is time for it.
     pub(crate) fn choose(&mut self, now: Nanos) -> Option<Range<u64>> {
-        if self.halted || self.pieces.len() >= PIECES || now < self.rests_until {
+        if self.halted || self.pieces.len() >= PIECES || self.is_blocked() || now < self.rests_until {
             return None;
         }
         if self.again.is_empty() && self.next == self.bytes && now >= self.bad_at {
@@ -247,5 +252,28 @@ impl Copying {
     /// Old and new may differ in a range.
     pub(crate) fn differs(&mut self, range: Range<u64>) {
         self.again.push_back(range.start..range.end.min(self.next));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::plan;
+
+    /// The second took the place of the first in the table of what is being copied. What the first still wrote lay over a write of the
+    /// client, which was held back no longer.
+    #[test]
+    fn a_range_that_is_to_be_copied_twice_is_not_copied_twice_at_once() {
+        let (now, buf) = (Nanos(0), Buf { start: 0, len: BLOCK_BYTES });
+        let mut copying = Copying::new(&plan(64 * BLOCK), 64 * BLOCK, Vec::new());
+        copying.halted = false;
+        copying.differs(8 * BLOCK..12 * BLOCK);
+        copying.differs(8 * BLOCK..10 * BLOCK);
+        let first = copying.choose(now).expect("a range");
+        copying.begin(first.clone(), buf, now);
+        assert_eq!((copying.choose(now), copying.deadline()), (None, None));
+        assert!(copying.is_in_piece(&(11 * BLOCK..12 * BLOCK)));
+        copying.copied(first.start, now);
+        assert_eq!(copying.choose(now), Some(8 * BLOCK..10 * BLOCK));
     }
 }

@@ -4,8 +4,9 @@
 mod disk;
 mod life;
 
-use crate::Standing;
 use crate::bugs::{Bug, plant};
+use crate::{Pace, Plan, Standing};
+use bimetal_units::{FAST, Generation};
 use life::{hang_after_the_change, live};
 
 /// Lives in a slice; REPLACE_SEEDS says how many others, and REPLACE_SEED where they begin.
@@ -32,6 +33,20 @@ fn nothing_flushed_is_lost_whatever_happens_while_a_device_takes_anothers_place(
 #[test]
 fn a_successor_that_hangs_when_the_other_device_names_it_already_is_not_done_without() {
     assert!(matches!(hang_after_the_change(), Standing::Torn(_)));
+}
+
+/// A plan for a device of so many bytes.
+pub(crate) fn plan(bytes: u64) -> Plan {
+    Plan {
+        volume: [1; 16],
+        tier: FAST,
+        old: [2; 16],
+        new: [3; 16],
+        bytes,
+        own: [0, bytes - 4096],
+        generation: Generation(1),
+        pace: Pace::default(),
+    }
 }
 
 fn from_env(name: &str, otherwise: u64) -> u64 {
