@@ -248,7 +248,7 @@ impl Replacement {
     /// How far it has come.
     pub fn progress(&self) -> Progress {
         let standing = match (&self.failure, &self.takeover) {
-            (Some(why), _) if self.keeps_first => Standing::Torn(why.clone()),
+            (Some(why), _) if self.is_torn() => Standing::Torn(why.clone()),
             (Some(why), _) => Standing::Failed(why.clone()),
             (None, Takeover::Done) => Standing::TakenOver,
             (None, Takeover::No) if self.copying.is_whole() => Standing::Whole,
@@ -271,6 +271,11 @@ impl Replacement {
             self.failure = Some(why);
             self.copying.halted = true;
             self.takeover = Takeover::No;
+            if self.keeps_first && !planted(Bug::TwinIgnored) {
+                // Either may be the volume's: what both were asked for and one has failed, or a flush of it may have, is not done.
+                let both = self.ops.values_mut().filter(|op| op.on_both);
+                both.for_each(|op| op.failed_already = Some(DeviceError { errno: EIO }));
+            }
         }
     }
 
@@ -510,10 +515,7 @@ impl Replacement {
         let (own, device, _) = self.own.remove(&token.0)?;
         match own {
             Own::Twin(of) => {
-                let decides = self.keeps_first && !planted(Bug::TwinIgnored);
-                if let Some(op) = self.ops.get_mut(&of).filter(|op| op.on_both) {
-                    // Either may be the volume's: then what one of them has not done is not done.
-                    op.failed_already = op.failed_already.or(result.err().filter(|_| decides));
+                if self.ops.get(&of).is_some_and(|op| op.on_both) {
                     self.must(result);
                 }
                 return Some(of);
