@@ -14,9 +14,13 @@ use std::os::fd::{AsFd, AsRawFd as _, OwnedFd, RawFd};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// Clients that may wait to be accepted, as the standard library has it.
 const BACKLOG: i32 = 128;
+
+/// How long a server may take to die, as long as for the locks of its devices.
+const DEATH_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Longest path of a unix socket, bytes: the kernel's limit less the closing zero.
 const MAX_PATH_BYTES: usize = 107;
@@ -170,13 +174,7 @@ impl Listener {
             Ok(meta) if !meta.file_type().is_socket() => {
                 return Err(ListenError::NotASocket { path: path.into() });
             }
-            Ok(_) => match try_connect(path) {
-                // Its server lives, or is stopped with too many waiting.
-                Ok(_) | Err(Errno::AGAIN) => return Err(ListenError::InUse { path: path.into() }),
-                // Nobody has it open: its server is dead.
-                Err(Errno::CONNREFUSED | Errno::NOENT) => std::fs::remove_file(path).map_err(system)?,
-                Err(errno) => return Err(system(errno.into())),
-            },
+            Ok(_) => remove_dead(path)?,
         }
         let socket = bind(path, access).map_err(|errno| system(errno.into()))?;
         let made = Made::of(path).map_err(system)?;
@@ -243,6 +241,29 @@ impl Listener {
             // Replies are gathered already: waiting for more would only add time.
             let _ = sockopt::set_tcp_nodelay(&connection, true);
         }
+    }
+}
+
+/// Takes away the socket file of a server that is dead. One that was killed a moment ago may still listen, as the kernel takes a
+/// process down piece by piece.
+fn remove_dead(path: &Path) -> Result<(), ListenError> {
+    let system = |source| ListenError::System { path: path.into(), source };
+    let until = Instant::now() + DEATH_PATIENCE;
+    loop {
+        match try_connect(path) {
+            // Nobody has it open: its server is dead.
+            Err(Errno::CONNREFUSED | Errno::NOENT) => break,
+            // Its server lives, or is stopped with too many waiting.
+            Ok(_) | Err(Errno::AGAIN) if Instant::now() >= until => {
+                return Err(ListenError::InUse { path: path.into() });
+            }
+            Ok(_) | Err(Errno::AGAIN) => std::thread::sleep(DEATH_PATIENCE / 10),
+            Err(errno) => return Err(system(errno.into())),
+        }
+    }
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(system(error)),
+        _ => Ok(()),
     }
 }
 

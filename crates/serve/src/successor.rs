@@ -9,6 +9,7 @@ use bimetal_driver::BlockFile;
 use bimetal_engine::format::superblock::Superblock;
 use bimetal_engine::options::Level;
 use bimetal_replace::{Progress, Replacement, Standing};
+use bimetal_units::BLOCK_BYTES;
 use serde::{Deserialize, Serialize};
 use std::time::Instant;
 
@@ -75,6 +76,8 @@ pub(crate) struct Succession {
     /// Since when it has been looked at, and what had been copied by then.
     since: Option<(Instant, u64)>,
     cancelled: bool,
+    /// The volume file has forgotten it.
+    settled: bool,
     /// It was said that nobody knows whose place it is.
     torn: bool,
 }
@@ -124,19 +127,37 @@ impl<V: Served> Server<V> {
         }
     }
 
-    /// How a replacement stands; none where there was none since the volume was opened.
+    /// How a replacement stands; none where there was none since the volume was opened. That it ended is told once the volume
+    /// file knows it: whoever hears it may look there.
     pub(crate) fn replacement(&self) -> Option<ReplaceDoc> {
-        match (self.driver.replacement(), self.driver.successor()) {
-            (Some(progress), Some(device)) => Some(ReplaceDoc::new(&progress, device, self.succession.since)),
-            _ => self.succession.last.clone(),
+        if let Some(last) = &self.succession.last {
+            return Some(last.clone());
         }
+        let mut doc = self.standing()?;
+        match self.driver.replacement()?.standing {
+            Standing::TakenOver => "taking-over".clone_into(&mut doc.state),
+            Standing::Failed(_) => (doc.state, doc.why) = ("copying".to_owned(), None),
+            _ => {}
+        }
+        Some(doc)
+    }
+
+    /// Whether the replacement that is under way comes to no good end.
+    fn is_ending(&self) -> bool {
+        self.driver.replacement().is_some_and(|progress| matches!(progress.standing, Standing::Failed(_)))
+    }
+
+    /// How the replacement that is under way stands with the driver.
+    fn standing(&self) -> Option<ReplaceDoc> {
+        let (progress, device) = self.driver.replacement().zip(self.driver.successor())?;
+        Some(ReplaceDoc::new(&progress, device, self.succession.since))
     }
 
     /// Does what is wished, and says how it stands.
     pub(crate) fn replace(&mut self, wish: ReplaceWish) -> Answer {
         let done = match wish {
             ReplaceWish::Tell => Ok(()),
-            ReplaceWish::Begin if self.driver.replacement().is_some() => Ok(()),
+            ReplaceWish::Begin if self.driver.replacement().is_some() && !self.is_ending() => Ok(()),
             ReplaceWish::Begin => self.begin_replacement(),
             ReplaceWish::Cancel => self.cancel_replacement(),
         };
@@ -150,6 +171,11 @@ impl<V: Served> Server<V> {
     }
 
     fn begin_replacement(&mut self) -> Result<(), String> {
+        if self.driver.replacement().is_some() {
+            return Err(
+                "the device that was to take its place before is not let go yet; try again".to_owned()
+            );
+        }
         let known = self.succession.known.as_mut().ok_or("its server can replace no device")?;
         let superblocks = self.engine.superblocks().filter(|_| !self.stopping);
         let superblocks = superblocks
@@ -176,7 +202,9 @@ impl<V: Served> Server<V> {
             Standing::Torn(_) => {
                 return Err("the new device may have taken over already; open the volume again".to_owned());
             }
-            _ => {}
+            // It ends as it is.
+            Standing::Failed(_) => return Ok(()),
+            Standing::Copying | Standing::Whole => {}
         }
         if let Some(replacement) = self.driver.replacement_mut() {
             replacement.fail("cancelled".to_owned());
@@ -213,7 +241,7 @@ impl<V: Served> Server<V> {
 
     /// The successor has its place.
     fn end_replacement(&mut self, progress: &Progress) {
-        let ended = self.replacement();
+        let ended = self.standing();
         let new = self.driver.replacement_mut().map(|replacement| replacement.plan().new);
         let name = self.driver.successor().map(|device| device.path().display().to_string());
         let (Some(old), Some(new), Some(name)) = (self.driver.take_over(), new, name) else { return };
@@ -235,28 +263,40 @@ impl<V: Served> Server<V> {
 
     /// The successor is done without: first the volume file forgets it, then writes go on, then it is let go.
     fn settle_replacement(&mut self, why: &str) -> bool {
-        if self.succession.last.is_none() {
-            let mut ended = self.replacement().unwrap_or_default();
-            let device = ended.device.clone();
-            let (level, what) = match self.succession.cancelled {
-                true => {
-                    (Level::Info, format!("{device} is not made a device of the volume: it was cancelled"))
-                }
-                false => (Level::Error, format!("{device} cannot take the other's place: {why}")),
-            };
-            if self.succession.cancelled {
-                (ended.state, ended.why) = ("cancelled".to_owned(), None);
+        let mut ended = self.standing().unwrap_or_default();
+        let cancelled = self.succession.cancelled;
+        if cancelled {
+            (ended.state, ended.why) = ("cancelled".to_owned(), None);
+        }
+        if std::mem::replace(&mut self.succession.settled, true) {
+            return self.let_successor_go(ended);
+        }
+        let (level, what) = match cancelled {
+            true => (Level::Info, "is not made a device of the volume: it was cancelled".to_owned()),
+            false => (Level::Error, format!("cannot take the other's place: {why}")),
+        };
+        self.say_happened(EventKind::DeviceChanged, level, format!("{} {what}", ended.device));
+        if let Some(Err(why)) = self.succession.known.as_mut().map(|known| known.given_up()) {
+            self.say_happened(EventKind::DeviceChanged, Level::Error, why);
+        }
+        if let Some(replacement) = self.driver.replacement_mut() {
+            replacement.settle();
+        }
+        // One that failed may never answer what it was asked; one that was cancelled ends without what it said of itself.
+        self.succession.last = Some(ended).filter(|_| !cancelled);
+        true
+    }
+
+    fn let_successor_go(&mut self, ended: ReplaceDoc) -> bool {
+        let places = self.driver.replacement_mut().map(|replacement| replacement.plan().own);
+        let Some(device) = self.driver.drop_successor() else { return false };
+        if self.succession.cancelled {
+            for at in places.into_iter().flatten() {
+                // It says that it is an unfinished copy, which whoever overwrites it is asked about.
+                let _ = device.erase(at, u64::from(BLOCK_BYTES));
             }
             self.succession.last = Some(ended);
-            self.say_happened(EventKind::DeviceChanged, level, what);
-            if let Some(Err(why)) = self.succession.known.as_mut().map(|known| known.given_up()) {
-                self.say_happened(EventKind::DeviceChanged, Level::Error, why);
-            }
-            if let Some(replacement) = self.driver.replacement_mut() {
-                replacement.settle();
-            }
-            return true;
         }
-        self.driver.drop_successor().is_some()
+        true
     }
 }

@@ -51,42 +51,52 @@ pub(super) fn erase_headers(device: &BlockFile, old: &Superblock) -> anyhow::Res
     own(old).into_iter().try_for_each(|at| device.erase(at, BLOCK).map_err(anyhow::Error::from))
 }
 
-/// Opens the successor of a device with this superblock, and goes on where it says that it is.
-fn open(
-    volume: &Volume,
-    replacing: &Replacing,
-    old: &Superblock,
-) -> anyhow::Result<(BlockFile, Replacement)> {
+/// Opens the successor of a device with this superblock.
+fn open(volume: &Volume, replacing: &Replacing, old: &Superblock) -> anyhow::Result<(BlockFile, Plan)> {
     let device = volume::timed(BlockFile::open(&replacing.device)?, volume.models[replacing.tier])?;
     let bytes = old.geometry.device_bytes[replacing.tier];
     if device.size_bytes() < bytes {
         bail!("{} has become shorter than what the volume uses", replacing.device.display());
     }
-    let header = newest_header(&device, old);
-    let new = match &header {
-        Some(header) => header.new,
-        None => crate::create::random_id()?,
-    };
     let plan = Plan {
         volume: old.volume,
         tier: Tier(replacing.tier as u8),
         old: old.devices[replacing.tier],
-        new,
+        new: crate::create::random_id()?,
         bytes,
         own: own(old),
         generation: old.generation,
         pace: Pace::default(),
     };
-    let resumed = header.and_then(|header| Replacement::resume(plan.clone(), &header));
-    Ok((device, resumed.unwrap_or_else(|| Replacement::begin(plan))))
+    Ok((device, plan))
+}
+
+/// From nothing: what the device says of itself no longer counts, however many headers it has had.
+fn from_nothing(device: BlockFile, plan: Plan, old: &Superblock) -> anyhow::Result<(BlockFile, Replacement)> {
+    erase_headers(&device, old)?;
+    Ok((device, Replacement::begin(plan)))
+}
+
+/// Goes on where the device says that it is, if nothing was written past it since.
+fn go_on(device: BlockFile, plan: Plan, old: &Superblock) -> anyhow::Result<(BlockFile, Replacement)> {
+    let resumed = newest_header(&device, old)
+        .and_then(|header| Replacement::resume(Plan { new: header.new, ..plan.clone() }, &header));
+    match resumed {
+        Some(replacement) => Ok((device, replacement)),
+        None => from_nothing(device, plan, old),
+    }
 }
 
 /// Lets the successor that the volume file names have its part in all that is written from now on. Where it is not there the volume
 /// is opened without, and it is copied anew when it is there again.
 pub(crate) fn join(volume: &Volume, driver: &mut Driver) {
     let Some(replacing) = &volume.replacing else { return };
-    let opened = superblock(volume, replacing.tier).and_then(|old| open(volume, replacing, &old));
-    match opened {
+    let opened = || {
+        let old = superblock(volume, replacing.tier)?;
+        let (device, plan) = open(volume, replacing, &old)?;
+        go_on(device, plan, &old)
+    };
+    match opened() {
         Ok((device, replacement)) => driver.begin_replacement(device, replacement),
         Err(error) => tracing::warn!(
             "{} is not copied to while the volume is open: {error:#}",
@@ -125,7 +135,10 @@ impl Successors for Named {
             let Some(replacing) = &volume.replacing else {
                 bail!("the volume file names no device to replace")
             };
-            open(&volume, replacing, &superblocks[replacing.tier])
+            // What was written meanwhile did not go to it, whatever it says.
+            let old = &superblocks[replacing.tier];
+            let (device, plan) = open(&volume, replacing, old)?;
+            from_nothing(device, plan, old)
         };
         begin().map_err(|error| format!("{error:#}"))
     }
