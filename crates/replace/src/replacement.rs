@@ -349,6 +349,8 @@ impl Replacement {
             return;
         };
         op.waits -= 1;
+        // Others are answered before this one is, where the successor is late: they are not to be believed.
+        let failed = result.err().filter(|_| op.is_flush && token.0 & OWN == 0);
         if token.0 & OWN == 0 {
             op.result = result;
             let elsewhere = result.is_err() && self.failure.is_none();
@@ -367,6 +369,9 @@ impl Replacement {
             }
         } else if !op.is_write && !op.range.is_empty() {
             op.result = result;
+        }
+        if let Some(error) = failed.filter(|_| !planted(Bug::FailureToldLate)) {
+            self.flush_failed(error);
         }
         self.end_if_answered(of_machine, now);
         while let Some((token, result)) = self.told.pop_front() {
@@ -500,7 +505,10 @@ impl Replacement {
             }
         }
         let result = op.failed_already.map_or(op.result, Err);
-        self.doubts_old |= op.is_flush && result.is_err() && !planted(Bug::OldBelievedAgain);
+        if op.is_flush && result.is_err() {
+            // Now the machine knows.
+            self.flush_failed = None;
+        }
         self.told.push_back((Token(token), result));
     }
 
@@ -544,9 +552,9 @@ impl Replacement {
         None
     }
 
-    /// The old device failed a flush of ours: whoever of the machine waits for one hears of it, and who asks for one next.
+    /// The old device failed a flush: whoever of the machine waits for one hears of it, or who asks for one next.
     fn flush_failed(&mut self, error: DeviceError) {
-        self.doubts_old = true;
+        self.doubts_old |= !planted(Bug::OldBelievedAgain);
         self.flush_failed = Some(error);
         self.ops.values_mut().filter(|op| op.is_flush).for_each(|op| op.failed_already = Some(error));
     }
