@@ -46,6 +46,8 @@ bimetal_units::planted_bugs! {
     TornWritten,
     /// Buffers are given back that a successor may still write, though the other device may name it.
     TornDoneWithout,
+    /// It can be cancelled though the other device may name the successor.
+    CancelledLate,
     /// After a failure, writes go on before anybody knows.
     NotSettled,
 }

@@ -279,6 +279,17 @@ impl Replacement {
         }
     }
 
+    /// Does without the successor because somebody wishes it; gives whether it could. Once the other device may name the successor
+    /// there is no way back: it would leave a volume of which nobody knows the device.
+    pub fn cancel(&mut self) -> bool {
+        let may = self.failure.is_none() && self.takeover == Takeover::No;
+        let may = may && (!self.keeps_first || planted(Bug::CancelledLate));
+        if may {
+            self.fail("cancelled".to_owned());
+        }
+        may
+    }
+
     /// Nobody will go on with this successor, whatever it says of itself.
     pub fn settle(&mut self) {
         self.is_settled = self.failure.is_some() && !self.is_torn();

@@ -92,6 +92,7 @@ const FOUND: &[(Bug, u64)] = &[
     (Bug::TwinIgnored, 1463),
     (Bug::TornWritten, 222),
     (Bug::TornDoneWithout, 0),
+    (Bug::CancelledLate, 2_031_000),
     (Bug::NotSettled, 19_612),
 ];
 

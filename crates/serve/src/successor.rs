@@ -195,19 +195,12 @@ impl<V: Served> Server<V> {
         let Some(progress) = self.driver.replacement() else {
             return Err("no device is being replaced".to_owned());
         };
-        match progress.standing {
-            Standing::TakingOver | Standing::TakenOver => {
-                return Err("the new device is taking over".to_owned());
-            }
-            Standing::Torn(_) => {
-                return Err("the new device may have taken over already; open the volume again".to_owned());
-            }
-            // It ends as it is.
-            Standing::Failed(_) => return Ok(()),
-            Standing::Copying | Standing::Whole => {}
+        // One that has failed ends as it is.
+        if matches!(progress.standing, Standing::Failed(_)) {
+            return Ok(());
         }
-        if let Some(replacement) = self.driver.replacement_mut() {
-            replacement.fail("cancelled".to_owned());
+        if !self.driver.replacement_mut().is_some_and(Replacement::cancel) {
+            return Err("the new device takes over, or may have already: there is no way back".to_owned());
         }
         self.succession.cancelled = true;
         Ok(())

@@ -479,8 +479,7 @@ impl Life {
                     self.attempt += 1;
                 }
                 Standing::Torn(_) if self.calm => return Ok(End::Crashed),
-                Standing::Copying if !self.calm && self.rng.one_in(3000) => {
-                    replacement.fail("cancelled".into());
+                Standing::Copying if !self.calm && self.rng.one_in(3000) && replacement.cancel() => {
                     replacement.settle();
                     self.attempt += 1;
                     settle_at = turn;
