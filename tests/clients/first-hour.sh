@@ -20,6 +20,8 @@ before_finish() {
 mounted_now() { grep -q 'my\\040volume' /proc/self/mounts; }
 
 open_up() {
+    # What the one before has said is not what this one says.
+    rm -f "$work/out"
     # What runs in the background of a script takes no Ctrl-C otherwise.
     python3 -c 'import os, signal, sys
 signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -27,7 +29,7 @@ os.execv(sys.argv[1], sys.argv[1:])' "$BIMETAL" up --dir "$dir" --slow-model non
     server=$!
     local i
     for ((i = 0; i < 600; i++)); do
-        ! grep -q 'opens it again' "$work/out" || return 0
+        ! grep -qs 'opens it again' "$work/out" || return 0
         kill -0 "$server" 2>/dev/null || { cat "$work/err"; fail "up is ready"; }
         sleep 0.05
     done
