@@ -1,0 +1,45 @@
+//! Planted bugs: each removes or reverses one line that serves a rule of protection, so that tests can prove that they find it.
+//! Compiled for tests only, and off even there until one sets it for the current thread.
+
+bimetal_units::planted_bugs! {
+    /// The fast device is written over where what was frozen has not been read yet.
+    FrozenOverwritten,
+    /// A write is not noted when it has ended.
+    EndNotNoted,
+    /// What could not be read of the fast device counts as copied.
+    UnreadIsCopied,
+    /// The fast device is written to before the map says that the image may lack it.
+    RegionNotOpened,
+    /// What was frozen goes to the ring though the map does not say that the image may lack it.
+    EpochNotOpened,
+    /// A region is closed while a map that says so is not yet durable, and written to again.
+    ClosingForgotten,
+    /// The slow device is written over, and what it held is kept nowhere.
+    NothingKept,
+    /// What it held is in the ring, and not flushed.
+    KeptUnflushed,
+    /// What was kept before a freeze counts as kept after it.
+    KeptForever,
+    /// What could not be read of the slow device counts as kept.
+    UnkeptIsKept,
+    /// A group is taken for durable though one before it is not written.
+    GroupsOutOfOrder,
+    /// An image counts before what it is made of is flushed.
+    CommittedUnflushed,
+    /// The fast device is taken for what was read of it, though it has that in its cache alone.
+    FastUnflushed,
+    /// An image counts before all of the fast device was copied.
+    CommittedEarly,
+    /// The ring is trimmed before what was applied is flushed.
+    TrimmedUnflushed,
+    /// What a newer image needs is trimmed.
+    TrimmedFar,
+    /// Writes go on before it is durable that there is no image any more.
+    DroppedLate,
+    /// After a crash the freezes are numbered as before it.
+    NumbersAgain,
+    /// Nothing waits for the first header of an opening.
+    NotJoined,
+    /// A flush of the slow device that fails, unless the machine asked for it, is told to nobody.
+    FlushErrorKept,
+}

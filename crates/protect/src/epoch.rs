@@ -1,0 +1,352 @@
+//! What an image goes through: a freeze, the copying of what was frozen, a flush, and the header that makes it count.
+
+use crate::bugs::{Bug, planted};
+use crate::extents::Held;
+use crate::header::{Header, Image, MOST_LOST};
+use crate::protection::{BLOCK, FlushInFlight, Own, Protection};
+use bimetal_engine::action::{Action, BufList, Class, DeviceError};
+use bimetal_engine::arena::{Arena, Pool};
+use bimetal_units::{FAST, Generation, Nanos, SLOW};
+
+/// How often it is tried to say that there is no image any more.
+const DROP_TRIES: u32 = 3;
+
+/// How far an image is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Phase {
+    /// The first header of this opening is written: until then nothing else is.
+    Joining,
+    /// The fast device is copied, as it is meanwhile, up to this block.
+    Base { next: u64 },
+    /// Nothing is to be done yet.
+    Resting,
+    /// What was frozen goes to the ring.
+    Copying,
+    /// It is flushed. The slow device may have been already.
+    Flushing { slow: bool },
+    /// The header is written that makes it count.
+    Committing,
+    /// What the ring has of the fast device goes to its copy, from this block on.
+    Applying { next: u64 },
+    /// That is flushed.
+    ApplyFlushing,
+    /// The header is written that gives the ring's space back.
+    Trimming,
+    /// The header is written that says that there is no image: for good, if it says why.
+    Dropping { off: Option<String>, tries: u32 },
+    /// There is no image, and it is durable that there is none.
+    Off(String),
+    /// There is one that no longer is true, and it cannot be said: nothing more is written to the slow device.
+    Stuck,
+}
+
+impl Protection {
+    /// There is to be no image until the volume is opened again.
+    pub(crate) fn give_up(&mut self, why: String) {
+        self.drop_image(Some(why));
+    }
+
+    pub(crate) fn drop_image(&mut self, off: Option<String>) {
+        if matches!(self.phase, Phase::Off(_) | Phase::Stuck) {
+            return;
+        }
+        if let Phase::Dropping { off: why, .. } = &mut self.phase {
+            if why.is_none() {
+                *why = off;
+            }
+            return;
+        }
+        self.copied.clear();
+        self.phase = Phase::Dropping { off, tries: 0 };
+    }
+
+    fn half_full(&self) -> bool {
+        self.ring.used() > self.ring.bytes() / 2
+    }
+
+    fn due_at(&self) -> Nanos {
+        let now = self.hurry || self.early || self.image.is_none() || self.half_full();
+        let interval = u64::from(self.plan.seconds) * Nanos::SECOND / 2;
+        if now { Nanos(0) } else { Nanos(self.frozen_at.0 + interval) }
+    }
+
+    pub(crate) fn phase_deadline(&self) -> Option<Nanos> {
+        let due = (matches!(self.phase, Phase::Resting) && self.is_changed()).then(|| self.due_at());
+        let memory = Some(self.not_before).filter(|at| at.0 > 0);
+        [due, memory].into_iter().flatten().min()
+    }
+
+    pub(crate) fn work_on_phase<A: Arena>(&mut self, now: Nanos, arena: &mut A) {
+        if self.not_before <= now {
+            self.not_before = Nanos(0);
+        } else {
+            return;
+        }
+        match self.phase {
+            Phase::Base { next } => self.work_on_base(next, now, arena),
+            Phase::Resting if self.is_changed() && now >= self.due_at() => self.freeze(now),
+            Phase::Copying if self.fast.is_read() && !self.is_copying() || self.ends_early() => {
+                self.phase = Phase::Flushing { slow: planted(Bug::CommittedUnflushed) };
+                self.fast_flushed = planted(Bug::FastUnflushed);
+            }
+            Phase::Flushing { slow: true } if self.fast_flushed => self.phase = Phase::Committing,
+            Phase::ApplyFlushing if planted(Bug::TrimmedUnflushed) => self.phase = Phase::Trimming,
+            Phase::Applying { next } => self.work_on_applying(next, now, arena),
+            Phase::Joining | Phase::Committing | Phase::Trimming => self.write_header(now, arena),
+            Phase::Dropping { .. } if self.is_idle() || planted(Bug::DroppedLate) => {
+                self.write_header(now, arena);
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether a freeze may come before anything ends.
+    #[cfg(test)]
+    pub(crate) fn may_freeze(&self) -> bool {
+        !matches!(self.phase, Phase::Copying | Phase::Flushing { .. } | Phase::Committing | Phase::Off(_))
+    }
+
+    fn ends_early(&self) -> bool {
+        matches!(self.phase, Phase::Copying) && planted(Bug::CommittedEarly)
+    }
+
+    fn work_on_base<A: Arena>(&mut self, next: u64, now: Nanos, arena: &mut A) {
+        let (mut next, blocks) = (next, self.fast.blocks());
+        while next < blocks && self.has_room_for_transfer() {
+            let end = blocks.min(next + self.plan.piece_bytes / BLOCK);
+            if !self.begin_transfer(next..end, Self::of_fast(next), now, arena) {
+                break;
+            }
+            next = end;
+        }
+        let is_done = next == blocks && self.transfers.is_empty();
+        self.phase = if is_done { Phase::Resting } else { Phase::Base { next } };
+    }
+
+    /// From here on nothing changes what the image is to be: what is written over was read before.
+    fn freeze(&mut self, now: Nanos) {
+        let number = self.undo.freeze() + 1;
+        self.fast.freeze();
+        self.undo.begin(number);
+        self.copied.clear();
+        self.tracking = true;
+        self.slow_written = false;
+        self.frozen_at = now;
+        self.frozen_from = self.ring.head();
+        self.phase = Phase::Copying;
+    }
+
+    fn work_on_applying<A: Arena>(&mut self, next: u64, now: Nanos, arena: &mut A) {
+        let (mut next, most) = (next, self.plan.piece_bytes / BLOCK);
+        while self.has_room_for_transfer() {
+            let rest = self.unapplied.parts(&(next..self.fast.blocks()));
+            let held = rest.into_iter().find_map(|(range, held)| match held {
+                Some(Held::At(at)) => Some((range, at)),
+                _ => None,
+            });
+            let Some((range, at)) = held else {
+                next = self.fast.blocks();
+                break;
+            };
+            let end = range.end.min(range.start + most);
+            if !self.begin_transfer(range.start..end, Self::of_slow(at), now, arena) {
+                break;
+            }
+            next = end;
+        }
+        let is_done = next == self.fast.blocks() && self.transfers.is_empty();
+        self.phase = if is_done { Phase::ApplyFlushing } else { Phase::Applying { next } };
+    }
+
+    /// A group has no room.
+    pub(crate) fn ring_is_full(&mut self) {
+        match self.phase {
+            Phase::Copying => {
+                self.fast.unfreeze();
+                self.copied.clear();
+                self.image_lost.iter().for_each(|range| self.fast.lost.insert(range.clone()));
+                self.slow_written = true;
+                if self.unapplied.is_empty() {
+                    self.drop_image(None);
+                } else {
+                    self.phase = Phase::Applying { next: 0 };
+                }
+            }
+            Phase::Resting if !self.unapplied.is_empty() => self.phase = Phase::Applying { next: 0 },
+            Phase::Resting if self.image.is_some() => {
+                self.slow_written = true;
+                self.early = true;
+            }
+            _ => {}
+        }
+    }
+
+    /// Begins a flush of the slow device, if one is waited for.
+    pub(crate) fn work_on_flush(&mut self) {
+        if matches!(self.phase, Phase::Flushing { .. }) && !self.fast_flushed && !self.fast_flushes {
+            self.fast_flushes = true;
+            self.ask(Own::Flush(FAST), |token| Action::Flush { device: FAST, token });
+        }
+        if self.flush.is_some() {
+            return;
+        }
+        let below = match planted(Bug::GroupsOutOfOrder) {
+            true => self.ring.head().seq,
+            false => self.ring.written_below(),
+        };
+        let for_phase = matches!(self.phase, Phase::Flushing { slow: false } | Phase::ApplyFlushing);
+        let wants = self.undo.wants_flush(below) && !matches!(self.phase, Phase::Dropping { .. });
+        if for_phase || wants {
+            self.flush = Some(FlushInFlight { below, for_phase });
+            self.ask(Own::Flush(SLOW), |token| Action::Flush { device: SLOW, token });
+        }
+    }
+
+    /// A flush of the fast device has ended. One that a phase before asked for began before what this one has read.
+    pub(crate) fn fast_is_flushed(&mut self) {
+        self.fast_flushes = false;
+        self.fast_flushed = matches!(self.phase, Phase::Flushing { .. });
+    }
+
+    pub(crate) fn flushed(&mut self, result: Result<(), DeviceError>) {
+        let Some(FlushInFlight { below, for_phase }) = self.flush.take() else { return };
+        if result.is_err() {
+            return;
+        }
+        self.ring.flushed(below);
+        let ring = &self.ring;
+        self.undo.flushed(|seq| ring.is_durable(seq));
+        match self.phase {
+            Phase::Flushing { .. } if for_phase => self.phase = Phase::Flushing { slow: true },
+            Phase::ApplyFlushing if for_phase => self.phase = Phase::Trimming,
+            _ => {}
+        }
+    }
+
+    /// What the next header says of the image, and from where on the ring is needed.
+    fn next_header(&self, now: Nanos) -> Header {
+        let plan = &self.plan;
+        let (image, tail) = match self.phase {
+            Phase::Committing => {
+                let ago = now.since(self.frozen_at) / 1_000_000;
+                let frozen_unix_ms = plan.zero_unix_ms + (now.0 / 1_000_000).saturating_sub(ago);
+                let image = Image { number: self.undo.freeze(), frozen_unix_ms };
+                (Some(image), self.unapplied_from.unwrap_or(self.frozen_from))
+            }
+            Phase::Trimming if planted(Bug::TrimmedFar) => (self.image, self.ring.head()),
+            Phase::Trimming => (self.image, self.image_from),
+            Phase::Dropping { .. } => (None, self.ring.head()),
+            _ => (self.image, self.ring.tail()),
+        };
+        let lost = match self.phase {
+            Phase::Committing => self.lost(),
+            Phase::Dropping { .. } => Vec::new(),
+            _ => self.image_lost.clone(),
+        };
+        Header {
+            volume: plan.volume,
+            devices: plan.devices,
+            layout: plan.layout,
+            number: self.header_number + 1,
+            session: self.session,
+            covers: Generation(plan.generation.0 + 1),
+            seconds: plan.seconds,
+            strict: plan.strict,
+            image,
+            tail,
+            head: self.ring.head(),
+            lost,
+        }
+    }
+
+    fn write_header<A: Arena>(&mut self, now: Nanos, arena: &mut A) {
+        if self.header.is_some() {
+            return;
+        }
+        let header = self.next_header(now);
+        if header.lost.len() > MOST_LOST {
+            self.give_up("too much of the fast device cannot be read".to_owned());
+            return;
+        }
+        let Some(buf) = self.alloc(Pool::Meta, BLOCK, now, arena) else { return };
+        self.header_number += 1;
+        header.encode(arena.bytes_mut(buf));
+        let offset = self.plan.layout.headers()[(header.number % 2) as usize];
+        self.header = Some((buf, header));
+        self.ask(Own::Header, |token| Action::Write {
+            device: SLOW,
+            offset,
+            bufs: BufList::from_elem(buf, 1),
+            fua: true,
+            token,
+            class: Class::Background,
+        });
+    }
+
+    pub(crate) fn header_written<A: Arena>(&mut self, result: Result<(), DeviceError>, arena: &mut A) {
+        let Some((buf, header)) = self.header.take() else { return };
+        arena.free(buf);
+        match (&mut self.phase, result) {
+            (Phase::Dropping { tries, .. }, Err(_)) => {
+                *tries += 1;
+                if *tries >= DROP_TRIES {
+                    self.phase = Phase::Stuck;
+                }
+            }
+            (Phase::Dropping { off, .. }, Ok(())) if header.image.is_none() => {
+                let off = off.take();
+                self.has_dropped(off);
+            }
+            // It was on its way when the image was dropped.
+            (Phase::Dropping { .. }, Ok(())) => {}
+            (_, Err(error)) => self.give_up(format!("the slow device: {error}")),
+            (Phase::Joining, Ok(())) if self.image.is_some() => self.phase = Phase::Resting,
+            (Phase::Joining, Ok(())) => self.begin_base(),
+            (Phase::Committing, Ok(())) => self.has_committed(&header),
+            (Phase::Trimming, Ok(())) => {
+                self.ring.trim(header.tail);
+                self.unapplied.clear();
+                self.unapplied_from = None;
+                self.phase = Phase::Resting;
+            }
+            (_, Ok(())) => {}
+        }
+    }
+
+    fn begin_base(&mut self) {
+        self.fast.forget();
+        self.phase = Phase::Base { next: 0 };
+    }
+
+    fn has_committed(&mut self, header: &Header) {
+        let copied = std::mem::take(&mut self.copied);
+        if !copied.is_empty() && self.unapplied_from.is_none() {
+            self.unapplied_from = Some(self.frozen_from);
+        }
+        copied.iter().for_each(|(range, held)| self.unapplied.insert(range, held));
+        self.image = header.image;
+        self.image_from = self.frozen_from;
+        self.image_lost.clone_from(&header.lost);
+        self.early = false;
+        let ops = &self.ops;
+        self.fast.committed(|range| Self::is_busy(ops, FAST, range));
+        self.ring.trim(header.tail);
+        let applies = self.half_full() && !self.unapplied.is_empty();
+        self.phase = if applies { Phase::Applying { next: 0 } } else { Phase::Resting };
+    }
+
+    fn has_dropped(&mut self, off: Option<String>) {
+        self.tracking = false;
+        self.image = None;
+        self.image_lost.clear();
+        self.unapplied.clear();
+        self.unapplied_from = None;
+        self.undo.forget();
+        self.ring.trim(self.ring.head());
+        self.slow_written = true;
+        match off {
+            Some(why) => self.phase = Phase::Off(why),
+            None => self.begin_base(),
+        }
+    }
+}

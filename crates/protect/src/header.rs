@@ -1,0 +1,144 @@
+//! What the slow device says of the image, and the fast one of what the image may lack.
+
+use crate::layout::Layout;
+use crate::ring::Pos;
+use bimetal_engine::format::Id;
+use bimetal_engine::format::codec::{Get, Put, seal, unseal};
+use bimetal_units::{BLOCK_BYTES, Generation};
+use std::ops::Range;
+
+const HEADER_MAGIC: &[u8; 8] = b"BMTLimag";
+const MAP_MAGIC: &[u8; 8] = b"BMTLlack";
+/// Ranges that an image may lack at most, as they could not be read.
+pub(crate) const MOST_LOST: usize = 200;
+/// Regions that a map has room for.
+pub(crate) const MOST_REGIONS: u64 = 31 << 10;
+
+/// The image that counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Image {
+    /// The freeze that it is of.
+    pub number: u64,
+    /// When that was, milliseconds since 1970.
+    pub frozen_unix_ms: u64,
+}
+
+/// It lies in one block, twice; the one with the higher number counts.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Header {
+    /// The volume.
+    pub volume: Id,
+    /// Its devices, in tier order.
+    pub devices: [Id; 2],
+    /// Where everything is.
+    pub layout: Layout,
+    /// Headers so far.
+    pub number: u64,
+    /// Openings with protection so far.
+    pub session: u64,
+    /// No opening after this one was with protection.
+    pub covers: Generation,
+    /// The oldest that an image is to be.
+    pub seconds: u32,
+    /// Clients wait rather than that it is older.
+    pub strict: bool,
+    /// The image, where there is one.
+    pub image: Option<Image>,
+    /// The first group of the ring that is needed.
+    pub tail: Pos,
+    /// Where the ring ended.
+    pub head: Pos,
+    /// Blocks of the fast device that the image lacks.
+    pub lost: Vec<Range<u64>>,
+}
+
+impl Header {
+    /// Writes it into a block.
+    pub fn encode(&self, block: &mut [u8]) {
+        let mut body = Vec::with_capacity(BLOCK_BYTES as usize);
+        let mut put = Put(&mut body);
+        put.bytes(&self.volume).bytes(&self.devices[0]).bytes(&self.devices[1]);
+        self.layout.put(&mut put);
+        put.u64(self.number).u64(self.session).u64(self.covers.0).u32(self.seconds).u8(u8::from(self.strict));
+        let Image { number, frozen_unix_ms } = self.image.unwrap_or(Image { number: 0, frozen_unix_ms: 0 });
+        put.u8(u8::from(self.image.is_some())).u64(number).u64(frozen_unix_ms);
+        put.u64(self.tail.at).u64(self.tail.seq).u64(self.head.at).u64(self.head.seq);
+        put.u32(self.lost.len() as u32);
+        for range in &self.lost {
+            put.u64(range.start).u64(range.end);
+        }
+        seal(block, HEADER_MAGIC, &body);
+    }
+
+    /// Reads a block; none where it holds none that can be.
+    pub fn decode(block: &[u8]) -> Option<Header> {
+        let mut get = Get(unseal(block, HEADER_MAGIC)?);
+        let (volume, devices) = (get.id()?, [get.id()?, get.id()?]);
+        let layout = Layout::get(&mut get)?;
+        let (number, session, covers) = (get.count()?, get.count()?, Generation(get.count()?));
+        let (seconds, strict, has_image) = (get.u32()?, get.u8()? == 1, get.u8()? == 1);
+        let image = Image { number: get.u64()?, frozen_unix_ms: get.u64()? };
+        let mut pos = || Some(Pos { at: get.count()?, seq: get.u64()? });
+        let (tail, head) = (pos()?, pos()?);
+        let count = get.u32()? as usize;
+        let sound = count <= MOST_LOST && tail.at <= head.at && head.at - tail.at <= layout.ring_bytes;
+        let lost = (0..count.min(MOST_LOST)).map(|_| Some(get.u64()?..get.u64()?));
+        let lost = lost.collect::<Option<Vec<_>>>()?;
+        let blocks = layout.fast_bytes / u64::from(BLOCK_BYTES);
+        let inside = lost.iter().all(|range| range.start < range.end && range.end <= blocks);
+        (sound && inside).then_some(Header {
+            volume,
+            devices,
+            layout,
+            number,
+            session,
+            covers,
+            seconds,
+            strict,
+            image: has_image.then_some(image),
+            tail,
+            head,
+            lost,
+        })
+    }
+}
+
+/// Which regions of the fast device the image may lack something of: it lies on that device, in one block, twice.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Map {
+    /// The volume.
+    pub volume: Id,
+    /// Maps so far.
+    pub number: u64,
+    /// Blocks of a region.
+    pub region_blocks: u64,
+    /// Which of them.
+    pub open: Vec<bool>,
+}
+
+impl Map {
+    /// Writes it into a block.
+    pub fn encode(&self, block: &mut [u8]) {
+        let mut body = Vec::with_capacity(BLOCK_BYTES as usize);
+        let mut bits = vec![0; self.open.len().div_ceil(8)];
+        for (place, open) in self.open.iter().enumerate() {
+            bits[place / 8] |= u8::from(*open) << (place % 8);
+        }
+        let mut put = Put(&mut body);
+        put.bytes(&self.volume).u64(self.number).u64(self.region_blocks).u32(self.open.len() as u32);
+        put.bytes(&bits);
+        seal(block, MAP_MAGIC, &body);
+    }
+
+    /// Reads a block; none where it holds none that can be.
+    pub fn decode(block: &[u8]) -> Option<Map> {
+        let mut get = Get(unseal(block, MAP_MAGIC)?);
+        let (volume, number, region_blocks, count) = (get.id()?, get.count()?, get.count()?, get.u32()?);
+        if u64::from(count) > MOST_REGIONS || region_blocks == 0 {
+            return None;
+        }
+        let bits = get.bytes((count as usize).div_ceil(8))?;
+        let open = (0..count as usize).map(|place| bits[place / 8] >> (place % 8) & 1 == 1).collect();
+        Some(Map { volume, number, region_blocks, open })
+    }
+}

@@ -1,0 +1,556 @@
+//! What is asked of the devices and answered by them, and what protection asks for itself.
+
+use crate::bugs::{Bug, planted};
+use crate::bundle::Bundle;
+use crate::epoch::Phase;
+use crate::extents::{Extents, Ranges};
+use crate::fast::Fast;
+use crate::header::{Header, Image, Map};
+use crate::layout::Layout;
+use crate::ring::{Pos, Ring};
+use crate::scan::Scanned;
+use crate::undo::Undo;
+use bimetal_engine::Machine;
+use bimetal_engine::action::{Action, BufList, Class, DeviceError, Token};
+use bimetal_engine::arena::{Arena, Buf, Pool};
+use bimetal_engine::format::Id;
+use bimetal_units::{BLOCK_BYTES, FAST, Generation, Nanos, SLOW, Tier};
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+
+pub(crate) const BLOCK: u64 = BLOCK_BYTES as u64;
+/// Marks the tokens that are not the machine's. Whoever replaces a device, below, has the bit above for theirs.
+const OWN: u64 = 1 << 62;
+/// Linux's EIO.
+const EIO: i32 = 5;
+/// How soon it is tried again where there was no memory.
+const NO_MEMORY_NS: u64 = Nanos::SECOND / 50;
+/// Of a freeze's number, what counts within an opening.
+const SESSION_SHIFT: u32 = 32;
+
+/// What is protected, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// The volume.
+    pub volume: Id,
+    /// Its devices.
+    pub devices: [Id; 2],
+    /// Where everything is.
+    pub layout: Layout,
+    /// The opening before this one.
+    pub generation: Generation,
+    /// The oldest that an image is to be.
+    pub seconds: u32,
+    /// Clients wait rather than that it is older.
+    pub strict: bool,
+    /// Milliseconds since 1970 when the machine's clock was at zero.
+    pub zero_unix_ms: u64,
+    /// Copied at a time, bytes.
+    pub piece_bytes: u64,
+    /// The least blocks of a region of the map.
+    pub region_blocks: u64,
+}
+
+impl Plan {
+    /// How much is copied at a time where nothing says otherwise. A disk is busy with transfers by then, not with seeks.
+    pub const PIECE_BYTES: u64 = 256 << 10;
+
+    /// The least blocks of a region where nothing says otherwise.
+    pub fn default_region_blocks() -> u64 {
+        Fast::default_unit()
+    }
+}
+
+/// How protection stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// There is no image yet: the fast device is being copied.
+    Base,
+    /// There is an image.
+    Image,
+    /// There is none, nor will be until the volume is opened again, for this reason.
+    Off(String),
+}
+
+/// Protection at a glance.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// How it stands.
+    pub standing: Standing,
+    /// The image that counts.
+    pub image: Option<Image>,
+    /// Nothing has been written that the image lacks.
+    pub is_current: bool,
+    /// Bytes of the fast device that the image lacks.
+    pub exposed_bytes: u64,
+    /// Bytes of the fast device that were copied for the first image.
+    pub base_bytes: u64,
+}
+
+/// Something that the machine asked for.
+pub(crate) struct Op {
+    pub(crate) device: Tier,
+    pub(crate) blocks: Range<u64>,
+    is_write: bool,
+    is_flush: bool,
+    /// A flush of the device failed meanwhile, which said so to somebody else.
+    failed_already: Option<DeviceError>,
+}
+
+/// What an answer with a token of ours is to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Own {
+    /// A range of a bundle is read.
+    Read { bundle: u64, entry: usize },
+    /// A bundle is in the ring.
+    Group { bundle: u64 },
+    /// A flush of a device.
+    Flush(Tier),
+    /// A header.
+    Header,
+    /// A map.
+    Map,
+    /// A piece from one place to another.
+    Transfer(u64),
+}
+
+/// A flush of the slow device that is on its way.
+pub(crate) struct FlushInFlight {
+    /// Groups below this number were written before it.
+    pub(crate) below: u64,
+    /// The phase waits for it.
+    pub(crate) for_phase: bool,
+}
+
+/// The image of a volume on its slow device, between a machine and its driver.
+pub struct Protection {
+    pub(crate) plan: Plan,
+    pub(crate) session: u64,
+    pub(crate) fast: Fast,
+    pub(crate) undo: Undo,
+    pub(crate) ring: Ring,
+    pub(crate) phase: Phase,
+    /// What is written is noted and kept: there is an image, or one is being made.
+    pub(crate) tracking: bool,
+    pub(crate) image: Option<Image>,
+    /// What the image has of the fast device in the ring, and not in the copy.
+    pub(crate) unapplied: Extents,
+    /// The first group of that.
+    pub(crate) unapplied_from: Option<Pos>,
+    /// Where the ring ended at the freeze of the image.
+    pub(crate) image_from: Pos,
+    /// The slow device was written to since the last freeze.
+    pub(crate) slow_written: bool,
+    pub(crate) bundles: BTreeMap<u64, Bundle>,
+    pub(crate) transfers: BTreeMap<u64, crate::transfer::Transfer>,
+    pub(crate) flush: Option<FlushInFlight>,
+    /// A flush of the fast device is on its way, ...
+    pub(crate) fast_flushes: bool,
+    /// ... or has ended that the epoch needs.
+    pub(crate) fast_flushed: bool,
+    /// A header that is being written.
+    pub(crate) header: Option<(Buf, Header)>,
+    pub(crate) header_number: u64,
+    map: Option<Buf>,
+    pub(crate) ops: BTreeMap<u64, Op>,
+    own: BTreeMap<u64, Own>,
+    next: u64,
+    pub(crate) held: VecDeque<Action>,
+    out: VecDeque<Action>,
+    pub(crate) told: VecDeque<(Token, Result<(), DeviceError>)>,
+    flush_failed: [Option<DeviceError>; 2],
+    /// There was no memory.
+    pub(crate) not_before: Nanos,
+    /// Somebody wants an image of now.
+    pub(crate) hurry: bool,
+    pub(crate) frozen_at: Nanos,
+    /// Where the ring ended then.
+    pub(crate) frozen_from: Pos,
+    /// The next freeze is at once.
+    pub(crate) early: bool,
+    /// What the ring has of the epoch that is being copied.
+    pub(crate) copied: Extents,
+    /// What the image lacks, as it could not be read.
+    pub(crate) image_lost: Vec<Range<u64>>,
+}
+
+impl Protection {
+    /// From nothing: there is no image until the fast device has been copied. The header is the newest that is there, so that
+    /// the next one counts.
+    pub fn begin(plan: Plan, newest: Option<&Header>, map: Option<&Map>) -> Protection {
+        let (number, session) = newest.map_or((0, 0), |header| (header.number, header.session));
+        let layout = plan.layout;
+        // No group of before has such a number.
+        let from = Pos { at: 0, seq: (session + 1) << SESSION_SHIFT };
+        let ring = Ring::new(layout.ring_at(), layout.ring_bytes, from, from);
+        let fast = Fast::new(layout.fast_bytes / BLOCK, plan.region_blocks, map);
+        Protection::of(plan, session + 1, number, ring, fast)
+    }
+
+    /// Goes on with the image that a header has, and what the ring was found to hold. The map is the fast device's.
+    pub fn resume(plan: Plan, header: &Header, scanned: Scanned, map: Option<&Map>) -> Option<Protection> {
+        let image = header.image?;
+        let fits = header.volume == plan.volume
+            && header.devices == plan.devices
+            && header.layout == plan.layout
+            && header.covers >= plan.generation;
+        if !fits {
+            return None;
+        }
+        let layout = plan.layout;
+        let ring = Ring::new(layout.ring_at(), layout.ring_bytes, header.tail, scanned.head);
+        let map = map.filter(|map| map.volume == plan.volume);
+        let mut fast = Fast::new(layout.fast_bytes / BLOCK, plan.region_blocks, map);
+        for range in &header.lost {
+            fast.lost.insert(range.clone());
+            // Perhaps it can be read by now.
+            fast.written(range);
+        }
+        let session = header.session + 1;
+        let mut protection = Protection::of(plan, session, header.number, ring, fast);
+        protection.image = Some(image);
+        protection.image_lost.clone_from(&header.lost);
+        protection.tracking = true;
+        // Where the image's own freeze was in the ring the header does not say.
+        protection.image_from = header.tail;
+        protection.unapplied_from = (!scanned.fast.is_empty()).then_some(header.tail);
+        protection.unapplied = scanned.fast;
+        Some(protection)
+    }
+
+    fn of(plan: Plan, session: u64, header_number: u64, ring: Ring, fast: Fast) -> Protection {
+        let first = if planted(Bug::NumbersAgain) { 1 << SESSION_SHIFT } else { session << SESSION_SHIFT };
+        Protection {
+            plan,
+            session,
+            fast,
+            undo: Undo::new(first),
+            ring,
+            phase: Phase::Joining,
+            tracking: false,
+            image: None,
+            unapplied: Extents::default(),
+            unapplied_from: None,
+            image_from: Pos::default(),
+            slow_written: true,
+            bundles: BTreeMap::new(),
+            transfers: BTreeMap::new(),
+            flush: None,
+            fast_flushes: false,
+            fast_flushed: false,
+            header: None,
+            header_number,
+            map: None,
+            ops: BTreeMap::new(),
+            own: BTreeMap::new(),
+            next: 0,
+            held: VecDeque::new(),
+            out: VecDeque::new(),
+            told: VecDeque::new(),
+            flush_failed: [None; 2],
+            not_before: Nanos(0),
+            hurry: false,
+            frozen_at: Nanos(0),
+            frozen_from: Pos::default(),
+            early: false,
+            copied: Extents::default(),
+            image_lost: Vec::new(),
+        }
+    }
+
+    /// What is protected, and how.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Wants an image of now, however old the last one is: before the volume is closed.
+    pub fn hurry(&mut self) {
+        self.hurry = true;
+    }
+
+    /// How it stands.
+    pub fn progress(&self) -> Progress {
+        let standing = match &self.phase {
+            Phase::Off(why) | Phase::Dropping { off: Some(why), .. } => Standing::Off(why.clone()),
+            _ if self.image.is_some() => Standing::Image,
+            _ => Standing::Base,
+        };
+        let base_bytes = if let Phase::Base { next } = self.phase { next * BLOCK } else { 0 };
+        Progress {
+            standing,
+            image: self.image,
+            is_current: self.image.is_some() && !self.is_changed() && matches!(self.phase, Phase::Resting),
+            exposed_bytes: self.fast.lacking() * BLOCK,
+            base_bytes,
+        }
+    }
+
+    /// Whether anything was written since the last freeze.
+    pub(crate) fn is_changed(&self) -> bool {
+        self.fast.is_dirty() || self.slow_written || self.ops.values().any(|op| op.is_write)
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.own.is_empty() && self.bundles.is_empty() && self.transfers.is_empty()
+    }
+
+    /// The next thing to do, of the machine's or of our own.
+    pub fn next_action<M: Machine>(&mut self, machine: &mut M, now: Nanos) -> Option<Action> {
+        loop {
+            machine.with_arena(|arena| self.work(now, arena));
+            while let Some((token, result)) = self.told.pop_front() {
+                machine.on_completion(now, token, result);
+            }
+            if let Some(action) = self.out.pop_front() {
+                return Some(action);
+            }
+            let action = machine.next_action(now)?;
+            if let Some(action) = self.sort(action) {
+                return Some(action);
+            }
+        }
+    }
+
+    /// A device answered.
+    pub fn on_completion<M: Machine>(
+        &mut self,
+        machine: &mut M,
+        now: Nanos,
+        token: Token,
+        result: Result<(), DeviceError>,
+    ) {
+        if token.0 & OWN != 0 {
+            machine.with_arena(|arena| self.own_done(token, result, arena));
+            return;
+        }
+        let Some(op) = self.ops.remove(&token.0) else {
+            machine.on_completion(now, token, result);
+            return;
+        };
+        if op.is_write && op.device == FAST && !planted(Bug::EndNotNoted) {
+            self.fast.written(&op.blocks);
+        }
+        self.slow_written |= op.is_write && op.device == SLOW;
+        if op.is_flush
+            && let Err(error) = result
+        {
+            // What the ring was told to keep may be forgotten as well, or what was copied.
+            self.give_up(format!("a device failed a flush: {error}"));
+        }
+        let result = op.failed_already.map_or(result, Err);
+        if op.is_flush && result.is_err() {
+            self.flush_failed[usize::from(op.device.0)] = None;
+        }
+        machine.on_completion(now, token, result);
+    }
+
+    /// When to call again at the latest.
+    pub fn deadline(&self) -> Option<Nanos> {
+        self.phase_deadline()
+    }
+
+    /// Asks for something of our own.
+    pub(crate) fn ask(&mut self, own: Own, action: impl FnOnce(Token) -> Action) {
+        self.next += 1;
+        let token = OWN | self.next;
+        self.own.insert(token, own);
+        self.out.push_back(action(Token(token)));
+    }
+
+    /// A number for something of our own.
+    pub(crate) fn number(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    /// A buffer, unless there is no memory.
+    pub(crate) fn alloc<A: Arena>(&mut self, pool: Pool, len: u64, now: Nanos, arena: &mut A) -> Option<Buf> {
+        let buf = arena.alloc(pool, len as u32);
+        if buf.is_none() {
+            self.not_before = Nanos(now.0 + NO_MEMORY_NS);
+        }
+        buf
+    }
+
+    /// Whether a write of the machine to a range is on its way.
+    pub(crate) fn is_busy(ops: &BTreeMap<u64, Op>, device: Tier, blocks: &Range<u64>) -> bool {
+        ops.values().any(|op| {
+            op.is_write && op.device == device && op.blocks.start < blocks.end && blocks.start < op.blocks.end
+        })
+    }
+
+    /// What is to be done with an action of the machine: at once, or `None`: later.
+    fn sort(&mut self, action: Action) -> Option<Action> {
+        let op =
+            |device, is_flush| Op { device, blocks: 0..0, is_write: false, is_flush, failed_already: None };
+        match &action {
+            Action::Reply { .. } | Action::Read { .. } => Some(action),
+            Action::Flush { device, token } => {
+                if let Some(error) = self.flush_failed[usize::from(device.0)].take() {
+                    self.told.push_back((*token, Err(error)));
+                    return None;
+                }
+                self.ops.insert(token.0, op(*device, true));
+                Some(action)
+            }
+            // What an image has of it is gone otherwise; the hint is worth less.
+            Action::Discard { token, .. } if !matches!(self.phase, Phase::Off(_)) => {
+                self.told.push_back((*token, Ok(())));
+                None
+            }
+            Action::Discard { .. } => Some(action),
+            Action::Write { token, device: SLOW, .. } if matches!(self.phase, Phase::Stuck) => {
+                self.told.push_back((*token, Err(DeviceError { errno: EIO })));
+                None
+            }
+            Action::Write { .. } => {
+                if !self.held.is_empty() && self.is_behind_held(&action) {
+                    self.held.push_back(action);
+                    return None;
+                }
+                self.write(action)
+            }
+        }
+    }
+
+    /// Whether a write to the same blocks is held back.
+    fn is_behind_held(&self, action: &Action) -> bool {
+        let Some((device, blocks)) = blocks_of(action) else { return false };
+        self.held
+            .iter()
+            .filter_map(blocks_of)
+            .any(|(other, held)| other == device && held.start < blocks.end && blocks.start < held.end)
+    }
+
+    /// A write of the machine: at once, or `None`: it is held back.
+    fn write(&mut self, action: Action) -> Option<Action> {
+        let (device, blocks) = blocks_of(&action)?;
+        if !self.admits(device, &blocks) {
+            self.held.push_back(action);
+            return None;
+        }
+        let Action::Write { token, .. } = &action else { return Some(action) };
+        if device == FAST {
+            self.fast.written(&blocks);
+        } else {
+            self.slow_written = true;
+        }
+        let op = Op { device, blocks, is_write: true, is_flush: false, failed_already: None };
+        let before = self.ops.insert(token.0, op);
+        assert!(before.is_none(), "a token is in use once");
+        Some(action)
+    }
+
+    fn admits(&mut self, device: Tier, blocks: &Range<u64>) -> bool {
+        match self.phase {
+            Phase::Off(_) => return true,
+            Phase::Joining => return planted(Bug::NotJoined),
+            Phase::Dropping { .. } if device == SLOW => return planted(Bug::DroppedLate),
+            _ => {}
+        }
+        if !self.tracking {
+            return true;
+        }
+        if device == FAST { self.fast.admits(blocks) } else { self.undo.admits(blocks) }
+    }
+
+    /// A device failed a flush of ours: whoever of the machine waits for one hears of it, or who asks for one next.
+    fn flush_has_failed(&mut self, device: Tier, error: DeviceError) {
+        if planted(Bug::FlushErrorKept) {
+            return;
+        }
+        self.flush_failed[usize::from(device.0)] = Some(error);
+        let flushes = self.ops.values_mut().filter(|op| op.is_flush && op.device == device);
+        flushes.for_each(|op| op.failed_already = Some(error));
+    }
+
+    fn own_done<A: Arena>(&mut self, token: Token, result: Result<(), DeviceError>, arena: &mut A) {
+        let Some(own) = self.own.remove(&token.0) else { return };
+        match own {
+            Own::Read { bundle, entry } => self.entry_read(bundle, entry, result, arena),
+            Own::Group { bundle } => self.group_written(bundle, result, arena),
+            Own::Flush(device) => {
+                if let Err(error) = result {
+                    self.flush_has_failed(device, error);
+                    let name = if device == FAST { "fast" } else { "slow" };
+                    self.give_up(format!("the {name} device failed a flush: {error}"));
+                }
+                if device == FAST {
+                    self.fast_is_flushed();
+                } else {
+                    self.flushed(result);
+                }
+            }
+            Own::Header => self.header_written(result, arena),
+            Own::Map => {
+                self.map.take().into_iter().for_each(|buf| arena.free(buf));
+                match result {
+                    Ok(()) => self.fast.map_written(),
+                    Err(error) => self.give_up(format!("the fast device: {error}")),
+                }
+            }
+            Own::Transfer(id) => self.transfer_done(id, result, arena),
+        }
+    }
+
+    /// Whatever can be done now.
+    fn work<A: Arena>(&mut self, now: Nanos, arena: &mut A) {
+        self.work_on_phase(now, arena);
+        for _ in 0..self.held.len() {
+            let Some(action) = self.held.pop_front() else { break };
+            if let Some(action) = self.write(action) {
+                self.out.push_back(action);
+            }
+        }
+        if matches!(self.phase, Phase::Stuck) {
+            self.refuse_held();
+        }
+        if now >= self.not_before {
+            self.work_on_bundles(now, arena);
+            self.work_on_map(now, arena);
+        }
+        self.work_on_flush();
+    }
+
+    fn work_on_map<A: Arena>(&mut self, now: Nanos, arena: &mut A) {
+        let asked = matches!(self.phase, Phase::Resting) && self.hurry && self.fast.could_close();
+        if !self.tracking || self.map.is_some() || !(self.fast.lacks_map() || asked) {
+            return;
+        }
+        let Some(buf) = self.alloc(Pool::Meta, BLOCK, now, arena) else { return };
+        let map = self.fast.begin_map(self.plan.volume);
+        map.encode(arena.bytes_mut(buf));
+        self.map = Some(buf);
+        let offset = self.plan.layout.maps()[(map.number % 2) as usize];
+        self.ask(Own::Map, |token| Action::Write {
+            device: FAST,
+            offset,
+            bufs: BufList::from_elem(buf, 1),
+            fua: true,
+            token,
+            class: Class::Foreground,
+        });
+    }
+
+    /// Every write that is held back fails: nobody can say that there is no image any more.
+    fn refuse_held(&mut self) {
+        for action in std::mem::take(&mut self.held) {
+            if let Action::Write { token, .. } = action {
+                self.told.push_back((token, Err(DeviceError { errno: EIO })));
+            }
+        }
+    }
+
+    /// Blocks of the fast device that could not be read, for a header.
+    pub(crate) fn lost(&self) -> Vec<Range<u64>> {
+        let lost: &Ranges = &self.fast.lost;
+        lost.iter().collect()
+    }
+}
+
+/// The device and the blocks of a write.
+fn blocks_of(action: &Action) -> Option<(Tier, Range<u64>)> {
+    let Action::Write { device, offset, bufs, .. } = action else { return None };
+    let bytes: u64 = bufs.iter().map(|buf| u64::from(buf.len)).sum();
+    Some((*device, offset / BLOCK..(offset + bytes) / BLOCK))
+}

@@ -1,0 +1,94 @@
+//! Pieces that go from one place to another: of the fast device to its copy, and of the ring.
+
+use crate::epoch::Phase;
+use crate::protection::{BLOCK, Own, Protection};
+use bimetal_engine::action::{Action, BufList, Class, DeviceError};
+use bimetal_engine::arena::{Arena, Buf, Pool};
+use bimetal_units::{FAST, Nanos, SLOW, Tier};
+use std::ops::Range;
+
+/// So many at once.
+const TRANSFERS: usize = 2;
+
+/// A piece on its way.
+pub(crate) struct Transfer {
+    /// Of the fast device.
+    blocks: Range<u64>,
+    buf: Buf,
+    is_written: bool,
+}
+
+impl Protection {
+    pub(crate) fn has_room_for_transfer(&self) -> bool {
+        self.transfers.len() < TRANSFERS
+    }
+
+    /// Reads a piece somewhere, to write it where the fast device's copy has these blocks. Gives whether there was memory.
+    pub(crate) fn begin_transfer<A: Arena>(
+        &mut self,
+        blocks: Range<u64>,
+        (device, offset): (Tier, u64),
+        now: Nanos,
+        arena: &mut A,
+    ) -> bool {
+        let Some(buf) = self.alloc(Pool::Background, (blocks.end - blocks.start) * BLOCK, now, arena) else {
+            return false;
+        };
+        let id = self.number();
+        self.transfers.insert(id, Transfer { blocks, buf, is_written: false });
+        self.ask(Own::Transfer(id), |token| Action::Read {
+            device,
+            offset,
+            buf,
+            token,
+            class: Class::Background,
+        });
+        true
+    }
+
+    pub(crate) fn transfer_done<A: Arena>(
+        &mut self,
+        id: u64,
+        result: Result<(), DeviceError>,
+        arena: &mut A,
+    ) {
+        let Some(transfer) = self.transfers.get_mut(&id) else { return };
+        let (blocks, buf) = (transfer.blocks.clone(), transfer.buf);
+        let is_base = matches!(self.phase, Phase::Base { .. });
+        let goes_on = is_base || matches!(self.phase, Phase::Applying { .. });
+        if let (Ok(()), false, true) = (result, transfer.is_written, goes_on) {
+            transfer.is_written = true;
+            let offset = self.plan.layout.copy_at() + blocks.start * BLOCK;
+            self.ask(Own::Transfer(id), |token| Action::Write {
+                device: SLOW,
+                offset,
+                bufs: BufList::from_elem(buf, 1),
+                fua: false,
+                token,
+                class: Class::Background,
+            });
+            return;
+        }
+        let was_read = transfer.is_written;
+        self.transfers.remove(&id);
+        arena.free(buf);
+        match result {
+            Err(_) if is_base && !was_read => {
+                // The epoch finds out which of them.
+                self.fast.written(&blocks);
+            }
+            Err(error) => self.give_up(format!("the slow device: {error}")),
+            Ok(()) => {}
+        }
+    }
+
+    /// The place of a block of the fast device.
+    pub(crate) fn of_fast(block: u64) -> (Tier, u64) {
+        (FAST, block * BLOCK)
+    }
+
+    /// A place of the slow device.
+    pub(crate) fn of_slow(at: u64) -> (Tier, u64) {
+        (SLOW, at)
+    }
+}
