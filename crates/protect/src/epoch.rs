@@ -224,12 +224,11 @@ impl Protection {
     }
 
     /// What the next header says of the image, and from where on the ring is needed.
-    fn next_header(&self, now: Nanos) -> Header {
+    fn next_header(&self) -> Header {
         let plan = &self.plan;
         let (image, tail) = match self.phase {
             Phase::Committing => {
-                let ago = now.since(self.frozen_at) / 1_000_000;
-                let frozen_unix_ms = plan.zero_unix_ms + (now.0 / 1_000_000).saturating_sub(ago);
+                let frozen_unix_ms = self.unix_ms(self.frozen_at);
                 let image = Image { number: self.undo.freeze(), frozen_unix_ms };
                 (Some(image), self.unapplied_from.unwrap_or(self.frozen_from))
             }
@@ -263,7 +262,7 @@ impl Protection {
         if self.header.is_some() {
             return;
         }
-        let header = self.next_header(now);
+        let header = self.next_header();
         if header.lost.len() > MOST_LOST {
             self.give_up("too much of the fast device cannot be read".to_owned());
             return;

@@ -81,6 +81,8 @@ pub struct Progress {
     pub image: Option<Image>,
     /// Nothing has been written that the image lacks.
     pub is_current: bool,
+    /// How old it is, where something has been written since.
+    pub exposed_ms: u64,
     /// Bytes of the fast device that the image lacks.
     pub exposed_bytes: u64,
     /// Bytes of the fast device that were copied for the first image.
@@ -163,6 +165,11 @@ pub struct Protection {
     pub(crate) not_before: Nanos,
     /// Somebody wants an image of now.
     pub(crate) hurry: bool,
+    /// That is waited for so long.
+    until: Option<Nanos>,
+    /// Nothing more is begun.
+    halted: bool,
+    now: Nanos,
     pub(crate) frozen_at: Nanos,
     /// Where the ring ended then.
     pub(crate) frozen_from: Pos,
@@ -250,6 +257,9 @@ impl Protection {
             flush_failed: [None; 2],
             not_before: Nanos(0),
             hurry: false,
+            until: None,
+            halted: false,
+            now: Nanos(0),
             frozen_at: Nanos(0),
             frozen_from: Pos::default(),
             early: false,
@@ -263,9 +273,26 @@ impl Protection {
         &self.plan
     }
 
-    /// Wants an image of now, however old the last one is: before the volume is closed.
-    pub fn hurry(&mut self) {
-        self.hurry = true;
+    /// The machine has ended: an image of now is wanted, however old the last one is.
+    pub fn finish(&mut self, now: Nanos) {
+        if self.until.is_none() {
+            self.hurry = true;
+            self.until = Some(Nanos(now.0 + u64::from(self.plan.seconds) * Nanos::SECOND));
+        }
+    }
+
+    /// Whether that is done, or is not to be waited for any longer: where there is no image yet, or the devices are slow. Then
+    /// nothing more is begun.
+    pub fn is_finished(&mut self, now: Nanos) -> bool {
+        let is_late = self.until.is_some_and(|until| now >= until);
+        let is_needless = self.image.is_none() && self.is_quiet();
+        self.halted = is_late || is_needless || self.progress().is_current;
+        self.halted && self.is_quiet()
+    }
+
+    /// Nothing of ours is on its way.
+    fn is_quiet(&self) -> bool {
+        self.own.is_empty() && self.out.is_empty()
     }
 
     /// How it stands.
@@ -276,10 +303,13 @@ impl Protection {
             _ => Standing::Base,
         };
         let base_bytes = if let Phase::Base { next } = self.phase { next * BLOCK } else { 0 };
+        let is_current = self.image.is_some() && !self.is_changed() && matches!(self.phase, Phase::Resting);
+        let age = |image: Image| self.unix_ms(self.now).saturating_sub(image.frozen_unix_ms);
         Progress {
             standing,
             image: self.image,
-            is_current: self.image.is_some() && !self.is_changed() && matches!(self.phase, Phase::Resting),
+            is_current,
+            exposed_ms: self.image.filter(|_| !is_current).map_or(0, age),
             exposed_bytes: self.fast.lacking() * BLOCK,
             base_bytes,
         }
@@ -451,7 +481,21 @@ impl Protection {
         if !self.tracking {
             return true;
         }
+        if self.is_overdue() {
+            return false;
+        }
         if device == FAST { self.fast.admits(blocks) } else { self.undo.admits(blocks) }
+    }
+
+    /// Milliseconds since 1970.
+    pub(crate) fn unix_ms(&self, at: Nanos) -> u64 {
+        self.plan.zero_unix_ms + at.0 / 1_000_000
+    }
+
+    /// Whether writes wait for a newer image.
+    fn is_overdue(&self) -> bool {
+        let oldest = self.unix_ms(self.now).saturating_sub(u64::from(self.plan.seconds) * 1000);
+        self.plan.strict && self.is_changed() && self.image.is_some_and(|image| image.frozen_unix_ms < oldest)
     }
 
     /// A device failed a flush of ours: whoever of the machine waits for one hears of it, or who asks for one next.
@@ -495,6 +539,10 @@ impl Protection {
 
     /// Whatever can be done now.
     fn work<A: Arena>(&mut self, now: Nanos, arena: &mut A) {
+        self.now = now;
+        if self.halted {
+            return;
+        }
         self.work_on_phase(now, arena);
         for _ in 0..self.held.len() {
             let Some(action) = self.held.pop_front() else { break };
