@@ -1,16 +1,17 @@
 //! What can be said on the command line.
 
 use crate::copy::args::{ExportArgs, ImportArgs};
+use crate::create::Marks;
 use crate::lab::args::{LabCommand, ReplayArgs, time};
 use crate::logs::LogLevel;
 use crate::look::args::{DoctorArgs, FilesArgs, MapArgs, TopArgs};
 use crate::paths::{self, DeviceSpec, SlowModel};
 use crate::plan::args::PlanArgs;
+use crate::protect::args::{ProtectArgs, ProtectionArgs};
 use crate::replace::args::ReplaceArgs;
 use crate::size;
 use crate::volume::MOST_WAKEUPS_PER_DAY;
 use crate::watch::args::{EventsArgs, FlightArgs, HttpArgs, RecorderArgs, ReplayRecordingArgs};
-use bimetal_engine::options::Marking;
 use bimetal_serve::attach::WAIT_SECONDS;
 use bimetal_sim::peers::Policy;
 use clap::{Args, Parser, Subcommand};
@@ -101,6 +102,8 @@ pub(crate) enum Command {
     Scrub(ScrubArgs),
     /// Let another device take the place of one of a volume, while it is used
     Replace(ReplaceArgs),
+    /// Keep an image of a volume on its slow device, for the day on which the fast one dies
+    Protect(ProtectArgs),
     /// List the volumes of the configuration directory
     List(ListArgs),
     /// End a volume for good: its superblocks and its volume file
@@ -292,29 +295,12 @@ pub(crate) struct CreateArgs {
     /// asleep, and calls nothing good that was written since; `strict` wakes it. Older programs refuse such a volume
     #[arg(long, value_enum, default_value_t)]
     pub(crate) marks: Marks,
+    #[command(flatten)]
+    pub(crate) protection: ProtectionArgs,
     /// Overwrite what is there, and say what that was: given once, what is on the devices or the volume file of another
     /// volume; given twice, both
     #[arg(long, action = clap::ArgAction::Count)]
     pub(crate) force: u8,
-}
-
-/// Whether the slow device describes itself.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Marks {
-    #[default]
-    Off,
-    On,
-    Strict,
-}
-
-impl From<Marks> for Marking {
-    fn from(marks: Marks) -> Marking {
-        match marks {
-            Marks::Off => Marking::Off,
-            Marks::On => Marking::On,
-            Marks::Strict => Marking::Strict,
-        }
-    }
 }
 
 /// `bimetal serve`

@@ -122,6 +122,7 @@ mod tests {
             wake_budget: None,
             on_event: None,
             remote_patience: None,
+            protect: None,
             replacing: None,
             unfinished: false,
         };

@@ -3,6 +3,7 @@
 use crate::args::CreateArgs;
 use crate::paths::DeviceSpec;
 use crate::progress::Progress;
+use crate::protect::{self, Protect};
 use crate::volume::{self, Volume};
 use crate::{Outcome, complain, find, inspect, paths, say, size};
 use anyhow::{Context as _, bail};
@@ -12,6 +13,25 @@ use bimetal_engine::format::id_text;
 use bimetal_engine::options::{CreateOptions, DeviceInfo, Marking, Tuning};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+/// Whether the slow device describes itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Marks {
+    #[default]
+    Off,
+    On,
+    Strict,
+}
+
+impl From<Marks> for Marking {
+    fn from(marks: Marks) -> Marking {
+        match marks {
+            Marks::Off => Marking::Off,
+            Marks::On => Marking::On,
+            Marks::Strict => Marking::Strict,
+        }
+    }
+}
 
 /// What `create` needs to know.
 pub(crate) struct Plan {
@@ -24,6 +44,7 @@ pub(crate) struct Plan {
     pub(crate) wake_budget: Option<u32>,
     /// How long an export that is away is waited for.
     pub(crate) remote_patience: Option<Duration>,
+    pub(crate) protect: Option<Protect>,
     /// How often overwriting was asked for: what is on the devices needs it once, an older volume file once more.
     pub(crate) force: u8,
     /// Only what an earlier run left half made may be overwritten.
@@ -42,6 +63,7 @@ pub(crate) fn run(args: &CreateArgs) -> anyhow::Result<Outcome> {
         wear_budget: args.wear_budget,
         wake_budget: args.wake_budget,
         remote_patience: args.remote_patience,
+        protect: args.protection.wish(),
         force: args.force,
         resumes: false,
         quiet: false,
@@ -72,6 +94,9 @@ pub(crate) fn make(plan: &Plan) -> anyhow::Result<Made> {
         let found = inspect::glance(&spec.path)?.found;
         may_overwrite(plan, &older, &spec.path, found.as_deref())?;
     }
+    if plan.protect.is_some() && paths::is_export(&plan.devices[1].path) {
+        bail!("{} is an NBD export, and no volume with one is protected", plan.devices[1].path.display());
+    }
     let devices = plan.devices.iter().map(prepare).collect::<anyhow::Result<Vec<_>>>()?;
     if devices[0] == devices[1] {
         bail!("{} is given as both the fast and the slow device", devices[0].display());
@@ -96,6 +121,7 @@ pub(crate) fn make(plan: &Plan) -> anyhow::Result<Made> {
         wake_budget,
         on_event: None,
         remote_patience,
+        protect: plan.protect,
         replacing: None,
         unfinished: true,
     };
@@ -112,7 +138,10 @@ pub(crate) fn make(plan: &Plan) -> anyhow::Result<Made> {
         ..CreateOptions::new(id)
     };
     // What cannot be laid out is refused before anything is touched, an older volume file included.
-    let infos = driver.device_infos();
+    let mut infos = driver.device_infos();
+    if plan.protect.is_some() {
+        protect::leave_room(&mut infos)?;
+    }
     let mut memory = memory(&infos, &options, &Geometry::plan(&infos, &options)?);
     let remote: u64 = driver.devices().iter().map(BlockFile::ram_bytes).sum();
     if remote > 0 {

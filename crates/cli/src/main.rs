@@ -30,6 +30,7 @@ mod paths;
 mod pins;
 mod plan;
 mod progress;
+mod protect;
 mod record;
 mod replace;
 mod scenario;
@@ -97,6 +98,7 @@ fn main() -> ExitCode {
         Command::Doctor(args) => look::doctor::run(&args),
         Command::Scrub(args) => scrub::run(&args),
         Command::Replace(args) => replace::run(&args),
+        Command::Protect(args) => protect::run(&args),
         Command::List(args) => list::run(&args),
         Command::Destroy(args) => destroy::run(&args),
         Command::Import(args) => copy::import(&args),

@@ -3,11 +3,12 @@
 use crate::args::LookArgs;
 use crate::progress::Progress;
 use crate::volume::{self, Volume};
-use crate::{Outcome, attach, replace, say, say_json, scrub, size};
+use crate::{Outcome, attach, protect, replace, say, say_json, scrub, size};
 use anyhow::{Context as _, bail};
 use bimetal_driver::{Change, Driver, PoolSizes, RealArena, run_task};
 use bimetal_engine::Engine;
 use bimetal_engine::loss::Suspects;
+use bimetal_serve::protection::ProtectionDoc;
 use bimetal_serve::status::{MovesDoc, RemoteDoc, WakeUpsDoc, WearDoc};
 use bimetal_serve::successor::ReplaceDoc;
 use bimetal_serve::{LossDoc, StatusDoc, unix_ms};
@@ -107,7 +108,9 @@ pub(crate) fn look(volume: &Volume, quiet: bool) -> anyhow::Result<Looked> {
     driver.ignore_models();
     let options = volume.open_options();
     let task = match &missing {
-        Some(missing) => volume::open_degraded(&driver, arena, missing, options, Suspects::Refused),
+        Some(missing) => {
+            volume::open_degraded(volume, &mut driver, arena, missing, options, Suspects::Refused)
+        }
         None => bimetal_engine::open_to_look(arena, driver.device_infos(), options),
     };
     let mut progress = Progress::new(format!("reading {}", volume.name().0), quiet);
@@ -121,6 +124,7 @@ fn with_driver<R>(
     quiet: bool,
     work: impl FnOnce(&mut Driver, &mut Engine<RealArena>) -> anyhow::Result<R>,
 ) -> anyhow::Result<R> {
+    protect::join(volume, &mut driver);
     replace::successor::join(volume, &mut driver);
     let task = bimetal_engine::open(arena, driver.device_infos(), volume.open_options());
     let mut progress = Progress::new(format!("opening {}", volume.name().0), quiet);
@@ -153,6 +157,8 @@ fn closed_status(volume: &Volume, quiet: bool) -> anyhow::Result<StatusDoc> {
         doc.attached = attach::waiting(volume);
         let successor = driver.replacement().zip(driver.successor());
         doc.replacing = successor.map(|(progress, device)| ReplaceDoc::new(&progress, device, None));
+        let protection = driver.protection_plan().zip(driver.protection());
+        doc.protection = protection.map(|(plan, progress)| ProtectionDoc::new(plan, &progress));
         if doc.state == "open" {
             doc.state = "closed".to_owned();
         }
@@ -164,7 +170,7 @@ fn close(driver: &mut Driver, mut engine: Engine<RealArena>) -> anyhow::Result<(
     engine.begin_shutdown(driver.clock.now());
     loop {
         driver.pump(&mut engine, |_, _, _| {});
-        if engine.is_stopped() && driver.device_ops() == 0 {
+        if engine.is_stopped() && driver.device_ops() == 0 && driver.image_is_finished() {
             return Ok(());
         }
         driver.wait(&engine, Some(Duration::from_secs(1))).context("io_uring failed")?;

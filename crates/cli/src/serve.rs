@@ -7,7 +7,7 @@ use crate::volume::{self, Volume};
 use crate::watch::args::RecorderArgs;
 use crate::watch::files::keep;
 use crate::watch::http::{self, HttpPlan};
-use crate::{Outcome, lost, memory, paths, replace, say, size};
+use crate::{Outcome, lost, memory, paths, protect, replace, say, size};
 use anyhow::{Context as _, bail};
 use bimetal_driver::signals::{block_stop_signals, ignore_hangup};
 use bimetal_driver::{BlockFile, Driver, IoFacts, RealArena, become_io_flusher, inherited_sockets, run_task};
@@ -279,11 +279,12 @@ fn open(locked: Locked, read_only: bool, limits: Limits) -> anyhow::Result<(Open
     let (mut driver, arena) = volume::driver_of_rest(files, pools, missing.as_ref())?;
     let buffer_bytes = arena.region().len() as u64;
     if missing.is_none() {
+        protect::join(&volume, &mut driver);
         replace::successor::join(&volume, &mut driver);
     }
     let task = match &missing {
         None => bimetal_engine::open(arena, driver.device_infos(), options),
-        Some(missing) => volume::open_degraded(&driver, arena, missing, options, suspects),
+        Some(missing) => volume::open_degraded(&volume, &mut driver, arena, missing, options, suspects),
     };
     let mut progress = Progress::new(format!("opening {}", volume.name().0), false);
     let opened = run_task(&mut driver, task, |bytes, changes| progress.of_task(bytes, changes))?;

@@ -127,6 +127,7 @@ fn load_or_create(dir: &Path, slow_model: Option<SlowModel>) -> anyhow::Result<L
         wear_budget: None,
         wake_budget: None,
         remote_patience: None,
+        protect: None,
         // What an earlier run left half made is ours to overwrite.
         force: if unfinished { 2 } else { 0 },
         resumes: unfinished,

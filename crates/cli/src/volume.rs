@@ -1,6 +1,7 @@
 //! Volume files: which devices, in tier order, under which identity.
 
 use crate::find::{self, Look, Missing};
+use crate::protect::{self, Protect};
 use crate::{paths, size};
 use anyhow::{Context as _, bail};
 use bimetal_driver::{
@@ -42,6 +43,12 @@ struct VolumeToml {
     /// How long reads and writes wait for a slow device that is an export and away: a time such as `60s`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     remote_patience: Option<String>,
+    /// How old the image on the slow device may be that the volume is protected by: a time such as `30s`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    protect: Option<String>,
+    /// Clients wait rather than that it is older.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    protect_strictly: bool,
     /// A device that is to take the place of one of these.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     replacing: Option<ReplacingToml>,
@@ -83,6 +90,8 @@ pub(crate) struct Volume {
     pub(crate) on_event: Option<PathBuf>,
     /// How long reads and writes wait for a slow device that is an export and away.
     pub(crate) remote_patience: Option<Duration>,
+    /// How it is protected.
+    pub(crate) protect: Option<Protect>,
     /// A device that is to take the place of one of them.
     pub(crate) replacing: Option<Replacing>,
     /// `create` did not come to its end.
@@ -168,6 +177,9 @@ impl Volume {
         let remote_patience = parsed.remote_patience.as_deref().map(crate::lab::args::time).transpose();
         let remote_patience = remote_patience
             .map_err(|error| anyhow::anyhow!("{}: remote_patience: {error}", file.display()))?;
+        let protect = parsed.protect.as_deref().map(crate::protect::args::seconds).transpose();
+        let protect = protect.map_err(|error| anyhow::anyhow!("{}: protect: {error}", file.display()))?;
+        let protect = protect.map(|seconds| Protect { seconds, strict: parsed.protect_strictly });
         let (wake_budget, unfinished) = (parsed.wake_budget, parsed.unfinished);
         if let Some(times) = wake_budget.filter(|times| !(1..=MOST_WAKEUPS_PER_DAY).contains(times)) {
             bail!("{}: wake_budget: {times} times a day; use 1 to {MOST_WAKEUPS_PER_DAY}", file.display());
@@ -194,6 +206,7 @@ impl Volume {
             wake_budget,
             on_event,
             remote_patience,
+            protect,
             replacing,
             unfinished,
         };
@@ -241,6 +254,8 @@ impl Volume {
                 .as_ref()
                 .map(|program| program.strip_prefix(dir).unwrap_or(program).to_owned()),
             remote_patience: self.remote_patience.map(|time| format!("{}s", time.as_secs_f64())),
+            protect: self.protect.map(|protect| format!("{}s", protect.seconds)),
+            protect_strictly: self.protect.is_some_and(|protect| protect.strict),
             replacing: self.replacing.as_ref().map(|replacing| ReplacingToml {
                 tier: bimetal_serve::status::tier_name(replacing.tier),
                 device: replacing.device.strip_prefix(dir).unwrap_or(&replacing.device).to_owned(),
@@ -455,9 +470,11 @@ pub(crate) fn driver(files: Vec<BlockFile>, pools: PoolSizes) -> anyhow::Result<
     Ok((Driver::new(ring, files), arena))
 }
 
-/// Opens what is left of a volume on the devices that the driver has: the engine hears of the missing one, too.
+/// Opens what is left of a volume on the devices that the driver has: the engine hears of the missing one, too. Where that is the
+/// fast one, and the volume is protected, it is the image.
 pub(crate) fn open_degraded(
-    driver: &Driver,
+    volume: &Volume,
+    driver: &mut Driver,
     arena: RealArena,
     missing: &Missing,
     options: OpenOptions,
@@ -466,6 +483,17 @@ pub(crate) fn open_degraded(
     let mut devices = driver.device_infos();
     let name = missing.path.display().to_string();
     devices.insert(missing.tier.min(devices.len()), DeviceInfo { name, size_bytes: 0 });
+    if missing.tier == 0 && volume.protect.is_some() {
+        match protect::image(volume, &driver.devices()[0]) {
+            Ok((salvage, image)) => {
+                devices[0].size_bytes = salvage.layout().fast_bytes;
+                driver.salvage(salvage);
+                let as_of_unix_s = image.frozen_unix_ms / 1000;
+                return bimetal_engine::open_image(arena, devices, as_of_unix_s, options);
+            }
+            Err(error) => tracing::warn!("{error:#}"),
+        }
+    }
     bimetal_engine::open_degraded(arena, devices, Tier(missing.tier as u8), options, suspects)
 }
 

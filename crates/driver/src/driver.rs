@@ -1,5 +1,6 @@
 //! Serving a machine: its actions to the ring, the ring's completions to it.
 
+mod image;
 mod successor;
 
 use crate::clock::Clock;
@@ -11,11 +12,11 @@ use crate::remote::{self, Remote};
 use crate::ring::{Completion, Ring};
 use crate::watch::{self, Change, Watch};
 use bimetal_engine::Machine;
-use bimetal_engine::action::{Action, DeviceError, RequestError, RequestId, Token};
+use bimetal_engine::action::{Action, RequestError, RequestId};
 use bimetal_engine::options::DeviceInfo;
 use bimetal_models::Done;
-use bimetal_replace::Replacement;
 use bimetal_units::{FAST, Generation, Nanos, ServedBy, Tier};
+use image::Between;
 use std::io;
 use std::iter::repeat_n;
 use std::time::Duration;
@@ -56,8 +57,8 @@ pub struct Driver {
     /// Commands handed to the devices.
     commands: u64,
     watch: Option<Watch>,
-    /// The device that is to take another's place; it is the last of the devices.
-    replacement: Option<Replacement>,
+    /// Who stands between the machine and the devices. One that is to take another's place is the last of them.
+    between: Between,
     /// What has happened to exports, and was not asked for yet.
     changes: Vec<Change>,
     /// A device is lost: nothing more is asked of any of them.
@@ -89,7 +90,7 @@ impl Driver {
             moved_bytes: 0,
             commands: 0,
             watch: None,
-            replacement: None,
+            between: Between::default(),
             changes: Vec::new(),
             is_lost: false,
             is_near: false,
@@ -117,7 +118,7 @@ impl Driver {
         let devices = (&self.devices[..members], self.first);
         let (watch, second_at) = Watch::new(devices, (volume, generation), &mut self.ring, now)?;
         self.watch = Some(watch);
-        if let Some(replacement) = &mut self.replacement {
+        if let Some(replacement) = &mut self.between.replacement {
             replacement.opened(Generation(generation));
         }
         for remote in self.remotes.iter_mut().flatten() {
@@ -135,7 +136,7 @@ impl Driver {
 
     /// The volume's devices, without one that is to take another's place.
     fn members(&self) -> &[BlockFile] {
-        &self.devices[..self.devices.len() - usize::from(self.replacement.is_some())]
+        &self.devices[..self.devices.len() - usize::from(self.between.replacement.is_some())]
     }
 
     /// How exactly the modelled devices kept their times.
@@ -212,11 +213,7 @@ impl Driver {
         }
         let holds = self.watch.as_ref().is_some_and(|watch| watch.holds(now));
         while self.ops.len() < MAX_DEVICE_OPS && !holds {
-            let action = match &mut self.replacement {
-                None => machine.next_action(now),
-                Some(replacement) => replacement.next_action(machine, now),
-            };
-            match action {
+            match self.between.next_action(machine, now) {
                 None => break,
                 Some(Action::Reply { id, result, served }) => reply(id, result, served),
                 Some(action) if self.is_lost || self.is_absent(&action) || self.is_cut_before(&action) => {
@@ -286,7 +283,7 @@ impl Driver {
             model.advance(now, &mut self.ended);
             for done in self.ended.drain(..) {
                 if let Outcome::Done(token, result) = self.ops.model_ended(now, done, model) {
-                    tell(&mut self.replacement, machine, now, token, result);
+                    self.between.tell(machine, now, token, result);
                 }
             }
         }
@@ -303,9 +300,9 @@ impl Driver {
         let holds = watch.is_some_and(|watch| watch.holds(now));
         let watch = watch.map(|watch| if holds { HOLD_STEP } else { until(watch.deadline()) });
         let remote = self.remotes.iter().flatten().filter_map(Remote::deadline).min().map(until);
-        let successor = self.replacement.as_ref().and_then(Replacement::deadline).map(until);
+        let between = self.between.deadline().map(until);
         let other =
-            [machine.deadline().map(until), watch, remote, successor, limit].into_iter().flatten().min();
+            [machine.deadline().map(until), watch, remote, between, limit].into_iter().flatten().min();
         let mut timeout = [model, other].into_iter().flatten().min();
         if let Some(left) = model.filter(|_| timeout == model) {
             if left >= LEAD * LEADS {
@@ -351,26 +348,12 @@ impl Driver {
             let Driver { ring, devices, remotes, .. } = self;
             match self.ops.complete(now, place, result, ring, devices, remotes) {
                 Outcome::Pending => {}
-                Outcome::Done(token, result) => tell(&mut self.replacement, machine, now, token, result),
+                Outcome::Done(token, result) => self.between.tell(machine, now, token, result),
             }
         }
         self.harvested = harvested;
         self.drive_remotes(now);
         self.advance_models(now, machine);
-    }
-}
-
-/// Tells the machine of an answer, by whoever stands before it.
-fn tell<M: Machine>(
-    replacement: &mut Option<Replacement>,
-    machine: &mut M,
-    now: Nanos,
-    token: Token,
-    result: Result<(), DeviceError>,
-) {
-    match replacement {
-        None => machine.on_completion(now, token, result),
-        Some(replacement) => replacement.on_completion(machine, now, token, result),
     }
 }
 

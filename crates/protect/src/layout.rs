@@ -5,6 +5,12 @@ use bimetal_units::BLOCK_BYTES;
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
+/// One part of so many of the slow device is the ring's: half a minute's writes of a busy disk, and more.
+const RING_PART: u64 = 32;
+/// The ring has so many bytes at least, and at most: what is in it is known block by block.
+const LEAST_RING: u64 = 8 << 20;
+const MOST_RING: u64 = 16 << 30;
+
 /// Where everything is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Layout {
@@ -17,14 +23,38 @@ pub struct Layout {
 }
 
 impl Layout {
+    /// Where a slow device of which the volume uses so many bytes has the two headers.
+    pub fn headers_behind(slow_bytes: u64) -> [u64; 2] {
+        [slow_bytes, slow_bytes + BLOCK]
+    }
+
+    /// The largest ring that there is room for; none where there is too little.
+    pub fn fitting(fast_bytes: u64, slow_bytes: u64, slow_device_bytes: u64) -> Option<Layout> {
+        let room = slow_device_bytes.checked_sub(slow_bytes + 2 * BLOCK + fast_bytes)?;
+        let ring_bytes = room.min(Self::ring_bytes_of(slow_device_bytes)) / BLOCK * BLOCK;
+        (ring_bytes >= LEAST_RING).then_some(Layout { fast_bytes, slow_bytes, ring_bytes })
+    }
+
+    /// What the ring of a slow device of this size is to have.
+    pub fn ring_bytes_of(slow_device_bytes: u64) -> u64 {
+        (slow_device_bytes / RING_PART).clamp(LEAST_RING, MOST_RING) / BLOCK * BLOCK
+    }
+
+    /// What is to be left free of each device of these sizes, so that there is room for all this.
+    pub fn needs(fast_device_bytes: u64, slow_device_bytes: u64) -> [u64; 2] {
+        let slow =
+            2 * BLOCK + fast_device_bytes.next_multiple_of(BLOCK) + Self::ring_bytes_of(slow_device_bytes);
+        [2 * BLOCK, slow]
+    }
+
     /// Where the slow device has the two headers.
     pub fn headers(&self) -> [u64; 2] {
-        [self.slow_bytes, self.end() - BLOCK]
+        Self::headers_behind(self.slow_bytes)
     }
 
     /// Where it has the copy of the fast device.
     pub fn copy_at(&self) -> u64 {
-        self.slow_bytes + BLOCK
+        self.slow_bytes + 2 * BLOCK
     }
 
     /// Where it has the ring.
@@ -34,7 +64,7 @@ impl Layout {
 
     /// The first byte of the slow device behind all that.
     pub fn end(&self) -> u64 {
-        self.ring_at() + self.ring_bytes + BLOCK
+        self.ring_at() + self.ring_bytes
     }
 
     /// Where the fast device has the two maps of what the image may lack.

@@ -20,7 +20,7 @@ use std::ops::Range;
 
 pub(crate) const BLOCK: u64 = BLOCK_BYTES as u64;
 /// Marks the tokens that are not the machine's. Whoever replaces a device, below, has the bit above for theirs.
-const OWN: u64 = 1 << 62;
+pub(crate) const OWN: u64 = 1 << 62;
 /// Linux's EIO.
 const EIO: i32 = 5;
 /// How soon it is tried again where there was no memory.
@@ -43,8 +43,6 @@ pub struct Plan {
     pub seconds: u32,
     /// Clients wait rather than that it is older.
     pub strict: bool,
-    /// Milliseconds since 1970 when the machine's clock was at zero.
-    pub zero_unix_ms: u64,
     /// Copied at a time, bytes.
     pub piece_bytes: u64,
     /// The least blocks of a region of the map.
@@ -487,9 +485,9 @@ impl Protection {
         if device == FAST { self.fast.admits(blocks) } else { self.undo.admits(blocks) }
     }
 
-    /// Milliseconds since 1970.
+    /// Milliseconds since 1970: that is what the machine's clock counts from.
     pub(crate) fn unix_ms(&self, at: Nanos) -> u64 {
-        self.plan.zero_unix_ms + at.0 / 1_000_000
+        at.0 / 1_000_000
     }
 
     /// Whether writes wait for a newer image.

@@ -23,6 +23,7 @@ pub mod map;
 mod meter;
 mod notify;
 pub mod plan_tape;
+pub mod protection;
 mod record;
 mod recording;
 mod requests;

@@ -171,6 +171,7 @@ pub struct Server<V> {
     pub(crate) trouble: Trouble,
     /// It was said that the volume is read-only.
     said_read_only: bool,
+    pub(crate) said_unprotected: bool,
     /// Receive and send buffers of all connections.
     pub(crate) memory: Memory,
     /// Its place in the ring.
@@ -223,6 +224,7 @@ impl<V: Served> Server<V> {
             succession: Succession::default(),
             trouble: Trouble::default(),
             said_read_only: false,
+            said_unprotected: false,
             engine,
             driver,
             volume,
@@ -373,6 +375,7 @@ impl<V: Served> Server<V> {
         doc.load_devices(&self.driver.loads());
         doc.requests = self.meter.doc();
         doc.replacing = self.replacement();
+        doc.protection = self.protection();
         doc.unix_ms = unix_ms();
         doc
     }
@@ -418,7 +421,7 @@ impl<V: Served> Server<V> {
         if !self.stopping || !self.engine.is_stopped() || self.driver.device_ops() > 0 {
             return false;
         }
-        if !self.device_is_left() {
+        if !self.device_is_left() || !self.driver.image_is_finished() {
             return false;
         }
         if self.tenant.place() == 0 && !self.tenant.is_last() {
@@ -588,6 +591,7 @@ impl<V: Served> Server<V> {
             self.welcome_more();
         }
         self.look_after_device();
+        self.look_after_protection();
         self.tell_watcher(false);
         if self.next_look > Instant::now() {
             return;

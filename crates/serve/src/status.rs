@@ -3,6 +3,7 @@
 use crate::attach::AttachedDoc;
 use crate::lost::LossDoc;
 use crate::meter::RequestsDoc;
+use crate::protection::ProtectionDoc;
 use crate::scrub::ScrubDoc;
 use crate::successor::ReplaceDoc;
 use bimetal_driver::{DeviceLoad, IoFacts, RemoteFacts};
@@ -280,6 +281,9 @@ pub struct StatusDoc {
     /// A device that is to take another's place, or has since the volume was opened; null where there is none.
     #[serde(default)]
     pub replacing: Option<ReplaceDoc>,
+    /// The image that the volume is protected by; null of one that is not.
+    #[serde(default)]
+    pub protection: Option<ProtectionDoc>,
     /// What moves and copies wrote to the fast device.
     #[serde(default)]
     pub wear: WearDoc,
@@ -387,6 +391,7 @@ impl StatusDoc {
             repaired_blocks: status.repaired_blocks,
             scrub: ScrubDoc::new(&status.scrub, status.chunk_bytes),
             replacing: None,
+            protection: None,
             wear: WearDoc {
                 moved_bytes: status.wear.moved_bytes,
                 copied_bytes: status.wear.copied_bytes,

@@ -102,6 +102,7 @@ fn rounds(args: &KillArgs, seed: u64, dir: &Path) -> anyhow::Result<KillDoc> {
         wear_budget: None,
         wake_budget: None,
         remote_patience: None,
+        protect: None,
         force: 0,
         resumes: false,
         quiet: args.json,

@@ -18,12 +18,12 @@ impl Driver {
         self.models.push(device.timing().map(|timing| timing.start(now)));
         self.remotes.push(None);
         self.devices.push(device);
-        self.replacement = Some(replacement);
+        self.between.replacement = Some(replacement);
     }
 
     /// Whether a device is to take another's place, and how far that has come.
     pub fn replacement(&self) -> Option<Progress> {
-        self.replacement.as_ref().map(Replacement::progress)
+        self.between.replacement.as_ref().map(Replacement::progress)
     }
 
     /// What it is called.
@@ -33,13 +33,13 @@ impl Driver {
 
     /// The replacement itself, to be told what is wished.
     pub fn replacement_mut(&mut self) -> Option<&mut Replacement> {
-        self.replacement.as_mut()
+        self.between.replacement.as_mut()
     }
 
     /// Lets the successor take over, now that all is copied. These are the superblocks of both devices.
     pub fn begin_takeover(&mut self, superblocks: [Superblock; 2]) {
         let now = self.clock.now();
-        if let Some(replacement) = &mut self.replacement {
+        if let Some(replacement) = &mut self.between.replacement {
             replacement.begin_takeover(superblocks, now);
         }
     }
@@ -49,7 +49,7 @@ impl Driver {
     pub fn take_over(&mut self) -> Option<BlockFile> {
         let progress = self.replacement().filter(|progress| progress.standing == Standing::TakenOver)?;
         let place = usize::from(progress.tier.0);
-        self.replacement = None;
+        self.between.replacement = None;
         self.watch = None;
         self.models.swap_remove(place);
         self.remotes.swap_remove(place);
@@ -58,8 +58,8 @@ impl Driver {
 
     /// The successor that nobody waits for any more, after a failure.
     pub fn drop_successor(&mut self) -> Option<BlockFile> {
-        self.replacement.as_ref().filter(|replacement| replacement.is_over())?;
-        self.replacement = None;
+        self.between.replacement.as_ref().filter(|replacement| replacement.is_over())?;
+        self.between.replacement = None;
         self.models.pop();
         self.remotes.pop();
         self.devices.pop()

@@ -210,6 +210,10 @@ pub trait Machine {
     fn deadline(&self) -> Option<bimetal_units::Nanos>;
     /// The deadline came.
     fn on_timer(&mut self, now: bimetal_units::Nanos);
+    /// Whether payload can be had: not of a task that has ended, whose result has it.
+    fn has_arena(&self) -> bool {
+        true
+    }
     /// Access to payload for the driver, between calls.
     fn with_arena<R>(&mut self, f: impl FnOnce(&mut Self::Arena) -> R) -> R;
 }

@@ -58,6 +58,23 @@ pub fn open_to_look<A: Arena + 'static>(
     })
 }
 
+/// Opens the image of a volume whose fast device is missing, read-only: both devices as they were then. What stands before them
+/// knows where they are, and writes nothing.
+pub fn open_image<A: Arena + 'static>(
+    arena: A,
+    devices: Vec<DeviceInfo>,
+    as_of_unix_s: u64,
+    options: OpenOptions,
+) -> Task<A, Result<Engine<A>, OpenError>> {
+    Task::new(arena, move |io| async move {
+        open::must_be_two(&devices)?;
+        let mut engine = as_it_is(&Reader::new(io, devices), options).await?;
+        engine.life.fail(None);
+        engine.count_losses(FAST, Some(as_of_unix_s));
+        Ok(engine)
+    })
+}
+
 /// What recovery finds, with nothing written. Whoever gets it has to see to it that nothing will be.
 async fn as_it_is<A: Arena>(reader: &Reader<A>, options: OpenOptions) -> Result<Engine<A>, OpenError> {
     let mut recovered = reader.recover(&options).await?;

@@ -214,6 +214,10 @@ impl<A: Arena, T> Machine for Task<A, T> {
 
     fn on_timer(&mut self, _now: Nanos) {}
 
+    fn has_arena(&self) -> bool {
+        self.shared.borrow().arena.is_some()
+    }
+
     fn with_arena<R>(&mut self, f: impl FnOnce(&mut A) -> R) -> R {
         f(self.shared.borrow_mut().arena.as_mut().expect("payload is asked for while the task runs"))
     }

@@ -370,7 +370,6 @@ impl Life {
             generation: Generation(self.generation),
             seconds: if self.calm { 1000 } else { 2 },
             strict: self.strict,
-            zero_unix_ms: 0,
             piece_bytes: 2 * BLOCK as u64,
             region_blocks: 4,
         }

@@ -1,0 +1,196 @@
+//! `bimetal protect`, and the image that a protected volume has on its slow device.
+
+pub(crate) mod args;
+
+use crate::volume::{self, Volume};
+use crate::{Outcome, find, paths, say, say_json, size};
+use anyhow::{Context as _, bail};
+use args::{ProtectArgs, Time};
+use bimetal_driver::{BlockFile, Driver};
+use bimetal_engine::format::superblock::{Found, Superblock};
+use bimetal_engine::options::DeviceInfo;
+use bimetal_protect::{Header, Image, Layout, Map, Plan, Protection, Salvage, newest_header, scan};
+use bimetal_serve::protection::ProtectionDoc;
+use bimetal_units::BLOCK_BYTES;
+
+const BLOCK: u64 = BLOCK_BYTES as u64;
+
+/// How a volume is to be protected, as its volume file says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Protect {
+    /// The oldest that an image is to be.
+    pub(crate) seconds: u32,
+    /// Clients wait rather than that it is older.
+    pub(crate) strict: bool,
+}
+
+pub(crate) fn run(args: &ProtectArgs) -> anyhow::Result<Outcome> {
+    let mut volume = Volume::load(&volume::locate(&args.volume)?)?;
+    if let Some(time) = args.time {
+        if find::has_server(&volume) || find::is_in_use(&volume) {
+            bail!("{} is in use; stop its server first, it begins when it is started again", volume.name().0);
+        }
+        match time {
+            Time::Off => end(&mut volume)?,
+            Time::Seconds(seconds) => begin(&mut volume, Protect { seconds, strict: args.strictly })?,
+        }
+    }
+    let doc = volume.protect.map(|protect| ProtectionDoc {
+        seconds: protect.seconds,
+        strict: protect.strict,
+        ..ProtectionDoc::default()
+    });
+    match args.json {
+        true => say_json(&serde_json::json!({ "volume": volume.name().0, "protection": doc }))?,
+        false => say(&match volume.protect {
+            None => format!("{} is not protected", volume.name().0),
+            Some(protect) => format!(
+                "{} is protected{}: an image of it that is {} s old at most; `{} status {}` says how it stands",
+                volume.name().0,
+                if protect.strict { " strictly" } else { "" },
+                protect.seconds,
+                paths::program(),
+                volume.called()
+            ),
+        }),
+    }
+    Ok(Outcome::Good)
+}
+
+/// Writes into the volume file that it is to be protected, where there is room.
+fn begin(volume: &mut Volume, protect: Protect) -> anyhow::Result<()> {
+    volume.must_not_be_replacing()?;
+    if paths::is_export(&volume.devices[1]) {
+        bail!("the slow device of {} is an NBD export, which is not protected", volume.name().0);
+    }
+    let files = volume.open_devices()?;
+    let superblock = superblock(&files[1])?;
+    layout(&files, &superblock, None)?;
+    volume.protect = Some(protect);
+    volume.save()
+}
+
+/// Takes back what the volume file says, and what the slow device does.
+fn end(volume: &mut Volume) -> anyhow::Result<()> {
+    if volume.protect.take().is_none() {
+        bail!("{} is not protected", volume.name().0);
+    }
+    volume.save()?;
+    let files = volume.open_devices()?;
+    let superblock = superblock(&files[1])?;
+    let slow_bytes = superblock.geometry.device_bytes[1];
+    if files[1].size_bytes() >= slow_bytes + 2 * BLOCK {
+        files[1].erase(slow_bytes, 2 * BLOCK)?;
+    }
+    Ok(())
+}
+
+fn superblock(device: &BlockFile) -> anyhow::Result<Superblock> {
+    let places = [Some(0), (device.size_bytes() / BLOCK).checked_sub(1).map(|last| last * BLOCK)];
+    let found = places.into_iter().flatten().find_map(|at| {
+        let block = device.read_block(at).ok()?;
+        if let Found::Valid(superblock) = Superblock::decode(&block, at) { Some(*superblock) } else { None }
+    });
+    found.with_context(|| format!("the superblock of {} cannot be read", device.path().display()))
+}
+
+fn reader(device: &BlockFile) -> impl FnMut(u64, u64) -> Option<Vec<u8>> + '_ {
+    |at, bytes| {
+        let mut all = Vec::with_capacity(bytes as usize);
+        for block in 0..bytes / BLOCK {
+            all.extend(device.read_block(at + block * BLOCK).ok()?);
+        }
+        Some(all)
+    }
+}
+
+fn header(device: &BlockFile, superblock: &Superblock) -> Option<Header> {
+    let places = Layout::headers_behind(superblock.geometry.device_bytes[1]);
+    newest_header(&mut reader(device), places, superblock.volume)
+}
+
+/// Where protection has its things, or why there is no room.
+fn layout(files: &[BlockFile], superblock: &Superblock, header: Option<&Header>) -> anyhow::Result<Layout> {
+    let [fast_bytes, slow_bytes] = superblock.geometry.device_bytes;
+    let known = header.map(|header| header.layout).filter(|known| {
+        known.fast_bytes == fast_bytes
+            && known.slow_bytes == slow_bytes
+            && known.end() <= files[1].size_bytes()
+    });
+    let layout = known.or_else(|| Layout::fitting(fast_bytes, slow_bytes, files[1].size_bytes()));
+    let fast_needs = layout.map_or(0, |layout| layout.maps()[1] + BLOCK);
+    match layout.filter(|_| fast_needs <= files[0].size_bytes()) {
+        Some(layout) => Ok(layout),
+        None => bail!(
+            "there is no room for an image: it takes {} behind what the volume uses of {}, which has {}, and 8 KiB of \
+             {}; make a volume with `{} create --protect`, which sets that aside",
+            size::show(Layout::needs(fast_bytes, files[1].size_bytes())[1]),
+            files[1].path().display(),
+            size::show(files[1].size_bytes().saturating_sub(slow_bytes)),
+            files[0].path().display(),
+            paths::program()
+        ),
+    }
+}
+
+/// What is to be left free of new devices, so that there is room.
+pub(crate) fn leave_room(infos: &mut [DeviceInfo]) -> anyhow::Result<()> {
+    let needs = Layout::needs(infos[0].size_bytes, infos[1].size_bytes);
+    for (info, need) in infos.iter_mut().zip(needs) {
+        info.size_bytes = info.size_bytes.saturating_sub(need);
+    }
+    if infos[1].size_bytes < infos[0].size_bytes.min(64 << 20) {
+        bail!(
+            "{} is too small for a protected volume: its image takes {} of it; give a larger one, or a smaller fast device",
+            infos[1].name,
+            size::show(needs[1])
+        );
+    }
+    Ok(())
+}
+
+/// Lets an image be kept from now on, if the volume file says so. Where it cannot be, the volume is opened without.
+pub(crate) fn join(volume: &Volume, driver: &mut Driver) {
+    let Some(protect) = volume.protect else { return };
+    match protection(protect, driver.devices()) {
+        Ok(protection) => driver.protect(protection),
+        Err(error) => tracing::warn!("{} is not protected: {error:#}", volume.name().0),
+    }
+}
+
+fn protection(protect: Protect, files: &[BlockFile]) -> anyhow::Result<Protection> {
+    let superblock = superblock(&files[1])?;
+    let header = header(&files[1], &superblock);
+    let layout = layout(files, &superblock, header.as_ref())?;
+    let map = |at| files[0].read_block(at).ok().and_then(|block| Map::decode(&block));
+    let maps = layout.maps().map(map).into_iter().flatten();
+    let map = maps.filter(|map| map.volume == superblock.volume).max_by_key(|map| map.number);
+    let plan = Plan {
+        volume: superblock.volume,
+        devices: superblock.devices,
+        layout,
+        generation: superblock.generation,
+        seconds: protect.seconds,
+        strict: protect.strict,
+        piece_bytes: Plan::PIECE_BYTES,
+        region_blocks: Plan::default_region_blocks(),
+    };
+    let resumed = header.as_ref().filter(|header| header.image.is_some()).and_then(|header| {
+        let scanned = scan(&mut reader(&files[1]), header, false);
+        Protection::resume(plan.clone(), header, scanned, map.as_ref())
+    });
+    Ok(resumed.unwrap_or_else(|| Protection::begin(plan, header.as_ref(), map.as_ref())))
+}
+
+/// The image of a volume whose fast device is missing, on its slow one; an error says why there is none.
+pub(crate) fn image(volume: &Volume, slow: &BlockFile) -> anyhow::Result<(Salvage, Image)> {
+    let superblock = superblock(slow)?;
+    let name = volume.name().0;
+    let Some(header) = header(slow, &superblock) else { bail!("{name} has no image yet") };
+    let Some(image) = header.image else { bail!("{name} has no image yet: its first one was not done") };
+    if header.covers < superblock.generation {
+        bail!("{name} was opened without protection after its image was made, which is not true any more");
+    }
+    let scanned = scan(&mut reader(slow), &header, true);
+    Ok((Salvage::new(header.layout, scanned), image))
+}

@@ -1,0 +1,66 @@
+//! What is said of the image that a volume is protected by.
+
+use crate::served::Served;
+use crate::server::Server;
+use crate::watched::EventKind;
+use bimetal_engine::options::Level;
+use bimetal_protect::{Plan, Progress, Standing};
+use serde::{Deserialize, Serialize};
+
+/// The image of a protected volume.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProtectionDoc {
+    /// `base` (the fast device is being copied, and there is no image yet), `image`, or `off`; empty where nobody serves the volume.
+    pub state: String,
+    /// The oldest that an image is to be.
+    pub seconds: u32,
+    /// Clients wait rather than that it is older.
+    pub strict: bool,
+    /// How old it is, where something has been written since; null without an image.
+    pub exposed_seconds: Option<u64>,
+    /// Bytes of the fast device that the image lacks.
+    pub exposed_bytes: u64,
+    /// When the image was frozen; null without one.
+    pub image_unix_s: Option<u64>,
+    /// Why there is none; null where there is or will be.
+    pub why: Option<String>,
+}
+
+impl ProtectionDoc {
+    /// The document of how it stands.
+    pub fn new(plan: &Plan, progress: &Progress) -> ProtectionDoc {
+        let (state, why) = match &progress.standing {
+            Standing::Base => ("base", None),
+            Standing::Image => ("image", None),
+            Standing::Off(why) => ("off", Some(why.clone())),
+        };
+        ProtectionDoc {
+            state: state.to_owned(),
+            seconds: plan.seconds,
+            strict: plan.strict,
+            exposed_seconds: progress.image.map(|_| progress.exposed_ms / 1000),
+            exposed_bytes: progress.exposed_bytes,
+            image_unix_s: progress.image.map(|image| image.frozen_unix_ms / 1000),
+            why,
+        }
+    }
+}
+
+impl<V: Served> Server<V> {
+    /// How the image stands; none where the volume is not protected.
+    pub(crate) fn protection(&self) -> Option<ProtectionDoc> {
+        let (plan, progress) = self.driver.protection_plan().zip(self.driver.protection())?;
+        Some(ProtectionDoc::new(plan, &progress))
+    }
+
+    /// Says it once where the volume is no longer protected.
+    pub(crate) fn look_after_protection(&mut self) {
+        let Some(Standing::Off(why)) = self.driver.protection().map(|progress| progress.standing) else {
+            return;
+        };
+        if !std::mem::replace(&mut self.said_unprotected, true) {
+            let what = format!("there is no image of the volume any more, until it is opened again: {why}");
+            self.say_happened(EventKind::Damage, Level::Error, what);
+        }
+    }
+}
