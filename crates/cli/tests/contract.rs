@@ -541,7 +541,10 @@ const SAMPLES: &[Sample] = &[
     Sample { keys: Some(&["volume", "findings"]), ..sample("doctor", &["%/well.toml"]) },
     Sample { keys: Some(&[]), needs_mount: true, ..sample("files", &["%"]) },
     Sample { keys: Some(MAP), ..sample("map", &["@", "--picture", "%/map.svg"]) },
-    Sample { keys: Some(&["rows.0.wakeups_per_day", "sentence"]), ..sample("plan", &[SMALL_TRACE]) },
+    Sample {
+        keys: Some(&["rows.0.wakeups_per_day", "calibrated", "measured", "sentence"]),
+        ..sample("plan", &[SMALL_TRACE])
+    },
     Sample { keys: Some(&["volumes"]), ..sample("list", &[]) },
     Sample { keys: Some(SCRUB), needs_server: true, ..sample("scrub", &["@"]) },
     Sample { keys: Some(&["volume", "state", "copied_bytes"]), ..sample("replace", &["@"]) },
