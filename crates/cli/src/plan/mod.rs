@@ -121,8 +121,9 @@ fn describe(doc: &PlanDoc, is_served: bool) {
     }
     if is_served && doc.seconds.is_some_and(|seconds| seconds < SHORT_SECONDS) {
         let minutes = doc.seconds.unwrap_or(0.0) / 60.0;
+        let hot = if doc.calibrated { "; what has become hot may still wait for the disk" } else { "" };
         complain(&format!(
-            "bimetal: only the last {minutes:.0} minutes are known, and days are told as if they were like these"
+            "bimetal: only the last {minutes:.0} minutes are known, and days are told as if they were like these{hot}"
         ));
     }
     if doc.sampled_share < 1.0 {
