@@ -146,6 +146,7 @@ const TOP: &[&str] = &[
     "volumes.0.hottest",
 ];
 
+const PLAN: &[&str] = &["rows.0.wakeups_per_day", "calibrated", "measured", "sentence"];
 const MAP: &[&str] = &[
     "volume",
     "served",
@@ -541,7 +542,7 @@ const SAMPLES: &[Sample] = &[
     Sample { keys: Some(&["volume", "findings"]), ..sample("doctor", &["%/well.toml"]) },
     Sample { keys: Some(&[]), needs_mount: true, ..sample("files", &["%"]) },
     Sample { keys: Some(MAP), ..sample("map", &["@", "--picture", "%/map.svg"]) },
-    Sample { keys: Some(&["rows.0.wakeups_per_day", "sentence"]), ..sample("plan", &[SMALL_TRACE]) },
+    Sample { keys: Some(PLAN), ..sample("plan", &[SMALL_TRACE]) },
     Sample { keys: Some(&["volumes"]), ..sample("list", &[]) },
     Sample { keys: Some(SCRUB), needs_server: true, ..sample("scrub", &["@"]) },
     Sample { keys: Some(&["volume", "state", "copied_bytes"]), ..sample("replace", &["@"]) },

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Guarded, Served, bimetal, pattern, text};
+use common::{Guarded, Served, bimetal, pattern, succeed, text};
 use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -143,6 +143,59 @@ fn a_served_volume_is_planned_with_what_it_was_asked_for() {
     }
     let said = of_volume(&["--share", "0.5"]);
     assert!(said.status.code() == Some(2) && text(&said.stderr).contains("a sample already"), "{said:?}");
+}
+
+/// The present size takes what the server has measured, where that is of enough requests, whatever size is asked about.
+#[test]
+fn means_are_those_that_a_server_has_measured() {
+    let served = Served::sized("320M", "1G");
+    let dir = served.dir.path();
+    let mut client = served.connect();
+    let mut ask = |numbers: std::ops::Range<u64>| {
+        for number in numbers {
+            client.write(number * 7919 % 512 * 65536, &pattern(number, 8192));
+            client.read(number * 104_729 % 512 * 65536, 8192);
+        }
+    };
+    let planned = |arguments: &[&str]| -> Value {
+        let output = plan(dir, &[&["v.toml", "--json"], arguments].concat());
+        assert!(output.status.success(), "{output:?}");
+        serde_json::from_slice(&output.stdout).expect("one document")
+    };
+    let number = |value: &Value| value.as_f64().expect("a number");
+    ask(0..499);
+    let few = planned(&[]);
+    let why = few["measured"]["why_not"].as_str().expect("a reason");
+    assert!(few["calibrated"] == false && why.contains("998 answers"), "{few}");
+    let said = text(&plan(dir, &["v.toml"]).stdout);
+    assert!(said.contains(&format!("means are not scaled to what was measured: {why}")), "{said}");
+
+    ask(499..600);
+    let found = planned(&[]);
+    let measured = &found["measured"];
+    assert_eq!((&found["calibrated"], &measured["why_not"]), (&true.into(), &Value::Null), "{found}");
+    let status = succeed(bimetal(dir).args(["status", "v.toml", "--json"]).current_dir(dir));
+    let status: Value = serde_json::from_slice(&status.stdout).expect("one document");
+    let sum = |what: &str| {
+        ["reads", "writes"].map(|kind| number(&status["requests"][kind][what])).iter().sum::<f64>()
+    };
+    assert_eq!(number(&measured["answered"]), sum("count"));
+    let mean_us = sum("response_us") / sum("count");
+    assert!((number(&measured["mean_us"]) / mean_us - 1.0).abs() < 0.01, "{mean_us} {found}");
+    let present = &found["rows"][2];
+    assert!((number(&present["mean_us"]) / mean_us - 1.0).abs() < 0.01, "{mean_us} {found}");
+    let scaled = number(&measured["planned_mean_us"]) * number(&measured["factor"]);
+    assert!((scaled / mean_us - 1.0).abs() < 0.01, "{found}");
+    let said = text(&plan(dir, &["v.toml"]).stdout);
+    assert!(
+        said.contains("means are scaled to what was measured: ") && said.contains("1200 answers"),
+        "{said}"
+    );
+
+    let larger = planned(&["--fast", "2G"]);
+    assert_eq!((&larger["calibrated"], larger["rows"].as_array().map(Vec::len)), (&true.into(), Some(5)));
+    let times = number(&larger["measured"]["factor"]) / number(&measured["factor"]);
+    assert!((times - 1.0).abs() < 0.01, "{larger} {found}");
 }
 
 #[test]

@@ -196,6 +196,12 @@ pub struct TapeDoc {
     pub others_after: u32,
     /// When it was taken, nanoseconds since 1970.
     pub until_unix_ns: u64,
+    /// Reads and writes that were answered in its time, of all regions; a server that does not say has measured none.
+    #[serde(default)]
+    pub answered: u64,
+    /// How long they took, added up, microseconds.
+    #[serde(default)]
+    pub response_us: u64,
 }
 
 /// What the flight recorder has.

@@ -2,11 +2,17 @@
 //!
 //! A region is in the sample when the hash of its number is small enough. Where the tape is full, half of the sample goes,
 //! what they were asked for as well; so all that is left is what was asked of the same regions all the time. What is left out
-//! is counted with the next request that is not: a plan has to know who else used the devices, and when.
+//! is counted with the next request that is not: a plan has to know who else used the devices, and when. Beside them stands how
+//! long answers took, to all regions: what the plan says of the present is to be that.
+
+mod responses;
+
+pub use responses::Answered;
 
 use bimetal_engine::action::{MAX_PAYLOAD_BYTES, RequestKind};
 use bimetal_units::Nanos;
 use bimetal_units::rng::mix;
+use responses::Responses;
 use std::io;
 
 /// Bytes of a region, which is in the sample or is not.
@@ -173,6 +179,7 @@ pub struct PlanTape {
     /// Something of the sample was changed since the last flush.
     unflushed: bool,
     step_ns: u64,
+    responses: Responses,
 }
 
 impl PlanTape {
@@ -193,6 +200,7 @@ impl PlanTape {
             others: 0,
             unflushed: false,
             step_ns,
+            responses: Responses::default(),
         })
     }
 
@@ -224,6 +232,16 @@ impl PlanTape {
         if self.others > 0 && now.since(last) >= self.step_ns {
             self.push(now, NOBODY << KIND_SHIFT, (0, 0));
         }
+    }
+
+    /// A read or a write was answered, after so long.
+    pub fn answered(&mut self, now: Nanos, took_ns: u64) {
+        self.responses.answered(now, took_ns, self.first(now));
+    }
+
+    /// When it begins.
+    fn first(&self, now: Nanos) -> Nanos {
+        self.entries.first().map_or(now, |entry| entry.at)
     }
 
     fn push(&mut self, at: Nanos, kind: u32, (offset, bytes): (u64, u32)) {
@@ -262,10 +280,11 @@ impl PlanTape {
 
     /// What it has, to be handed over.
     pub fn shot(&self, now: Nanos) -> TapeShot {
-        let first = self.entries.first().map_or(now, |entry| entry.at);
+        let first = self.first(now);
         let smaller = self.smaller.filter(|(until, _)| first < *until);
         let limit = smaller.map_or(self.limit, |(_, limit)| limit);
-        TapeShot { entries: self.entries.clone(), others: self.others, limit, now }
+        let answered = self.responses.since(first);
+        TapeShot { entries: self.entries.clone(), others: self.others, limit, now, answered }
     }
 }
 
@@ -311,6 +330,7 @@ pub struct TapeShot {
     others: u32,
     limit: Limit,
     now: Nanos,
+    answered: Answered,
 }
 
 impl TapeShot {
@@ -322,6 +342,7 @@ impl TapeShot {
             share: self.limit.share(),
             others_after: self.others,
             until: self.now,
+            answered: self.answered,
         }
     }
 
@@ -345,6 +366,8 @@ pub struct TapeFacts {
     pub others_after: u32,
     /// When it was taken.
     pub until: Nanos,
+    /// Reads and writes that were answered in its time, of all regions.
+    pub answered: Answered,
 }
 
 #[cfg(test)]
@@ -390,8 +413,11 @@ mod tests {
         tape.note(Nanos(9), RequestKind::Flush, 0, 0);
         tape.note(Nanos(10), RequestKind::Discard { fua: false }, 0, 1 << 40);
         tape.note(Nanos(11), RequestKind::WriteZeroes { fua: false }, 0, MIB);
+        tape.answered(Nanos(11), 4);
+        tape.answered(Nanos(12), 3);
         let (facts, entries) = taken(&tape, Nanos(12));
-        assert_eq!(facts, TapeFacts { entries: 5, share: 1.0, others_after: 0, until: Nanos(12) });
+        let answered = Answered { count: 2, took_ns: 7 };
+        assert_eq!(facts, TapeFacts { entries: 5, share: 1.0, others_after: 0, until: Nanos(12), answered });
         let of = |at: u64, kind, offset, bytes| Taped {
             at: Nanos(at),
             kind: Some(kind),

@@ -479,6 +479,9 @@ impl<V: Served> Server<V> {
             recorder.answered(&pending, now);
         }
         self.meter.answered(&pending, now, result.is_ok());
+        if result.is_ok() {
+            self.note_answer_for_plans(&pending, now);
+        }
         if from_ublk(pending.conn) {
             return self.answer_ublk(&pending, result);
         }

@@ -4,9 +4,11 @@ use crate::ask::{Answer, Question, TapeDoc};
 use crate::control::{greet, nonsense};
 use crate::flight::{PATIENCE, greet_with};
 use crate::plan_tape::{ENTRY_BYTES, PlanTape, Taped};
+use crate::requests::Pending;
 use crate::served::Served;
 use crate::server::Server;
 use bimetal_engine::action::RequestKind;
+use bimetal_nbd::Command;
 use bimetal_units::Nanos;
 use std::io::{self, BufReader, Read as _, Write as _};
 use std::path::Path;
@@ -25,6 +27,15 @@ impl<V: Served> Server<V> {
     pub(crate) fn note_for_plans(&mut self, now: Nanos, kind: RequestKind, offset: u64, length: u64) {
         if let Some(tape) = &mut self.plan_tape {
             tape.note(now, kind, offset, length);
+        }
+    }
+
+    /// A request has its answer.
+    pub(crate) fn note_answer_for_plans(&mut self, pending: &Pending, now: Nanos) {
+        if let Some(tape) = &mut self.plan_tape
+            && matches!(pending.request.command, Command::Read | Command::Write | Command::WriteZeroes)
+        {
+            tape.answered(now, now.since(pending.began));
         }
     }
 
@@ -47,6 +58,8 @@ impl<V: Served> Server<V> {
                 share: facts.share,
                 others_after: facts.others_after,
                 until_unix_ns: facts.until.0,
+                answered: facts.answered.count,
+                response_us: facts.answered.took_ns / 1000,
             };
             greet_with(stream, &Answer::Tape(doc))?;
             let mut out = io::BufWriter::new(stream);

@@ -2,17 +2,19 @@
 //! of it each minute. `INCIDENTS=write` writes them as `alerts/recorded.yml`; where promtool is there, the rules are run on
 //! what is recorded now.
 
-use crate::metrics::{Seen, text};
+mod faulty;
+
+use crate::metrics::{Below, Seen, text};
 use bimetal_driver::DeviceLoad;
 use bimetal_engine::options::{CreateOptions, Tuning};
-use bimetal_models::device::Failure;
-use bimetal_models::{Command, Done, Kind, Model, Usage, spec};
+use bimetal_models::{Command, Done, Kind, Model as _, spec};
 use bimetal_serve::{StatusDoc, VolumeName};
 use bimetal_sim::timed::{TimedDevice, TimedVolume};
-use bimetal_units::Nanos;
 use bimetal_units::rng::Rng;
+use bimetal_units::{Nanos, Tier};
+use faulty::{Fault, Faulty, Noted};
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -20,135 +22,11 @@ use std::rc::Rc;
 
 const MINUTE: Nanos = Nanos(60 * Nanos::SECOND);
 const GIB: u64 = 1 << 30;
-
-/// What becomes of a device.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Fault {
-    None,
-    /// This many reads fail from a minute on.
-    Reads {
-        at: u64,
-        count: u64,
-    },
-    /// Writes and flushes fail from a minute on.
-    Writes {
-        at: u64,
-    },
-    /// It answers nothing from a minute on, for so many seconds.
-    Stall {
-        at: u64,
-        seconds: u64,
-    },
-    /// From a minute on it takes so many times as long.
-    Slower {
-        at: u64,
-        times: u64,
-    },
-}
-
-/// A device with a fault.
-struct Faulty {
-    inner: Box<dyn Model>,
-    fault: Fault,
-    kinds: HashMap<u64, Kind>,
-    /// While it answers nothing.
-    held: Vec<(u64, Command)>,
-    left: u64,
-    errors: Rc<RefCell<u64>>,
-}
+/// The sizes of the devices, by tier.
+const SIZES: [u64; 2] = [GIB, 6 * GIB];
 
 fn minutes(count: u64) -> Nanos {
     Nanos(count * MINUTE.0)
-}
-
-impl Faulty {
-    fn new(inner: Box<dyn Model>, fault: Fault, errors: &Rc<RefCell<u64>>) -> Faulty {
-        let left = if let Fault::Reads { count, .. } = fault { count } else { u64::MAX };
-        Faulty { inner, fault, kinds: HashMap::new(), held: Vec::new(), left, errors: errors.clone() }
-    }
-
-    /// When it answers again, while it does not.
-    fn silent_until(&self, now: Nanos) -> Option<Nanos> {
-        let Fault::Stall { at, seconds } = self.fault else { return None };
-        let end = minutes(at).after(seconds * Nanos::SECOND);
-        (minutes(at) <= now && now < end).then_some(end)
-    }
-
-    /// Its own time, which goes slower once it is slower.
-    fn own(&self, now: Nanos) -> Nanos {
-        match self.fault {
-            Fault::Slower { at, times } => {
-                let at = minutes(at);
-                Nanos(now.0.min(at.0) + now.since(at) / times)
-            }
-            _ => now,
-        }
-    }
-
-    fn real(&self, own: Nanos) -> Nanos {
-        match self.fault {
-            Fault::Slower { at, times } => {
-                let at = minutes(at);
-                Nanos(own.0.min(at.0) + own.since(at) * times)
-            }
-            _ => own,
-        }
-    }
-
-    fn fails(&mut self, now: Nanos, kind: Kind) -> bool {
-        let fails = match (self.fault, kind) {
-            (Fault::Reads { at, .. }, Kind::Read) => now >= minutes(at),
-            (Fault::Writes { at }, Kind::Write { .. } | Kind::Flush | Kind::Sync) => now >= minutes(at),
-            _ => false,
-        } && self.left > 0;
-        self.left -= u64::from(fails);
-        fails
-    }
-}
-
-impl Model for Faulty {
-    fn size_bytes(&self) -> u64 {
-        self.inner.size_bytes()
-    }
-
-    fn submit(&mut self, now: Nanos, tag: u64, command: Command) {
-        self.kinds.insert(tag, command.kind);
-        match self.silent_until(now) {
-            Some(_) => self.held.push((tag, command)),
-            None => self.inner.submit(self.own(now), tag, command),
-        }
-    }
-
-    fn deadline(&self) -> Option<Nanos> {
-        let own = self.inner.deadline().map(|own| self.real(own));
-        let Fault::Stall { at, seconds } = self.fault else { return own };
-        let (begin, end) = (minutes(at), minutes(at).after(seconds * Nanos::SECOND));
-        let own = own.map(|own| if (begin..end).contains(&own) { end } else { own });
-        if self.held.is_empty() { own } else { Some(own.unwrap_or(end).min(end)) }
-    }
-
-    fn advance(&mut self, now: Nanos, done: &mut Vec<Done>) {
-        if self.silent_until(now).is_some() {
-            return;
-        }
-        let (own, before) = (self.own(now), done.len());
-        self.inner.advance(own, done);
-        for (tag, command) in std::mem::take(&mut self.held) {
-            self.inner.submit(own, tag, command);
-        }
-        for ended in &mut done[before..] {
-            ended.at = self.real(ended.at).min(now);
-            let kind = self.kinds.remove(&ended.tag).unwrap_or(Kind::Flush);
-            if self.fails(ended.at, kind) {
-                ended.failure = Some(Failure::Error);
-                *self.errors.borrow_mut() += 1;
-            }
-        }
-    }
-
-    fn usage(&self) -> Usage {
-        self.inner.usage()
-    }
 }
 
 /// What clients ask for.
@@ -181,6 +59,12 @@ struct Incident {
     ask: fn(u64) -> Ask,
     /// From this minute on its server is gone.
     gone: Option<u64>,
+    /// Its server is killed, and opens it again without that device.
+    left_without: Option<(u64, u64)>,
+    /// When a scrub is begun.
+    scrub: Option<u64>,
+    /// What is free at a minute on the file system below, but for what the volume's devices occupy there.
+    free_below: fn(u64) -> u64,
     expected: &'static [(u64, &'static [&'static str])],
 }
 
@@ -193,6 +77,9 @@ const USUAL: Incident = Incident {
     wear_bytes_per_day: Some(256 * GIB),
     ask: |_| HEALTHY,
     gone: None,
+    left_without: None,
+    scrub: None,
+    free_below: |_| 400 * GIB,
     expected: &[(20, &[]), (45, &[]), (60, &[]), (75, &[]), (89, &[])],
 };
 
@@ -276,6 +163,34 @@ fn incidents() -> Vec<Incident> {
             ..USUAL
         },
         Incident {
+            name: "the server is killed, and opens the volume without its disk",
+            minutes: 45,
+            left_without: Some((30, 35)),
+            expected: &[(29, &[]), (34, &["BimetalServerGone"]), (40, &["BimetalDeviceMissing"])],
+            ..USUAL
+        },
+        Incident {
+            name: "a scrub finds what the disk cannot read any more",
+            fault: Fault::Rots { at: 12, from: 3 * GIB, bytes: 256 << 10 },
+            minutes: 45,
+            // While writes keep the zone short, a scrub waits.
+            ask: |minute| Ask { read_percent: if minute < 12 { 70 } else { 100 }, ..HEALTHY },
+            scrub: Some(15),
+            expected: &[
+                (11, &[]),
+                (20, &["BimetalDataLost", "BimetalDeviceErrors"]),
+                (44, &["BimetalDataLost"]),
+            ],
+            ..USUAL
+        },
+        Incident {
+            name: "somebody else fills the file system that the devices are on",
+            minutes: 45,
+            free_below: |minute| 20 * GIB - (4 * minute.saturating_sub(18)).min(54) * GIB / 4,
+            expected: &[(29, &[]), (44, &["BimetalNoRoomBelow"])],
+            ..USUAL
+        },
+        Incident {
             name: "the disk takes four times as long as yesterday",
             fault: Fault::Slower { at: 25 * 60, times: 4 },
             minutes: 27 * 60 + 30,
@@ -290,52 +205,72 @@ fn incidents() -> Vec<Incident> {
 /// Values of each series, minute by minute.
 type Series = BTreeMap<String, Vec<Option<f64>>>;
 
-fn device(model: &str, size_bytes: u64, fault: Fault, errors: &Rc<RefCell<u64>>) -> TimedDevice {
+fn device(model: &str, size_bytes: u64, fault: Fault, noted: &Rc<RefCell<Noted>>) -> TimedDevice {
     let spec = spec::named(model).expect("a model").resized(size_bytes);
     let inner = spec.build(1).expect("it can be built");
-    TimedDevice::new(Box::new(Faulty::new(inner, fault, errors)))
+    TimedDevice::new(Box::new(Faulty::new(inner, fault, noted)))
 }
 
 /// Runs it, and notes what is said of the volume at each step.
 fn record(incident: &Incident, wanted: &BTreeSet<String>) -> Series {
-    let errors = [Rc::new(RefCell::new(0)), Rc::new(RefCell::new(0))];
+    let noted: [Rc<RefCell<Noted>>; 2] = Default::default();
     let fault = |tier: usize| if incident.tier == tier { incident.fault } else { Fault::None };
     let devices = vec![
-        device("ssd-128gb-2012", GIB, fault(0), &errors[0]),
-        device("disk-1tb-2012", 6 * GIB, fault(1), &errors[1]),
+        device("ssd-128gb-2012", SIZES[0], fault(0), &noted[0]),
+        device("disk-1tb-2012", SIZES[1], fault(1), &noted[1]),
     ];
     let tuning = Tuning { wear_bytes_per_day: incident.wear_bytes_per_day, ..Tuning::default() };
-    let mut volume = TimedVolume::create(devices, CreateOptions::new([7; 16]), tuning).expect("it is made");
+    let mut volume =
+        TimedVolume::create(devices, CreateOptions::new([7; 16]), tuning.clone()).expect("it is made");
     let mut load = Load::new(volume.size_bytes());
     load.fill(&mut volume);
     // Minutes are counted from the end of the filling, which takes less than the first ten of them.
     assert!(volume.now() < minutes(10), "{:?}", volume.now());
     let mut series = Series::new();
     for minute in (0..incident.minutes).step_by(incident.step as usize) {
-        if minutes(minute) > volume.now() {
+        let killed = incident.left_without.is_some_and(|(gone, back)| (gone..back).contains(&minute));
+        if !killed && minutes(minute) > volume.now() {
             load.run(&mut volume, minutes(minute), &incident.ask);
         }
-        let gone = incident.gone.is_some_and(|at| minute >= at);
-        let status = (!gone).then(|| document(&volume, [*errors[0].borrow(), *errors[1].borrow()], incident));
-        note(&mut series, status, minute / incident.step, wanted);
+        if incident.scrub == Some(minute) {
+            volume.begin_scrub().expect("it begins");
+        }
+        if incident.left_without.is_some_and(|(_, back)| back == minute) {
+            let mut world = volume.kill();
+            world.rest_until(minutes(minute));
+            let missing = Tier(incident.tier as u8);
+            volume = TimedVolume::open_degraded(world, missing, tuning.clone()).expect("what is left opens");
+            load = Load { size_bytes: volume.size_bytes(), next: volume.now(), in_flight: 0, ..load };
+        }
+        let gone = killed || incident.gone.is_some_and(|at| minute >= at);
+        let status = (!gone).then(|| document(&volume, &noted, incident));
+        let occupied = [0, 1].map(|tier| noted[tier].borrow().occupied_bytes());
+        let free_bytes = (incident.free_below)(minute).saturating_sub(occupied.iter().sum());
+        let below =
+            [0, 1].map(|tier| Some(Below { free_bytes, missing_bytes: SIZES[tier] - occupied[tier] }));
+        note(
+            &mut series,
+            Seen { name: "films".into(), status, below: below.to_vec() },
+            minute / incident.step,
+            wanted,
+        );
     }
     series
 }
 
 /// The document of a volume as its server would give it.
-fn document(volume: &TimedVolume, errors: [u64; 2], incident: &Incident) -> StatusDoc {
+fn document(volume: &TimedVolume, noted: &[Rc<RefCell<Noted>>; 2], incident: &Incident) -> StatusDoc {
     let mut doc = StatusDoc::new(&VolumeName("films".into()), &volume.status());
     let loads: Vec<DeviceLoad> = volume
         .device_usage()
         .iter()
-        .zip(errors)
         .enumerate()
-        .map(|(tier, (usage, errors))| DeviceLoad {
+        .map(|(tier, usage)| DeviceLoad {
             reads: usage.reads,
             writes: usage.writes,
             read_bytes: usage.read_bytes,
             written_bytes: usage.written_bytes,
-            errors,
+            errors: noted[tier].borrow().errors,
             busy_ns: busy_ns(
                 usage.busy_ns,
                 if tier == incident.tier { incident.fault } else { Fault::None },
@@ -362,8 +297,7 @@ fn busy_ns(own: u64, fault: Fault, now: Nanos) -> u64 {
 }
 
 /// Adds what `/metrics` says of those metrics that rules name.
-fn note(series: &mut Series, status: Option<StatusDoc>, place: u64, wanted: &BTreeSet<String>) {
-    let seen = Seen { name: "films".into(), status, below: vec![None, None] };
+fn note(series: &mut Series, seen: Seen, place: u64, wanted: &BTreeSet<String>) {
     let text = text(vec![seen]).expect("metrics");
     for line in text.lines().filter(|line| !line.starts_with('#')) {
         let (name, value) = line.rsplit_once(' ').expect("a value");
@@ -493,7 +427,7 @@ fn yaml(incident: &Incident, series: &Series) -> String {
     for (minute, alerts) in incident.expected {
         let _ = writeln!(
             out,
-            "      - expr: count by (alertname) (ALERTS{{alertstate=\"firing\"}})\n        eval_time: {minute}m\n        \
+            "      - expr: group by (alertname) (ALERTS{{alertstate=\"firing\"}})\n        eval_time: {minute}m\n        \
              exp_samples: [{}]",
             alerts
                 .iter()

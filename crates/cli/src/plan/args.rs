@@ -19,10 +19,14 @@ of 1 MiB where there is more than its memory holds (serve --plan-tape SIZE, 8M i
 
 Runs the engine itself, in virtual time, on what a trace asks for, with a quarter, a half, once, twice and four times the fast tier,
 and says how long requests take, how much the fast tier serves, how soon it is worn, and how often the disk is woken. What is touched
-is placed first, in order; the disk is as large as that and a tenth more. Of a large trace a spatial sample is run: its hit shares are
-within about two points where the disk keeps up, its responses are estimates that may be half off, and its wake-ups are not known; a
-small one is run whole. A flash device is taken to last 600 fills. Beside it stands what a cache of that size would hold by least
-recent use.")]
+is placed first, in order; the disk is as large as that and a tenth more. Of a large trace a spatial sample is run. Its hit shares are
+within about two points of those of the whole trace where the disk keeps up. Its responses are estimates: from a third of what the
+whole trace would take to three times that. Its wake-ups are not known. A small trace is run whole.
+
+The server of a volume measures how long requests take. Where that is known of 1,000 or more, all means are scaled so that the present
+size takes what was measured. The 99th percentiles are not.
+
+A flash device is taken to last 600 fills. Beside it stands what a cache of that size would hold by least recent use.")]
 pub(crate) struct PlanArgs {
     /// A volume that is served; or a trace in any format that `bimetal trace` reads: several files are one, - is standard input
     #[arg(value_name = "VOLUME|TRACE", required = true)]

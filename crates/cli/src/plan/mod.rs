@@ -10,11 +10,14 @@ use crate::trace::Spooled;
 use crate::{Outcome, complain, say, say_json, size, volume};
 use anyhow::{Context as _, ensure};
 use args::PlanArgs;
-use bimetal_sim::plan::{PlanDoc, PlanRow, PlanSpec, plan};
+use bimetal_sim::plan::{Calibration, PlanDoc, PlanRow, PlanSpec, plan};
 use tempfile::TempPath;
 
 /// What a served volume was asked for in less than this is no day.
 const SHORT_SECONDS: f64 = 6.0 * 3600.0;
+
+/// Where what was measured is so many times what was planned, or as small a part of it, other devices were modelled.
+const UNLIKE: f64 = 5.0;
 
 /// The fast tier that may be asked about: what is run has a quarter and four times of it.
 const FAST_BYTES: std::ops::RangeInclusive<u64> = 64 << 20..=1 << 44;
@@ -84,6 +87,7 @@ impl Source {
             slow_models: Vec::new(),
             share: None,
             sampled: None,
+            measured: None,
         };
         Ok(Source { spec, _spooled: Some(spooled), _tape: None })
     }
@@ -112,10 +116,14 @@ fn describe(doc: &PlanDoc, is_served: bool) {
     if doc.rows.iter().any(|row| !row.keeps_up) {
         say("* the slow device does not keep up: requests wait for those before them");
     }
+    if let Some(measured) = &doc.measured {
+        say_calibration(measured);
+    }
     if is_served && doc.seconds.is_some_and(|seconds| seconds < SHORT_SECONDS) {
         let minutes = doc.seconds.unwrap_or(0.0) / 60.0;
+        let hot = if doc.calibrated { "; what has become hot may still wait for the disk" } else { "" };
         complain(&format!(
-            "bimetal: only the last {minutes:.0} minutes are known, and days are told as if they were like these"
+            "bimetal: only the last {minutes:.0} minutes are known, and days are told as if they were like these{hot}"
         ));
     }
     if doc.sampled_share < 1.0 {
@@ -124,7 +132,29 @@ fn describe(doc: &PlanDoc, is_served: bool) {
         } else {
             "--share 1 runs the whole trace"
         };
-        complain(&format!("bimetal: responses are those of a sample, and may be half off; {cure}"));
+        let which = if doc.calibrated { "99 % of responses are" } else { "responses are" };
+        complain(&format!(
+            "bimetal: {which} those of a sample, from a third of what all requests would take to three times that; {cure}"
+        ));
+    }
+}
+
+/// Whether means are what was measured, or why they are not.
+fn say_calibration(measured: &Calibration) {
+    let Calibration { answered, mean_us, planned_mean_us, factor, why_not } = measured;
+    if let Some(why) = why_not {
+        return say(&format!("means are not scaled to what was measured: {why}"));
+    }
+    let (Some(factor), Some(planned)) = (factor, planned_mean_us) else { return };
+    say(&format!(
+        "means are scaled to what was measured: {answered} answers took {} on average, and {} as planned; 99 % are as planned",
+        time(*mean_us),
+        time(*planned)
+    ));
+    if !(1.0 / UNLIKE..UNLIKE).contains(factor) {
+        complain(
+            "bimetal: the volume's devices are not like those that are modelled; name others (--fast-model, --slow-model)",
+        );
     }
 }
 

@@ -5,7 +5,6 @@ use crate::api::extents::Placement;
 use crate::api::tally::{BLOCK_STEPS, Tally};
 use crate::base::arena::Arena;
 use crate::engine::Engine;
-use crate::placement::policy::Policy as _;
 use bimetal_units::*;
 
 impl<A: Arena> Engine<A> {
@@ -16,25 +15,40 @@ impl<A: Arena> Engine<A> {
         let chunk_bytes = u64::from(self.state.geo.chunk_bytes);
         let (now, rises_at) = (self.io.now.max(now), self.rises_at());
         let mut tally = Tally::default();
-        let (mut at, end) = (from / chunk_bytes * chunk_bytes, to.min(self.size_bytes()));
-        while at < end {
-            let chunk = Chunk((at / chunk_bytes) as u32);
-            let heat = self.placement.policy.heat(chunk, now);
+        let end = to.min(self.size_bytes());
+        let behind = end.div_ceil(chunk_bytes) as u32;
+        let mut chunk = (from / chunk_bytes).min(behind.into()) as u32;
+        let mut heats = self.placement.policy.heats(chunk..behind, now);
+        let mut heat_of_next = |chunk: u32, tally: &mut Tally| {
+            let heat = heats.next().unwrap_or(0);
             if heat > tally.hottest {
-                (tally.hottest, tally.hottest_offset) = (heat, at);
+                (tally.hottest, tally.hottest_offset) = (heat, u64::from(chunk) * chunk_bytes);
             }
-            let slow_before = tally.home_bytes[SLOW];
-            let took = self.tally_chunk(chunk, chunk_bytes.min(end - at), &mut tally);
-            if heat >= rises_at {
-                tally.hot_slow_bytes += tally.home_bytes[SLOW] - slow_before;
+            heat
+        };
+        while chunk < behind {
+            // What was never written comes in long stretches.
+            let whole = (end / chunk_bytes) as u32;
+            let blank = self.state.map.blank_from(Chunk(chunk), whole.saturating_sub(chunk).min(*steps));
+            if blank > 0 {
+                (chunk..chunk + blank).for_each(|chunk| _ = heat_of_next(chunk, &mut tally));
+                tally.add(Placement::Hole, u64::from(blank) * chunk_bytes);
+                (chunk, *steps) = (chunk + blank, *steps - blank);
+            } else {
+                let heat = heat_of_next(chunk, &mut tally);
+                let slow_before = tally.home_bytes[SLOW];
+                let bytes = chunk_bytes.min(end - u64::from(chunk) * chunk_bytes);
+                let took = self.tally_chunk(Chunk(chunk), bytes, &mut tally);
+                if heat >= rises_at {
+                    tally.hot_slow_bytes += tally.home_bytes[SLOW] - slow_before;
+                }
+                (chunk, *steps) = (chunk + 1, steps.saturating_sub(took));
             }
-            at += chunk_bytes;
-            *steps = steps.saturating_sub(took);
             if *steps == 0 {
                 break;
             }
         }
-        (tally, at.min(end))
+        (tally, (u64::from(chunk) * chunk_bytes).min(end))
     }
 
     /// Counts the first bytes of a chunk, and gives the steps that this took.

@@ -217,7 +217,15 @@ impl Map {
     pub fn is_busy(&self, chunk: Chunk) -> bool {
         self.words[chunk.0 as usize] & (MOVING | PENDING) != 0
     }
+
+    /// How many chunks from this one on are blank, of so many at most.
+    pub fn blank_from(&self, chunk: Chunk, most: u32) -> u32 {
+        let words = &self.words[chunk.0 as usize..(chunk.0 + most) as usize];
+        words.iter().position(|word| *word != 0).map_or(most, |place| place as u32)
+    }
+
     /// Whether nothing at all is known of the chunk: it reads zeros.
+    #[inline]
     pub fn is_blank(&self, chunk: Chunk) -> bool {
         self.words[chunk.0 as usize] == 0
     }

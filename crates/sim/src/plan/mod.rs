@@ -3,11 +3,13 @@
 //! Of a large trace a spatial sample is taken: whole regions, on devices that are as much smaller. What is asked of the
 //! other regions takes the slow device's time all the same, when it was asked for.
 
+mod measured;
 mod row;
 mod sample;
 mod shared;
 mod words;
 
+pub use measured::{Calibration, LEAST_ANSWERED, Measured};
 pub use row::PlanRow;
 pub use sample::{MAX_REGIONS, REGION_BYTES, Regions};
 pub use shared::{Arrivals, Crowd};
@@ -19,7 +21,7 @@ use crate::scenario::ScenarioError;
 use crate::side_by_side;
 use bimetal_models::spec::{self, SpecError};
 use bimetal_trace::{OpenError, ReuseSummary, Stat, Trace};
-use row::Case;
+use row::{Case, LEAST_FAST_BYTES};
 use serde::Serialize;
 use std::io::{self, BufWriter};
 use std::num::NonZeroUsize;
@@ -29,8 +31,6 @@ use std::path::PathBuf;
 const QUARTERS: [u64; 5] = [1, 2, 4, 8, 16];
 /// The fast tier that is asked about, where nobody says: one part in so many of what the trace touches.
 const FAST_SHARE: u64 = 10;
-/// The smallest fast tier that is run: below, what a volume needs for itself is most of it.
-const LEAST_FAST_BYTES: u64 = 64 << 20;
 /// Regions that a sample has at least: with fewer, hit shares were more than two points off.
 const LEAST_REGIONS: f64 = 2048.0;
 /// A sample of more than this saves too little to be taken.
@@ -55,6 +55,8 @@ pub struct PlanSpec {
     pub share: Option<f64>,
     /// What is to be known of the rest, where the files are a sample already.
     pub sampled: Option<Sampled>,
+    /// What was measured in the time of that sample.
+    pub measured: Option<Measured>,
 }
 
 /// What is known of a sample that somebody else has taken, and of what it was taken from.
@@ -87,6 +89,10 @@ pub struct PlanDoc {
     pub seconds: Option<f64>,
     /// The share of what it touches that was run; 1 where all of it was.
     pub sampled_share: f64,
+    /// Whether means are scaled to what a served volume was measured to take.
+    pub calibrated: bool,
+    /// How they stand to that; null where nothing was measured.
+    pub measured: Option<Calibration>,
     /// One for each size, then one for each further pair of devices.
     pub rows: Vec<PlanRow>,
     /// What that comes to.
@@ -156,11 +162,22 @@ pub fn plan(
         None => take(&regions, spec.share, fast_bytes)?,
     };
     let reuse = reuse(&taken.files)?;
-    let cases = cases(spec, fast_bytes);
+    let mut cases = cases(spec, fast_bytes);
+    let asked = cases.len();
+    let present = spec.measured.map(|measured| {
+        let fits = measured.fit(requests, taken.space_share);
+        fits.map(|()| place_of(measured.fast_bytes, &mut cases))
+    });
     let shown =
         |case: &Case| format!("{} of {}", bimetal_models::size::show(case.fast_bytes), case.fast_model);
     let run = |case: &Case| row::run(case, &regions, &taken, reuse.as_ref());
-    let rows = side_by_side(&cases, threads, |case| progress(&shown(case)), run)?;
+    let mut rows = side_by_side(&cases, threads, |case| progress(&shown(case)), run)?;
+    let present = present.map(|place| place.map(|place| rows[place].clone()));
+    rows.truncate(asked);
+    let measured = spec
+        .measured
+        .zip(present)
+        .map(|(measured, present)| measured.scale(&mut rows, QUARTERS.len(), present));
     let sentence = words::sentence(&rows[..QUARTERS.len()]);
     Ok(PlanDoc {
         source: spec.source.clone(),
@@ -169,6 +186,8 @@ pub fn plan(
         touched_bytes,
         seconds: regions.lasts_ns().map(|ns| ns as f64 / 1e9),
         sampled_share: taken.space_share,
+        calibrated: measured.as_ref().is_some_and(|measured| measured.factor.is_some()),
+        measured,
         rows,
         sentence,
     })
@@ -191,6 +210,15 @@ fn cases(spec: &PlanSpec, fast_bytes: u64) -> Vec<Case> {
         }
     }
     cases
+}
+
+/// The place of the case with the first devices and this size, which is added where nobody asked about it.
+fn place_of(fast_bytes: u64, cases: &mut Vec<Case>) -> usize {
+    let case = Case { fast_bytes: fast_bytes.next_multiple_of(1 << 20), ..cases[0].clone() };
+    cases.iter().position(|other| *other == case).unwrap_or_else(|| {
+        cases.push(case);
+        cases.len() - 1
+    })
 }
 
 /// The whole trace, or a sample of it.

@@ -14,6 +14,8 @@ const DAY_S: f64 = 86_400.0;
 const YEAR_DAYS: f64 = 365.25;
 /// A replay that lasts so many times as long as the trace has fallen behind it.
 const BEHIND: f64 = 1.02;
+/// The smallest fast tier that is run: below, what a volume needs for itself is most of it.
+pub(super) const LEAST_FAST_BYTES: u64 = 64 << 20;
 /// The landing zone of a volume at most, if nobody says otherwise, bytes; and one part in so many of its fast device.
 const LANDING: (u64, u64) = (4 << 30, 8);
 
@@ -21,7 +23,7 @@ const LANDING: (u64, u64) = (4 << 30, 8);
 const LEAST_SLOW_BYTES: u64 = 48 << 20;
 
 /// What is run.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Case {
     pub(super) fast_bytes: u64,
     pub(super) fast_model: String,

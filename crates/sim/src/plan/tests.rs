@@ -43,6 +43,7 @@ fn spec(path: PathBuf, share: Option<f64>) -> PlanSpec {
         slow_models: vec!["disk-1tb-2012".into()],
         share,
         sampled: None,
+        measured: None,
     }
 }
 

@@ -4,11 +4,13 @@ use crate::timed::world::{Replies, TimedEngine};
 use crate::timed::{NoDataArena, TimedDevice, TimedWorld, WorldError};
 use bimetal_engine::action::{Machine as _, Request, RequestId, RequestKind};
 use bimetal_engine::arena::{Arena as _, Buf, Pool};
+use bimetal_engine::loss::Suspects;
 use bimetal_engine::options::{CheckReport, CreateOptions, OpenError, OpenOptions, Status, Tuning};
+use bimetal_engine::scrub::ScrubError;
 use bimetal_engine::slab::Slab;
 use bimetal_models::device::Failure;
 use bimetal_models::{Command, Done, Kind, Model, Usage};
-use bimetal_units::{BLOCK_BYTES, Chunk, Nanos};
+use bimetal_units::{BLOCK_BYTES, Chunk, Nanos, Tier};
 use std::collections::VecDeque;
 
 /// Why there is no volume.
@@ -63,8 +65,25 @@ impl TimedVolume {
         let options = OpenOptions { volume_id: None, tuning };
         let task = bimetal_engine::open(NoDataArena::default(), world.device_infos(), options);
         let engine = world.run_task(task)??;
+        Ok(TimedVolume::of(world, engine))
+    }
+
+    /// Opens it without one of its devices, to be read only.
+    pub fn open_degraded(
+        mut world: TimedWorld,
+        missing: Tier,
+        tuning: Tuning,
+    ) -> Result<TimedVolume, VolumeError> {
+        let options = OpenOptions { volume_id: None, tuning };
+        let (arena, devices) = (NoDataArena::default(), world.device_infos());
+        let task = bimetal_engine::open_degraded(arena, devices, missing, options, Suspects::Refused);
+        let engine = world.run_task(task)??;
+        Ok(TimedVolume::of(world, engine))
+    }
+
+    fn of(world: TimedWorld, engine: TimedEngine) -> TimedVolume {
         let next = world.next_event(&engine);
-        Ok(TimedVolume {
+        TimedVolume {
             world,
             engine,
             next,
@@ -73,7 +92,14 @@ impl TimedVolume {
             replies: Vec::new(),
             ended: Vec::new(),
             usage: Usage::default(),
-        })
+        }
+    }
+
+    /// Begins a scrub.
+    pub fn begin_scrub(&mut self) -> Result<(), ScrubError> {
+        self.engine.begin_scrub(self.world.now())?;
+        self.pump();
+        Ok(())
     }
 
     /// The virtual time.

@@ -76,6 +76,13 @@ impl HeatPolicy {
         ((now.0 / self.touch_ns) as u16).max(1)
     }
 
+    /// The heat of each of these chunks, in order: for many at once, of which most were never touched.
+    pub(crate) fn heats(&self, chunks: std::ops::Range<u32>, now: Nanos) -> impl Iterator<Item = u32> {
+        let tick = self.tick(now);
+        chunks.map(move |chunk| self.heat_at(Chunk(chunk), tick))
+    }
+
+    #[inline]
     fn heat_at(&self, chunk: Chunk, tick: u16) -> u32 {
         if let Some(foresight) = &self.foresight {
             return foresight.ahead(chunk);

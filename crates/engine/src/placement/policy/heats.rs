@@ -15,6 +15,7 @@ pub(super) struct Heat {
 }
 
 impl Heat {
+    #[inline]
     fn faded(self, tick: u16, half_life: u32) -> Heat {
         // Mostly a chunk was touched later than that, and planning asks it of many.
         if u32::from(tick.wrapping_sub(self.last)) < half_life {
@@ -97,11 +98,13 @@ impl Heats {
     }
 
     /// As it was when the chunk was last touched.
+    #[inline]
     pub(super) fn get(&self, chunk: Chunk) -> Heat {
         self.heat[chunk.0 as usize]
     }
 
     /// As it is now.
+    #[inline]
     pub(super) fn faded(&self, chunk: Chunk, tick: u16) -> Heat {
         self.get(chunk).faded(tick, self.half_life)
     }
