@@ -247,6 +247,9 @@ fn describe(doc: &StatusDoc, called: &str) -> String {
     if let Some(replacing) = &doc.replacing {
         text += &format!("  {}\n", replace::describe(replacing));
     }
+    if let Some(protection) = &doc.protection {
+        text += &format!("  {}\n", protect::describe(protection));
+    }
     text += &health(doc);
     if let Some(attached) = &doc.attached {
         text += &format!("  {}\n", attach::describe(attached));

@@ -546,6 +546,7 @@ const SAMPLES: &[Sample] = &[
     Sample { keys: Some(&["volumes"]), ..sample("list", &[]) },
     Sample { keys: Some(SCRUB), needs_server: true, ..sample("scrub", &["@"]) },
     Sample { keys: Some(&["volume", "state", "copied_bytes"]), ..sample("replace", &["@"]) },
+    Sample { keys: Some(&["volume", "protection"]), ..sample("protect", &["@"]) },
     Sample { keys: Some(&["volume", "damaged_lines", "events.0.kind"]), ..sample("events", &["@"]) },
     Sample { keys: Some(&["volume", "bytes"]), needs_server: true, ..sample("flight", &["@", "%/v.flight"]) },
     Sample { keys: Some(&["replies"]), ..sample("sim replay-recording", &["%/v.flight"]) },

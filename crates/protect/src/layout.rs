@@ -10,6 +10,8 @@ const RING_PART: u64 = 32;
 /// The ring has so many bytes at least, and at most: what is in it is known block by block.
 const LEAST_RING: u64 = 8 << 20;
 const MOST_RING: u64 = 16 << 30;
+/// Where half as much again as the fast device has is no more than this, the ring has it.
+const WHOLE_RING: u64 = 1 << 30;
 
 /// Where everything is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,19 +33,20 @@ impl Layout {
     /// The largest ring that there is room for; none where there is too little.
     pub fn fitting(fast_bytes: u64, slow_bytes: u64, slow_device_bytes: u64) -> Option<Layout> {
         let room = slow_device_bytes.checked_sub(slow_bytes + 2 * BLOCK + fast_bytes)?;
-        let ring_bytes = room.min(Self::ring_bytes_of(slow_device_bytes)) / BLOCK * BLOCK;
+        let ring_bytes = room.min(Self::ring_bytes_of(fast_bytes, slow_device_bytes)) / BLOCK * BLOCK;
         (ring_bytes >= LEAST_RING).then_some(Layout { fast_bytes, slow_bytes, ring_bytes })
     }
 
-    /// What the ring of a slow device of this size is to have.
-    pub fn ring_bytes_of(slow_device_bytes: u64) -> u64 {
-        (slow_device_bytes / RING_PART).clamp(LEAST_RING, MOST_RING) / BLOCK * BLOCK
+    /// What the ring is to have: all of a small fast device, as after a crash the image may lack any of it.
+    fn ring_bytes_of(fast_bytes: u64, slow_device_bytes: u64) -> u64 {
+        let whole = (fast_bytes + fast_bytes / 2).min(WHOLE_RING).min(slow_device_bytes / 4);
+        (slow_device_bytes / RING_PART).max(whole).clamp(LEAST_RING, MOST_RING) / BLOCK * BLOCK
     }
 
     /// What is to be left free of each device of these sizes, so that there is room for all this.
     pub fn needs(fast_device_bytes: u64, slow_device_bytes: u64) -> [u64; 2] {
         let slow =
-            2 * BLOCK + fast_device_bytes.next_multiple_of(BLOCK) + Self::ring_bytes_of(slow_device_bytes);
+            2 * BLOCK + fast_device_bytes.next_multiple_of(BLOCK) + Self::ring_bytes_of(fast_device_bytes, slow_device_bytes);
         [2 * BLOCK, slow]
     }
 

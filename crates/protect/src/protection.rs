@@ -271,6 +271,13 @@ impl Protection {
         &self.plan
     }
 
+    /// Another device has taken the place of one of them: what the image was made of is not the volume any more, and it is made
+    /// anew.
+    pub fn device_replaced(&mut self, tier: Tier, new: Id) {
+        self.plan.devices[usize::from(tier.0)] = new;
+        self.drop_image(None);
+    }
+
     /// The machine has ended: an image of now is wanted, however old the last one is.
     pub fn finish(&mut self, now: Nanos) {
         if self.until.is_none() {

@@ -72,6 +72,15 @@ pub(crate) fn run(args: &LostArgs) -> anyhow::Result<Outcome> {
 /// What is said when a volume is served though a device is missing.
 pub(crate) fn sentence(volume: &Volume, missing: &Missing, loss: &Loss) -> String {
     let size = loss.good_bytes + loss.lost_bytes + loss.suspect_bytes;
+    if let (Some(as_of), 0, Some(_)) = (loss.as_of_unix_s, loss.suspect_bytes, volume.protect) {
+        return format!(
+            "the fast device of {name} is missing, as {} {}: what is served is the image of the volume of {} s ago, read-only",
+            missing.path.display(),
+            missing.instead,
+            (bimetal_serve::unix_ms() / 1000).saturating_sub(as_of),
+            name = volume.called(),
+        );
+    }
     format!(
         "the {} device of {name} is missing, as {} {}: {} of {} can be read, {} is lost (`bimetal lost {name}` lists it); \
          the volume is read-only, and nothing is written to its other device",

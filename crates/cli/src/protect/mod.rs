@@ -57,6 +57,24 @@ pub(crate) fn run(args: &ProtectArgs) -> anyhow::Result<Outcome> {
     Ok(Outcome::Good)
 }
 
+/// How the image stands, in a sentence.
+pub(crate) fn describe(doc: &ProtectionDoc) -> String {
+    let lacks = size::show(doc.exposed_bytes);
+    match (doc.state.as_str(), doc.exposed_seconds) {
+        ("image", Some(0)) => "protected: the image on the slow device is of now".to_owned(),
+        ("image", Some(age)) => {
+            format!(
+                "protected: the image on the slow device is {age} s old, and lacks {lacks} of the fast one"
+            )
+        }
+        ("off", _) => {
+            let why = doc.why.as_deref().unwrap_or("it is not known why");
+            format!("not protected until it is opened again: {why}")
+        }
+        _ => "not protected yet: the fast device is being copied for the first image".to_owned(),
+    }
+}
+
 /// Writes into the volume file that it is to be protected, where there is room.
 fn begin(volume: &mut Volume, protect: Protect) -> anyhow::Result<()> {
     volume.must_not_be_replacing()?;
@@ -188,6 +206,9 @@ pub(crate) fn image(volume: &Volume, slow: &BlockFile) -> anyhow::Result<(Salvag
     let name = volume.name().0;
     let Some(header) = header(slow, &superblock) else { bail!("{name} has no image yet") };
     let Some(image) = header.image else { bail!("{name} has no image yet: its first one was not done") };
+    if header.devices != superblock.devices {
+        bail!("a device of {name} was replaced after its image was made, and the next one was not done");
+    }
     if header.covers < superblock.generation {
         bail!("{name} was opened without protection after its image was made, which is not true any more");
     }

@@ -48,6 +48,10 @@ impl Driver {
     /// watched anew.
     pub fn take_over(&mut self) -> Option<BlockFile> {
         let progress = self.replacement().filter(|progress| progress.standing == Standing::TakenOver)?;
+        let new = self.replacement_mut().map(|replacement| replacement.plan().new);
+        if let Some((protection, new)) = self.between.protection.as_mut().zip(new) {
+            protection.device_replaced(progress.tier, new);
+        }
         let place = usize::from(progress.tier.0);
         self.between.replacement = None;
         self.watch = None;

@@ -1,0 +1,202 @@
+//! The fast device of a protected volume dies under a server that is killed: what is served then is the volume of one moment.
+
+mod common;
+
+use common::{Served, bimetal, create, serve, start, succeed, text};
+use serde_json::Value;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+const BLOCK: u64 = 4096;
+/// Blocks that are written one after the other, round and round.
+const PLACES: u64 = 800;
+const SECONDS: u64 = 2;
+
+fn protected(options: &[&str]) -> Served {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let devices = [(dir.path().join("fast.img"), "64M"), (dir.path().join("slow.img"), "512M")];
+    let mut all = vec!["--landing", "8M", "--chunk", "64K", "--protect", "2s"];
+    all.extend(options);
+    create(dir.path(), devices, &all);
+    let mut served = Served { dir, child: None };
+    served.start();
+    served
+}
+
+fn status(served: &Served) -> Value {
+    let output = succeed(bimetal(served.dir.path()).arg("status").arg(served.file()).arg("--json"));
+    serde_json::from_slice(&output.stdout).expect("a document")
+}
+
+fn now_s() -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    now.expect("after 1970").as_secs()
+}
+
+/// Waits until there is an image of a moment that is not before this one.
+fn until_image(served: &Served, from_unix_s: u64) -> Value {
+    let start = Instant::now();
+    loop {
+        let doc = status(served)["protection"].clone();
+        if doc["state"] == "image" && doc["image_unix_s"].as_u64() >= Some(from_unix_s) {
+            return doc;
+        }
+        assert!(start.elapsed() < Duration::from_secs(60), "{doc}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn block(version: u64) -> Vec<u8> {
+    version.to_le_bytes().repeat(BLOCK as usize / 8)
+}
+
+/// Where the version with this number stands: all over the volume, and partly in the same chunks.
+fn place(version: u64) -> u64 {
+    version % PLACES * 7 * BLOCK
+}
+
+/// Writes so many versions more, flushed now and then. Large writes between them go elsewhere.
+fn write(served: &Served, from: u64, count: u64) -> u64 {
+    let mut client = served.connect();
+    for version in from..from + count {
+        client.write(place(version), &block(version));
+        if version % 7 == 0 {
+            let at = (100 << 20) + version * 37 % 600 * 65536;
+            client.write(at, &block(version).repeat(16));
+        }
+        if version % 10 == 0 {
+            client.flush();
+        }
+    }
+    from + count
+}
+
+/// The device is gone: nothing finds it where it is now.
+fn lose(served: &Served, device: &str, away: &Path) {
+    std::fs::rename(served.dir.path().join(device), away.join(device)).expect("it is moved away");
+}
+
+/// Serves the image, and gives the newest version in it: all before that are there, and none behind it.
+fn newest_of_image(served: &mut Served, next: u64) -> u64 {
+    served.start_with(&["--degraded"]);
+    let mut client = served.connect();
+    let held: Vec<u64> = (0..PLACES.min(next))
+        .map(|at| {
+            let bytes = client.read(at * 7 * BLOCK, BLOCK as usize);
+            let version = u64::from_le_bytes(bytes[..8].try_into().expect("eight bytes"));
+            assert_eq!(bytes, block(version), "place {at}");
+            version
+        })
+        .collect();
+    let newest = held.iter().copied().max().unwrap_or(0);
+    for (at, version) in held.iter().enumerate() {
+        let rounds = (newest + PLACES - at as u64) / PLACES;
+        let expected = (rounds * PLACES + at as u64).saturating_sub(PLACES);
+        assert_eq!(*version, expected, "place {at} of an image whose newest is {newest}");
+    }
+    newest
+}
+
+#[test]
+fn what_is_served_without_the_fast_device_is_the_volume_of_one_moment() {
+    let mut served = protected(&[]);
+    let away = tempfile::tempdir().expect("temporary directory");
+    let mut next = write(&served, 0, 3000);
+    until_image(&served, now_s());
+    let at_least = next;
+    // Restarted, and killed, in between: the image goes on.
+    served.stop();
+    served.start();
+    next = write(&served, next, 1500);
+    served.kill();
+    served.start();
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_secs(3 * SECONDS) {
+        next = write(&served, next, 500);
+    }
+    let doc = status(&served)["protection"].clone();
+    assert_eq!(doc["state"], "image", "{doc}");
+    assert!(doc["exposed_seconds"].as_u64() <= Some(SECONDS + 1), "{doc}");
+    served.kill();
+    lose(&served, "fast.img", away.path());
+    let newest = newest_of_image(&mut served, next);
+    assert!(newest + 1 >= at_least && newest < next, "{newest} of {next}, at least {at_least}");
+    let doc = status(&served);
+    assert_eq!((&doc["state"], &doc["loss"]["missing"]), (&"degraded".into(), &"fast".into()));
+    assert_eq!(doc["loss"]["lost_bytes"], 0);
+    assert!(doc["loss"]["as_of_unix_s"].as_u64().is_some_and(|as_of| as_of + 60 > now_s()));
+    let output = succeed(bimetal(served.dir.path()).arg("lost").arg(served.file()).arg("--json"));
+    let lost: Value = serde_json::from_slice(&output.stdout).expect("a document");
+    assert_eq!((&lost["missing"], &lost["lost"]), (&"fast".into(), &Value::Array(Vec::new())));
+    served.stop();
+    // Nothing was written: with both it is what it was.
+    std::fs::rename(away.path().join("fast.img"), served.dir.path().join("fast.img")).expect("moved");
+    served.check();
+}
+
+#[test]
+fn an_image_of_the_end_is_there_when_a_volume_was_closed() {
+    let mut served = protected(&["--protect-strictly"]);
+    let away = tempfile::tempdir().expect("temporary directory");
+    until_image(&served, 0);
+    let next = write(&served, 0, 2000);
+    served.stop();
+    lose(&served, "fast.img", away.path());
+    assert_eq!(newest_of_image(&mut served, next), next - 1);
+    served.stop();
+}
+
+#[test]
+fn an_image_that_is_not_true_any_more_is_not_served() {
+    let mut served = protected(&[]);
+    let away = tempfile::tempdir().expect("temporary directory");
+    until_image(&served, 0);
+    served.stop();
+    // Opened without protection, as an older program would.
+    let file = std::fs::read_to_string(served.file()).expect("a volume file");
+    std::fs::write(served.file(), file.replace("protect = \"2s\"\n", "")).expect("write");
+    served.start();
+    write(&served, 0, 100);
+    served.stop();
+    std::fs::write(served.file(), file).expect("write");
+    lose(&served, "fast.img", away.path());
+    let mut command = serve(served.dir.path());
+    let output = command.arg("--degraded").output().expect("run");
+    let said = text(&output.stderr);
+    assert!(!output.status.success() && said.contains("opened without protection"), "{said}");
+}
+
+#[test]
+fn it_is_begun_and_ended_where_there_is_room() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let devices = [(dir.path().join("fast.img"), "64M"), (dir.path().join("slow.img"), "256M")];
+    create(dir.path(), devices, &["--landing", "8M", "--chunk", "64K"]);
+    let protect = |words: &[&str]| {
+        let mut command = bimetal(dir.path());
+        command.arg("protect").arg(dir.path().join("v.toml")).args(words).output().expect("run")
+    };
+    let output = protect(&["30s"]);
+    assert!(output.status.code() == Some(2) && text(&output.stderr).contains("no room"), "{output:?}");
+    // The devices grow.
+    for (device, bytes) in [("fast.img", 65 << 20), ("slow.img", 500 << 20)] {
+        let file = std::fs::OpenOptions::new().write(true).open(dir.path().join(device)).expect("a device");
+        file.set_len(bytes).expect("it grows");
+    }
+    assert!(
+        text(
+            &succeed(&mut {
+                let mut command = bimetal(dir.path());
+                command.arg("protect").arg(dir.path().join("v.toml")).arg("30s");
+                command
+            })
+            .stdout
+        )
+        .contains("is protected")
+    );
+    let mut child = start(serve(dir.path()));
+    let output = protect(&["off"]);
+    assert!(text(&output.stderr).contains("in use"), "{output:?}");
+    assert!(common::terminate(&mut child).success());
+    assert!(protect(&["off"]).status.success());
+    assert_eq!(protect(&["off"]).status.code(), Some(2));
+}
