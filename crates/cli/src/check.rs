@@ -3,7 +3,7 @@
 use crate::args::CheckArgs;
 use crate::progress::Progress;
 use crate::volume::{self, Volume};
-use crate::{Outcome, say, say_json};
+use crate::{Outcome, protect, say, say_json};
 use bimetal_driver::{Driver, run_task};
 use bimetal_engine::options::{
     CheckReport, Finding, OpenError, RepairReport, UnconfirmedGroup, describe_unconfirmed,
@@ -177,6 +177,7 @@ fn repair(file: &Path, quiet: bool) -> anyhow::Result<RepairDoc> {
         }
     }
     if doc.beyond.is_empty() && !doc.repaired.is_empty() {
+        protect::give_up(&volume)?;
         repair_task(&volume, quiet, true)?;
     }
     Ok(doc)

@@ -38,6 +38,8 @@ bimetal_units::planted_bugs! {
     DroppedLate,
     /// After a crash the freezes are numbered as before it.
     NumbersAgain,
+    /// Groups that lie in the ring from before count.
+    OldGroupsCount,
     /// Nothing waits for the first header of an opening.
     NotJoined,
     /// A flush of the slow device that fails, unless the machine asked for it, is told to nobody.

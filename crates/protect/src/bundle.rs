@@ -168,6 +168,7 @@ impl Protection {
             volume: self.plan.volume,
             seq,
             session: self.session,
+            ring_id: self.ring_id,
             kind: bundle.kind,
             freeze: bundle.freeze,
             entries,

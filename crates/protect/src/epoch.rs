@@ -248,6 +248,7 @@ impl Protection {
             layout: plan.layout,
             number: self.header_number + 1,
             session: self.session,
+            ring_id: self.ring_id,
             covers: Generation(plan.generation.0 + 1),
             seconds: plan.seconds,
             strict: plan.strict,

@@ -38,6 +38,8 @@ impl Entry {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Group {
     pub(crate) volume: Id,
+    /// Of all groups between one base and the next.
+    pub(crate) ring_id: u64,
     /// Groups so far.
     pub(crate) seq: u64,
     /// The opening that wrote it.
@@ -66,7 +68,7 @@ impl Group {
     pub(crate) fn encode(&self, block: &mut [u8]) {
         let mut body = Vec::with_capacity(BLOCK_BYTES as usize);
         let mut put = Put(&mut body);
-        put.bytes(&self.volume).u64(self.seq).u64(self.session).u64(self.freeze);
+        put.bytes(&self.volume).u64(self.ring_id).u64(self.seq).u64(self.session).u64(self.freeze);
         put.u8(u8::from(self.kind == Kind::Redo)).u32(self.entries.len() as u32);
         for Entry { blocks, sum } in &self.entries {
             put.u64(blocks.start).u32((blocks.end - blocks.start) as u32);
@@ -78,7 +80,8 @@ impl Group {
     /// None where it holds none that can be.
     pub(crate) fn decode(block: &[u8]) -> Option<Group> {
         let mut get = Get(unseal(block, MAGIC)?);
-        let (volume, seq, session, freeze) = (get.id()?, get.u64()?, get.count()?, get.u64()?);
+        let (volume, ring_id, seq) = (get.id()?, get.u64()?, get.u64()?);
+        let (session, freeze) = (get.count()?, get.u64()?);
         let kind = if get.u8()? == 1 { Kind::Redo } else { Kind::Undo };
         let count = get.u32()? as usize;
         if count > MOST_ENTRIES {
@@ -90,6 +93,6 @@ impl Group {
             Some(Entry { blocks: start..start + blocks, sum: sum.0.then_some(sum.1) })
         };
         let entries = (0..count).map(|_| entry(&mut get)).collect::<Option<Vec<_>>>()?;
-        Some(Group { volume, seq, session, kind, freeze, entries })
+        Some(Group { volume, ring_id, seq, session, kind, freeze, entries })
     }
 }

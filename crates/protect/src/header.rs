@@ -36,6 +36,8 @@ pub struct Header {
     pub number: u64,
     /// Openings with protection so far.
     pub session: u64,
+    /// Which groups of the ring are of it.
+    pub ring_id: u64,
     /// No opening after this one was with protection.
     pub covers: Generation,
     /// The oldest that an image is to be.
@@ -59,7 +61,12 @@ impl Header {
         let mut put = Put(&mut body);
         put.bytes(&self.volume).bytes(&self.devices[0]).bytes(&self.devices[1]);
         self.layout.put(&mut put);
-        put.u64(self.number).u64(self.session).u64(self.covers.0).u32(self.seconds).u8(u8::from(self.strict));
+        put.u64(self.number)
+            .u64(self.session)
+            .u64(self.ring_id)
+            .u64(self.covers.0)
+            .u32(self.seconds)
+            .u8(u8::from(self.strict));
         let Image { number, frozen_unix_ms } = self.image.unwrap_or(Image { number: 0, frozen_unix_ms: 0 });
         put.u8(u8::from(self.image.is_some())).u64(number).u64(frozen_unix_ms);
         put.u64(self.tail.at).u64(self.tail.seq).u64(self.head.at).u64(self.head.seq);
@@ -75,7 +82,8 @@ impl Header {
         let mut get = Get(unseal(block, HEADER_MAGIC)?);
         let (volume, devices) = (get.id()?, [get.id()?, get.id()?]);
         let layout = Layout::get(&mut get)?;
-        let (number, session, covers) = (get.count()?, get.count()?, Generation(get.count()?));
+        let (number, session, ring_id) = (get.count()?, get.count()?, get.u64()?);
+        let covers = Generation(get.count()?);
         let (seconds, strict, has_image) = (get.u32()?, get.u8()? == 1, get.u8()? == 1);
         let image = Image { number: get.u64()?, frozen_unix_ms: get.u64()? };
         let mut pos = || Some(Pos { at: get.count()?, seq: get.u64()? });
@@ -92,6 +100,7 @@ impl Header {
             layout,
             number,
             session,
+            ring_id,
             covers,
             seconds,
             strict,

@@ -45,8 +45,9 @@ impl Layout {
 
     /// What is to be left free of each device of these sizes, so that there is room for all this.
     pub fn needs(fast_device_bytes: u64, slow_device_bytes: u64) -> [u64; 2] {
-        let slow =
-            2 * BLOCK + fast_device_bytes.next_multiple_of(BLOCK) + Self::ring_bytes_of(fast_device_bytes, slow_device_bytes);
+        let slow = 2 * BLOCK
+            + fast_device_bytes.next_multiple_of(BLOCK)
+            + Self::ring_bytes_of(fast_device_bytes, slow_device_bytes);
         [2 * BLOCK, slow]
     }
 

@@ -47,6 +47,8 @@ pub struct Plan {
     pub piece_bytes: u64,
     /// The least blocks of a region of the map.
     pub region_blocks: u64,
+    /// Any number that was not used before: it tells groups of the ring from those that lie there from before.
+    pub fresh: u64,
 }
 
 impl Plan {
@@ -126,6 +128,8 @@ pub(crate) struct FlushInFlight {
 pub struct Protection {
     pub(crate) plan: Plan,
     pub(crate) session: u64,
+    /// Which groups of the ring are of it.
+    pub(crate) ring_id: u64,
     pub(crate) fast: Fast,
     pub(crate) undo: Undo,
     pub(crate) ring: Ring,
@@ -213,6 +217,7 @@ impl Protection {
         }
         let session = header.session + 1;
         let mut protection = Protection::of(plan, session, header.number, ring, fast);
+        protection.ring_id = header.ring_id;
         protection.image = Some(image);
         protection.image_lost.clone_from(&header.lost);
         protection.tracking = true;
@@ -226,6 +231,7 @@ impl Protection {
     fn of(plan: Plan, session: u64, header_number: u64, ring: Ring, fast: Fast) -> Protection {
         let first = if planted(Bug::NumbersAgain) { 1 << SESSION_SHIFT } else { session << SESSION_SHIFT };
         Protection {
+            ring_id: plan.fresh,
             plan,
             session,
             fast,

@@ -81,7 +81,10 @@ fn next(reader: &mut impl Reader, header: &Header, pos: Pos, session: u64) -> Op
         let group = Group::decode(&block)?;
         let fits = place_of(at, group.bytes(), ring_bytes) == at
             && at + group.bytes() <= header.tail.at + ring_bytes;
-        let follows = group.volume == header.volume && group.seq == pos.seq && group.session >= session;
+        let follows = group.volume == header.volume
+            && (group.ring_id == header.ring_id || planted(Bug::OldGroupsCount))
+            && group.seq == pos.seq
+            && group.session >= session;
         (fits && follows && group.session <= header.session).then_some((at, group))
     })
 }

@@ -53,11 +53,16 @@ impl<V: Served> Server<V> {
         Some(ProtectionDoc::new(plan, &progress))
     }
 
-    /// Says it once where the volume is no longer protected.
+    /// Says it once where the volume is no longer protected, and each time that an image is given up for a new one.
     pub(crate) fn look_after_protection(&mut self) {
-        let Some(Standing::Off(why)) = self.driver.protection().map(|progress| progress.standing) else {
-            return;
-        };
+        let Some(progress) = self.driver.protection() else { return };
+        let had_image = std::mem::replace(&mut self.has_image, progress.image.is_some());
+        if had_image && progress.standing == Standing::Base {
+            let what = "the image of the volume was given up, as more was written than there is room for beside it; until a \
+                        new one is made, the volume is not protected";
+            self.say_happened(EventKind::Notice, Level::Warning, what.to_owned());
+        }
+        let Standing::Off(why) = progress.standing else { return };
         if !std::mem::replace(&mut self.said_unprotected, true) {
             let what = format!("there is no image of the volume any more, until it is opened again: {why}");
             self.say_happened(EventKind::Damage, Level::Error, what);

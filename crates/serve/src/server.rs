@@ -172,6 +172,8 @@ pub struct Server<V> {
     /// It was said that the volume is read-only.
     said_read_only: bool,
     pub(crate) said_unprotected: bool,
+    /// Of a protected volume, when it was looked at last.
+    pub(crate) has_image: bool,
     /// Receive and send buffers of all connections.
     pub(crate) memory: Memory,
     /// Its place in the ring.
@@ -225,6 +227,7 @@ impl<V: Served> Server<V> {
             trouble: Trouble::default(),
             said_read_only: false,
             said_unprotected: false,
+            has_image: false,
             engine,
             driver,
             volume,

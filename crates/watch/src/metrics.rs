@@ -266,6 +266,35 @@ impl List<'_> {
             Gauge,
             |s| s.marks.as_ref().map(|marks| marks.suspect_bytes),
         );
+        self.protection();
+    }
+
+    /// Of a volume that is protected.
+    fn protection(&mut self) {
+        self.volume(
+            "bimetal_protection",
+            "How old the image on the slow device may be",
+            Some(Unit::Seconds),
+            Gauge,
+            |s| s.protection.as_ref().map(|image| image.seconds.into()),
+        );
+        self.volume(
+            "bimetal_exposed",
+            "How old that image is, where something has been written since",
+            Some(Unit::Seconds),
+            Gauge,
+            |s| s.protection.as_ref().and_then(|image| image.exposed_seconds),
+        );
+        self.volume(
+            "bimetal_exposed_data",
+            "What of the fast device that image lacks",
+            Some(Unit::Bytes),
+            Gauge,
+            |s| s.protection.as_ref().map(|image| image.exposed_bytes),
+        );
+        self.volume("bimetal_image", "Whether there is such an image", None, Gauge, |s| {
+            s.protection.as_ref().map(|image| u64::from(image.state == "image"))
+        });
     }
 
     fn requests(&mut self) {

@@ -3,7 +3,7 @@
 pub(crate) mod args;
 
 use crate::volume::{self, Volume};
-use crate::{Outcome, find, paths, say, say_json, size};
+use crate::{Outcome, create, find, paths, say, say_json, size};
 use anyhow::{Context as _, bail};
 use args::{ProtectArgs, Time};
 use bimetal_driver::{BlockFile, Driver};
@@ -94,6 +94,15 @@ fn end(volume: &mut Volume) -> anyhow::Result<()> {
         bail!("{} is not protected", volume.name().0);
     }
     volume.save()?;
+    erase_headers(volume)
+}
+
+/// What is written to the devices next passes by the image, which is not true any more then: the next opening makes another one.
+pub(crate) fn give_up(volume: &Volume) -> anyhow::Result<()> {
+    if volume.protect.is_some() { erase_headers(volume) } else { Ok(()) }
+}
+
+fn erase_headers(volume: &Volume) -> anyhow::Result<()> {
     let files = volume.open_devices()?;
     let superblock = superblock(&files[1])?;
     let slow_bytes = superblock.geometry.device_bytes[1];
@@ -192,6 +201,7 @@ fn protection(protect: Protect, files: &[BlockFile]) -> anyhow::Result<Protectio
         strict: protect.strict,
         piece_bytes: Plan::PIECE_BYTES,
         region_blocks: Plan::default_region_blocks(),
+        fresh: u64::from_le_bytes(create::random_id()?[..8].try_into()?),
     };
     let resumed = header.as_ref().filter(|header| header.image.is_some()).and_then(|header| {
         let scanned = scan(&mut reader(&files[1]), header, false);

@@ -120,7 +120,7 @@ fn limits_are_those_of_the_code() {
             continue;
         };
         rows += 1;
-        let krate = ["cli", "driver", "flight", "nbd", "remote", "replace", "serve", "watch"]
+        let krate = ["cli", "driver", "flight", "nbd", "protect", "remote", "replace", "serve", "watch"]
             .into_iter()
             .find_map(|krate| Some((krate, place.strip_prefix(krate)?.strip_prefix('/')?)));
         let (krate, file) = krate.unwrap_or(("engine", place));

@@ -281,6 +281,7 @@ struct Life {
     /// Blocks of either device that could not be read are in this life.
     has_bad: bool,
     strict: bool,
+    fresh: u64,
     fails_one_in: u32,
     seen: Seen,
 }
@@ -322,6 +323,7 @@ fn born(seed: u64) -> Life {
         calm: false,
         has_bad: false,
         strict: rng.one_in(4),
+        fresh: 0,
         fails_one_in: rng.pick(&[400, 4000, 1_000_000]),
         seen: Seen::default(),
         rng,
@@ -372,6 +374,7 @@ impl Life {
             strict: self.strict,
             piece_bytes: 2 * BLOCK as u64,
             region_blocks: 4,
+            fresh: self.fresh,
         }
     }
 
@@ -388,6 +391,13 @@ impl Life {
     }
 
     fn protection(&mut self) -> Protection {
+        self.fresh += 1;
+        if self.rng.one_in(30) {
+            // As who ends protection leaves it.
+            self.moments.clear();
+            let blank = vec![0; BLOCK];
+            self.layout.headers().iter().for_each(|at| self.disks[1].write(*at as usize, &blank, true));
+        }
         let map = self.layout.maps().map(|at| Map::decode(self.disks[0].block(at as usize)));
         let map = map.into_iter().flatten().max_by_key(|map| map.number);
         let header = self.header();
