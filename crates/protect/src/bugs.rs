@@ -24,6 +24,8 @@ bimetal_units::planted_bugs! {
     UnkeptIsKept,
     /// A group is taken for durable though one before it is not written.
     GroupsOutOfOrder,
+    /// An image counts though a group is not there yet that stands in the ring before what it is made of.
+    CommittedOverGap,
     /// An image counts before what it is made of is flushed.
     CommittedUnflushed,
     /// The fast device is taken for what was read of it, though it has that in its cache alone.

@@ -88,6 +88,7 @@ impl Protection {
             Phase::Copying if self.fast.is_read() && !self.is_copying() || self.ends_early() => {
                 self.phase = Phase::Flushing { slow: planted(Bug::CommittedUnflushed) };
                 self.fast_flushed = planted(Bug::FastUnflushed);
+                self.epoch_end = self.ring.head().seq;
             }
             Phase::Flushing { slow: true } if self.fast_flushed => self.phase = Phase::Committing,
             Phase::ApplyFlushing if planted(Bug::TrimmedUnflushed) => self.phase = Phase::Trimming,
@@ -194,7 +195,10 @@ impl Protection {
             true => self.ring.head().seq,
             false => self.ring.written_below(),
         };
-        let for_phase = matches!(self.phase, Phase::Flushing { slow: false } | Phase::ApplyFlushing);
+        // Who reads the ring after a crash comes no further than a group that is not there: what is before the epoch's last one counts.
+        let is_in = below >= self.epoch_end || planted(Bug::CommittedOverGap);
+        let is_in = is_in && matches!(self.phase, Phase::Flushing { slow: false });
+        let for_phase = is_in || matches!(self.phase, Phase::ApplyFlushing);
         let wants = self.undo.wants_flush(below) && !matches!(self.phase, Phase::Dropping { .. });
         if for_phase || wants {
             self.flush = Some(FlushInFlight { below, for_phase });

@@ -175,6 +175,8 @@ pub struct Protection {
     pub(crate) frozen_at: Nanos,
     /// Where the ring ended then.
     pub(crate) frozen_from: Pos,
+    /// The epoch's groups are below this number.
+    pub(crate) epoch_end: u64,
     /// The next freeze is at once.
     pub(crate) early: bool,
     /// What the ring has of the epoch that is being copied.
@@ -266,6 +268,7 @@ impl Protection {
             now: Nanos(0),
             frozen_at: Nanos(0),
             frozen_from: Pos::default(),
+            epoch_end: 0,
             early: false,
             copied: Extents::default(),
             image_lost: Vec::new(),
