@@ -40,6 +40,8 @@ bimetal_units::planted_bugs! {
     DroppedLate,
     /// After a crash the freezes are numbered as before it.
     NumbersAgain,
+    /// A group that lies at the tail from before counts.
+    StaleTail,
     /// Groups that lie in the ring from before count.
     OldGroupsCount,
     /// Nothing waits for the first header of an opening.

@@ -69,7 +69,9 @@ impl Header {
             .u8(u8::from(self.strict));
         let Image { number, frozen_unix_ms } = self.image.unwrap_or(Image { number: 0, frozen_unix_ms: 0 });
         put.u8(u8::from(self.image.is_some())).u64(number).u64(frozen_unix_ms);
-        put.u64(self.tail.at).u64(self.tail.seq).u64(self.head.at).u64(self.head.seq);
+        for pos in [self.tail, self.head] {
+            put.u64(pos.at).u64(pos.seq).u64(pos.session);
+        }
         put.u32(self.lost.len() as u32);
         for range in &self.lost {
             put.u64(range.start).u64(range.end);
@@ -86,7 +88,7 @@ impl Header {
         let covers = Generation(get.count()?);
         let (seconds, strict, has_image) = (get.u32()?, get.u8()? == 1, get.u8()? == 1);
         let image = Image { number: get.u64()?, frozen_unix_ms: get.u64()? };
-        let mut pos = || Some(Pos { at: get.count()?, seq: get.u64()? });
+        let mut pos = || Some(Pos { at: get.count()?, seq: get.u64()?, session: get.count()? });
         let (tail, head) = (pos()?, pos()?);
         let count = get.u32()? as usize;
         let sound = count <= MOST_LOST && tail.at <= head.at && head.at - tail.at <= layout.ring_bytes;

@@ -192,7 +192,7 @@ impl Protection {
         let (number, session) = newest.map_or((0, 0), |header| (header.number, header.session));
         let layout = plan.layout;
         // No group of before has such a number.
-        let from = Pos { at: 0, seq: (session + 1) << SESSION_SHIFT };
+        let from = Pos { at: 0, seq: (session + 1) << SESSION_SHIFT, session: session + 1 };
         let ring = Ring::new(layout.ring_at(), layout.ring_bytes, from, from);
         let fast = Fast::new(layout.fast_bytes / BLOCK, plan.region_blocks, map);
         Protection::of(plan, session + 1, number, ring, fast)
@@ -209,7 +209,8 @@ impl Protection {
             return None;
         }
         let layout = plan.layout;
-        let ring = Ring::new(layout.ring_at(), layout.ring_bytes, header.tail, scanned.head);
+        let head = Pos { session: header.session + 1, ..scanned.head };
+        let ring = Ring::new(layout.ring_at(), layout.ring_bytes, header.tail, head);
         let map = map.filter(|map| map.volume == plan.volume);
         let mut fast = Fast::new(layout.fast_bytes / BLOCK, plan.region_blocks, map);
         for range in &header.lost {

@@ -10,6 +10,8 @@ pub struct Pos {
     pub at: u64,
     /// The number of the group there.
     pub seq: u64,
+    /// It is of this opening, or of a later one. One that lies there from before may have its number.
+    pub session: u64,
 }
 
 /// A group that is being written, or was.
@@ -24,6 +26,7 @@ pub(crate) struct Ring {
     start: u64,
     bytes: u64,
     tail: Pos,
+    /// Its session is this one.
     head: Pos,
     /// In order; those before are done.
     writing: VecDeque<Written>,
@@ -69,7 +72,7 @@ impl Ring {
     pub(crate) fn begin(&mut self, bytes: u64) -> (u64, u64) {
         assert!(self.has_room(bytes, 0), "there is room");
         let (at, seq) = (place_of(self.head.at, bytes, self.bytes), self.head.seq);
-        self.head = Pos { at: at + bytes, seq: seq + 1 };
+        self.head = Pos { at: at + bytes, seq: seq + 1, ..self.head };
         self.writing.push_back(Written { seq, done: false });
         (seq, self.start + at % self.bytes)
     }

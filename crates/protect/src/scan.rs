@@ -43,7 +43,7 @@ pub struct Scanned {
 pub fn scan(reader: &mut impl Reader, header: &Header, verifies: bool) -> Scanned {
     let mut scanned = Scanned { head: header.tail, fast: Extents::default(), slow: Extents::default() };
     let number = header.image.map_or(0, |image| image.number);
-    let mut session = 0;
+    let mut session = if planted(Bug::StaleTail) { 0 } else { header.tail.session };
     while let Some((at, group)) = next(reader, header, scanned.head, session) {
         session = group.session;
         let start = header.layout.ring_at() + at % header.layout.ring_bytes;
@@ -59,7 +59,7 @@ pub fn scan(reader: &mut impl Reader, header: &Header, verifies: bool) -> Scanne
                 _ => {}
             }
         }
-        scanned.head = Pos { at: at + group.bytes(), seq: group.seq + 1 };
+        scanned.head = Pos { at: at + group.bytes(), seq: group.seq + 1, session };
     }
     if !planted(Bug::UnreadIsCopied) {
         header.lost.iter().for_each(|range| scanned.fast.insert(range.clone(), Held::Lost));

@@ -41,6 +41,7 @@ const FOUND: &[(Bug, u64)] = &[
     (Bug::ClosingForgotten, 6461),
     (Bug::CommittedOverGap, 3872),
     (Bug::EndNotNoted, 339),
+    (Bug::StaleTail, 215_000),
     (Bug::EpochNotOpened, 2514),
     (Bug::TrimmedUnflushed, 4707),
 ];
