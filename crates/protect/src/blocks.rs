@@ -27,7 +27,8 @@ impl Blocks {
     fn parts(&self, range: &Range<u64>) -> impl Iterator<Item = (usize, u64)> + use<> {
         let Range { start, end } = *range;
         assert!(end <= self.len, "blocks are of the device");
-        (start / BITS..end.div_ceil(BITS)).map(move |word| {
+        let words = if range.is_empty() { 0..0 } else { start / BITS..end.div_ceil(BITS) };
+        words.map(move |word| {
             let first = start.max(word * BITS) - word * BITS;
             let bits = end.min((word + 1) * BITS) - word * BITS - first;
             (word as usize, (u64::MAX >> (BITS - bits)) << first)
@@ -36,7 +37,7 @@ impl Blocks {
 
     /// Puts a range in.
     pub(crate) fn insert(&mut self, range: &Range<u64>) {
-        for (word, bits) in self.parts(range).filter(|_| !range.is_empty()) {
+        for (word, bits) in self.parts(range) {
             self.count += u64::from((bits & !self.words[word]).count_ones());
             self.words[word] |= bits;
         }
@@ -44,7 +45,7 @@ impl Blocks {
 
     /// Takes a range out.
     pub(crate) fn remove(&mut self, range: &Range<u64>) {
-        for (word, bits) in self.parts(range).filter(|_| !range.is_empty()) {
+        for (word, bits) in self.parts(range) {
             self.count -= u64::from((bits & self.words[word]).count_ones());
             self.words[word] &= !bits;
         }
@@ -52,7 +53,7 @@ impl Blocks {
 
     /// Whether a part of a range is in it.
     pub(crate) fn overlaps(&self, range: &Range<u64>) -> bool {
-        !range.is_empty() && self.parts(range).any(|(word, bits)| self.words[word] & bits != 0)
+        self.parts(range).any(|(word, bits)| self.words[word] & bits != 0)
     }
 
     /// Everything, and nothing is left.
