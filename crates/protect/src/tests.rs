@@ -6,12 +6,73 @@ mod disk;
 mod life;
 
 use crate::bugs::{Bug, plant};
+use crate::group::{Entry, Group, Kind};
+use crate::{Header, Image, Layout, Map, Pos, Salvage, newest_header, scan};
+use bimetal_engine::format::codec::{seal, unseal};
+use bimetal_units::rng::Rng;
+use bimetal_units::{BLOCK_BYTES, FAST, Generation, SLOW};
 use life::live;
 
+const BLOCK: usize = BLOCK_BYTES as usize;
 /// Lives in a slice; PROTECT_SEEDS says how many others, and PROTECT_SEED where they begin.
 const SEEDS: u64 = 1000;
 /// Lives, from where it is found, after which a planted bug must have been.
 const MOST: u64 = 2_000;
+
+/// Damage behind a good seal, as whoever writes one can compute it: nothing panics, and a chain of groups ends.
+#[test]
+fn whatever_stands_on_the_devices_is_read_or_not() {
+    let mut rng = Rng::new(1, 1);
+    let layout = Layout { fast_bytes: 16 << 12, slow_bytes: 16 << 12, ring_bytes: 32 << 12 };
+    let bytes = layout.end() as usize;
+    for _ in 0..3000 {
+        let pos = Pos { at: rng.below(64) << 12, seq: rng.below(4), session: rng.below(3) };
+        let header = Header {
+            volume: [1; 16],
+            devices: [[2; 16], [3; 16]],
+            layout,
+            number: 1,
+            session: 2,
+            ring_id: 3,
+            covers: Generation(1),
+            seconds: 2,
+            strict: false,
+            image: Some(Image { number: 1, frozen_unix_ms: 1 }),
+            tail: pos,
+            head: pos,
+            lost: vec![0..1, 3..9],
+        };
+        let entries = vec![Entry { blocks: 0..3, sum: Some(1) }, Entry { blocks: 5..6, sum: None }];
+        let (volume, kind) = (header.volume, rng.pick(&[Kind::Undo, Kind::Redo]));
+        let group =
+            Group { volume, ring_id: 3, seq: pos.seq, session: pos.session, kind, freeze: 1, entries };
+        let map = Map { volume, number: 1, region_blocks: 4, open: vec![true; 4] };
+        let mut device = vec![0; bytes];
+        let at = layout.headers()[0] as usize;
+        header.encode(&mut device[at..at + BLOCK]);
+        let in_ring = (layout.ring_at() + pos.at % layout.ring_bytes) as usize;
+        group.encode(&mut device[in_ring..in_ring + BLOCK]);
+        map.encode(&mut device[..BLOCK]);
+        for (at, magic) in [(at, b"BMTLimag"), (in_ring, b"BMTLring"), (0, b"BMTLlack")] {
+            let block = &mut device[at..at + BLOCK];
+            let mut body = unseal(block, magic).expect("it is sealed").to_vec();
+            for _ in 0..rng.below(4) {
+                let place = rng.below(body.len() as u64) as usize;
+                body[place] = rng.next_u64() as u8;
+            }
+            seal(block, magic, &body);
+        }
+        drop(Map::decode(&device[..BLOCK]));
+        let mut reader = |at: u64, len: u64| {
+            let at = usize::try_from(at).ok()?;
+            device.get(at..at.checked_add(usize::try_from(len).ok()?)?).map(<[u8]>::to_vec)
+        };
+        if let Some(header) = newest_header(&mut reader, layout.headers(), [1; 16]) {
+            let salvage = Salvage::new(header.layout, scan(&mut reader, &header, true));
+            drop([FAST, SLOW].map(|tier| salvage.places(tier, 0..16)));
+        }
+    }
+}
 
 fn from_env(name: &str, otherwise: u64) -> u64 {
     std::env::var(name)

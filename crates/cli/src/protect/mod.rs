@@ -15,6 +15,9 @@ use bimetal_units::BLOCK_BYTES;
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
+/// Read at once at most, bytes.
+const MOST_READ: u64 = 64 << 20;
+
 /// How a volume is to be protected, as its volume file says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Protect {
@@ -123,6 +126,10 @@ fn superblock(device: &BlockFile) -> anyhow::Result<Superblock> {
 
 fn reader(device: &BlockFile) -> impl FnMut(u64, u64) -> Option<Vec<u8>> + '_ {
     |at, bytes| {
+        // No range of a group is longer; what says so has rotted, or was made to.
+        if bytes > MOST_READ {
+            return None;
+        }
         let mut all = Vec::with_capacity(bytes as usize);
         for block in 0..bytes / BLOCK {
             all.extend(device.read_block(at + block * BLOCK).ok()?);
@@ -216,6 +223,11 @@ pub(crate) fn image(volume: &Volume, slow: &BlockFile) -> anyhow::Result<(Salvag
     let name = volume.name().0;
     let Some(header) = header(slow, &superblock) else { bail!("{name} has no image yet") };
     let Some(image) = header.image else { bail!("{name} has no image yet: its first one was not done") };
+    let Layout { fast_bytes, slow_bytes, .. } = header.layout;
+    if [fast_bytes, slow_bytes] != superblock.geometry.device_bytes || header.layout.end() > slow.size_bytes()
+    {
+        bail!("what {name} says of its image does not fit its devices");
+    }
     if header.devices != superblock.devices {
         bail!("a device of {name} was replaced after its image was made, and the next one was not done");
     }
