@@ -25,6 +25,8 @@ pub(crate) const OWN: u64 = 1 << 62;
 const EIO: i32 = 5;
 /// How soon it is tried again where there was no memory.
 const NO_MEMORY_NS: u64 = Nanos::SECOND / 50;
+/// An image of the end is waited for so long at least.
+const FAREWELL_S: u64 = 30;
 /// Of a freeze's number, what counts within an opening.
 const SESSION_SHIFT: u32 = 32;
 
@@ -292,7 +294,8 @@ impl Protection {
     pub fn finish(&mut self, now: Nanos) {
         if self.until.is_none() {
             self.hurry = true;
-            self.until = Some(Nanos(now.0 + u64::from(self.plan.seconds) * Nanos::SECOND));
+            let seconds = u64::from(self.plan.seconds).max(FAREWELL_S);
+            self.until = Some(Nanos(now.0 + seconds * Nanos::SECOND));
         }
     }
 
