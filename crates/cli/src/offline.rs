@@ -157,8 +157,7 @@ fn closed_status(volume: &Volume, quiet: bool) -> anyhow::Result<StatusDoc> {
         doc.attached = attach::waiting(volume);
         let successor = driver.replacement().zip(driver.successor());
         doc.replacing = successor.map(|(progress, device)| ReplaceDoc::new(&progress, device, None));
-        let protection = driver.protection_plan().zip(driver.protection());
-        doc.protection = protection.map(|(plan, progress)| ProtectionDoc::new(plan, &progress));
+        doc.protection = ProtectionDoc::of(driver);
         if doc.state == "open" {
             doc.state = "closed".to_owned();
         }

@@ -44,8 +44,13 @@ impl Protection {
     fn counts(&self, bundle: &Bundle) -> bool {
         match bundle.kind {
             Kind::Redo => matches!(self.phase, Phase::Copying) && bundle.freeze == self.undo.freeze(),
-            Kind::Undo => self.tracking && !matches!(self.phase, Phase::Dropping { .. } | Phase::Off(_)),
+            Kind::Undo => self.keeps(),
         }
+    }
+
+    /// Whether what the slow device holds is kept.
+    fn keeps(&self) -> bool {
+        self.tracking && !matches!(self.phase, Phase::Dropping { .. } | Phase::Off(_))
     }
 
     /// Whether something of the epoch is still on its way.
@@ -54,7 +59,7 @@ impl Protection {
     }
 
     pub(crate) fn work_on_bundles<A: Arena>(&mut self, now: Nanos, arena: &mut A) {
-        if self.tracking && !matches!(self.phase, Phase::Dropping { .. } | Phase::Off(_)) {
+        if self.keeps() {
             self.gather(Kind::Undo, now, arena);
         }
         if matches!(self.phase, Phase::Copying) {

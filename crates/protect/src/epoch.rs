@@ -115,7 +115,7 @@ impl Protection {
         let (mut next, blocks) = (next, self.fast.blocks());
         while next < blocks && self.has_room_for_transfer() {
             let end = blocks.min(next + self.plan.piece_bytes / BLOCK);
-            if !self.begin_transfer(next..end, Self::of_fast(next), now, arena) {
+            if !self.begin_transfer(next..end, (FAST, next * BLOCK), now, arena) {
                 break;
             }
             next = end;
@@ -150,7 +150,7 @@ impl Protection {
                 break;
             };
             let end = range.end.min(range.start + most);
-            if !self.begin_transfer(range.start..end, Self::of_slow(at), now, arena) {
+            if !self.begin_transfer(range.start..end, (SLOW, at), now, arena) {
                 break;
             }
             next = end;

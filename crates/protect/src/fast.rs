@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 /// A region has so many blocks at least.
-const LEAST_REGION: u64 = 256;
+pub(crate) const LEAST_REGION: u64 = 256;
 
 /// What the image lacks of the fast device.
 pub(crate) struct Fast {
@@ -72,11 +72,6 @@ impl Fast {
             lost: Ranges::default(),
             regions: Regions { each, open, durable, being_written: None, lacks: fits.is_none(), number },
         }
-    }
-
-    /// The least that a region has.
-    pub(crate) fn default_unit() -> u64 {
-        LEAST_REGION
     }
 
     pub(crate) fn blocks(&self) -> u64 {

@@ -4,7 +4,7 @@ use crate::bugs::{Bug, planted};
 use crate::bundle::Bundle;
 use crate::epoch::Phase;
 use crate::extents::{Extents, Ranges};
-use crate::fast::Fast;
+use crate::fast::{Fast, LEAST_REGION};
 use crate::header::{Header, Image, Map};
 use crate::layout::Layout;
 use crate::ring::{Pos, Ring};
@@ -56,11 +56,8 @@ pub struct Plan {
 impl Plan {
     /// How much is copied at a time where nothing says otherwise. A disk is busy with transfers by then, not with seeks.
     pub const PIECE_BYTES: u64 = 256 << 10;
-
     /// The least blocks of a region where nothing says otherwise.
-    pub fn default_region_blocks() -> u64 {
-        Fast::default_unit()
-    }
+    pub const REGION_BLOCKS: u64 = LEAST_REGION;
 }
 
 /// How protection stands.

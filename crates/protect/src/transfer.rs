@@ -4,7 +4,7 @@ use crate::epoch::Phase;
 use crate::protection::{BLOCK, Own, Protection};
 use bimetal_engine::action::{Action, BufList, Class, DeviceError};
 use bimetal_engine::arena::{Arena, Buf, Pool};
-use bimetal_units::{FAST, Nanos, SLOW, Tier};
+use bimetal_units::{Nanos, SLOW, Tier};
 use std::ops::Range;
 
 /// So many at once.
@@ -80,15 +80,5 @@ impl Protection {
             Err(error) => self.give_up(format!("the slow device: {error}")),
             Ok(()) => {}
         }
-    }
-
-    /// The place of a block of the fast device.
-    pub(crate) fn of_fast(block: u64) -> (Tier, u64) {
-        (FAST, block * BLOCK)
-    }
-
-    /// A place of the slow device.
-    pub(crate) fn of_slow(at: u64) -> (Tier, u64) {
-        (SLOW, at)
     }
 }

@@ -3,6 +3,7 @@
 use crate::served::Served;
 use crate::server::Server;
 use crate::watched::EventKind;
+use bimetal_driver::Driver;
 use bimetal_engine::options::Level;
 use bimetal_protect::{Plan, Progress, Standing};
 use serde::{Deserialize, Serialize};
@@ -27,8 +28,14 @@ pub struct ProtectionDoc {
 }
 
 impl ProtectionDoc {
+    /// How the image stands of the volume that a driver has; none where it is not protected.
+    pub fn of(driver: &Driver) -> Option<ProtectionDoc> {
+        let (plan, progress) = driver.protection_plan().zip(driver.protection())?;
+        Some(ProtectionDoc::new(plan, &progress))
+    }
+
     /// The document of how it stands.
-    pub fn new(plan: &Plan, progress: &Progress) -> ProtectionDoc {
+    fn new(plan: &Plan, progress: &Progress) -> ProtectionDoc {
         let (state, why) = match &progress.standing {
             Standing::Base => ("base", None),
             Standing::Image => ("image", None),
@@ -47,12 +54,6 @@ impl ProtectionDoc {
 }
 
 impl<V: Served> Server<V> {
-    /// How the image stands; none where the volume is not protected.
-    pub(crate) fn protection(&self) -> Option<ProtectionDoc> {
-        let (plan, progress) = self.driver.protection_plan().zip(self.driver.protection())?;
-        Some(ProtectionDoc::new(plan, &progress))
-    }
-
     /// Says it once where the volume is no longer protected, and each time that an image is given up for a new one.
     pub(crate) fn look_after_protection(&mut self) {
         let Some(progress) = self.driver.protection() else { return };

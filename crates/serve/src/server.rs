@@ -11,6 +11,7 @@ use crate::house::Tenant;
 use crate::listen::{Access, ListenError, Listener};
 use crate::meter::Meter;
 use crate::plan_tape::PlanTape;
+use crate::protection::ProtectionDoc;
 use crate::record::Recorder;
 use crate::requests::{ConnId, Requests};
 use crate::served::Served;
@@ -378,7 +379,7 @@ impl<V: Served> Server<V> {
         doc.load_devices(&self.driver.loads());
         doc.requests = self.meter.doc();
         doc.replacing = self.replacement();
-        doc.protection = self.protection();
+        doc.protection = ProtectionDoc::of(&self.driver);
         doc.unix_ms = unix_ms();
         doc
     }

@@ -207,7 +207,7 @@ fn protection(protect: Protect, files: &[BlockFile]) -> anyhow::Result<Protectio
         seconds: protect.seconds,
         strict: protect.strict,
         piece_bytes: Plan::PIECE_BYTES,
-        region_blocks: Plan::default_region_blocks(),
+        region_blocks: Plan::REGION_BLOCKS,
         fresh: u64::from_le_bytes(create::random_id()?[..8].try_into()?),
     };
     let resumed = header.as_ref().filter(|header| header.image.is_some()).and_then(|header| {

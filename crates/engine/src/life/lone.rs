@@ -18,7 +18,7 @@ use crate::life::health::Life;
 use crate::life::open;
 use crate::life::recovery::Reader;
 use crate::life::salvage;
-use crate::life::task::Task;
+use crate::life::task::{Task, TaskIo};
 use bimetal_units::*;
 
 /// Opens a volume without one of its devices, read-only, and writes nothing. `devices` are both, in tier order; of the
@@ -50,12 +50,7 @@ pub fn open_to_look<A: Arena + 'static>(
     devices: Vec<DeviceInfo>,
     options: OpenOptions,
 ) -> Task<A, Result<Engine<A>, OpenError>> {
-    Task::new(arena, move |io| async move {
-        open::must_be_two(&devices)?;
-        let mut engine = as_it_is(&Reader::new(io, devices), options).await?;
-        engine.life.fail(None);
-        Ok(engine)
-    })
+    Task::new(arena, move |io| to_look(io, devices, options))
 }
 
 /// Opens the image of a volume whose fast device is missing, read-only: both devices as they were then. What stands before them
@@ -67,12 +62,22 @@ pub fn open_image<A: Arena + 'static>(
     options: OpenOptions,
 ) -> Task<A, Result<Engine<A>, OpenError>> {
     Task::new(arena, move |io| async move {
-        open::must_be_two(&devices)?;
-        let mut engine = as_it_is(&Reader::new(io, devices), options).await?;
-        engine.life.fail(None);
+        let mut engine = to_look(io, devices, options).await?;
         engine.count_losses(FAST, Some(as_of_unix_s));
         Ok(engine)
     })
+}
+
+/// With both devices, and nothing will be written.
+async fn to_look<A: Arena>(
+    io: TaskIo<A>,
+    devices: Vec<DeviceInfo>,
+    options: OpenOptions,
+) -> Result<Engine<A>, OpenError> {
+    open::must_be_two(&devices)?;
+    let mut engine = as_it_is(&Reader::new(io, devices), options).await?;
+    engine.life.fail(None);
+    Ok(engine)
 }
 
 /// What recovery finds, with nothing written. Whoever gets it has to see to it that nothing will be.
