@@ -353,6 +353,9 @@ pub(crate) struct ServeArgs {
     /// Without the fast device: serve what may be older than what was flushed last, too
     #[arg(long, requires = "degraded")]
     pub(crate) with_suspects: bool,
+    /// Go on with the image of a protected volume whose fast device is gone, for good: from then on that device is refused
+    #[arg(long, requires = "degraded", conflicts_with_all = ["with_suspects", "read_only"])]
+    pub(crate) writable: bool,
     #[command(flatten)]
     pub(crate) http: HttpArgs,
     #[command(flatten)]

@@ -75,10 +75,16 @@ pub(crate) fn run(args: &DestroyArgs) -> anyhow::Result<Outcome> {
 /// Where the devices are. By force, where the volume file says, if they cannot all be found.
 fn paths(volume: &Volume, force: bool) -> anyhow::Result<Vec<PathBuf>> {
     match find::resolve(volume) {
-        Ok(resolved) => {
+        Ok(resolved) if resolved.stand_in.is_some() && !force => bail!(
+            "the fast device of {} is gone, and the copy on {} has its place; nothing was destroyed (--force destroys the rest)",
+            volume.name().0,
+            resolved.devices[1].display()
+        ),
+        Ok(resolved) if resolved.stand_in.is_none() => {
             resolved.notes.iter().for_each(|note| tracing::warn!("{note}"));
             Ok(resolved.devices)
         }
+        Ok(_) => Ok(volume.devices.clone()),
         Err(_) if force || volume.unfinished => Ok(volume.devices.clone()),
         Err(error) => Err(error.context("nothing was destroyed (--force destroys the rest)")),
     }

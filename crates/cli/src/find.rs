@@ -8,11 +8,13 @@
 
 use crate::bytes::Bytes;
 use crate::paths;
+use crate::protect::stand_in;
 use crate::volume::Volume;
 use anyhow::bail;
 use bimetal_driver::{BlockFile, DeviceOpenError, Storage};
 use bimetal_engine::format::id_text;
 use bimetal_engine::format::superblock::{Found, Superblock};
+use bimetal_protect::Layout;
 use bimetal_units::BLOCK_BYTES;
 use std::fs::{File, Metadata};
 use std::io::{self, Seek as _, SeekFrom};
@@ -132,6 +134,8 @@ pub(crate) struct Resolved {
     pub(crate) devices: Vec<PathBuf>,
     /// What the user should hear: one sentence for each device that is not where the volume file says.
     pub(crate) notes: Vec<String>,
+    /// The slow device has the place of the fast one as well, with the copy that is there.
+    pub(crate) stand_in: Option<Layout>,
 }
 
 /// A device of a volume that is not there.
@@ -159,6 +163,9 @@ impl Missing {
         let serve = format!("`{} serve {} --degraded`", paths::program(), volume.called());
         let lost = format!("`{} lost {}` lists what is not", paths::program(), volume.called());
         let rest = match self.tier {
+            0 if volume.protect.is_some() => format!(
+                "; or serve its image, read-only, by {serve}, and go on with it for good by --writable beside that"
+            ),
             0 => format!(
                 "; if it was made with --marks, what is left is served, read-only, by {serve}; {lost}"
             ),
@@ -187,10 +194,20 @@ pub(crate) fn resolve(volume: &Volume) -> anyhow::Result<Resolved> {
 
 /// The same where some may be missing, which are named beside it.
 pub(crate) fn what_is_there(volume: &Volume) -> anyhow::Result<(Resolved, Vec<Missing>)> {
-    let mut resolved = Resolved { devices: volume.devices.clone(), notes: Vec::new() };
+    let mut resolved = Resolved { devices: volume.devices.clone(), notes: Vec::new(), stand_in: None };
     let mut missing = Vec::new();
     let mut candidates = None;
-    for (tier, path) in volume.devices.iter().enumerate() {
+    // The slow one may say who has the place of the fast one.
+    let order = if volume.protect.is_some() { [1, 0] } else { [0, 1] };
+    for tier in order {
+        let path = &volume.devices[tier];
+        if tier == 0 && volume.protect.is_some() {
+            resolved.stand_in = stand_in::look(volume, &resolved.devices[1]);
+            if resolved.stand_in.is_some() {
+                resolved.devices[0] = resolved.devices[1].clone();
+                continue;
+            }
+        }
         if paths::is_export(path) && bimetal_driver::in_use(&resolved.devices[0]) {
             // Whoever serves the volume may be the one client that its server takes.
             continue;
@@ -209,8 +226,8 @@ pub(crate) fn what_is_there(volume: &Volume) -> anyhow::Result<(Resolved, Vec<Mi
         let candidates = candidates.get_or_insert_with(|| Candidates::of(volume));
         let named = bimetal_serve::status::tier_name(tier);
         let mut matches = candidates.matching(tier);
-        if matches.len() > 1
-            && let Look::Ours(other) = self::look(&volume.devices[1 - tier])
+        if let Look::Ours(other) = self::look(&resolved.devices[1 - tier])
+            && belongs(&other, volume, 1 - tier)
         {
             // One that was replaced says that it is the volume's still; the other device knows better.
             let is_named = |path: &PathBuf| matches!(self::look(path), Look::Ours(superblock) if superblock.devices == other.devices);
@@ -239,6 +256,7 @@ pub(crate) fn what_is_there(volume: &Volume) -> anyhow::Result<(Resolved, Vec<Mi
             ),
         }
     }
+    missing.sort_by_key(|missing: &Missing| missing.tier);
     Ok((resolved, missing))
 }
 

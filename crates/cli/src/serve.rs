@@ -1,8 +1,9 @@
 //! `bimetal serve`
 
 use crate::args::{MemoryArgs, ReceptionArgs, ServeArgs};
-use crate::find::Missing;
+use crate::find::{self, Missing};
 use crate::progress::Progress;
+use crate::protect::stand_in;
 use crate::volume::{self, Volume};
 use crate::watch::args::RecorderArgs;
 use crate::watch::files::keep;
@@ -80,6 +81,15 @@ impl Locked {
         Ok(Locked { files: volume.open_devices()?, volume, missing: None, suspects: Suspects::Refused })
     }
 
+    /// For good with the image, where the fast device is missing.
+    fn going_on(volume: Volume) -> anyhow::Result<Locked> {
+        let (resolved, _) = find::what_is_there(&volume)?;
+        if resolved.stand_in.is_none() {
+            stand_in::begin(&volume)?;
+        }
+        Locked::both(volume)
+    }
+
     /// Without the one that is missing.
     fn what_is_left(volume: Volume, suspects: Suspects) -> anyhow::Result<Locked> {
         let (files, missing) = volume.open_what_is_left()?;
@@ -103,9 +113,10 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<Outcome> {
     };
     let http = http::plan(&args.http)?;
     let suspects = if args.with_suspects { Suspects::Read } else { Suspects::Refused };
-    let lock = |volume| match args.degraded {
-        true => Locked::what_is_left(volume, suspects),
-        false => Locked::both(volume),
+    let lock = |volume| match (args.degraded, args.writable) {
+        (true, true) => Locked::going_on(volume),
+        (true, false) => Locked::what_is_left(volume, suspects),
+        (false, _) => Locked::both(volume),
     };
     let locked = volumes.into_iter().map(lock).collect::<anyhow::Result<Vec<_>>>()?;
     let reception = reception(&args.reception);

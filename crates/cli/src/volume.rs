@@ -1,7 +1,7 @@
 //! Volume files: which devices, in tier order, under which identity.
 
 use crate::find::{self, Look, Missing};
-use crate::protect::{self, Protect};
+use crate::protect::{self, Protect, stand_in};
 use crate::{paths, size};
 use anyhow::{Context as _, bail};
 use bimetal_driver::{
@@ -304,7 +304,10 @@ impl Volume {
         self.must_be_finished()?;
         let resolved = find::resolve(self)?;
         resolved.notes.iter().for_each(|note| tracing::warn!("{note}"));
-        self.open_paths(&resolved.devices)
+        match resolved.stand_in {
+            Some(_) => stand_in::open(self, BlockFile::open(&resolved.devices[1])?, true),
+            None => self.open_paths(&resolved.devices),
+        }
     }
 
     /// Finds what is left of a volume of which a device is missing, opens and locks it to be read; says where it was found under
@@ -314,6 +317,14 @@ impl Volume {
         let (resolved, missing) = find::what_is_there(self)?;
         let missing = match missing.as_slice() {
             [] => {
+                if resolved.stand_in.is_some() {
+                    bail!(
+                        "nothing is missing of {}: the copy on {} has the place of the fast device; serve it without \
+                         --degraded",
+                        self.called(),
+                        resolved.devices[1].display()
+                    )
+                }
                 for path in &resolved.devices {
                     if let Look::Unknown(why) = find::look(path) {
                         bail!("{} cannot be looked at: {why}", path.display());
@@ -339,7 +350,11 @@ impl Volume {
             return Ok((files, Some(missing)));
         }
         resolved.notes.iter().for_each(|note| tracing::warn!("{note}"));
-        Ok((self.open_each(&resolved.devices, BlockFile::open_read_only)?, None))
+        let files = match resolved.stand_in {
+            Some(_) => stand_in::open(self, BlockFile::open_read_only(&resolved.devices[1])?, false)?,
+            None => self.open_each(&resolved.devices, BlockFile::open_read_only)?,
+        };
+        Ok((files, None))
     }
 
     /// Refuses what must not be done while a device makes way for another one.

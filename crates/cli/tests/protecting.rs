@@ -82,6 +82,11 @@ fn lose(served: &Served, device: &str, away: &Path) {
 /// Serves the image, and gives the newest version in it: all before that are there, and none behind it.
 fn newest_of_image(served: &mut Served, next: u64) -> u64 {
     served.start_with(&["--degraded"]);
+    newest_version(served, next)
+}
+
+/// The newest version in what is served: all before that are there, and none behind it.
+fn newest_version(served: &Served, next: u64) -> u64 {
     let mut client = served.connect();
     let held: Vec<u64> = (0..PLACES.min(next))
         .map(|at| {
@@ -135,6 +140,98 @@ fn what_is_served_without_the_fast_device_is_the_volume_of_one_moment() {
     // Nothing was written: with both it is what it was.
     std::fs::rename(away.path().join("fast.img"), served.dir.path().join("fast.img")).expect("moved");
     served.check();
+}
+
+fn replace(served: &Served, words: &[&str]) -> std::process::Output {
+    let mut command = bimetal(served.dir.path());
+    command
+        .current_dir(served.dir.path())
+        .arg("replace")
+        .arg(served.file())
+        .args(words)
+        .output()
+        .expect("run")
+}
+
+#[test]
+fn a_volume_goes_on_without_its_fast_device_and_gets_another_one() {
+    let mut served = protected(&[]);
+    let away = tempfile::tempdir().expect("temporary directory");
+    let refused = |served: &Served, why: &str| {
+        let output = serve(served.dir.path()).args(["--degraded", "--writable"]).output().expect("run");
+        assert!(!output.status.success() && text(&output.stderr).contains(why), "{output:?}");
+    };
+    let mut next = write(&served, 0, 3000);
+    until_image(&served, now_s());
+    next = write(&served, next, 300);
+    served.kill();
+    refused(&served, "both devices");
+    lose(&served, "fast.img", away.path());
+    let newest = newest_of_image(&mut served, next);
+    served.stop();
+    // What is newer than the image is gone for good; all that is written now is kept.
+    served.start_with(&["--degraded", "--writable"]);
+    assert_eq!(newest_version(&served, next), newest);
+    assert_eq!(status(&served)["protection"]["state"], "stand-in");
+    next = write(&served, newest + 1, 1500);
+    served.connect().flush();
+    served.kill();
+    // The old fast device is back, and is not the volume's any more.
+    std::fs::rename(away.path().join("fast.img"), served.dir.path().join("fast.img")).expect("moved");
+    served.start();
+    assert!(newest_version(&served, next) >= next - 10);
+    served.stop();
+    served.check();
+    assert!(text(&replace(&served, &["--slow", "other.img?size=512M"]).stderr).contains("as well"));
+    served.start();
+    next = write(&served, newest_version(&served, next) + 1, 100);
+    let output = replace(&served, &["--fast", "new.img?size=64M"]);
+    assert!(output.status.success(), "{output:?}");
+    next = write(&served, next, 100);
+    // Whole again, and protected.
+    until_image(&served, now_s() + 1);
+    next = write(&served, next, 300);
+    served.kill();
+    lose(&served, "new.img", away.path());
+    let newest = newest_of_image(&mut served, next);
+    assert!(newest + 302 >= next, "{newest} of {next}");
+    served.stop();
+    std::fs::rename(away.path().join("new.img"), served.dir.path().join("new.img")).expect("moved");
+    served.check();
+}
+
+#[test]
+fn a_fast_device_that_is_gone_is_replaced_while_nobody_serves_the_volume() {
+    let mut served = protected(&[]);
+    let away = tempfile::tempdir().expect("temporary directory");
+    let next = write(&served, 0, 2000);
+    until_image(&served, now_s() + 1);
+    served.kill();
+    lose(&served, "fast.img", away.path());
+    let output = replace(&served, &["--fast", "new.img?size=60M"]);
+    assert!(text(&output.stderr).contains("at least as large"), "{output:?}");
+    // Nothing has changed by that: with the old one it is as it was.
+    std::fs::rename(away.path().join("fast.img"), served.dir.path().join("fast.img")).expect("moved");
+    served.start();
+    served.kill();
+    lose(&served, "fast.img", away.path());
+    let output = replace(&served, &["--fast", "new.img?size=64M", "--force"]);
+    assert!(output.status.success(), "{output:?}");
+    served.start();
+    let newest = newest_version(&served, next);
+    assert!(newest + 10 >= next, "{newest} of {next}");
+    until_image(&served, 0);
+    served.stop();
+    served.check();
+}
+
+#[test]
+fn without_an_image_it_does_not_go_on() {
+    let mut served = Served::new();
+    served.stop();
+    std::fs::remove_file(served.dir.path().join("fast.img")).expect("removed");
+    let output = serve(served.dir.path()).args(["--degraded", "--writable"]).output().expect("run");
+    assert!(!output.status.success() && text(&output.stderr).contains("not protected"), "{output:?}");
 }
 
 #[test]

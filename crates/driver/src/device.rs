@@ -7,6 +7,8 @@
 //! A flush is `fdatasync`, which sends a block device's own flush command after what was written, and
 //! `RWF_DSYNC` gives a write to one the FUA bit: both hold for files and for block devices alike.
 
+mod plain;
+
 use crate::claims::Claim;
 use crate::modelled::Timing;
 use crate::remote::{DialError, Export, Standing, Unfit};
@@ -193,6 +195,8 @@ pub struct BlockFile {
     give_back: GiveBack,
     timing: Option<Timing>,
     claim: Claim,
+    /// It begins at this byte of what is open: it is a part of another device.
+    base: u64,
 }
 
 impl BlockFile {
@@ -259,6 +263,7 @@ impl BlockFile {
             give_back: if export.has_trim() { GiveBack::Discard } else { GiveBack::Nothing },
             timing: None,
             claim: Claim::default(),
+            base: 0,
             store: Store::Export(Box::new(export)),
         })
     }
@@ -285,6 +290,7 @@ impl BlockFile {
             give_back: GiveBack::Punch,
             timing: None,
             claim: Claim::default(),
+            base: 0,
             store: Store::Local(fd),
         })
     }
@@ -319,6 +325,7 @@ impl BlockFile {
             give_back: GiveBack::Discard,
             timing: None,
             claim: Claim::default(),
+            base: 0,
         })
     }
 
@@ -336,6 +343,42 @@ impl BlockFile {
             ftruncate(&fd, size_bytes).map_err(|e| system(path, "set the size of", e))?;
         }
         Ok(!existed)
+    }
+
+    /// A part of this device as one of its own, from a multiple of [`IO_BYTES`] on. It answers as soon as it can, and shares the lock.
+    ///
+    /// # Errors
+    /// Where the system gives no other descriptor, or this is an export.
+    pub fn part(&self, at: u64, bytes: u64) -> Result<BlockFile, DeviceOpenError> {
+        assert!(at.is_multiple_of(u64::from(IO_BYTES)), "a part from {at} on");
+        let inside = at.checked_add(bytes).is_some_and(|end| end <= self.size_bytes);
+        let fd = self.fd().filter(|_| inside).map_or(Err(Errno::INVAL.into()), OwnedFd::try_clone);
+        Ok(BlockFile {
+            path: self.path.clone(),
+            store: Store::Local(fd.map_err(|error| self.system("open a part of", error))?),
+            size_bytes: bytes,
+            facts: IoFacts { model: None, ..self.facts },
+            timing: None,
+            claim: Claim::default(),
+            base: self.base + at,
+            ..*self
+        })
+    }
+
+    /// Whether it is a part of another device.
+    pub fn is_part(&self) -> bool {
+        self.base > 0
+    }
+
+    /// Where it begins, in bytes of what is open.
+    pub(crate) fn base(&self) -> u64 {
+        self.base
+    }
+
+    /// What it is called in sentences.
+    pub fn name(&self) -> String {
+        let path = self.path.display();
+        if self.is_part() { format!("the copy on {path}") } else { path.to_string() }
     }
 
     /// The same, to be timed by a model. What is on it has nothing to do with that.
@@ -437,86 +480,9 @@ impl BlockFile {
         self.give_back = self.give_back.min(next);
     }
 
-    /// Overwrites whole blocks with zeros, at once and durably; for what is not the engine's business.
-    /// `at` and `bytes` are multiples of [`IO_BYTES`].
-    pub fn erase(&self, at: u64, bytes: u64) -> Result<(), DeviceOpenError> {
-        const STEP: usize = 1 << 20;
-        let unit = u64::from(IO_BYTES);
-        assert!(at.is_multiple_of(unit) && bytes.is_multiple_of(unit), "erases {bytes} bytes at {at}");
-        let fd = match &self.store {
-            Store::Local(fd) => fd,
-            Store::Export(export) => {
-                return export.erase(at, bytes).map_err(|source| self.system("erase a part of", source));
-            }
-        };
-        let mut room = vec![0u8; STEP + IO_BYTES as usize];
-        let zeros = aligned(&mut room, STEP);
-        let (mut at, end) = (at, at + bytes);
-        while at < end {
-            let len = (end - at).min(STEP as u64) as usize;
-            match rustix::io::pwrite(fd, &zeros[..len], at) {
-                Ok(0) => return Err(system(&self.path, "erase a part of", Errno::IO)),
-                Ok(done) => at += done as u64,
-                Err(Errno::INTR) => {}
-                Err(error) => return Err(system(&self.path, "erase a part of", error)),
-            }
-        }
-        fdatasync(fd).map_err(|e| system(&self.path, "flush", e))
-    }
-
-    /// Overwrites the odd bytes of an export behind its last whole block with zeros.
-    pub fn erase_tail(&self, from: u64) -> Result<(), DeviceOpenError> {
-        match &self.store {
-            Store::Export(export) => export
-                .erase(from, self.size_bytes.saturating_sub(from))
-                .map_err(|error| self.system("erase the end of", error)),
-            Store::Local(_) => Err(system(&self.path, "erase the end of", Errno::OPNOTSUPP)),
-        }
-    }
-
-    /// Reads one block at a multiple of [`IO_BYTES`]; for what is not the engine's business.
-    pub fn read_block(&self, at: u64) -> Result<Vec<u8>, DeviceOpenError> {
-        assert!(at.is_multiple_of(u64::from(IO_BYTES)), "reads at {at}");
-        let fd = match &self.store {
-            Store::Local(fd) => fd,
-            Store::Export(_) => {
-                let mut block = vec![0; IO_BYTES as usize];
-                self.read_remote(at, &mut block).map_err(|error| self.system("read", error))?;
-                return Ok(block);
-            }
-        };
-        let mut room = vec![0u8; 2 * IO_BYTES as usize];
-        let block = aligned(&mut room, IO_BYTES as usize);
-        let mut done = 0;
-        while done < block.len() {
-            match rustix::io::pread(fd, &mut block[done..], at + done as u64) {
-                Ok(0) => return Err(system(&self.path, "read", Errno::IO)),
-                Ok(bytes) => done += bytes,
-                Err(Errno::INTR) => {}
-                Err(error) => return Err(system(&self.path, "read", error)),
-            }
-        }
-        Ok(block.to_vec())
-    }
-
-    /// Reads any bytes of an export; for what is not the engine's business.
-    pub fn read_remote(&self, at: u64, bytes: &mut [u8]) -> std::io::Result<()> {
-        let inside = at.checked_add(bytes.len() as u64).is_some_and(|end| end <= self.size_bytes);
-        match &self.store {
-            Store::Export(export) if inside => export.read(at, bytes),
-            _ => Err(Errno::IO.into()),
-        }
-    }
-
     fn system(&self, what: &'static str, source: std::io::Error) -> DeviceOpenError {
         DeviceOpenError::System { path: self.path.clone(), what, source }
     }
-}
-
-/// The part of `room` that begins at a multiple of [`IO_BYTES`]; `room` is larger by that much.
-fn aligned(room: &mut [u8], len: usize) -> &mut [u8] {
-    let start = room.as_ptr().align_offset(IO_BYTES as usize);
-    &mut room[start..start + len]
 }
 
 /// Opens a file; with the alignment that its direct I/O needs (0: not known), or `None` when it goes through

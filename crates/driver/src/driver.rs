@@ -155,10 +155,7 @@ impl Driver {
     pub fn device_infos(&self) -> Vec<DeviceInfo> {
         self.members()
             .iter()
-            .map(|device| DeviceInfo {
-                name: device.path().display().to_string(),
-                size_bytes: device.size_bytes(),
-            })
+            .map(|device| DeviceInfo { name: device.name(), size_bytes: device.size_bytes() })
             .collect()
     }
 

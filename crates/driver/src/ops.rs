@@ -346,21 +346,21 @@ fn submit(
             None => ring.nop(tag),
         };
     };
-    let now = device.is_in_memory();
+    let (now, at) = (device.is_in_memory(), device.base() + op.offset);
     match op.kind {
         Kind::Read => {
             let buf = op.bufs.first().copied().unwrap_or(Buf { start: 0, len: 0 });
             match now {
-                true => ring.read_now(fd, op.offset, buf, tag),
-                false => ring.read(fd, op.offset, buf, tag),
+                true => ring.read_now(fd, at, buf, tag),
+                false => ring.read(fd, at, buf, tag),
             }
         }
-        Kind::Write { dsync } if now => ring.write_now(fd, op.offset, &op.bufs, dsync, tag),
+        Kind::Write { dsync } if now => ring.write_now(fd, at, &op.bufs, dsync, tag),
         Kind::Flush if now => ring.flush_now(fd, tag),
-        Kind::Write { dsync } => ring.write(fd, op.offset, &op.bufs, dsync, tag),
+        Kind::Write { dsync } => ring.write(fd, at, &op.bufs, dsync, tag),
         Kind::Flush => ring.flush(fd, tag),
-        Kind::Discard { len, way: GiveBack::Discard, .. } => ring.discard(fd, op.offset, len, tag),
-        Kind::Discard { len, way: GiveBack::Punch, .. } => ring.punch(fd, op.offset, len, tag),
+        Kind::Discard { len, way: GiveBack::Discard, .. } => ring.discard(fd, at, len, tag),
+        Kind::Discard { len, way: GiveBack::Punch, .. } => ring.punch(fd, at, len, tag),
         Kind::Discard { way: GiveBack::Nothing, .. } | Kind::Refused => ring.nop(tag),
     }
 }

@@ -198,7 +198,7 @@ impl Watch {
             copy.reading = true;
             let buf = Buf { start: place as u64 * u64::from(IO_BYTES), len: IO_BYTES };
             let mem = Mem { region: self.region, buf };
-            ring.read_mem(fd, copy.at, mem, FIRST_TAG + place as u64);
+            ring.read_mem(fd, devices[0].base() + copy.at, mem, FIRST_TAG + place as u64);
         }
     }
 
@@ -286,8 +286,8 @@ impl Watched {
             true => blockdev::size_bytes(fd).ok().filter(|bytes| *bytes > 0)?,
             false => fstat(fd).ok()?.st_size as u64,
         };
-        if bytes < self.need_bytes {
-            let need = self.need_bytes;
+        let need = device.base() + self.need_bytes;
+        if bytes < need {
             return Some(Change::Lost(format!("{name} has shrunk to {bytes} bytes; the volume uses {need}")));
         }
         for below in device.claim().below.iter().filter(|below| !below.vague) {

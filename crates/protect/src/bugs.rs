@@ -48,4 +48,16 @@ bimetal_units::planted_bugs! {
     NotJoined,
     /// A flush of the slow device that fails, unless the machine asked for it, is told to nobody.
     FlushErrorKept,
+    /// The copy takes the place of the fast device though something is lost of the image.
+    LostStandsIn,
+    /// What the ring does not have, as it is in its place still, is not put there before that place changes.
+    UnkeptStandsIn,
+    /// The slow device gives the fast one another name before a header says that the copy has it.
+    NamedUnsaid,
+    /// The slow device goes back to the image while it still names the old fast device.
+    NamedLate,
+    /// The slow device is left as it is where the copy takes the place of the fast one.
+    NotTakenBack,
+    /// The copy counts as the fast device before it is flushed.
+    StandsUnflushed,
 }

@@ -38,6 +38,8 @@ pub(crate) enum Phase {
     Off(String),
     /// There is one that no longer is true, and it cannot be said: nothing more is written to the slow device.
     Stuck,
+    /// The copy has the place of the fast device: there will be no image until another one has.
+    StandIn,
 }
 
 impl Protection {
@@ -47,8 +49,15 @@ impl Protection {
     }
 
     pub(crate) fn drop_image(&mut self, off: Option<String>) {
-        if matches!(self.phase, Phase::Off(_) | Phase::Stuck) {
-            return;
+        match self.phase {
+            Phase::Off(_) | Phase::Stuck => return,
+            // There is none to be dropped.
+            Phase::StandIn if off.is_some() => return,
+            Phase::StandIn => {
+                self.phase = Phase::Joining;
+                return;
+            }
+            _ => {}
         }
         if let Phase::Dropping { off: why, .. } = &mut self.phase {
             if why.is_none() {
@@ -260,6 +269,7 @@ impl Protection {
             tail,
             head: self.ring.head(),
             lost,
+            stand_in: None,
         }
     }
 

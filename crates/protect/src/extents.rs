@@ -71,16 +71,6 @@ impl Extents {
         }
     }
 
-    /// What is not known of a range is held there.
-    pub(crate) fn insert_missing(&mut self, range: Range<u64>, held: Held) {
-        for (part, known) in self.parts(&range) {
-            if known.is_none() {
-                let behind = (part.start - range.start) * BLOCK;
-                self.insert(part, held.behind(behind));
-            }
-        }
-    }
-
     /// A range in parts, and where each is held.
     pub(crate) fn parts(&self, range: &Range<u64>) -> Vec<(Range<u64>, Option<Held>)> {
         let mut parts = Vec::new();
@@ -148,17 +138,15 @@ mod tests {
                 let start = rng.below(60);
                 let range = start..start + rng.below(60 - start + 1);
                 let held = if rng.one_in(5) { Held::Lost } else { Held::At(place << 20) };
-                let kind = rng.below(3);
+                let kind = rng.below(2);
                 match kind {
                     0 => extents.insert(range.clone(), held),
-                    1 => extents.insert_missing(range.clone(), held),
                     _ => extents.remove(&range),
                 }
                 for block in range.clone() {
                     let known = &mut blocks[block as usize];
                     match kind {
                         0 => *known = Some(held.behind((block - start) * BLOCK)),
-                        1 => *known = known.or(Some(held.behind((block - start) * BLOCK))),
                         _ => *known = None,
                     }
                 }

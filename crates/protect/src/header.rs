@@ -52,6 +52,9 @@ pub struct Header {
     pub head: Pos,
     /// Blocks of the fast device that the image lacks.
     pub lost: Vec<Range<u64>>,
+    /// The copy has the place of the fast device, under this name, once the slow device's superblock names it; while there still
+    /// is an image, that has not been done to its end.
+    pub stand_in: Option<Id>,
 }
 
 impl Header {
@@ -76,6 +79,7 @@ impl Header {
         for range in &self.lost {
             put.u64(range.start).u64(range.end);
         }
+        put.u8(u8::from(self.stand_in.is_some())).bytes(&self.stand_in.unwrap_or_default());
         seal(block, HEADER_MAGIC, &body);
     }
 
@@ -94,6 +98,8 @@ impl Header {
         let sound = count <= MOST_LOST && tail.at <= head.at && head.at - tail.at <= layout.ring_bytes;
         let lost = (0..count.min(MOST_LOST)).map(|_| Some(get.u64()?..get.u64()?));
         let lost = lost.collect::<Option<Vec<_>>>()?;
+        // The first headers ended here.
+        let stand_in = if get.u8() == Some(1) { Some(get.id()?) } else { None };
         let blocks = layout.fast_bytes / u64::from(BLOCK_BYTES);
         let inside = lost.iter().all(|range| range.start < range.end && range.end <= blocks);
         (sound && inside).then_some(Header {
@@ -110,6 +116,7 @@ impl Header {
             tail,
             head,
             lost,
+            stand_in,
         })
     }
 }

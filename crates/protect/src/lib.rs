@@ -16,6 +16,7 @@
 //! | `header`, `layout` | what is where on the devices, and what they say of it |
 //! | `scan` | what a crash has left of the ring |
 //! | `salvage` | **the image, in the place of the devices** |
+//! | `stand_in` | **the copy, in the place of the fast device for good** |
 
 mod blocks;
 pub mod bugs;
@@ -30,6 +31,7 @@ mod protection;
 mod ring;
 mod salvage;
 mod scan;
+mod stand_in;
 #[cfg(test)]
 mod tests;
 mod transfer;
@@ -41,3 +43,4 @@ pub use protection::{Plan, Progress, Protection, Standing};
 pub use ring::Pos;
 pub use salvage::Salvage;
 pub use scan::{Reader, Scanned, newest_header, scan};
+pub use stand_in::{Disk, StandInError, stand_in};

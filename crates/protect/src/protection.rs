@@ -69,6 +69,8 @@ pub enum Standing {
     Image,
     /// There is none, nor will be until the volume is opened again, for this reason.
     Off(String),
+    /// There is none: its copy of the fast device has that one's place, until another device takes it.
+    StandIn,
 }
 
 /// Protection at a glance.
@@ -230,6 +232,11 @@ impl Protection {
         Some(protection)
     }
 
+    /// While the copy has the place of the fast device: there is no image, until another device takes that place.
+    pub fn stand_by(plan: Plan, newest: &Header) -> Protection {
+        Protection { phase: Phase::StandIn, ..Protection::begin(plan, Some(newest), None) }
+    }
+
     fn of(plan: Plan, session: u64, header_number: u64, ring: Ring, fast: Fast) -> Protection {
         let first = if planted(Bug::NumbersAgain) { 1 << SESSION_SHIFT } else { session << SESSION_SHIFT };
         Protection {
@@ -314,6 +321,7 @@ impl Protection {
     pub fn progress(&self) -> Progress {
         let standing = match &self.phase {
             Phase::Off(why) | Phase::Dropping { off: Some(why), .. } => Standing::Off(why.clone()),
+            Phase::StandIn => Standing::StandIn,
             _ if self.image.is_some() => Standing::Image,
             _ => Standing::Base,
         };
@@ -439,7 +447,7 @@ impl Protection {
                 Some(action)
             }
             // What an image has of it is gone otherwise; the hint is worth less.
-            Action::Discard { token, .. } if !matches!(self.phase, Phase::Off(_)) => {
+            Action::Discard { token, .. } if !matches!(self.phase, Phase::Off(_) | Phase::StandIn) => {
                 self.told.push_back((*token, Ok(())));
                 None
             }
@@ -488,7 +496,7 @@ impl Protection {
 
     fn admits(&mut self, device: Tier, blocks: &Range<u64>) -> bool {
         match self.phase {
-            Phase::Off(_) => return true,
+            Phase::Off(_) | Phase::StandIn => return true,
             Phase::Joining => return planted(Bug::NotJoined),
             Phase::Dropping { .. } if device == SLOW => return planted(Bug::DroppedLate),
             _ => {}

@@ -4,6 +4,7 @@
 
 mod disk;
 mod life;
+mod standing_in;
 
 use crate::bugs::{Bug, plant};
 use crate::group::{Entry, Group, Kind};
@@ -41,6 +42,7 @@ fn whatever_stands_on_the_devices_is_read_or_not() {
             tail: pos,
             head: pos,
             lost: vec![0..1, 3..9],
+            stand_in: None,
         };
         let entries = vec![Entry { blocks: 0..3, sum: Some(1) }, Entry { blocks: 5..6, sum: None }];
         let (volume, kind) = (header.volume, rng.pick(&[Kind::Undo, Kind::Redo]));
@@ -105,6 +107,14 @@ const FOUND: &[(Bug, u64)] = &[
     (Bug::StaleTail, 215_000),
     (Bug::EpochNotOpened, 2514),
     (Bug::TrimmedUnflushed, 4707),
+    (Bug::FrozenOverwritten, 48),
+    (Bug::UnkeptIsKept, 49),
+    (Bug::RegionNotOpened, 178),
+    (Bug::OldGroupsCount, 266),
+    (Bug::NotJoined, 110),
+    (Bug::FlushErrorKept, 294),
+    (Bug::UnkeptStandsIn, 78),
+    (Bug::StandsUnflushed, 52),
 ];
 
 #[test]

@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 /// The image of a protected volume.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProtectionDoc {
-    /// `base` (the fast device is being copied, and there is no image yet), `image`, or `off`; empty where nobody serves the volume.
+    /// `base` (the fast device is being copied, and there is no image yet), `image`, `off`, or `stand-in` (there is none: its copy
+    /// of the fast device has that one's place); empty where nobody serves the volume.
     pub state: String,
     /// The oldest that an image is to be.
     pub seconds: u32,
@@ -40,6 +41,7 @@ impl ProtectionDoc {
             Standing::Base => ("base", None),
             Standing::Image => ("image", None),
             Standing::Off(why) => ("off", Some(why.clone())),
+            Standing::StandIn => ("stand-in", None),
         };
         ProtectionDoc {
             state: state.to_owned(),

@@ -249,7 +249,10 @@ impl<V: Served> Server<V> {
             let what = format!("{why}; the next opening of the volume writes it");
             self.say_happened(EventKind::DeviceChanged, Level::Warning, what);
         }
-        let what = format!("{} is no longer the volume's and can be taken away", old.path().display());
+        let what = match old.is_part() {
+            true => format!("{} has not the place of the fast device any more", old.name()),
+            false => format!("{} is no longer the volume's and can be taken away", old.name()),
+        };
         self.say_happened(EventKind::DeviceChanged, Level::Info, what);
         self.succession.last = ended;
     }

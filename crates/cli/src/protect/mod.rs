@@ -1,6 +1,7 @@
 //! `bimetal protect`, and the image that a protected volume has on its slow device.
 
 pub(crate) mod args;
+pub(crate) mod stand_in;
 
 use crate::volume::{self, Volume};
 use crate::{Outcome, create, find, paths, say, say_json, size};
@@ -70,6 +71,9 @@ pub(crate) fn describe(doc: &ProtectionDoc) -> String {
                 "protected: the image on the slow device is {age} s old, and lacks {lacks} of the fast one"
             )
         }
+        ("stand-in", _) => {
+            "not protected: the copy on the slow device has the place of the fast one".to_owned()
+        }
         ("off", _) => {
             let why = doc.why.as_deref().unwrap_or("it is not known why");
             format!("not protected until it is opened again: {why}")
@@ -85,17 +89,29 @@ fn begin(volume: &mut Volume, protect: Protect) -> anyhow::Result<()> {
         bail!("the slow device of {} is an NBD export, which is not protected", volume.name().0);
     }
     let files = volume.open_devices()?;
-    let superblock = superblock(&files[1])?;
-    layout(&files, &superblock, None)?;
+    if !files[0].is_part() {
+        layout(&files, &superblock(&files[1])?, None)?;
+    }
     volume.protect = Some(protect);
     volume.save()
 }
 
 /// Takes back what the volume file says, and what the slow device does.
 fn end(volume: &mut Volume) -> anyhow::Result<()> {
-    if volume.protect.take().is_none() {
+    if volume.protect.is_none() {
         bail!("{} is not protected", volume.name().0);
     }
+    let (resolved, _) = find::what_is_there(volume)?;
+    if resolved.stand_in.is_some() {
+        bail!(
+            "the copy on {} has the place of the fast device of {}; give it another one first: `{} replace {} --fast DEVICE`",
+            resolved.devices[1].display(),
+            volume.name().0,
+            paths::program(),
+            volume.called()
+        );
+    }
+    volume.protect = None;
     volume.save()?;
     erase_headers(volume)
 }
@@ -108,6 +124,10 @@ pub(crate) fn give_up(volume: &Volume) -> anyhow::Result<()> {
 fn erase_headers(volume: &Volume) -> anyhow::Result<()> {
     let files = volume.open_devices()?;
     let superblock = superblock(&files[1])?;
+    // There is no image then; but where the copy is, they say.
+    if files[0].is_part() {
+        return Ok(());
+    }
     let slow_bytes = superblock.geometry.device_bytes[1];
     if files[1].size_bytes() >= slow_bytes + 2 * BLOCK {
         files[1].erase(slow_bytes, 2 * BLOCK)?;
@@ -130,11 +150,7 @@ fn reader(device: &BlockFile) -> impl FnMut(u64, u64) -> Option<Vec<u8>> + '_ {
         if bytes > MOST_READ {
             return None;
         }
-        let mut all = Vec::with_capacity(bytes as usize);
-        for block in 0..bytes / BLOCK {
-            all.extend(device.read_block(at + block * BLOCK).ok()?);
-        }
-        Some(all)
+        device.read_blocks(at, bytes).ok()
     }
 }
 
@@ -167,6 +183,17 @@ fn layout(files: &[BlockFile], superblock: &Superblock, header: Option<&Header>)
     }
 }
 
+/// How large a device has to be that is to have the place of this tier's, so that there is room for the image as well.
+pub(crate) fn needs(volume: &Volume, superblock: &Superblock, tier: usize) -> u64 {
+    let bytes = superblock.geometry.device_bytes[tier];
+    let known = volume.protect.and_then(|_| stand_in::seen(volume, &volume.devices[1]));
+    match (volume.protect, known, tier) {
+        (Some(_), _, 0) => bytes + 2 * BLOCK,
+        (_, Some((header, _)), 1) => bytes.max(header.layout.end()),
+        _ => bytes,
+    }
+}
+
 /// What is to be left free of new devices, so that there is room.
 pub(crate) fn leave_room(infos: &mut [DeviceInfo]) -> anyhow::Result<()> {
     let needs = Layout::needs(infos[0].size_bytes, infos[1].size_bytes);
@@ -195,7 +222,12 @@ pub(crate) fn join(volume: &Volume, driver: &mut Driver) {
 fn protection(protect: Protect, files: &[BlockFile]) -> anyhow::Result<Protection> {
     let superblock = superblock(&files[1])?;
     let header = header(&files[1], &superblock);
-    let layout = layout(files, &superblock, header.as_ref())?;
+    let stand_in = header.as_ref().filter(|header| stand_in::stands_in(header, &superblock));
+    let layout = match stand_in {
+        Some(header) if files[0].is_part() => header.layout,
+        Some(_) => bail!("the copy on {} has the place of the fast device", files[1].path().display()),
+        None => layout(files, &superblock, header.as_ref())?,
+    };
     let map = |at| files[0].read_block(at).ok().and_then(|block| Map::decode(&block));
     let maps = layout.maps().map(map).into_iter().flatten();
     let map = maps.filter(|map| map.volume == superblock.volume).max_by_key(|map| map.number);
@@ -210,6 +242,9 @@ fn protection(protect: Protect, files: &[BlockFile]) -> anyhow::Result<Protectio
         region_blocks: Plan::REGION_BLOCKS,
         fresh: u64::from_le_bytes(create::random_id()?[..8].try_into()?),
     };
+    if let Some(header) = stand_in {
+        return Ok(Protection::stand_by(plan, header));
+    }
     let resumed = header.as_ref().filter(|header| header.image.is_some()).and_then(|header| {
         let scanned = scan(&mut reader(&files[1]), header, false);
         Protection::resume(plan.clone(), header, scanned, map.as_ref())

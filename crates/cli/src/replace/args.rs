@@ -21,6 +21,8 @@ The new device is at least as large as what the volume uses of the old one; what
 one can be taken away: it is refused as a part of this volume from then on. What cannot be read of the old device is tried
 again: while something cannot, the old one stays (`bimetal scrub` repairs what it can). The new device is not an NBD export.
 
+A fast device that is gone is replaced, too, where the volume is protected: it goes on with its image, for good.
+
 With neither --fast nor --slow it is said how far it has come.
 
 Exit code: 0; 1 where it failed or cannot come to its end; 2 where it cannot begin.")]

@@ -7,14 +7,16 @@ pub(crate) mod successor;
 use crate::find;
 use crate::paths::{self, DeviceSpec};
 use crate::progress::Progress;
+use crate::protect::{self, stand_in};
 use crate::volume::{self, Replacing, Volume};
 use crate::{Outcome, create, inspect, offline, say, say_json, size};
 use anyhow::{Context as _, bail};
 use args::ReplaceArgs;
 use bimetal_driver::BlockFile;
+use bimetal_engine::format::superblock::Superblock;
 use bimetal_serve::successor::{ReplaceDoc, ReplaceWish};
 use bimetal_serve::{Answer, Question};
-use bimetal_units::BLOCK_BYTES;
+use bimetal_units::{BLOCK_BYTES, FAST};
 use serde::Serialize;
 use std::time::Duration;
 
@@ -191,16 +193,27 @@ fn begin(
     if let Some(own) = volume.devices.iter().find(|own| find::is_same_storage(own, &device)) {
         bail!("{} is the same storage as {}, which is the volume's", device.display(), own.display());
     }
-    let superblock = successor::superblock(volume, tier)?;
-    let need = superblock.geometry.device_bytes[tier];
+    let is_gone = tier == 0 && volume.protect.is_some() && fast_is_gone(volume)?;
+    let superblock = match is_gone {
+        true => Superblock { tier: FAST, ..successor::superblock(volume, 1)? },
+        false => successor::superblock(volume, tier)?,
+    };
+    if tier == 1 && find::what_is_there(volume)?.0.stand_in.is_some() {
+        bail!(
+            "{} has the place of the fast device of {} as well; give that another one first, with --fast",
+            volume.devices[1].display(),
+            volume.name().0
+        );
+    }
+    let need = protect::needs(volume, &superblock, tier);
     let file = BlockFile::open(&device)?;
     let have = file.size_bytes() / u64::from(BLOCK_BYTES) * u64::from(BLOCK_BYTES);
     if have < need {
         bail!(
-            "{} has {} bytes, and the volume uses {need} of {}; give one that is at least as large",
+            "{} has {} bytes, and the volume uses {need} of its {} device; give one that is at least as large",
             device.display(),
             file.size_bytes(),
-            volume.devices[tier].display()
+            bimetal_serve::status::tier_name(tier)
         );
     }
     if let Some(found) = inspect::contents(&file, quiet)?.found
@@ -210,9 +223,29 @@ fn begin(
     }
     inspect::wipe(&file)?;
     successor::erase_headers(&file, &superblock)?;
+    let used = superblock.geometry.device_bytes[tier];
+    if need > used {
+        // What was said of another image has no place in this one.
+        file.erase(used, (need - used).min(2 * u64::from(BLOCK_BYTES)))?;
+    }
     drop(file);
+    if is_gone {
+        stand_in::begin(volume).map_err(|error| match find::has_server(volume) {
+            false => error,
+            true => anyhow::anyhow!(
+                "the image of {} is being served, read-only; stop that server first",
+                volume.name().0
+            ),
+        })?;
+    }
     volume.replacing = Some(Replacing { tier, device });
     volume.save()
+}
+
+/// Whether the fast device of a protected volume is gone, so that the image is what there is.
+fn fast_is_gone(volume: &Volume) -> anyhow::Result<bool> {
+    let (_, missing) = find::what_is_there(volume)?;
+    Ok(missing.first().is_some_and(|missing| missing.tier == 0))
 }
 
 /// Waits until a server has done it.

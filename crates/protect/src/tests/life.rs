@@ -1,6 +1,7 @@
 //! One life: a machine that writes to two devices, its protection, and what happens to them.
 
 use super::disk::Disk;
+use super::standing_in;
 use crate::bugs::{Bug, planted};
 use crate::epoch::Phase;
 use crate::{Header, Layout, Map, Plan, Protection, Salvage, Standing, newest_header, scan};
@@ -265,10 +266,12 @@ struct InFlight {
 }
 
 /// What each block may hold in an image.
-type Moment = [Vec<Vec<u64>>; 2];
+pub(super) type Moment = [Vec<Vec<u64>>; 2];
 
 struct Life {
     rng: Rng,
+    /// For what is tried on a copy of a device, so that the life goes on as without.
+    aside: Rng,
     client: Client,
     disks: [Disk; 2],
     layout: Layout,
@@ -326,6 +329,7 @@ fn born(seed: u64) -> Life {
         fresh: 0,
         fails_one_in: rng.pick(&[400, 4000, 1_000_000]),
         seen: Seen::default(),
+        aside: Rng::new(seed, 3),
         rng,
     };
     life.has_bad = life.rng.one_in(4);
@@ -608,7 +612,7 @@ impl Life {
                 let places = salvage.places(tier, block..block + 1);
                 let Some(at) = places[0].1 else {
                     self.seen.lost += 1;
-                    if !self.has_bad && tier == FAST && self.fails_one_in >= 1_000_000 {
+                    if !self.has_bad && self.fails_one_in >= 1_000_000 {
                         return Err(format!("image {}: block {place} of {tier:?} is lost", image.number));
                     }
                     continue;
@@ -623,7 +627,8 @@ impl Life {
                 }
             }
         }
-        Ok(())
+        let may_lack = self.has_bad || self.fails_one_in < 1_000_000;
+        standing_in::tries(&self.disks[1], header, moment, &mut self.aside, may_lack)
     }
 }
 
