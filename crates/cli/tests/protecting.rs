@@ -169,6 +169,10 @@ fn a_volume_goes_on_without_its_fast_device_and_gets_another_one() {
     lose(&served, "fast.img", away.path());
     let newest = newest_of_image(&mut served, next);
     served.stop();
+    // Nobody can give away what is left by mistake.
+    let mut command = bimetal(served.dir.path());
+    let output = command.arg("protect").arg(served.file()).arg("off").output().expect("run");
+    assert!(!output.status.success() && text(&output.stderr).contains("missing"), "{output:?}");
     // What is newer than the image is gone for good; all that is written now is kept.
     served.start_with(&["--degraded", "--writable"]);
     assert_eq!(newest_version(&served, next), newest);

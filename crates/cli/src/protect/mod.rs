@@ -101,7 +101,10 @@ fn end(volume: &mut Volume) -> anyhow::Result<()> {
     if volume.protect.is_none() {
         bail!("{} is not protected", volume.name().0);
     }
-    let (resolved, _) = find::what_is_there(volume)?;
+    let (resolved, missing) = find::what_is_there(volume)?;
+    if let Some(missing) = missing.first() {
+        bail!("its image stays what it is while a device is missing: {}", missing.sentence(volume));
+    }
     if resolved.stand_in.is_some() {
         bail!(
             "the copy on {} has the place of the fast device of {}; give it another one first: `{} replace {} --fast DEVICE`",

@@ -56,6 +56,10 @@ pub(crate) struct Facts {
     pub(crate) state: State,
     /// Devices that are missing.
     pub(crate) missing: Vec<Missing>,
+    /// The volume has an image, or is to have one.
+    pub(crate) is_protected: bool,
+    /// The copy on the slow device has the place of the fast one.
+    pub(crate) stands_in: bool,
     /// Each that is elsewhere than the volume file says, in a sentence.
     pub(crate) moved: Vec<String>,
     /// Where the devices could not be told apart, why.
@@ -78,14 +82,19 @@ pub(crate) struct Facts {
 impl Facts {
     /// Looks at a volume and at what is below it. An error says why that cannot be done.
     pub(crate) fn gather(volume: &Volume, root: &Root, quiet: bool) -> anyhow::Result<Facts> {
+        let mut stands_in = false;
         let (paths, missing, moved, confused) = match find::what_is_there(volume) {
-            Ok((resolved, missing)) => (resolved.devices, missing, resolved.notes, None),
+            Ok((resolved, missing)) => {
+                stands_in = resolved.stand_in.is_some();
+                (resolved.devices, missing, resolved.notes, None)
+            }
             Err(error) => (volume.devices.clone(), Vec::new(), Vec::new(), Some(error.to_string())),
         };
         let look = || {
             let mut tiers = paths.iter().zip(&volume.models).enumerate();
             let mut one = |(tier, (path, model)): (usize, (&PathBuf, &Option<&'static str>))| {
-                let is_there = missing.iter().all(|missing| missing.tier != tier);
+                let is_gone = stands_in && tier == 0;
+                let is_there = !is_gone && missing.iter().all(|missing| missing.tier != tier);
                 is_there.then(|| Device::of(root, path, *model)).flatten()
             };
             [tiers.next().and_then(&mut one), tiers.next().and_then(&mut one)]
@@ -106,6 +115,8 @@ impl Facts {
             unfinished: volume.unfinished,
             state,
             missing,
+            is_protected: volume.protect.is_some(),
+            stands_in,
             moved,
             confused,
             devices,

@@ -70,6 +70,11 @@ fn devices_there(facts: &Facts, findings: &mut Vec<Finding>) {
             missing.instead
         );
         let cure = match missing.tier {
+            0 if facts.is_protected => format!(
+                "connect it, or name its new place in {}; `bimetal serve {called} --degraded` serves the image, and \
+                 `bimetal replace {called} --fast DEVICE` goes on with it on another device",
+                file.display()
+            ),
             0 => format!(
                 "connect it, or name its new place in {}; nothing can be read without it",
                 file.display()
@@ -80,6 +85,11 @@ fn devices_there(facts: &Facts, findings: &mut Vec<Finding>) {
             ),
         };
         find(findings, Severity::Error, "missing-device", what, cure);
+    }
+    if facts.stands_in {
+        let what = "the fast device is gone, and the copy on the slow one has its place: all is as slow as that, and there is no image";
+        let cure = format!("give it another one: `bimetal replace {called} --fast DEVICE`");
+        find(findings, Severity::Error, "stand-in", what.to_owned(), cure);
     }
     for moved in &facts.moved {
         let cure =

@@ -113,6 +113,8 @@ impl Machine {
             unfinished: false,
             state: State::Served(Box::new(server())),
             missing: Vec::new(),
+            is_protected: false,
+            stands_in: false,
             moved: Vec::new(),
             confused: None,
             devices: devices(),
@@ -195,6 +197,7 @@ const SICKNESSES: &[(&str, Plant)] = &[
     ("old-kernel", Below(|m| m.write("proc/sys/kernel/osrelease", "5.15.0-91-generic"))),
     ("not-at-boot", Below(|m| m.write("etc/fstab", "/dev/bimetal/films /films ext4 nofail 0 2\n"))),
     ("usb", Plant::Facts(|f| f.devices[1].as_mut().expect("a device").disks[0].by_usb = true)),
+    ("stand-in", Plant::Facts(|f| f.stands_in = true)),
     ("same-disk", Plant::Facts(|f| f.devices[1] = f.devices[0].clone())),
     (
         "slower",
