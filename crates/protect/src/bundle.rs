@@ -7,7 +7,7 @@ use crate::group::{Entry, Group, Kind, MOST_ENTRIES};
 use crate::protection::{BLOCK, Own, Protection};
 use bimetal_engine::action::{Action, BufList, Class, DeviceError};
 use bimetal_engine::arena::{Arena, Buf, Pool};
-use bimetal_units::{FAST, Nanos, SLOW};
+use bimetal_units::{BLOCK_BYTES, FAST, Nanos, SLOW};
 use std::ops::Range;
 
 /// Bundles of a kind at once: one is read while another is written.
@@ -37,6 +37,12 @@ impl Bundle {
         let held = self.entries.iter().filter(|entry| !entry.is_lost);
         BLOCK + held.map(|entry| u64::from(entry.buf.len)).sum::<u64>()
     }
+}
+
+/// The checksum of each block.
+fn sums<A: Arena>(buf: Buf, arena: &A) -> Vec<u32> {
+    let blocks = 0..buf.len / BLOCK_BYTES;
+    blocks.map(|block| arena.crc32c(buf.slice(block * BLOCK_BYTES, BLOCK_BYTES))).collect()
 }
 
 impl Protection {
@@ -162,7 +168,7 @@ impl Protection {
         bundle.group = Some((seq, offset, first));
         let entry = |piece: &Piece| Entry {
             blocks: piece.blocks.clone(),
-            sum: (!piece.is_lost).then(|| arena.crc32c(piece.buf)),
+            sums: (!piece.is_lost).then(|| sums(piece.buf, arena)),
         };
         let entries: Vec<Entry> = match bundle.kind {
             // Of the fast device, the header says what is lost.

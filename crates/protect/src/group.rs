@@ -5,7 +5,7 @@ use bimetal_engine::format::codec::{Get, Put, seal, unseal};
 use bimetal_units::BLOCK_BYTES;
 use std::ops::Range;
 
-const MAGIC: &[u8; 8] = b"BMTLring";
+const MAGIC: &[u8; 8] = b"BMTLrin2";
 const BLOCK: u64 = BLOCK_BYTES as u64;
 /// Ranges of a group at most; one header block has room for them.
 pub(crate) const MOST_ENTRIES: usize = 64;
@@ -24,13 +24,13 @@ pub(crate) enum Kind {
 pub(crate) struct Entry {
     /// Blocks of the device.
     pub(crate) blocks: Range<u64>,
-    /// The checksum of the bytes; none where they could not be read, and are not there.
-    pub(crate) sum: Option<u32>,
+    /// The checksum of each; none where they could not be read, and are not there.
+    pub(crate) sums: Option<Vec<u32>>,
 }
 
 impl Entry {
     fn bytes(&self) -> u64 {
-        if self.sum.is_some() { (self.blocks.end - self.blocks.start) * BLOCK } else { 0 }
+        if self.sums.is_some() { (self.blocks.end - self.blocks.start) * BLOCK } else { 0 }
     }
 }
 
@@ -70,9 +70,11 @@ impl Group {
         let mut put = Put(&mut body);
         put.bytes(&self.volume).u64(self.ring_id).u64(self.seq).u64(self.session).u64(self.freeze);
         put.u8(u8::from(self.kind == Kind::Redo)).u32(self.entries.len() as u32);
-        for Entry { blocks, sum } in &self.entries {
-            put.u64(blocks.start).u32((blocks.end - blocks.start) as u32);
-            put.u8(u8::from(sum.is_some())).u32(sum.unwrap_or_default());
+        for Entry { blocks, sums } in &self.entries {
+            put.u64(blocks.start).u32((blocks.end - blocks.start) as u32).u8(u8::from(sums.is_some()));
+            for sum in sums.iter().flatten() {
+                put.u32(*sum);
+            }
         }
         seal(block, MAGIC, &body);
     }
@@ -89,8 +91,11 @@ impl Group {
         }
         let entry = |get: &mut Get<'_>| {
             let (start, blocks) = (get.count()?, u64::from(get.u32()?));
-            let sum = (get.u8()? == 1, get.u32()?);
-            Some(Entry { blocks: start..start + blocks, sum: sum.0.then_some(sum.1) })
+            let sums = match get.u8()? {
+                0 => None,
+                _ => Some((0..blocks).map(|_| get.u32()).collect::<Option<Vec<_>>>()?),
+            };
+            Some(Entry { blocks: start..start + blocks, sums })
         };
         let entries = (0..count).map(|_| entry(&mut get)).collect::<Option<Vec<_>>>()?;
         Some(Group { volume, ring_id, seq, session, kind, freeze, entries })

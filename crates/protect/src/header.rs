@@ -7,7 +7,7 @@ use bimetal_engine::format::codec::{Get, Put, seal, unseal};
 use bimetal_units::{BLOCK_BYTES, Generation};
 use std::ops::Range;
 
-const HEADER_MAGIC: &[u8; 8] = b"BMTLimag";
+const HEADER_MAGIC: &[u8; 8] = b"BMTLima2";
 const MAP_MAGIC: &[u8; 8] = b"BMTLlack";
 /// Ranges that an image may lack at most, as they could not be read.
 pub(crate) const MOST_LOST: usize = 200;
@@ -98,8 +98,8 @@ impl Header {
         let sound = count <= MOST_LOST && tail.at <= head.at && head.at - tail.at <= layout.ring_bytes;
         let lost = (0..count.min(MOST_LOST)).map(|_| Some(get.u64()?..get.u64()?));
         let lost = lost.collect::<Option<Vec<_>>>()?;
-        // The first headers ended here.
-        let stand_in = if get.u8() == Some(1) { Some(get.id()?) } else { None };
+        let stands_in = get.u8()? == 1;
+        let stand_in = Some(get.id()?).filter(|_| stands_in);
         let blocks = layout.fast_bytes / u64::from(BLOCK_BYTES);
         let inside = lost.iter().all(|range| range.start < range.end && range.end <= blocks);
         (sound && inside).then_some(Header {

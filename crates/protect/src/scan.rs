@@ -2,7 +2,7 @@
 
 use crate::bugs::{Bug, planted};
 use crate::extents::{Extents, Held};
-use crate::group::{Group, Kind};
+use crate::group::{Entry, Group, Kind};
 use crate::header::Header;
 use crate::layout::Layout;
 use crate::ring::{Pos, place_of};
@@ -42,19 +42,12 @@ pub struct Scanned {
     pub(crate) unkept: Vec<Unkept>,
 }
 
-/// What the slow device held, which a crash has kept from the ring: it was not written over before that crash.
+/// A block that a crash has kept from the ring: the slow device was not written over before that crash.
 pub(crate) struct Unkept {
-    /// Where its parts are, in order: how many bytes, and from where on.
-    pub(crate) parts: Vec<(u64, u64)>,
+    /// Where it is.
+    pub(crate) at: u64,
     /// Where it belongs in the ring.
     pub(crate) ring_at: u64,
-}
-
-/// A range of a group that says what the slow device held.
-struct Undo {
-    blocks: Range<u64>,
-    sum: Option<u32>,
-    at: u64,
 }
 
 /// Goes through the ring. What does not match its checksum is lost, if that is to be looked at.
@@ -67,27 +60,22 @@ pub fn scan(reader: &mut impl Reader, header: &Header, verifies: bool) -> Scanne
     while let Some((at, group)) = next(reader, header, scanned.head, session) {
         session = group.session;
         let start = header.layout.ring_at() + at % header.layout.ring_bytes;
+        scanned.head = Pos { at: at + group.bytes(), seq: group.seq + 1, session };
         for (entry, behind) in group.places() {
-            let (blocks, sum, at) = (entry.blocks.clone(), entry.sum, start + behind);
             match group.kind {
                 Kind::Redo if group.freeze <= number => {
-                    let held = match sum {
-                        Some(sum) if !verifies || matches(reader, &[(bytes_of(&blocks), at)], sum) => {
-                            Held::At(at)
-                        }
-                        _ => Held::Lost,
-                    };
-                    scanned.fast.insert(blocks, held);
+                    for (blocks, held) in held(reader, entry, start + behind, verifies) {
+                        scanned.fast.insert(blocks, held);
+                    }
                 }
-                Kind::Undo if group.freeze >= number => undos.push(Undo { blocks, sum, at }),
+                Kind::Undo if group.freeze >= number => undos.push((entry.clone(), start + behind)),
                 _ => {}
             }
         }
-        scanned.head = Pos { at: at + group.bytes(), seq: group.seq + 1, session };
     }
     // The oldest counts: it comes last.
-    for undo in undos.into_iter().rev() {
-        scanned.take_back(reader, undo, verifies);
+    for (entry, at) in undos.into_iter().rev() {
+        scanned.take_back(reader, &entry, at, verifies);
     }
     if !planted(Bug::UnreadIsCopied) {
         header.lost.iter().for_each(|range| scanned.fast.insert(range.clone(), Held::Lost));
@@ -95,52 +83,49 @@ pub fn scan(reader: &mut impl Reader, header: &Header, verifies: bool) -> Scanne
     scanned
 }
 
+/// Where the ring holds the blocks of a range, which begins there.
+fn held(reader: &mut impl Reader, entry: &Entry, at: u64, verifies: bool) -> Vec<(Range<u64>, Held)> {
+    let Range { start, end } = entry.blocks;
+    let sums = match &entry.sums {
+        None => return vec![(start..end, Held::Lost)],
+        Some(_) if !verifies => return vec![(start..end, Held::At(at))],
+        Some(sums) => sums,
+    };
+    let read = reader.read(at, (end - start) * BLOCK).unwrap_or_default();
+    let mut all: Vec<(Range<u64>, Held)> = Vec::new();
+    for (place, sum) in sums.iter().enumerate() {
+        let bytes = read.get(place * BLOCK as usize..(place + 1) * BLOCK as usize);
+        let is_good = bytes.is_some_and(|bytes| crc32c::crc32c(bytes) == *sum);
+        let block = start + place as u64;
+        match all.last_mut() {
+            Some((run, Held::At(_))) if is_good => run.end += 1,
+            _ if is_good => all.push((block..block + 1, Held::At(at + place as u64 * BLOCK))),
+            _ => all.push((block..block + 1, Held::Lost)),
+        }
+    }
+    all
+}
+
 impl Scanned {
     /// What the slow device held before all that was looked at so far.
-    fn take_back(&mut self, reader: &mut impl Reader, undo: Undo, verifies: bool) {
-        let Undo { blocks, sum, at } = undo;
-        let bytes = bytes_of(&blocks);
-        let Some(sum) = sum else {
-            self.slow.insert(blocks, Held::Lost);
-            return;
-        };
-        if !verifies || matches(reader, &[(bytes, at)], sum) {
-            self.slow.insert(blocks, Held::At(at));
-            return;
-        }
-        // Where a crash came before it was flushed, the slow device was not written over until later, and that is known.
-        let part = |(part, held): (Range<u64>, Option<Held>)| match held {
-            None => Some((bytes_of(&part), part.start * BLOCK)),
-            Some(Held::At(at)) => Some((bytes_of(&part), at)),
-            Some(Held::Lost) => None,
-        };
-        let parts: Option<Vec<_>> = self.slow.parts(&blocks).into_iter().map(part).collect();
-        match parts.filter(|parts| matches(reader, parts, sum)) {
-            Some(parts) => {
-                let mut from = blocks.start;
-                for &(bytes, at) in &parts {
-                    self.slow.insert(from..from + bytes / BLOCK, Held::At(at));
-                    from += bytes / BLOCK;
-                }
-                self.unkept.push(Unkept { parts, ring_at: at });
+    fn take_back(&mut self, reader: &mut impl Reader, entry: &Entry, at: u64, verifies: bool) {
+        for (blocks, held) in held(reader, entry, at, verifies) {
+            let place = (blocks.start - entry.blocks.start) as usize;
+            let sum = entry.sums.as_ref().filter(|_| held == Held::Lost).map(|sums| sums[place]);
+            let known = match self.slow.parts(&blocks).first() {
+                Some((_, None)) => Some(blocks.start * BLOCK),
+                Some((_, Some(Held::At(at)))) => Some(*at),
+                _ => None,
+            };
+            let is_good =
+                |at: &u64| reader.read(*at, BLOCK).is_some_and(|bytes| Some(crc32c::crc32c(&bytes)) == sum);
+            // Where a crash came before it was flushed, the slow device was not written over until later, and that is known.
+            match known.filter(is_good) {
+                Some(known) => self.unkept.push(Unkept { at: known, ring_at: at + place as u64 * BLOCK }),
+                None => self.slow.insert(blocks, held),
             }
-            None => self.slow.insert(blocks, Held::Lost),
         }
     }
-}
-
-fn bytes_of(blocks: &Range<u64>) -> u64 {
-    (blocks.end - blocks.start) * BLOCK
-}
-
-/// Whether parts, one behind the other, have this checksum.
-fn matches(reader: &mut impl Reader, parts: &[(u64, u64)], sum: u32) -> bool {
-    let mut found = 0;
-    for &(bytes, at) in parts {
-        let Some(read) = reader.read(at, bytes) else { return false };
-        found = crc32c::crc32c_append(found, &read);
-    }
-    found == sum
 }
 
 /// The group at a place, with where it is: groups that do not fit before the end are at the beginning.

@@ -152,13 +152,9 @@ impl<D: Disk, R: Fn(Tier, u64, &mut [u8]), T: FnMut(u64, u64)> Work<'_, D, R, T>
         if unkept.is_empty() || planted(Bug::UnkeptStandsIn) {
             return Ok(());
         }
-        for Unkept { parts, ring_at } in unkept {
-            let mut to = *ring_at;
-            for &(bytes, at) in parts {
-                let held = self.read(at, bytes)?;
-                self.disk.write(to, &held)?;
-                to += bytes;
-            }
+        for Unkept { at, ring_at } in unkept {
+            let held = self.read(*at, BLOCK)?;
+            self.disk.write(*ring_at, &held)?;
         }
         Ok(self.disk.flush()?)
     }
