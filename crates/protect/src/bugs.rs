@@ -48,6 +48,12 @@ bimetal_units::planted_bugs! {
     NotJoined,
     /// A flush of the slow device that fails, unless the machine asked for it, is told to nobody.
     FlushErrorKept,
+    /// Where an image is made anew, what the ring had and the copy has not does not go to the copy.
+    RingForgotten,
+    /// What is kept of the slow device takes the room of the next epoch.
+    RoomNotKept,
+    /// Where clients are to wait, an epoch may be larger than what has room.
+    QuotaIgnored,
     /// The copy takes the place of the fast device though something is lost of the image.
     LostStandsIn,
     /// What the ring does not have, as it is in its place still, is not put there before that place changes.

@@ -64,6 +64,22 @@ impl Protection {
         self.bundles.values().any(|bundle| bundle.kind == Kind::Redo)
     }
 
+    /// Blocks of a bundle at most: a small ring has room for some of them.
+    fn most_of_bundle(&self) -> u64 {
+        (self.plan.piece_bytes / BLOCK * PIECES).min(self.quota().max(1))
+    }
+
+    /// Bytes of a group at most.
+    pub(crate) fn most_of_group(&self) -> u64 {
+        (self.most_of_bundle() + 1) * BLOCK
+    }
+
+    /// Bytes of the epoch that have been read, or are being, and have no place in the ring yet.
+    pub(crate) fn pending_redo(&self) -> u64 {
+        let pending = |bundle: &&Bundle| bundle.kind == Kind::Redo && bundle.group.is_none();
+        self.bundles.values().filter(pending).map(Bundle::bytes).sum()
+    }
+
     pub(crate) fn work_on_bundles<A: Arena>(&mut self, now: Nanos, arena: &mut A) {
         if self.keeps() {
             self.gather(Kind::Undo, now, arena);
@@ -84,7 +100,7 @@ impl Protection {
             return;
         }
         let most = self.plan.piece_bytes / BLOCK;
-        let (mut entries, mut left) = (Vec::new(), most * PIECES);
+        let (mut entries, mut left) = (Vec::new(), self.most_of_bundle());
         while entries.len() < MOST_ENTRIES && left > 0 {
             let chosen = match kind {
                 Kind::Undo => self.undo.choose(most.min(left)),
@@ -140,7 +156,7 @@ impl Protection {
         if !is_undo && counts {
             match result {
                 Ok(()) => self.fast.read(&blocks),
-                Err(_) => self.fast.unread(&blocks),
+                Err(_) => self.fast.cannot_read(&blocks),
             }
         }
     }
@@ -156,10 +172,9 @@ impl Protection {
         if is_redo && !self.fast.epoch_is_open() {
             return;
         }
-        // What is kept goes before what is copied: who waits for it may be the machine.
-        let spare = if is_redo { self.ring.bytes() / 4 } else { 0 };
-        if !self.ring.has_room(bytes, spare) {
-            self.ring_is_full();
+        let kind = bundle.kind;
+        if !self.ring.has_room(bytes, self.spare(kind)) {
+            self.ring_is_full(kind);
             return;
         }
         let Some(first) = self.alloc(Pool::Meta, BLOCK, now, arena) else { return };

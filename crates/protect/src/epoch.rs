@@ -2,12 +2,15 @@
 
 use crate::bugs::{Bug, planted};
 use crate::extents::Held;
+use crate::group::Kind;
 use crate::header::{Header, Image, MOST_LOST};
 use crate::protection::{BLOCK, FlushInFlight, Own, Protection};
 use bimetal_engine::action::{Action, BufList, Class, DeviceError};
 use bimetal_engine::arena::{Arena, Pool};
 use bimetal_units::{FAST, Generation, Nanos, SLOW};
 
+/// One part in so many of the ring is for an epoch.
+const QUOTA_PART: u64 = 4;
 /// How often it is tried to say that there is no image any more.
 const DROP_TRIES: u32 = 3;
 
@@ -73,8 +76,14 @@ impl Protection {
         self.ring.used() > self.ring.bytes() / 2
     }
 
+    /// Blocks of an epoch that are sure to have room in the ring, beside those of the one before and what is kept of the slow device.
+    pub(crate) fn quota(&self) -> u64 {
+        self.ring.bytes() / BLOCK / QUOTA_PART
+    }
+
     fn due_at(&self) -> Nanos {
-        let now = self.hurry || self.early || self.image.is_none() || self.half_full();
+        let is_much = self.fast.dirty() > self.quota() / 2;
+        let now = self.hurry || self.early || self.image.is_none() || self.half_full() || is_much;
         let interval = u64::from(self.plan.seconds) * Nanos::SECOND / 2;
         if now { Nanos(0) } else { Nanos(self.frozen_at.0 + interval) }
     }
@@ -121,16 +130,18 @@ impl Protection {
     }
 
     fn work_on_base<A: Arena>(&mut self, next: u64, now: Nanos, arena: &mut A) {
-        let (mut next, blocks) = (next, self.fast.blocks());
-        while next < blocks && self.has_room_for_transfer() {
-            let end = blocks.min(next + self.plan.piece_bytes / BLOCK);
-            if !self.begin_transfer(next..end, (FAST, next * BLOCK), now, arena) {
+        let (mut next, most) = (next, self.plan.piece_bytes / BLOCK);
+        let mut run = self.fast.next_of_base(next, most);
+        while let Some(blocks) = run.clone().filter(|_| self.has_room_for_transfer()) {
+            let (at, end) = (blocks.start * BLOCK, blocks.end);
+            if !self.begin_transfer(blocks, (FAST, at), now, arena) {
                 break;
             }
             next = end;
+            run = self.fast.next_of_base(next, most);
         }
-        let is_done = next == blocks && self.transfers.is_empty();
-        self.phase = if is_done { Phase::Resting } else { Phase::Base { next } };
+        self.copy_is_whole = run.is_none() && self.transfers.is_empty();
+        self.phase = if self.copy_is_whole { Phase::Resting } else { Phase::Base { next } };
     }
 
     /// From here on nothing changes what the image is to be: what is written over was read before.
@@ -168,9 +179,32 @@ impl Protection {
         self.phase = if is_done { Phase::ApplyFlushing } else { Phase::Applying { next } };
     }
 
+    /// What an epoch of so many blocks takes of the ring, and more: groups of few ranges have more of headers, and the end of the ring
+    /// may be too short for a group.
+    pub(crate) fn epoch_bytes(&self, blocks: u64) -> u64 {
+        if blocks == 0 { 0 } else { (blocks + blocks / 4) * BLOCK + self.most_of_group() }
+    }
+
+    /// What is to remain free of the ring beside a group: the epoch has what it needs, as it gives the ring's space back.
+    pub(crate) fn spare(&self, kind: Kind) -> u64 {
+        match kind {
+            Kind::Redo => 0,
+            Kind::Undo if planted(Bug::RoomNotKept) => 0,
+            Kind::Undo if matches!(self.phase, Phase::Copying) => {
+                let pending = self.pending_redo().div_ceil(BLOCK);
+                self.epoch_bytes(self.fast.unread().min(self.quota()) + pending)
+            }
+            Kind::Undo => self.epoch_bytes(self.fast.dirty().min(self.quota())),
+        }
+    }
+
     /// A group has no room.
-    pub(crate) fn ring_is_full(&mut self) {
+    pub(crate) fn ring_is_full(&mut self, kind: Kind) {
         match self.phase {
+            // It has when the epoch counts.
+            Phase::Copying if kind == Kind::Undo => {}
+            // What has room already would be for nothing: who waits for it goes first.
+            Phase::Resting if self.undo.is_awaited() => {}
             Phase::Copying => {
                 self.fast.unfreeze();
                 self.copied.clear();
@@ -327,8 +361,10 @@ impl Protection {
         }
     }
 
+    /// What the copy has of the last image is not copied again.
     fn begin_base(&mut self) {
-        self.fast.forget();
+        let is_whole = std::mem::take(&mut self.copy_is_whole);
+        self.fast.begin_base(Some(&self.unapplied).filter(|_| is_whole));
         self.phase = Phase::Base { next: 0 };
     }
 
@@ -353,8 +389,6 @@ impl Protection {
         self.tracking = false;
         self.image = None;
         self.image_lost.clear();
-        self.unapplied.clear();
-        self.unapplied_from = None;
         self.undo.forget();
         self.ring.trim(self.ring.head());
         self.slow_written = true;
@@ -362,5 +396,7 @@ impl Protection {
             Some(why) => self.phase = Phase::Off(why),
             None => self.begin_base(),
         }
+        self.unapplied.clear();
+        self.unapplied_from = None;
     }
 }

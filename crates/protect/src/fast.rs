@@ -2,7 +2,7 @@
 
 use crate::blocks::Blocks;
 use crate::bugs::{Bug, planted};
-use crate::extents::Ranges;
+use crate::extents::{Extents, Ranges};
 use crate::header::{MOST_REGIONS, Map};
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -25,6 +25,8 @@ pub(crate) struct Fast {
     cursor: u64,
     /// Somebody waits for these.
     urgent: VecDeque<Range<u64>>,
+    /// What goes to the copy for an image that is made anew, and nobody has begun with.
+    base: Blocks,
     /// These could not be read together.
     single: VecDeque<u64>,
     /// These could not be read at all.
@@ -68,6 +70,7 @@ impl Fast {
             epoch_is_open: false,
             cursor: 0,
             urgent: VecDeque::new(),
+            base: Blocks::none(blocks),
             single: VecDeque::new(),
             lost: Ranges::default(),
             regions: Regions { each, open, durable, being_written: None, lacks: fits.is_none(), number },
@@ -88,13 +91,20 @@ impl Fast {
         self.dirty.insert(range);
     }
 
-    /// Whether something was written since the last freeze.
-    pub(crate) fn is_dirty(&self) -> bool {
-        self.dirty.count() > 0
-    }
-
-    /// Nothing is copied by blocks any more: all is copied anew.
-    pub(crate) fn forget(&mut self) {
+    /// An image is made anew: what the copy may lack of the last one goes to it, which is also what the ring has of it; all,
+    /// where there was none. What is written from now on is told from that.
+    pub(crate) fn begin_base(&mut self, unapplied: Option<&Extents>) {
+        let mut base = Blocks::none(self.blocks);
+        match unapplied {
+            None => base.insert(&(0..self.blocks)),
+            Some(unapplied) => {
+                [&self.dirty, &self.frozen, &self.epoch].into_iter().for_each(|blocks| base.append(blocks));
+                self.lost.iter().for_each(|range| base.insert(&range));
+                let ring = unapplied.iter().filter(|_| !planted(Bug::RingForgotten));
+                ring.for_each(|(range, _)| base.insert(&range));
+            }
+        }
+        self.base = base;
         for blocks in [&mut self.dirty, &mut self.frozen, &mut self.todo, &mut self.epoch] {
             blocks.take();
         }
@@ -102,6 +112,21 @@ impl Fast {
         self.single.clear();
         self.lost.clear();
         self.regions.open.fill(false);
+    }
+
+    /// The next run that goes to the copy, from this block on.
+    pub(crate) fn next_of_base(&self, from: u64, most: u64) -> Option<Range<u64>> {
+        self.base.next(from, most)
+    }
+
+    /// How many blocks are to be frozen next.
+    pub(crate) fn dirty(&self) -> u64 {
+        self.dirty.count()
+    }
+
+    /// How many blocks of the epoch are still to be read.
+    pub(crate) fn unread(&self) -> u64 {
+        self.frozen.count()
     }
 
     /// An epoch begins: what was written until now is to be copied as it is now.
@@ -188,7 +213,7 @@ impl Fast {
     }
 
     /// A run could not be read. Its blocks are tried by themselves; one that is alone is lost.
-    pub(crate) fn unread(&mut self, run: &Range<u64>) {
+    pub(crate) fn cannot_read(&mut self, run: &Range<u64>) {
         if run.end - run.start > 1 {
             self.single.extend(run.clone());
         } else {

@@ -16,6 +16,7 @@ use bimetal_engine::arena::{Arena, Buf, Pool};
 use bimetal_engine::format::Id;
 use bimetal_units::{BLOCK_BYTES, FAST, Generation, Nanos, SLOW, Tier};
 use std::collections::{BTreeMap, VecDeque};
+use std::mem::{Discriminant, discriminant};
 use std::ops::Range;
 
 pub(crate) const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -161,6 +162,10 @@ pub struct Protection {
     own: BTreeMap<u64, Own>,
     next: u64,
     pub(crate) held: VecDeque<Action>,
+    /// Something has been answered that they may have waited for.
+    stirred: bool,
+    /// They were tried last in this phase.
+    tried_in: Discriminant<Phase>,
     out: VecDeque<Action>,
     pub(crate) told: VecDeque<(Token, Result<(), DeviceError>)>,
     flush_failed: [Option<DeviceError>; 2],
@@ -182,6 +187,8 @@ pub struct Protection {
     pub(crate) early: bool,
     /// What the ring has of the epoch that is being copied.
     pub(crate) copied: Extents,
+    /// The copy has all of the fast device, but for what is known to be lacking.
+    pub(crate) copy_is_whole: bool,
     /// What the image lacks, as it could not be read.
     pub(crate) image_lost: Vec<Range<u64>>,
 }
@@ -225,6 +232,7 @@ impl Protection {
         protection.image = Some(image);
         protection.image_lost.clone_from(&header.lost);
         protection.tracking = true;
+        protection.copy_is_whole = true;
         // Where the image's own freeze was in the ring the header does not say.
         protection.image_from = header.tail;
         protection.unapplied_from = (!scanned.fast.is_empty()).then_some(header.tail);
@@ -265,6 +273,8 @@ impl Protection {
             own: BTreeMap::new(),
             next: 0,
             held: VecDeque::new(),
+            stirred: false,
+            tried_in: discriminant(&Phase::Joining),
             out: VecDeque::new(),
             told: VecDeque::new(),
             flush_failed: [None; 2],
@@ -278,6 +288,7 @@ impl Protection {
             epoch_end: 0,
             early: false,
             copied: Extents::default(),
+            copy_is_whole: false,
             image_lost: Vec::new(),
         }
     }
@@ -291,6 +302,7 @@ impl Protection {
     /// anew.
     pub fn device_replaced(&mut self, tier: Tier, new: Id) {
         self.plan.devices[usize::from(tier.0)] = new;
+        self.copy_is_whole &= tier == FAST;
         self.drop_image(None);
     }
 
@@ -340,7 +352,7 @@ impl Protection {
 
     /// Whether anything was written since the last freeze.
     pub(crate) fn is_changed(&self) -> bool {
-        self.fast.is_dirty() || self.slow_written || self.ops.values().any(|op| op.is_write)
+        self.fast.dirty() > 0 || self.slow_written || self.ops.values().any(|op| op.is_write)
     }
 
     pub(crate) fn is_idle(&self) -> bool {
@@ -372,6 +384,7 @@ impl Protection {
         token: Token,
         result: Result<(), DeviceError>,
     ) {
+        self.stirred = true;
         if token.0 & OWN != 0 {
             machine.with_arena(|arena| self.own_done(token, result, arena));
             return;
@@ -504,7 +517,7 @@ impl Protection {
         if !self.tracking {
             return true;
         }
-        if self.is_overdue() {
+        if self.is_overdue() || device == FAST && self.is_too_much(blocks) {
             return false;
         }
         if device == FAST { self.fast.admits(blocks) } else { self.undo.admits(blocks) }
@@ -519,6 +532,23 @@ impl Protection {
     fn is_overdue(&self) -> bool {
         let oldest = self.unix_ms(self.now).saturating_sub(u64::from(self.plan.seconds) * 1000);
         self.plan.strict && self.is_changed() && self.image.is_some_and(|image| image.frozen_unix_ms < oldest)
+    }
+
+    /// Whether writes wait as the next epoch would not be sure to have room. Then it comes soon.
+    fn is_too_much(&mut self, blocks: &Range<u64>) -> bool {
+        if !self.plan.strict || self.image.is_none() || planted(Bug::QuotaIgnored) {
+            return false;
+        }
+        // What is on its way is noted once more when it ends, which may be after the freeze.
+        let busy = self.ops.values().filter(|op| op.is_write && op.device == FAST);
+        let dirty = self.fast.dirty() + busy.map(|op| op.blocks.end - op.blocks.start).sum::<u64>();
+        if dirty == 0 {
+            return false;
+        }
+        let then = dirty + (blocks.end - blocks.start);
+        let is_too_much = then > self.quota() || !self.ring.has_room(self.epoch_bytes(then), 0);
+        self.early |= is_too_much;
+        is_too_much
     }
 
     /// A device failed a flush of ours: whoever of the machine waits for one hears of it, or who asks for one next.
@@ -567,7 +597,10 @@ impl Protection {
             return;
         }
         self.work_on_phase(now, arena);
-        for _ in 0..self.held.len() {
+        let phase = discriminant(&self.phase);
+        let is_new = std::mem::replace(&mut self.tried_in, phase) != phase;
+        let held = if std::mem::take(&mut self.stirred) || is_new { self.held.len() } else { 0 };
+        for _ in 0..held {
             let Some(action) = self.held.pop_front() else { break };
             if let Some(action) = self.write(action) {
                 self.out.push_back(action);

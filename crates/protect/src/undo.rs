@@ -88,6 +88,11 @@ impl Undo {
         self.written.iter().any(|(seq, ..)| *seq < written_below)
     }
 
+    /// Whether some of what the last freeze needs is in the ring, and not durable.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.written.iter().any(|(_, freeze, _)| *freeze == self.freeze)
+    }
+
     /// Groups have become durable.
     pub(crate) fn flushed(&mut self, is_durable: impl Fn(u64) -> bool) {
         for (seq, freeze, ranges) in std::mem::take(&mut self.written) {

@@ -190,15 +190,18 @@ fn begin(
             volume.name().0
         );
     }
-    if let Some(own) = volume.devices.iter().find(|own| find::is_same_storage(own, &device)) {
-        bail!("{} is the same storage as {}, which is the volume's", device.display(), own.display());
-    }
     let is_gone = tier == 0 && volume.protect.is_some() && fast_is_gone(volume)?;
     let superblock = match is_gone {
         true => Superblock { tier: FAST, ..successor::superblock(volume, 1)? },
         false => successor::superblock(volume, tier)?,
     };
-    if tier == 1 && find::what_is_there(volume)?.0.stand_in.is_some() {
+    let stands_in = find::what_is_there(volume)?.0.stand_in.is_some();
+    // What is where the fast device was is not the volume's, once that is gone.
+    let own = &volume.devices[usize::from(is_gone || stands_in)..];
+    if let Some(own) = own.iter().find(|own| find::is_same_storage(own, &device)) {
+        bail!("{} is the same storage as {}, which is the volume's", device.display(), own.display());
+    }
+    if tier == 1 && stands_in {
         bail!(
             "{} has the place of the fast device of {} as well; give that another one first, with --fast",
             volume.devices[1].display(),

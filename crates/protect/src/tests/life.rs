@@ -284,6 +284,12 @@ struct Life {
     /// Blocks of either device that could not be read are in this life.
     has_bad: bool,
     strict: bool,
+    /// Of the ring, for more than a few writes.
+    has_room: bool,
+    /// How often another device has had the place of the fast one, and two more.
+    replaced: u8,
+    /// Images of this opening, without one that was given up between them.
+    images: BTreeSet<u64>,
     fresh: u64,
     fails_one_in: u32,
     seen: Seen,
@@ -292,7 +298,7 @@ struct Life {
 fn born(seed: u64) -> Life {
     let mut rng = Rng::new(seed, 1);
     let counts = [rng.range(12, 70) as usize, rng.range(12, 70) as usize];
-    let ring_blocks = rng.pick(&[10, 24, 60, 200]);
+    let ring_blocks = rng.pick(&[16, 24, 60, 200]);
     let layout = Layout {
         fast_bytes: (counts[0] * BLOCK) as u64,
         slow_bytes: (counts[1] * BLOCK) as u64,
@@ -326,8 +332,11 @@ fn born(seed: u64) -> Life {
         calm: false,
         has_bad: false,
         strict: rng.one_in(4),
+        has_room: ring_blocks >= 60,
+        replaced: 2,
+        images: BTreeSet::new(),
         fresh: 0,
-        fails_one_in: rng.pick(&[400, 4000, 1_000_000]),
+        fails_one_in: rng.pick(&[400, 4000, u32::MAX]),
         seen: Seen::default(),
         aside: Rng::new(seed, 3),
         rng,
@@ -371,7 +380,7 @@ impl Life {
     fn plan(&self) -> Plan {
         Plan {
             volume: VOLUME,
-            devices: [[2; 16], [3; 16]],
+            devices: [[self.replaced; 16], [3; 16]],
             layout: self.layout,
             generation: Generation(self.generation),
             seconds: if self.calm { 1000 } else { 2 },
@@ -416,6 +425,7 @@ impl Life {
     /// One opening.
     fn open(&mut self) -> Result<(), String> {
         let mut protection = self.protection();
+        self.images.clear();
         let raises_at = self.rng.below(40) as u32;
         let crash_at = self.rng.pick(&[60, 300, u64::from(TURNS)]);
         let crash_at = if self.calm { CALM_TURNS } else { self.rng.below(crash_at) as u32 };
@@ -434,6 +444,10 @@ impl Life {
                 let last = self.moments.last_key_value().is_some_and(|(_, last)| *last == self.moment());
                 return if last { Ok(()) } else { Err("the last image is not of the end".into()) };
             }
+            self.is_kept(&protection)?;
+            if !self.calm && self.aside.one_in(5000) {
+                self.replace(&mut protection);
+            }
             if let (true, Standing::Off(why)) = (self.calm, protection.progress().standing) {
                 return Err(format!("off in a calm time: {why}"));
             }
@@ -444,6 +458,21 @@ impl Life {
         }
     }
 
+    /// Where clients are to wait, the image stays while nothing fails: its ring has room for what comes. The first one of an opening
+    /// may be of more than that.
+    fn is_kept(&mut self, protection: &Protection) -> Result<(), String> {
+        let is_sure = self.strict && !self.has_bad && self.fails_one_in == u32::MAX && self.has_room;
+        let number = protection.progress().image.map(|image| image.number);
+        if number.is_none() && self.images.len() > 2 && is_sure {
+            return Err(format!("the image is gone: {:?}", protection.phase));
+        }
+        match number {
+            None => self.images.clear(),
+            Some(number) => drop(self.images.insert(number)),
+        }
+        Ok(())
+    }
+
     /// Whether an image of the end is there: the machine has ended. That a first one is waited for is the test's wish.
     fn is_closed(&self, protection: &mut Protection) -> bool {
         let has_image = protection.progress().image.is_some();
@@ -451,6 +480,15 @@ impl Life {
             protection.finish(self.now);
         }
         has_image && protection.is_finished(self.now)
+    }
+
+    /// Another device has the place of the fast one, with the same bytes, and no map.
+    fn replace(&mut self, protection: &mut Protection) {
+        self.replaced += 1;
+        let blank = vec![0; BLOCK];
+        self.layout.maps().iter().for_each(|at| self.disks[0].write(*at as usize, &blank, true));
+        protection.device_replaced(FAST, [self.replaced; 16]);
+        self.images.clear();
     }
 
     /// An opening by who does not know of protection.
@@ -612,7 +650,7 @@ impl Life {
                 let places = salvage.places(tier, block..block + 1);
                 let Some(at) = places[0].1 else {
                     self.seen.lost += 1;
-                    if !self.has_bad && self.fails_one_in >= 1_000_000 {
+                    if !self.has_bad && self.fails_one_in == u32::MAX {
                         return Err(format!("image {}: block {place} of {tier:?} is lost", image.number));
                     }
                     continue;
@@ -627,7 +665,7 @@ impl Life {
                 }
             }
         }
-        let may_lack = self.has_bad || self.fails_one_in < 1_000_000;
+        let may_lack = self.has_bad || self.fails_one_in < u32::MAX;
         standing_in::tries(&self.disks[1], header, moment, &mut self.aside, may_lack)
     }
 }
