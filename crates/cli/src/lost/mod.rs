@@ -174,9 +174,9 @@ fn describe(volume: &Volume, missing: Option<&Missing>, told: &Told) -> String {
         // It has come back since the server was started without it.
         (None, Some(_)) => "a device was missing when its server was started".to_owned(),
         (None, None) if told.losses.ranges.is_empty() => {
-            return format!("{name}: both devices are there, and nothing is lost");
+            return format!("{name}: nothing is missing, and nothing is lost");
         }
-        (None, None) => "both devices are there, and some blocks were lost before".to_owned(),
+        (None, None) => "no device is missing, and some blocks were lost before".to_owned(),
     };
     let lost = told.losses.bytes(LossClass::Lost);
     let (ranges, good) = (told.losses.ranges.len(), size::show(told.good_bytes()));
