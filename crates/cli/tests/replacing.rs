@@ -133,7 +133,8 @@ fn until_over(served: &Served, writer: &mut Writer, client: &mut Client) -> Valu
         writer.write(client, 20);
         writer.flush(client);
         let now = standing(served);
-        if !["copying", "whole", "taking-over"].contains(&now["state"].as_str().expect("a state")) {
+        // The command may not have come so far yet.
+        if !["none", "copying", "whole", "taking-over"].contains(&now["state"].as_str().expect("a state")) {
             return now;
         }
         assert!(start.elapsed() < Duration::from_secs(300), "{now}");

@@ -75,6 +75,13 @@ pub(crate) fn open(volume: &Volume, slow: BlockFile, writable: bool) -> anyhow::
             );
         }
         header = take_place(volume, &slow, &header, superblock.devices[0])?;
+    } else if writable {
+        tracing::warn!(
+            "the copy on {} has the place of the fast device of {name}; `{} replace {} --fast DEVICE` gives it another one",
+            slow.path().display(),
+            paths::program(),
+            volume.called()
+        );
     }
     let fast = slow.part(header.layout.copy_at(), header.layout.fast_bytes)?;
     // It is as fast as what it is on.
