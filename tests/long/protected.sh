@@ -5,13 +5,15 @@
 #
 #   bash tests/long/protected.sh
 #
-# BIMETAL is the program, SECONDS_OLD how old the image may be, ROUNDS how often the SSD dies.
+# At the end the image takes its place again and again, killed on the way: what is there then is the image, to the byte.
+#
+# BIMETAL is the program, SECONDS_OLD how old the image may be, ROUNDS how often the SSD dies, TAKES how often its place is taken.
 # Exit codes: 0 done, 1 a failure, 77 skipped: this machine cannot.
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source=tests/clients/lib.sh
 . "$here/../clients/lib.sh"
 need_mounts
-need mkfs.ext4 e2fsck jq python3
+need mkfs.ext4 e2fsck jq python3 nbdcopy fio
 python3 -c 'import sqlite3' 2>/dev/null || { echo "python3 has no module sqlite3"; exit 77; }
 old=${SECONDS_OLD:-10}
 
@@ -128,3 +130,43 @@ done
 detach
 stop
 "$BIMETAL" check "$work/v.toml" || fail "it is whole"
+
+# The image, as it is looked at.
+start
+fio --name=random --ioengine=nbd --uri="$uri" --rw=randwrite --bs=16k --iodepth=8 --size=320M --io_size=96M \
+    --output="$work/fio" || fail "fio writes"
+until_image
+crash
+rm "$work/fast.img"
+cp --sparse=always "$work/slow.img" "$work/slow.left"
+start --degraded
+nbdcopy "$uri" "$work/image"
+stop
+cmp "$work/slow.img" "$work/slow.left" || fail "looking changes nothing"
+# taken: whether a server that takes the place is ready before it is killed, after so many hundredths of a second
+taken() {
+    local i
+    : >"$work/out"
+    "$BIMETAL" serve "$work/v.toml" --nbd "unix:$socket" --degraded --writable >"$work/out" 2>/dev/null &
+    server=$!
+    for ((i = 0; i < $1; i++)); do
+        ! grep -q '^ready: ' "$work/out" || return 0
+        kill -0 "$server" 2>/dev/null || fail "it takes the place"
+        sleep 0.01
+    done
+    crash
+    return 1
+}
+for ((take = 0; take < ${TAKES:-6}; take++)); do
+    cp --sparse=always "$work/slow.left" "$work/slow.img"
+    kills=0
+    while ! taken $((RANDOM % (10 + kills * 6))); do
+        kills=$((kills + 1))
+        ((kills < 500)) || fail "it comes to its end"
+    done
+    nbdcopy "$uri" "$work/now"
+    stop
+    cmp "$work/image" "$work/now" || fail "it is the image after $kills kills"
+    "$BIMETAL" check "$work/v.toml" >/dev/null || fail "it is clean after $kills kills"
+    echo "the place is taken after $kills kills"
+done
