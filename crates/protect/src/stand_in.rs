@@ -58,7 +58,7 @@ impl From<DeviceError> for StandInError {
 
 /// Lets the copy take the place of the fast device under this name, or goes on where that was cut short. `rename` gives that name
 /// to the fast device in a superblock, which lies at that byte of its device; what is none it leaves as it is. `told` hears how
-/// many bytes are where they belong, and of how many. Gives the header that says that all is done.
+/// many bytes are where they belong, and of how many.
 ///
 /// # Errors
 /// Where something is lost, nothing has changed. What fails later is to be gone on with.
@@ -69,7 +69,7 @@ pub fn stand_in(
     id: Id,
     rename: impl Fn(Tier, u64, &mut [u8]),
     told: impl FnMut(u64, u64),
-) -> Result<Header, StandInError> {
+) -> Result<(), StandInError> {
     if header.image.is_none() {
         return Err(StandInError::NoImage);
     }
@@ -104,15 +104,9 @@ pub fn stand_in(
     if !planted(Bug::StandsUnflushed) {
         work.disk.flush()?;
     }
-    let whole = Header {
-        number: said.number + 1,
-        image: None,
-        tail: scanned.head,
-        head: scanned.head,
-        ..said.clone()
-    };
-    work.write_header(&whole)?;
-    Ok(whole)
+    let whole =
+        Header { number: said.number + 1, image: None, tail: scanned.head, head: scanned.head, ..said };
+    work.write_header(&whole)
 }
 
 /// Where each device has its superblocks.

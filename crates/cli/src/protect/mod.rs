@@ -10,7 +10,7 @@ use args::{ProtectArgs, Time};
 use bimetal_driver::{BlockFile, Driver};
 use bimetal_engine::format::superblock::{Found, Superblock};
 use bimetal_engine::options::DeviceInfo;
-use bimetal_protect::{Header, Image, Layout, Map, Plan, Protection, Salvage, newest_header, scan};
+use bimetal_protect::{Header, Image, Layout, Map, Plan, Protection, Reader, Salvage, newest_header, scan};
 use bimetal_serve::protection::ProtectionDoc;
 use bimetal_units::BLOCK_BYTES;
 
@@ -147,19 +147,22 @@ fn superblock(device: &BlockFile) -> anyhow::Result<Superblock> {
     found.with_context(|| format!("the superblock of {} cannot be read", device.path().display()))
 }
 
-fn reader(device: &BlockFile) -> impl FnMut(u64, u64) -> Option<Vec<u8>> + '_ {
-    |at, bytes| {
+/// The slow device, locked.
+struct Slow<'d>(&'d BlockFile);
+
+impl Reader for Slow<'_> {
+    fn read(&mut self, at: u64, bytes: u64) -> Option<Vec<u8>> {
         // No range of a group is longer; what says so has rotted, or was made to.
         if bytes > MOST_READ {
             return None;
         }
-        device.read_blocks(at, bytes).ok()
+        self.0.read_blocks(at, bytes).ok()
     }
 }
 
 fn header(device: &BlockFile, superblock: &Superblock) -> Option<Header> {
     let places = Layout::headers_behind(superblock.geometry.device_bytes[1]);
-    newest_header(&mut reader(device), places, superblock.volume)
+    newest_header(&mut Slow(device), places, superblock.volume)
 }
 
 /// Where protection has its things, or why there is no room.
@@ -249,7 +252,7 @@ fn protection(protect: Protect, files: &[BlockFile]) -> anyhow::Result<Protectio
         return Ok(Protection::stand_by(plan, header));
     }
     let resumed = header.as_ref().filter(|header| header.image.is_some()).and_then(|header| {
-        let scanned = scan(&mut reader(&files[1]), header, false);
+        let scanned = scan(&mut Slow(&files[1]), header, false);
         Protection::resume(plan.clone(), header, scanned, map.as_ref())
     });
     Ok(resumed.unwrap_or_else(|| Protection::begin(plan, header.as_ref(), map.as_ref())))
@@ -272,6 +275,6 @@ pub(crate) fn image(volume: &Volume, slow: &BlockFile) -> anyhow::Result<(Salvag
     if header.covers < superblock.generation {
         bail!("{name} was opened without protection after its image was made, which is not true any more");
     }
-    let scanned = scan(&mut reader(slow), &header, true);
+    let scanned = scan(&mut Slow(slow), &header, true);
     Ok((Salvage::new(header.layout, scanned), image))
 }

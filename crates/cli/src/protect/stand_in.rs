@@ -1,6 +1,6 @@
 //! The copy of a fast device that is gone, in its place: the image of a protected volume becomes what the volume holds.
 
-use super::{header, image, reader, superblock};
+use super::{Slow, header, image, superblock};
 use crate::bytes::Bytes as _;
 use crate::find::{self, Look};
 use crate::progress::Progress;
@@ -12,7 +12,7 @@ use bimetal_engine::action::DeviceError;
 use bimetal_engine::format::Id;
 use bimetal_engine::format::superblock::{Found, Superblock};
 use bimetal_engine::loss::Suspects;
-use bimetal_protect::{Disk, Header, Layout, Reader, StandInError, newest_header, scan, stand_in};
+use bimetal_protect::{Disk, Header, Layout, StandInError, newest_header, scan, stand_in};
 use bimetal_units::{BLOCK_BYTES, FAST, Tier};
 use std::fs::File;
 use std::path::Path;
@@ -48,6 +48,7 @@ pub(super) fn stands_in(header: &Header, superblock: &Superblock) -> bool {
 
 /// The superblock of the fast device, where the copy has its place.
 pub(crate) fn fast_superblock(volume: &Volume) -> Option<Superblock> {
+    volume.protect?;
     let (resolved, _) = find::what_is_there(volume).ok()?;
     let at = resolved.stand_in?.copy_at();
     let (file, mut block) = (File::open(&resolved.devices[1]).ok()?, vec![0; BLOCK_BYTES as usize]);
@@ -63,7 +64,7 @@ pub(crate) fn fast_superblock(volume: &Volume) -> Option<Superblock> {
 pub(crate) fn open(volume: &Volume, slow: BlockFile, writable: bool) -> anyhow::Result<Vec<BlockFile>> {
     let (superblock, name) = (superblock(&slow)?, volume.name().0);
     let found = header(&slow, &superblock).filter(|header| stands_in(header, &superblock));
-    let mut header = found.with_context(|| format!("{name} has changed while it was opened; try again"))?;
+    let header = found.with_context(|| format!("{name} has changed while it was opened; try again"))?;
     if header.image.is_some() {
         if !writable {
             bail!(
@@ -74,7 +75,7 @@ pub(crate) fn open(volume: &Volume, slow: BlockFile, writable: bool) -> anyhow::
                 volume.called()
             );
         }
-        header = take_place(volume, &slow, &header, superblock.devices[0])?;
+        take_place(volume, &slow, &header, superblock.devices[0])?;
     } else if writable {
         tracing::warn!(
             "the copy on {} has the place of the fast device of {name}; `{} replace {} --fast DEVICE` gives it another one",
@@ -115,15 +116,14 @@ pub(crate) fn begin(volume: &Volume) -> anyhow::Result<()> {
     let slow = BlockFile::open(&slow)?;
     let superblock = superblock(&slow)?;
     let header = header(&slow, &superblock).with_context(|| format!("{name} has no image any more"))?;
-    take_place(volume, &slow, &header, create::random_id()?)?;
-    Ok(())
+    take_place(volume, &slow, &header, create::random_id()?)
 }
 
-fn take_place(volume: &Volume, slow: &BlockFile, header: &Header, id: Id) -> anyhow::Result<Header> {
+fn take_place(volume: &Volume, slow: &BlockFile, header: &Header, id: Id) -> anyhow::Result<()> {
     let (name, device) = (volume.name().0, slow.path().display());
     let as_of = header.image.map_or(0, |image| image.frozen_unix_ms / 1000);
     let mut progress = Progress::new(format!("{name}: the image takes its place"), false);
-    let scanned = scan(&mut reader(slow), header, true);
+    let scanned = scan(&mut Slow(slow), header, true);
     let rename = |_: Tier, at: u64, block: &mut [u8]| {
         if let Found::Valid(mut superblock) = Superblock::decode(block, at)
             && superblock.volume == volume.id
@@ -135,7 +135,7 @@ fn take_place(volume: &Volume, slow: &BlockFile, header: &Header, id: Id) -> any
     let told = |done, of| progress.at(&format!("{} of {}", size::show(done), size::show(of)));
     let stood = stand_in(&mut Slow(slow), header, &scanned, id, rename, told);
     drop(progress);
-    let whole = stood.map_err(|error| match error {
+    stood.map_err(|error| match error {
         StandInError::NoImage => anyhow::anyhow!("{name} has no image"),
         StandInError::Lost(tier, bytes) => anyhow::anyhow!(
             "{} of the {} device are lost in the image of {name}, so that it is served read-only alone, without --writable: \
@@ -153,16 +153,7 @@ fn take_place(volume: &Volume, slow: &BlockFile, header: &Header, id: Id) -> any
         paths::program(),
         volume.called()
     );
-    Ok(whole)
-}
-
-/// The slow device, locked.
-struct Slow<'d>(&'d BlockFile);
-
-impl Reader for Slow<'_> {
-    fn read(&mut self, at: u64, bytes: u64) -> Option<Vec<u8>> {
-        self.0.read_blocks(at, bytes).ok()
-    }
+    Ok(())
 }
 
 impl Disk for Slow<'_> {

@@ -190,12 +190,15 @@ fn begin(
             volume.name().0
         );
     }
-    let is_gone = tier == 0 && volume.protect.is_some() && fast_is_gone(volume)?;
+    let (resolved, missing) = find::what_is_there(volume)?;
+    let stands_in = resolved.stand_in.is_some();
+    // Then the image is what there is.
+    let is_gone =
+        tier == 0 && volume.protect.is_some() && missing.first().is_some_and(|missing| missing.tier == 0);
     let superblock = match is_gone {
         true => Superblock { tier: FAST, ..successor::superblock(volume, 1)? },
         false => successor::superblock(volume, tier)?,
     };
-    let stands_in = find::what_is_there(volume)?.0.stand_in.is_some();
     // What is where the fast device was is not the volume's, once that is gone.
     let own = &volume.devices[usize::from(is_gone || stands_in)..];
     if let Some(own) = own.iter().find(|own| find::is_same_storage(own, &device)) {
@@ -243,12 +246,6 @@ fn begin(
     }
     volume.replacing = Some(Replacing { tier, device });
     volume.save()
-}
-
-/// Whether the fast device of a protected volume is gone, so that the image is what there is.
-fn fast_is_gone(volume: &Volume) -> anyhow::Result<bool> {
-    let (_, missing) = find::what_is_there(volume)?;
-    Ok(missing.first().is_some_and(|missing| missing.tier == 0))
 }
 
 /// Waits until a server has done it.
