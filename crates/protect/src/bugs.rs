@@ -18,6 +18,8 @@ bimetal_units::planted_bugs! {
     NothingKept,
     /// What it held is in the ring, and not flushed.
     KeptUnflushed,
+    /// What a write that was on its way at a freeze has left is kept before it is flushed.
+    UnsettledKept,
     /// What was kept before a freeze counts as kept after it.
     KeptForever,
     /// What could not be read of the slow device counts as kept.

@@ -149,6 +149,8 @@ impl Protection {
         let number = self.undo.freeze() + 1;
         self.fast.freeze();
         self.undo.begin(number);
+        let on_their_way = self.ops.iter().filter(|(_, op)| op.writes_to(SLOW));
+        on_their_way.for_each(|(token, op)| self.undo.is_under_way(*token, op.blocks.clone()));
         self.copied.clear();
         self.tracking = true;
         self.slow_written = false;
@@ -185,17 +187,23 @@ impl Protection {
         if blocks == 0 { 0 } else { (blocks + blocks / 4) * BLOCK + self.most_of_group() }
     }
 
-    /// What is to remain free of the ring beside a group: the epoch has what it needs, as it gives the ring's space back.
+    /// What is to remain free of the ring beside a group: the epoch has what it needs, and the next one, as they give the ring's
+    /// space back.
     pub(crate) fn spare(&self, kind: Kind) -> u64 {
         match kind {
             Kind::Redo => 0,
             Kind::Undo if planted(Bug::RoomNotKept) => 0,
-            Kind::Undo if matches!(self.phase, Phase::Copying) => {
-                let pending = self.pending_redo().div_ceil(BLOCK);
-                self.epoch_bytes(self.fast.unread().min(self.quota()) + pending)
-            }
-            Kind::Undo => self.epoch_bytes(self.fast.dirty().min(self.quota())),
+            Kind::Undo => self.rest_of_epoch() + self.epoch_bytes(self.fast.dirty().min(self.quota())),
         }
+    }
+
+    /// What the epoch that is being copied needs of the ring still.
+    pub(crate) fn rest_of_epoch(&self) -> u64 {
+        let blocks = match self.phase {
+            Phase::Copying => self.fast.unread().min(self.quota()) + self.pending_redo().div_ceil(BLOCK),
+            _ => 0,
+        };
+        self.epoch_bytes(blocks)
     }
 
     /// A group has no room.
@@ -245,6 +253,7 @@ impl Protection {
         let wants = self.undo.wants_flush(below) && !matches!(self.phase, Phase::Dropping { .. });
         if for_phase || wants {
             self.flush = Some(FlushInFlight { below, for_phase });
+            self.undo.flush_begins();
             self.ask(Own::Flush(SLOW), |token| Action::Flush { device: SLOW, token });
         }
     }
@@ -381,7 +390,8 @@ impl Protection {
         let ops = &self.ops;
         self.fast.committed(|range| Self::is_busy(ops, FAST, range));
         self.ring.trim(header.tail);
-        let applies = self.half_full() && !self.unapplied.is_empty();
+        let is_short = self.half_full() || !self.ring.has_room(self.epoch_bytes(self.quota()), 0);
+        let applies = is_short && !self.unapplied.is_empty();
         self.phase = if applies { Phase::Applying { next: 0 } } else { Phase::Resting };
     }
 

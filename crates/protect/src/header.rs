@@ -92,7 +92,11 @@ impl Header {
         let covers = Generation(get.count()?);
         let (seconds, strict, has_image) = (get.u32()?, get.u8()? == 1, get.u8()? == 1);
         let image = Image { number: get.u64()?, frozen_unix_ms: get.u64()? };
-        let mut pos = || Some(Pos { at: get.count()?, seq: get.u64()?, session: get.count()? });
+        let mut pos = || {
+            let at = get.count()?;
+            let is_of_blocks = at.is_multiple_of(u64::from(BLOCK_BYTES));
+            Some(Pos { at, seq: get.u64()?, session: get.count()? }).filter(|_| is_of_blocks)
+        };
         let (tail, head) = (pos()?, pos()?);
         let count = get.u32()? as usize;
         let sound = count <= MOST_LOST && tail.at <= head.at && head.at - tail.at <= layout.ring_bytes;

@@ -101,6 +101,13 @@ pub(crate) struct Op {
     failed_already: Option<DeviceError>,
 }
 
+impl Op {
+    /// Whether it writes to a device.
+    pub(crate) fn writes_to(&self, device: Tier) -> bool {
+        self.is_write && self.device == device
+    }
+}
+
 /// What an answer with a token of ours is to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Own {
@@ -228,6 +235,8 @@ impl Protection {
         }
         let session = header.session + 1;
         let mut protection = Protection::of(plan, session, header.number, ring, fast);
+        let slow_blocks = 0..layout.slow_bytes / BLOCK;
+        protection.undo = Undo::resumed(protection.undo.freeze(), slow_blocks);
         protection.ring_id = header.ring_id;
         protection.image = Some(image);
         protection.image_lost.clone_from(&header.lost);
@@ -393,10 +402,11 @@ impl Protection {
             machine.on_completion(now, token, result);
             return;
         };
-        if op.is_write && op.device == FAST && !planted(Bug::EndNotNoted) {
+        if op.writes_to(FAST) && !planted(Bug::EndNotNoted) {
             self.fast.written(&op.blocks);
         }
-        self.slow_written |= op.is_write && op.device == SLOW;
+        self.slow_written |= op.writes_to(SLOW);
+        self.undo.has_ended(token.0);
         if op.is_flush
             && let Err(error) = result
         {
@@ -440,9 +450,8 @@ impl Protection {
 
     /// Whether a write of the machine to a range is on its way.
     pub(crate) fn is_busy(ops: &BTreeMap<u64, Op>, device: Tier, blocks: &Range<u64>) -> bool {
-        ops.values().any(|op| {
-            op.is_write && op.device == device && op.blocks.start < blocks.end && blocks.start < op.blocks.end
-        })
+        ops.values()
+            .any(|op| op.writes_to(device) && op.blocks.start < blocks.end && blocks.start < op.blocks.end)
     }
 
     /// What is to be done with an action of the machine: at once, or `None`: later.
@@ -540,13 +549,15 @@ impl Protection {
             return false;
         }
         // What is on its way is noted once more when it ends, which may be after the freeze.
-        let busy = self.ops.values().filter(|op| op.is_write && op.device == FAST);
+        let busy = self.ops.values().filter(|op| op.writes_to(FAST));
         let dirty = self.fast.dirty() + busy.map(|op| op.blocks.end - op.blocks.start).sum::<u64>();
-        if dirty == 0 {
-            return false;
-        }
         let then = dirty + (blocks.end - blocks.start);
-        let is_too_much = then > self.quota() || !self.ring.has_room(self.epoch_bytes(then), 0);
+        let has_room = self.ring.has_room(self.epoch_bytes(then), self.rest_of_epoch());
+        // One that is too much by itself goes alone.
+        let is_alone = dirty == 0 && (then > self.quota() || self.ring.used() == 0);
+        let is_too_much = !is_alone && (then > self.quota() || !has_room);
+        // An epoch of nothing gives space back as well.
+        self.slow_written |= is_too_much;
         self.early |= is_too_much;
         is_too_much
     }

@@ -67,6 +67,10 @@ fn whatever_stands_on_the_devices_is_read_or_not() {
         }
         drop(Map::decode(&device[..BLOCK]));
         let mut reader = |at: u64, len: u64| {
+            assert!(
+                at.is_multiple_of(BLOCK as u64) && len.is_multiple_of(BLOCK as u64),
+                "a device reads blocks"
+            );
             let at = usize::try_from(at).ok()?;
             device.get(at..at.checked_add(usize::try_from(len).ok()?)?).map(<[u8]>::to_vec)
         };
@@ -114,6 +118,7 @@ const FOUND: &[(Bug, u64)] = &[
     (Bug::OldGroupsCount, 340),
     (Bug::StandsUnflushed, 72),
     (Bug::UnkeptIsKept, 49),
+    (Bug::UnsettledKept, 0),
     (Bug::UnkeptStandsIn, 3969),
     (Bug::EpochNotOpened, 2514),
     (Bug::TrimmedUnflushed, 5418),

@@ -17,6 +17,24 @@ pub(crate) struct Undo {
     wanted: VecDeque<Range<u64>>,
     /// Written to the ring and not flushed: the number of the group, the freeze, and what it keeps.
     written: VecDeque<(u64, u64, Vec<Range<u64>>)>,
+    /// Where a power cut may bring back what was there before the freeze. What is read of it may then be nowhere.
+    unsettled: Vec<Unsettled>,
+}
+
+/// Blocks that a write was on its way to at a freeze.
+struct Unsettled {
+    blocks: Range<u64>,
+    how: Settling,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Settling {
+    /// The write with this token is on its way still.
+    Written(u64),
+    /// It has ended, and a flush is needed.
+    Ended,
+    /// That is on its way.
+    Flushed,
 }
 
 impl Undo {
@@ -27,7 +45,40 @@ impl Undo {
             claimed: Ranges::default(),
             wanted: VecDeque::new(),
             written: VecDeque::new(),
+            unsettled: Vec::new(),
         }
+    }
+
+    /// As an opening begins: what it reads of the slow device may be in a cache alone.
+    pub(crate) fn resumed(freeze: u64, blocks: Range<u64>) -> Undo {
+        Undo { unsettled: vec![Unsettled { blocks, how: Settling::Ended }], ..Undo::new(freeze) }
+    }
+
+    /// A write to these blocks is on its way at a freeze.
+    pub(crate) fn is_under_way(&mut self, token: u64, blocks: Range<u64>) {
+        if !planted(Bug::UnsettledKept) {
+            self.unsettled.push(Unsettled { blocks, how: Settling::Written(token) });
+        }
+    }
+
+    /// A write has ended, however it did.
+    pub(crate) fn has_ended(&mut self, token: u64) {
+        self.change(Settling::Written(token), Settling::Ended);
+    }
+
+    /// A flush begins.
+    pub(crate) fn flush_begins(&mut self) {
+        self.change(Settling::Ended, Settling::Flushed);
+    }
+
+    fn change(&mut self, from: Settling, to: Settling) {
+        self.unsettled.iter_mut().filter(|range| range.how == from).for_each(|range| range.how = to);
+    }
+
+    /// Whether something of a range is in a state.
+    fn is_in(&self, how: impl Fn(Settling) -> bool, blocks: &Range<u64>) -> bool {
+        let mut all = self.unsettled.iter();
+        all.any(|other| how(other.how) && other.blocks.start < blocks.end && blocks.start < other.blocks.end)
     }
 
     /// The last freeze.
@@ -62,10 +113,11 @@ impl Undo {
         planted(Bug::KeptUnflushed) && self.wanted.is_empty() && self.claimed.contains(range)
     }
 
-    /// The next range to read, of so many blocks at most. A write that was on its way at the freeze may still be: either is what a
-    /// crash at the freeze may have left.
+    /// The next range to read, of so many blocks at most. Where a write was on its way at the freeze, either is what a crash at the
+    /// freeze may have left; what is read is what a crash from now on leaves.
     pub(crate) fn choose(&mut self, most: u64) -> Option<Range<u64>> {
-        let range = self.wanted.pop_front()?;
+        let place = self.wanted.iter().position(|range| !self.is_in(|_| true, range))?;
+        let range = self.wanted.remove(place)?;
         let run = range.start..range.end.min(range.start + most);
         if run.end < range.end {
             self.wanted.push_front(run.end..range.end);
@@ -85,7 +137,8 @@ impl Undo {
 
     /// Whether a flush is waited for.
     pub(crate) fn wants_flush(&self, written_below: u64) -> bool {
-        self.written.iter().any(|(seq, ..)| *seq < written_below)
+        let is_unsettled = |range| self.is_in(|how| how == Settling::Ended, range);
+        self.written.iter().any(|(seq, ..)| *seq < written_below) || self.wanted.iter().any(is_unsettled)
     }
 
     /// Whether some of what the last freeze needs is in the ring, and not durable.
@@ -95,6 +148,7 @@ impl Undo {
 
     /// Groups have become durable.
     pub(crate) fn flushed(&mut self, is_durable: impl Fn(u64) -> bool) {
+        self.unsettled.retain(|range| range.how != Settling::Flushed);
         for (seq, freeze, ranges) in std::mem::take(&mut self.written) {
             if !is_durable(seq) {
                 self.written.push_back((seq, freeze, ranges));

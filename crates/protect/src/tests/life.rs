@@ -4,6 +4,7 @@ use super::disk::Disk;
 use super::standing_in;
 use crate::bugs::{Bug, planted};
 use crate::epoch::Phase;
+use crate::protection::OWN;
 use crate::{Header, Layout, Map, Plan, Protection, Salvage, Standing, newest_header, scan};
 use bimetal_engine::Machine;
 use bimetal_engine::action::{Action, BufList, Class, DeviceError, Token};
@@ -18,6 +19,8 @@ const VOLUME: [u8; 16] = [1; 16];
 /// Turns of one opening at most, and of the calm one at the end.
 const TURNS: u32 = 1500;
 const CALM_TURNS: u32 = 60_000;
+/// The image is looked at after one turn in so many, beside after crashes.
+const IS_LOOKED_AT: u32 = 40;
 
 fn version_of(block: &[u8]) -> u64 {
     u64::from_le_bytes(block[..8].try_into().expect("eight bytes"))
@@ -265,6 +268,13 @@ struct InFlight {
     covers: BTreeSet<usize>,
 }
 
+impl InFlight {
+    /// Whether the machine writes to the slow device with it.
+    fn is_slow_write(&self) -> bool {
+        matches!(self.action, Action::Write { device: SLOW, token, .. } if token.0 & OWN == 0)
+    }
+}
+
 /// What each block may hold in an image.
 pub(super) type Moment = [Vec<Vec<u64>>; 2];
 
@@ -292,6 +302,8 @@ struct Life {
     images: BTreeSet<u64>,
     fresh: u64,
     fails_one_in: u32,
+    /// What the machine writes to the slow device mostly ends after everything else.
+    is_slow: bool,
     seen: Seen,
 }
 
@@ -337,6 +349,7 @@ fn born(seed: u64) -> Life {
         images: BTreeSet::new(),
         fresh: 0,
         fails_one_in: rng.pick(&[400, 4000, u32::MAX]),
+        is_slow: seed % 5 == 4,
         seen: Seen::default(),
         aside: Rng::new(seed, 3),
         rng,
@@ -366,8 +379,9 @@ pub(super) fn live(seed: u64) -> Result<Seen, String> {
     }
     life.calm = true;
     life.disks.iter_mut().for_each(|disk| disk.bad.clear());
-    life.has_bad = false;
     life.open()?;
+    // The last image lacks nothing.
+    life.has_bad = false;
     life.crash()?;
     let header = life.header().ok_or("there is no header in the end")?;
     if header.image.is_none() {
@@ -391,16 +405,8 @@ impl Life {
         }
     }
 
-    fn reader(&self) -> impl FnMut(u64, u64) -> Option<Vec<u8>> + use<> {
-        let disk = self.disks[1].clone();
-        move |at, bytes| {
-            let mut out = vec![0; bytes as usize];
-            disk.read(at as usize, &mut out).then_some(out)
-        }
-    }
-
     fn header(&self) -> Option<Header> {
-        newest_header(&mut self.reader(), self.layout.headers(), VOLUME)
+        newest_header(&mut reader(&self.disks[1]), self.layout.headers(), VOLUME)
     }
 
     fn protection(&mut self) -> Protection {
@@ -415,7 +421,7 @@ impl Life {
         let map = map.into_iter().flatten().max_by_key(|map| map.number);
         let header = self.header();
         let resumed = header.as_ref().and_then(|header| {
-            let scanned = scan(&mut self.reader(), header, false);
+            let scanned = scan(&mut reader(&self.disks[1]), header, false);
             Protection::resume(self.plan(), header, scanned, map.as_ref())
         });
         self.seen.resumed += u64::from(resumed.is_some());
@@ -445,6 +451,9 @@ impl Life {
                 return if last { Ok(()) } else { Err("the last image is not of the end".into()) };
             }
             self.is_kept(&protection)?;
+            if self.aside.one_in(IS_LOOKED_AT) {
+                self.is_image_good()?;
+            }
             if !self.calm && self.aside.one_in(5000) {
                 self.replace(&mut protection);
             }
@@ -549,7 +558,11 @@ impl Life {
         if self.in_flight.is_empty() {
             return None;
         }
-        let place = self.rng.below(self.in_flight.len() as u64) as usize;
+        let mut place = self.rng.below(self.in_flight.len() as u64) as usize;
+        if self.is_slow && self.in_flight[place].is_slow_write() && !self.aside.one_in(12) {
+            let other = self.in_flight.iter().position(|other| !other.is_slow_write());
+            place = other.unwrap_or(place);
+        }
         let InFlight { action, covers } = self.in_flight.swap_remove(place);
         let fails = !self.calm && self.rng.one_in(self.fails_one_in);
         let result = if fails { Err(DeviceError { errno: 5 }) } else { Ok(()) };
@@ -589,14 +602,8 @@ impl Life {
     fn crash(&mut self) -> Result<(), String> {
         self.seen.crashes += 1;
         for op in std::mem::take(&mut self.in_flight) {
-            if let Action::Write { device, offset, bufs, .. } = op.action {
-                let mut at = offset as usize;
-                for part in bufs.iter().flat_map(|buf| self.client.memory.bytes(*buf).chunks(BLOCK)) {
-                    if self.rng.one_in(2) {
-                        self.disks[usize::from(device.0)].write(at, part, false);
-                    }
-                    at += BLOCK;
-                }
+            for (device, disk) in [FAST, SLOW].into_iter().zip(&mut self.disks) {
+                tear(&op, device, disk, &self.client.memory, &mut self.rng);
             }
         }
         self.disks.iter_mut().for_each(|disk| disk.crash(&mut self.rng));
@@ -604,7 +611,7 @@ impl Life {
         self.client.doubts = [false; 2];
         self.client.memory.free = (0..BUFS).map(|i| i * BUF).collect();
         self.check_devices()?;
-        self.check_image()?;
+        self.check_images()?;
         // What is read from now on is what is there.
         for (disk, blocks) in self.disks.iter().zip(&mut self.client.blocks) {
             for (place, known) in blocks.iter_mut().enumerate() {
@@ -633,17 +640,39 @@ impl Life {
         Ok(())
     }
 
-    /// The fast device is lost: whether the image holds what both held at its freeze.
-    fn check_image(&mut self) -> Result<(), String> {
-        let header = self.header();
-        let image = header.as_ref().filter(|header| header.covers.0 >= self.generation);
-        let Some((header, image)) = image.and_then(|header| Some((header, header.image?))) else {
+    /// The fast device is lost at this moment, and the power with it.
+    fn is_image_good(&mut self) -> Result<(), String> {
+        let mut slow = self.disks[1].clone();
+        for op in &self.in_flight {
+            tear(op, SLOW, &mut slow, &self.client.memory, &mut self.aside);
+        }
+        slow.crash(&mut self.aside);
+        self.check_image(&slow).map(drop)
+    }
+
+    /// After a crash: whether the image holds what both held at its freeze, and can take the place of the fast device.
+    fn check_images(&mut self) -> Result<(), String> {
+        let Some(header) = self.check_image(&self.disks[1].clone())? else {
             self.seen.none += 1;
             return Ok(());
         };
+        let moment = header.image.and_then(|image| self.moments.get(&image.number));
+        let moment = moment.ok_or("an image of no freeze")?;
+        let may_lack = self.has_bad || self.fails_one_in < u32::MAX;
+        standing_in::tries(&self.disks[1], &header, moment, &mut self.aside, may_lack)
+    }
+
+    /// Whether the image that a slow device has holds what both held at its freeze. Gives the header, where there is one.
+    fn check_image(&mut self, disk: &Disk) -> Result<Option<Header>, String> {
+        let mut reader = reader(disk);
+        let header = newest_header(&mut reader, self.layout.headers(), VOLUME);
+        let Some(header) = header.filter(|header| header.covers.0 >= self.generation) else {
+            return Ok(None);
+        };
+        let Some(image) = header.image else { return Ok(None) };
         let moment = self.moments.get(&image.number).ok_or("an image of no freeze")?;
         self.seen.images += 1;
-        let salvage = Salvage::new(self.layout, scan(&mut self.reader(), header, true));
+        let salvage = Salvage::new(self.layout, scan(&mut reader, &header, true));
         for (tier, blocks) in [FAST, SLOW].into_iter().zip(moment) {
             for (place, may) in blocks.iter().enumerate() {
                 let block = place as u64;
@@ -651,11 +680,10 @@ impl Life {
                 let Some(at) = places[0].1 else {
                     self.seen.lost += 1;
                     if !self.has_bad && self.fails_one_in == u32::MAX {
-                        return Err(format!("image {}: block {place} of {tier:?} is lost", image.number));
+                        return Err(format!("image {:x}: block {place} of {tier:?} is lost", image.number));
                     }
                     continue;
                 };
-                let disk = &self.disks[1];
                 let held = version_of(disk.block(at as usize));
                 if !disk.bad.contains(&(at as usize / BLOCK)) && !may.contains(&held) {
                     return Err(format!(
@@ -665,8 +693,28 @@ impl Life {
                 }
             }
         }
-        let may_lack = self.has_bad || self.fails_one_in < u32::MAX;
-        standing_in::tries(&self.disks[1], header, moment, &mut self.aside, may_lack)
+        Ok(Some(header))
+    }
+}
+
+/// Reads a device.
+fn reader(disk: &Disk) -> impl FnMut(u64, u64) -> Option<Vec<u8>> + use<'_> {
+    |at, bytes| {
+        let mut out = vec![0; bytes as usize];
+        disk.read(at as usize, &mut out).then_some(out)
+    }
+}
+
+/// The power fails while something is on its way: of what is written to a device, any blocks may be there.
+fn tear(op: &InFlight, device: Tier, disk: &mut Disk, memory: &Memory, rng: &mut Rng) {
+    let Action::Write { device: to, offset, bufs, .. } = &op.action else { return };
+    if *to != device {
+        return;
+    }
+    for (place, part) in bufs.iter().flat_map(|buf| memory.bytes(*buf).chunks(BLOCK)).enumerate() {
+        if rng.one_in(2) {
+            disk.write(*offset as usize + place * BLOCK, part, false);
+        }
     }
 }
 
