@@ -9,6 +9,7 @@ use crate::api::action::{
 use crate::api::coverage::Stage;
 use crate::api::options::{Event, Level, Tuning};
 use crate::api::told::Told;
+use crate::api::unused::Unused;
 use crate::base::arena::{Arena, Buf};
 use crate::io::flush::Waiter;
 use crate::io::issue::{Command, Io};
@@ -271,6 +272,16 @@ impl<A: Arena> Engine<A> {
 
 impl<A: Arena> Machine for Engine<A> {
     type Arena = A;
+
+    fn unused(&self, device: Tier) -> Unused {
+        let (geo, slots) = (&self.state.geo, &self.space.slots[device]);
+        // Areas of the fast tier are the log's now and then.
+        if device == FAST {
+            return Unused::default();
+        }
+        let first_block = geo.slot_at(Home { tier: device, slot: Slot(0) }) / u64::from(BLOCK_BYTES);
+        slots.unused_from(first_block, u64::from(geo.blocks_per_chunk()))
+    }
 
     fn next_action(&mut self, now: Nanos) -> Option<Action> {
         self.io.tick(now);

@@ -116,7 +116,9 @@ mod placement;
 mod volume;
 
 pub use api::action::Machine;
-pub use api::{action, coverage, economy, extents, loss, moments, options, scrub, setting, tally, why};
+pub use api::{
+    action, coverage, economy, extents, loss, moments, options, scrub, setting, tally, unused, why,
+};
 pub use base::{arena, bits, bugs, mask, sectors, slab};
 pub use engine::Engine;
 pub use life::check::check;

@@ -8,6 +8,7 @@ use bimetal_engine::action::{Action, DeviceError, Request, Token};
 use bimetal_engine::options::{Event, Level};
 use bimetal_engine::pins::PinError;
 use bimetal_engine::scrub::ScrubError;
+use bimetal_engine::unused::Unused;
 use bimetal_engine::why::Why;
 use bimetal_engine::{Engine, Machine};
 use bimetal_units::{Nanos, Tier};
@@ -328,6 +329,10 @@ impl Machine for Flight {
         }
         self.engine.on_completion(now, token, result);
         self.note_sums();
+    }
+
+    fn unused(&self, device: Tier) -> Unused {
+        self.engine.unused(device)
     }
 
     fn deadline(&self) -> Option<Nanos> {

@@ -20,6 +20,10 @@ bimetal_units::planted_bugs! {
     KeptUnflushed,
     /// What a write that was on its way at a freeze has left is kept before it is flushed.
     UnsettledKept,
+    /// The slow device is written over where nobody needed a part of what it held.
+    NeededInPart,
+    /// What nobody needed at a freeze is not kept for the image that counts until then.
+    ImageForgotten,
     /// What was kept before a freeze counts as kept after it.
     KeptForever,
     /// What could not be read of the slow device counts as kept.
@@ -56,6 +60,10 @@ bimetal_units::planted_bugs! {
     RoomNotKept,
     /// Where clients are to wait, an epoch may be larger than what has room.
     QuotaIgnored,
+    /// An epoch begins that the ring has no room for.
+    BegunWithoutRoom,
+    /// An image that has aged is not made anew.
+    NeverAnew,
     /// The copy takes the place of the fast device though something is lost of the image.
     LostStandsIn,
     /// What the ring does not have, as it is in its place still, is not put there before that place changes.

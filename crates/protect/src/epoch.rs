@@ -5,9 +5,12 @@ use crate::extents::Held;
 use crate::group::Kind;
 use crate::header::{Header, Image, MOST_LOST};
 use crate::protection::{BLOCK, FlushInFlight, Own, Protection};
+use bimetal_engine::Machine;
 use bimetal_engine::action::{Action, BufList, Class, DeviceError};
 use bimetal_engine::arena::{Arena, Pool};
+use bimetal_engine::unused::Unused;
 use bimetal_units::{FAST, Generation, Nanos, SLOW};
+use std::mem::discriminant;
 
 /// One part in so many of the ring is for an epoch.
 const QUOTA_PART: u64 = 4;
@@ -43,6 +46,14 @@ pub(crate) enum Phase {
     Stuck,
     /// The copy has the place of the fast device: there will be no image until another one has.
     StandIn,
+}
+
+/// The image stays though it is older than it is to be: what it lacks is more than the ring has room for.
+pub(crate) struct Aging {
+    /// When that was looked at last.
+    looked_at: Nanos,
+    /// Blocks of the fast device that it lacked then.
+    dirty: u64,
 }
 
 impl Protection {
@@ -82,27 +93,43 @@ impl Protection {
     }
 
     fn due_at(&self) -> Nanos {
+        let interval = u64::from(self.plan.seconds) * Nanos::SECOND / 2;
+        if let Some(Aging { looked_at, .. }) = self.aging {
+            return Nanos(looked_at.0 + interval);
+        }
         let is_much = self.fast.dirty() > self.quota() / 2;
         let now = self.hurry || self.early || self.image.is_none() || self.half_full() || is_much;
-        let interval = u64::from(self.plan.seconds) * Nanos::SECOND / 2;
         if now { Nanos(0) } else { Nanos(self.frozen_at.0 + interval) }
     }
 
     pub(crate) fn phase_deadline(&self) -> Option<Nanos> {
         let due = (matches!(self.phase, Phase::Resting) && self.is_changed()).then(|| self.due_at());
         let memory = Some(self.not_before).filter(|at| at.0 > 0);
-        [due, memory].into_iter().flatten().min()
+        let transfers = matches!(self.phase, Phase::Base { .. } | Phase::Applying { .. });
+        let paused = Some(self.paused_until).filter(|at| transfers && *at > self.now);
+        [due, memory, paused].into_iter().flatten().min()
     }
 
+    /// As far as it goes: what comes next may have nothing to wait for, and nobody to call again.
     pub(crate) fn work_on_phase<A: Arena>(&mut self, now: Nanos, arena: &mut A) {
-        if self.not_before <= now {
+        let mut before = None;
+        while before != Some(discriminant(&self.phase)) && self.not_before <= now {
+            before = Some(discriminant(&self.phase));
             self.not_before = Nanos(0);
-        } else {
-            return;
+            self.step(now, arena);
         }
+    }
+
+    /// Begins an epoch if it is time for one.
+    pub(crate) fn begin_if_due<M: Machine>(&mut self, machine: &M, now: Nanos) {
+        if matches!(self.phase, Phase::Resting) && self.is_changed() && now >= self.due_at() {
+            self.begin_epoch(machine, now);
+        }
+    }
+
+    fn step<A: Arena>(&mut self, now: Nanos, arena: &mut A) {
         match self.phase {
             Phase::Base { next } => self.work_on_base(next, now, arena),
-            Phase::Resting if self.is_changed() && now >= self.due_at() => self.freeze(now),
             Phase::Copying if self.fast.is_read() && !self.is_copying() || self.ends_early() => {
                 self.phase = Phase::Flushing { slow: planted(Bug::CommittedUnflushed) };
                 self.fast_flushed = planted(Bug::FastUnflushed);
@@ -132,7 +159,7 @@ impl Protection {
     fn work_on_base<A: Arena>(&mut self, next: u64, now: Nanos, arena: &mut A) {
         let (mut next, most) = (next, self.plan.piece_bytes / BLOCK);
         let mut run = self.fast.next_of_base(next, most);
-        while let Some(blocks) = run.clone().filter(|_| self.has_room_for_transfer()) {
+        while let Some(blocks) = run.clone().filter(|_| self.has_room_for_transfer(now)) {
             let (at, end) = (blocks.start * BLOCK, blocks.end);
             if !self.begin_transfer(blocks, (FAST, at), now, arena) {
                 break;
@@ -144,11 +171,32 @@ impl Protection {
         self.phase = if self.copy_is_whole { Phase::Resting } else { Phase::Base { next } };
     }
 
+    /// An epoch begins that has room in the ring. Where it has none, space is given back first; the first image has some more copied
+    /// for it; and any other stays, and ages.
+    fn begin_epoch<M: Machine>(&mut self, machine: &M, now: Nanos) {
+        let dirty = self.fast.dirty();
+        let has_room = self.ring.has_room(0, self.epoch_bytes(dirty)) || planted(Bug::BegunWithoutRoom);
+        if has_room {
+            self.freeze(now, machine.unused(SLOW));
+        } else if !self.unapplied.is_empty() {
+            self.phase = Phase::Applying { next: 0 };
+        } else if self.image.is_none() {
+            self.begin_base();
+        } else {
+            // While the fast device is written to faster than the slow one can take it, a new image would not come to its end.
+            let is_calm = self.aging.as_ref().is_some_and(|aging| dirty - aging.dirty <= self.quota() / 2);
+            self.aging = Some(Aging { looked_at: now, dirty });
+            if (is_calm || self.plan.strict) && !planted(Bug::NeverAnew) {
+                self.drop_image(None);
+            }
+        }
+    }
+
     /// From here on nothing changes what the image is to be: what is written over was read before.
-    fn freeze(&mut self, now: Nanos) {
+    fn freeze(&mut self, now: Nanos, unused: Unused) {
         let number = self.undo.freeze() + 1;
         self.fast.freeze();
-        self.undo.begin(number);
+        self.undo.begin(number, unused);
         let on_their_way = self.ops.iter().filter(|(_, op)| op.writes_to(SLOW));
         on_their_way.for_each(|(token, op)| self.undo.is_under_way(*token, op.blocks.clone()));
         self.copied.clear();
@@ -156,12 +204,13 @@ impl Protection {
         self.slow_written = false;
         self.frozen_at = now;
         self.frozen_from = self.ring.head();
+        self.aging = None;
         self.phase = Phase::Copying;
     }
 
     fn work_on_applying<A: Arena>(&mut self, next: u64, now: Nanos, arena: &mut A) {
         let (mut next, most) = (next, self.plan.piece_bytes / BLOCK);
-        while self.has_room_for_transfer() {
+        while self.has_room_for_transfer(now) {
             let rest = self.unapplied.parts(&(next..self.fast.blocks()));
             let held = rest.into_iter().find_map(|(range, held)| match held {
                 Some(Held::At(at)) => Some((range, at)),
@@ -192,7 +241,7 @@ impl Protection {
     pub(crate) fn spare(&self, kind: Kind) -> u64 {
         match kind {
             Kind::Redo => 0,
-            Kind::Undo if planted(Bug::RoomNotKept) => 0,
+            Kind::Undo if self.aging.is_some() || planted(Bug::RoomNotKept) => 0,
             Kind::Undo => self.rest_of_epoch() + self.epoch_bytes(self.fast.dirty().min(self.quota())),
         }
     }
@@ -200,7 +249,7 @@ impl Protection {
     /// What the epoch that is being copied needs of the ring still.
     pub(crate) fn rest_of_epoch(&self) -> u64 {
         let blocks = match self.phase {
-            Phase::Copying => self.fast.unread().min(self.quota()) + self.pending_redo().div_ceil(BLOCK),
+            Phase::Copying => self.fast.unread() + self.pending_redo().div_ceil(BLOCK),
             _ => 0,
         };
         self.epoch_bytes(blocks)
@@ -213,6 +262,7 @@ impl Protection {
             Phase::Copying if kind == Kind::Undo => {}
             // What has room already would be for nothing: who waits for it goes first.
             Phase::Resting if self.undo.is_awaited() => {}
+            Phase::Resting if self.aging.is_some() => self.drop_image(None),
             Phase::Copying => {
                 self.fast.unfreeze();
                 self.copied.clear();
@@ -384,13 +434,14 @@ impl Protection {
         }
         copied.iter().for_each(|(range, held)| self.unapplied.insert(range, held));
         self.image = header.image;
+        self.undo.committed();
         self.image_from = self.frozen_from;
         self.image_lost.clone_from(&header.lost);
         self.early = false;
         let ops = &self.ops;
         self.fast.committed(|range| Self::is_busy(ops, FAST, range));
         self.ring.trim(header.tail);
-        let is_short = self.half_full() || !self.ring.has_room(self.epoch_bytes(self.quota()), 0);
+        let is_short = self.half_full() || !self.ring.has_room(0, self.epoch_bytes(self.quota()));
         let applies = is_short && !self.unapplied.is_empty();
         self.phase = if applies { Phase::Applying { next: 0 } } else { Phase::Resting };
     }
@@ -400,6 +451,7 @@ impl Protection {
         self.image = None;
         self.image_lost.clear();
         self.undo.forget();
+        self.aging = None;
         self.ring.trim(self.ring.head());
         self.slow_written = true;
         match off {

@@ -36,6 +36,8 @@ pub(crate) struct Fast {
 
 struct Regions {
     each: u64,
+    /// So many are open with the one before them.
+    ahead: usize,
     /// The image may lack something of it.
     open: Vec<bool>,
     /// The newest map says so.
@@ -49,7 +51,7 @@ struct Regions {
 
 impl Fast {
     /// Of a device of so many blocks. Of what regions a map says are open, the image may lack all.
-    pub(crate) fn new(blocks: u64, unit: u64, map: Option<&Map>) -> Fast {
+    pub(crate) fn new(blocks: u64, (unit, ahead): (u64, usize), map: Option<&Map>) -> Fast {
         let each = blocks.div_ceil(MOST_REGIONS).next_multiple_of(unit.max(1));
         let count = blocks.div_ceil(each) as usize;
         let fits = map.filter(|map| map.region_blocks == each && map.open.len() == count);
@@ -73,7 +75,15 @@ impl Fast {
             base: Blocks::none(blocks),
             single: VecDeque::new(),
             lost: Ranges::default(),
-            regions: Regions { each, open, durable, being_written: None, lacks: fits.is_none(), number },
+            regions: Regions {
+                each,
+                ahead,
+                open,
+                durable,
+                being_written: None,
+                lacks: fits.is_none(),
+                number,
+            },
         }
     }
 
@@ -274,6 +284,8 @@ impl Regions {
             self.open[place] = true;
             if !self.durable[place] || !said {
                 self.lacks = true;
+                let end = self.open.len().min(place + 1 + self.ahead);
+                self.open[place..end].fill(true);
                 all = planted(Bug::RegionNotOpened) && all;
             }
         }

@@ -8,6 +8,7 @@
 //! | file | owns |
 //! |---|---|
 //! | `protection` | what is asked and answered |
+//! | `protected` | a machine with it, or without |
 //! | `epoch` | **how far the next image is** |
 //! | `fast` | what the image lacks of the fast device |
 //! | `undo` | what is kept of the slow device |
@@ -27,6 +28,7 @@ mod fast;
 mod group;
 mod header;
 mod layout;
+mod protected;
 mod protection;
 mod ring;
 mod salvage;
@@ -39,6 +41,7 @@ mod undo;
 
 pub use header::{Header, Image, Map};
 pub use layout::Layout;
+pub use protected::Protected;
 pub use protection::{Plan, Progress, Protection, Standing};
 pub use ring::Pos;
 pub use salvage::Salvage;

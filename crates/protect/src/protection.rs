@@ -2,7 +2,7 @@
 
 use crate::bugs::{Bug, planted};
 use crate::bundle::Bundle;
-use crate::epoch::Phase;
+use crate::epoch::{Aging, Phase};
 use crate::extents::{Extents, Ranges};
 use crate::fast::{Fast, LEAST_REGION};
 use crate::header::{Header, Image, Map};
@@ -50,6 +50,8 @@ pub struct Plan {
     pub piece_bytes: u64,
     /// The least blocks of a region of the map.
     pub region_blocks: u64,
+    /// So many regions behind one that is written to are open with it.
+    pub open_ahead: usize,
     /// Any number that was not used before: it tells groups of the ring from those that lie there from before.
     pub fresh: u64,
 }
@@ -57,6 +59,8 @@ pub struct Plan {
 impl Plan {
     /// How much is copied at a time where nothing says otherwise. A disk is busy with transfers by then, not with seeks.
     pub const PIECE_BYTES: u64 = 256 << 10;
+    /// Most of what is written goes on in the next region, which need not wait for a map then; after a crash so much more is copied.
+    pub const OPEN_AHEAD: usize = 16;
     /// The least blocks of a region where nothing says otherwise.
     pub const REGION_BLOCKS: u64 = LEAST_REGION;
 }
@@ -178,13 +182,17 @@ pub struct Protection {
     flush_failed: [Option<DeviceError>; 2],
     /// There was no memory.
     pub(crate) not_before: Nanos,
+    /// The machine asked for something last.
+    pub(crate) asked_at: Nanos,
+    /// No transfer begins before.
+    pub(crate) paused_until: Nanos,
     /// Somebody wants an image of now.
     pub(crate) hurry: bool,
     /// That is waited for so long.
     until: Option<Nanos>,
     /// Nothing more is begun.
     halted: bool,
-    now: Nanos,
+    pub(crate) now: Nanos,
     pub(crate) frozen_at: Nanos,
     /// Where the ring ended then.
     pub(crate) frozen_from: Pos,
@@ -192,6 +200,8 @@ pub struct Protection {
     pub(crate) epoch_end: u64,
     /// The next freeze is at once.
     pub(crate) early: bool,
+    /// The ring has no room for the next one.
+    pub(crate) aging: Option<Aging>,
     /// What the ring has of the epoch that is being copied.
     pub(crate) copied: Extents,
     /// The copy has all of the fast device, but for what is known to be lacking.
@@ -209,7 +219,7 @@ impl Protection {
         // No group of before has such a number.
         let from = Pos { at: 0, seq: (session + 1) << SESSION_SHIFT, session: session + 1 };
         let ring = Ring::new(layout.ring_at(), layout.ring_bytes, from, from);
-        let fast = Fast::new(layout.fast_bytes / BLOCK, plan.region_blocks, map);
+        let fast = Fast::new(layout.fast_bytes / BLOCK, (plan.region_blocks, plan.open_ahead), map);
         Protection::of(plan, session + 1, number, ring, fast)
     }
 
@@ -227,7 +237,7 @@ impl Protection {
         let head = Pos { session: header.session + 1, ..scanned.head };
         let ring = Ring::new(layout.ring_at(), layout.ring_bytes, header.tail, head);
         let map = map.filter(|map| map.volume == plan.volume);
-        let mut fast = Fast::new(layout.fast_bytes / BLOCK, plan.region_blocks, map);
+        let mut fast = Fast::new(layout.fast_bytes / BLOCK, (plan.region_blocks, plan.open_ahead), map);
         for range in &header.lost {
             fast.lost.insert(range.clone());
             // Perhaps it can be read by now.
@@ -288,6 +298,8 @@ impl Protection {
             told: VecDeque::new(),
             flush_failed: [None; 2],
             not_before: Nanos(0),
+            asked_at: Nanos(0),
+            paused_until: Nanos(0),
             hurry: false,
             until: None,
             halted: false,
@@ -296,6 +308,7 @@ impl Protection {
             frozen_from: Pos::default(),
             epoch_end: 0,
             early: false,
+            aging: None,
             copied: Extents::default(),
             copy_is_whole: false,
             image_lost: Vec::new(),
@@ -324,11 +337,11 @@ impl Protection {
         }
     }
 
-    /// Whether that is done, or is not to be waited for any longer: where there is no image yet, or the devices are slow. Then
-    /// nothing more is begun.
+    /// Whether that is done, or is not to be waited for any longer: where there is no image yet, the ring has no room for a newer one,
+    /// or the devices are slow. Then nothing more is begun.
     pub fn is_finished(&mut self, now: Nanos) -> bool {
         let is_late = self.until.is_some_and(|until| now >= until);
-        let is_needless = self.image.is_none() && self.is_quiet();
+        let is_needless = (self.image.is_none() || self.aging.is_some()) && self.is_quiet();
         self.halted = is_late || is_needless || self.progress().is_current;
         self.halted && self.is_quiet()
     }
@@ -371,6 +384,9 @@ impl Protection {
     /// The next thing to do, of the machine's or of our own.
     pub fn next_action<M: Machine>(&mut self, machine: &mut M, now: Nanos) -> Option<Action> {
         loop {
+            if !self.halted && now >= self.not_before {
+                self.begin_if_due(machine, now);
+            }
             machine.with_arena(|arena| self.work(now, arena));
             while let Some((token, result)) = self.told.pop_front() {
                 machine.on_completion(now, token, result);
@@ -379,6 +395,7 @@ impl Protection {
                 return Some(action);
             }
             let action = machine.next_action(now)?;
+            self.asked_at = now;
             if let Some(action) = self.sort(action) {
                 return Some(action);
             }
@@ -394,6 +411,7 @@ impl Protection {
         result: Result<(), DeviceError>,
     ) {
         self.stirred = true;
+        self.now = now;
         if token.0 & OWN != 0 {
             machine.with_arena(|arena| self.own_done(token, result, arena));
             return;
@@ -552,7 +570,7 @@ impl Protection {
         let busy = self.ops.values().filter(|op| op.writes_to(FAST));
         let dirty = self.fast.dirty() + busy.map(|op| op.blocks.end - op.blocks.start).sum::<u64>();
         let then = dirty + (blocks.end - blocks.start);
-        let has_room = self.ring.has_room(self.epoch_bytes(then), self.rest_of_epoch());
+        let has_room = self.ring.has_room(0, self.epoch_bytes(then) + self.rest_of_epoch());
         // One that is too much by itself goes alone.
         let is_alone = dirty == 0 && (then > self.quota() || self.ring.used() == 0);
         let is_too_much = !is_alone && (then > self.quota() || !has_room);
@@ -604,9 +622,12 @@ impl Protection {
     /// Whatever can be done now.
     fn work<A: Arena>(&mut self, now: Nanos, arena: &mut A) {
         self.now = now;
-        if self.halted {
-            return;
-        }
+        // A ring that is full changes the phase, and nobody may call again.
+        while !self.halted && self.work_once(now, arena) {}
+    }
+
+    /// Gives whether there may be more.
+    fn work_once<A: Arena>(&mut self, now: Nanos, arena: &mut A) -> bool {
         self.work_on_phase(now, arena);
         let phase = discriminant(&self.phase);
         let is_new = std::mem::replace(&mut self.tried_in, phase) != phase;
@@ -625,6 +646,7 @@ impl Protection {
             self.work_on_map(now, arena);
         }
         self.work_on_flush();
+        phase != discriminant(&self.phase)
     }
 
     fn work_on_map<A: Arena>(&mut self, now: Nanos, arena: &mut A) {

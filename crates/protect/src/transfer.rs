@@ -7,8 +7,11 @@ use bimetal_engine::arena::{Arena, Buf, Pool};
 use bimetal_units::{Nanos, SLOW, Tier};
 use std::ops::Range;
 
-/// So many at once.
+/// So many at once, and while the machine has something to do.
 const TRANSFERS: usize = 2;
+const TRANSFERS_BESIDE: usize = 1;
+/// The machine has something to do if it had so long ago.
+const BESIDE_NS: u64 = Nanos::SECOND;
 
 /// A piece on its way.
 pub(crate) struct Transfer {
@@ -16,11 +19,19 @@ pub(crate) struct Transfer {
     blocks: Range<u64>,
     buf: Buf,
     is_written: bool,
+    begun: Nanos,
 }
 
 impl Protection {
-    pub(crate) fn has_room_for_transfer(&self) -> bool {
-        self.transfers.len() < TRANSFERS
+    /// Whether another one may begin. A disk that always has the next piece to write may leave others for as long as that goes on.
+    pub(crate) fn has_room_for_transfer(&self, now: Nanos) -> bool {
+        let most = if self.is_beside(now) { TRANSFERS_BESIDE } else { TRANSFERS };
+        self.transfers.len() < most && now >= self.paused_until
+    }
+
+    /// Whether the machine has had something to do lately.
+    fn is_beside(&self, now: Nanos) -> bool {
+        now.0 < self.asked_at.0 + BESIDE_NS
     }
 
     /// Reads a piece somewhere, to write it where the fast device's copy has these blocks. Gives whether there was memory.
@@ -35,7 +46,7 @@ impl Protection {
             return false;
         };
         let id = self.number();
-        self.transfers.insert(id, Transfer { blocks, buf, is_written: false });
+        self.transfers.insert(id, Transfer { blocks, buf, is_written: false, begun: now });
         self.ask(Own::Transfer(id), |token| Action::Read {
             device,
             offset,
@@ -69,7 +80,11 @@ impl Protection {
             });
             return;
         }
-        let was_read = transfer.is_written;
+        let (was_read, begun) = (transfer.is_written, transfer.begun);
+        if self.is_beside(self.now) {
+            // Half of the time is others'.
+            self.paused_until = Nanos(self.now.0 + (self.now.0 - begun.0));
+        }
         self.transfers.remove(&id);
         arena.free(buf);
         match result {

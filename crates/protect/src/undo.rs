@@ -2,6 +2,7 @@
 
 use crate::bugs::{Bug, planted};
 use crate::extents::Ranges;
+use bimetal_engine::unused::Unused;
 use std::collections::VecDeque;
 use std::ops::Range;
 
@@ -13,6 +14,10 @@ pub(crate) struct Undo {
     kept: Ranges,
     /// The same, and what is about to be.
     claimed: Ranges,
+    /// What nobody needed at the last freeze, ...
+    unused: Unused,
+    /// ... and at that of the image that counts, if one does: until there is a newer one, that is to stay what it is.
+    unused_of_image: Option<Unused>,
     /// What is to be read next.
     wanted: VecDeque<Range<u64>>,
     /// Written to the ring and not flushed: the number of the group, the freeze, and what it keeps.
@@ -43,6 +48,8 @@ impl Undo {
             freeze,
             kept: Ranges::default(),
             claimed: Ranges::default(),
+            unused: Unused::default(),
+            unused_of_image: None,
             wanted: VecDeque::new(),
             written: VecDeque::new(),
             unsettled: Vec::new(),
@@ -51,14 +58,13 @@ impl Undo {
 
     /// As an opening begins: what it reads of the slow device may be in a cache alone.
     pub(crate) fn resumed(freeze: u64, blocks: Range<u64>) -> Undo {
-        Undo { unsettled: vec![Unsettled { blocks, how: Settling::Ended }], ..Undo::new(freeze) }
+        let unsettled = vec![Unsettled { blocks, how: Settling::Ended }];
+        Undo { unsettled, unused_of_image: Some(Unused::default()), ..Undo::new(freeze) }
     }
 
     /// A write to these blocks is on its way at a freeze.
     pub(crate) fn is_under_way(&mut self, token: u64, blocks: Range<u64>) {
-        if !planted(Bug::UnsettledKept) {
-            self.unsettled.push(Unsettled { blocks, how: Settling::Written(token) });
-        }
+        self.unsettled.push(Unsettled { blocks, how: Settling::Written(token) });
     }
 
     /// A write has ended, however it did.
@@ -86,14 +92,29 @@ impl Undo {
         self.freeze
     }
 
-    /// From now on what the device holds now is to be kept.
-    pub(crate) fn begin(&mut self, freeze: u64) {
+    /// From now on what the device holds now is to be kept, but for what nobody needs.
+    pub(crate) fn begin(&mut self, freeze: u64, unused: Unused) {
         self.freeze = freeze;
+        self.unused = unused;
         if !planted(Bug::KeptForever) {
             self.kept.clear();
             self.claimed.clear();
         }
         self.wanted.clear();
+    }
+
+    /// The image of the last freeze counts.
+    pub(crate) fn committed(&mut self) {
+        self.unused_of_image = Some(self.unused.clone());
+    }
+
+    /// The parts of a range that an image needs: the one that counts, or that of the last freeze.
+    fn needed(&self, range: &Range<u64>) -> Vec<Range<u64>> {
+        let mut needed = Ranges::default();
+        let of_image = self.unused_of_image.as_ref().filter(|_| !planted(Bug::ImageForgotten));
+        let parts = of_image.into_iter().chain([&self.unused]).flat_map(|unused| unused.needed(range));
+        parts.for_each(|part| needed.insert(part));
+        needed.iter().collect()
     }
 
     /// Nothing is kept any more.
@@ -103,20 +124,26 @@ impl Undo {
 
     /// Whether a range may be written over. If not, what it holds is wanted.
     pub(crate) fn admits(&mut self, range: &Range<u64>) -> bool {
-        if planted(Bug::NothingKept) || self.kept.contains(range) {
+        let needed = self.needed(range);
+        let is_part = needed.first() != Some(range) && planted(Bug::NeededInPart);
+        if planted(Bug::NothingKept) || is_part || needed.iter().all(|part| self.kept.contains(part)) {
             return true;
         }
-        for missing in self.claimed.missing(range) {
+        for missing in needed.iter().flat_map(|part| self.claimed.missing(part)).collect::<Vec<_>>() {
             self.claimed.insert(missing.clone());
             self.wanted.push_back(missing);
         }
-        planted(Bug::KeptUnflushed) && self.wanted.is_empty() && self.claimed.contains(range)
+        let is_claimed = needed.iter().all(|part| self.claimed.contains(part));
+        planted(Bug::KeptUnflushed) && self.wanted.is_empty() && is_claimed
     }
 
     /// The next range to read, of so many blocks at most. Where a write was on its way at the freeze, either is what a crash at the
     /// freeze may have left; what is read is what a crash from now on leaves.
     pub(crate) fn choose(&mut self, most: u64) -> Option<Range<u64>> {
-        let place = self.wanted.iter().position(|range| !self.is_in(|_| true, range))?;
+        let place = self
+            .wanted
+            .iter()
+            .position(|range| planted(Bug::UnsettledKept) || !self.is_in(|_| true, range))?;
         let range = self.wanted.remove(place)?;
         let run = range.start..range.end.min(range.start + most);
         if run.end < range.end {

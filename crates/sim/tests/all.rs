@@ -3,5 +3,6 @@
 mod long_queue;
 mod matrix;
 mod peers;
+mod protected;
 mod rest;
 mod scenarios;

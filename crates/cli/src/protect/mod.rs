@@ -246,6 +246,7 @@ fn protection(protect: Protect, files: &[BlockFile]) -> anyhow::Result<Protectio
         strict: protect.strict,
         piece_bytes: Plan::PIECE_BYTES,
         region_blocks: Plan::REGION_BLOCKS,
+        open_ahead: Plan::OPEN_AHEAD,
         fresh: u64::from_le_bytes(create::random_id()?[..8].try_into()?),
     };
     if let Some(header) = stand_in {

@@ -3,38 +3,9 @@
 use super::Driver;
 use bimetal_engine::Machine;
 use bimetal_engine::action::{Action, DeviceError, Token};
-use bimetal_protect::{Progress, Protection, Salvage};
+use bimetal_protect::{Progress, Protected, Protection, Salvage};
 use bimetal_replace::Replacement;
 use bimetal_units::Nanos;
-
-/// A machine whose volume is protected.
-struct Protected<'a, M> {
-    protection: &'a mut Protection,
-    machine: &'a mut M,
-}
-
-impl<M: Machine> Machine for Protected<'_, M> {
-    type Arena = M::Arena;
-
-    fn next_action(&mut self, now: Nanos) -> Option<Action> {
-        self.protection.next_action(self.machine, now)
-    }
-    fn on_completion(&mut self, now: Nanos, token: Token, result: Result<(), DeviceError>) {
-        self.protection.on_completion(self.machine, now, token, result);
-    }
-    fn deadline(&self) -> Option<Nanos> {
-        [self.machine.deadline(), self.protection.deadline()].into_iter().flatten().min()
-    }
-    fn on_timer(&mut self, now: Nanos) {
-        self.machine.on_timer(now);
-    }
-    fn has_arena(&self) -> bool {
-        self.machine.has_arena()
-    }
-    fn with_arena<R>(&mut self, f: impl FnOnce(&mut Self::Arena) -> R) -> R {
-        self.machine.with_arena(f)
-    }
-}
 
 /// Who stands between a machine and its devices, the nearest to the machine first.
 #[derive(Default)]
@@ -55,14 +26,13 @@ impl Between {
         for (token, result) in std::mem::take(&mut self.late) {
             self.tell(machine, now, token, result);
         }
-        match (&mut self.salvage, &mut self.protection, &mut self.replacement) {
-            (Some(salvage), ..) => salvage.next_action(machine, now),
-            (_, None, None) => machine.next_action(now),
-            (_, Some(protection), None) => protection.next_action(machine, now),
-            (_, None, Some(replacement)) => replacement.next_action(machine, now),
-            (_, Some(protection), Some(replacement)) => {
-                replacement.next_action(&mut Protected { protection, machine }, now)
-            }
+        if let Some(salvage) = &mut self.salvage {
+            return salvage.next_action(machine, now);
+        }
+        let mut machine = Protected::new(self.protection.as_mut(), machine);
+        match &mut self.replacement {
+            Some(replacement) => replacement.next_action(&mut machine, now),
+            None => machine.next_action(now),
         }
     }
 
@@ -78,14 +48,13 @@ impl Between {
             self.late.push((token, result));
             return;
         }
-        match (&mut self.salvage, &mut self.protection, &mut self.replacement) {
-            (Some(salvage), ..) => salvage.on_completion(machine, now, token, result),
-            (_, None, None) => machine.on_completion(now, token, result),
-            (_, Some(protection), None) => protection.on_completion(machine, now, token, result),
-            (_, None, Some(replacement)) => replacement.on_completion(machine, now, token, result),
-            (_, Some(protection), Some(replacement)) => {
-                replacement.on_completion(&mut Protected { protection, machine }, now, token, result);
-            }
+        if let Some(salvage) = &mut self.salvage {
+            return salvage.on_completion(machine, now, token, result);
+        }
+        let mut machine = Protected::new(self.protection.as_mut(), machine);
+        match &mut self.replacement {
+            Some(replacement) => replacement.on_completion(&mut machine, now, token, result),
+            None => machine.on_completion(now, token, result),
         }
     }
 

@@ -1,5 +1,6 @@
 //! What goes in and out of the engine: requests, actions, completions.
 
+use crate::api::unused::Unused;
 use crate::base::arena::Buf;
 use bimetal_units::{ServedBy, Tier};
 use serde::{Deserialize, Serialize};
@@ -213,6 +214,11 @@ pub trait Machine {
     /// Whether payload can be had: not of a task that has ended, whose result has it.
     fn has_arena(&self) -> bool {
         true
+    }
+    /// What of a device nobody needs at this moment; by default all is needed.
+    fn unused(&self, device: Tier) -> Unused {
+        let _ = device;
+        Unused::default()
     }
     /// Access to payload for the driver, between calls.
     fn with_arena<R>(&mut self, f: impl FnOnce(&mut Self::Arena) -> R) -> R;

@@ -13,4 +13,5 @@ pub mod setting;
 pub(crate) mod stats;
 pub mod tally;
 pub(crate) mod told;
+pub mod unused;
 pub mod why;

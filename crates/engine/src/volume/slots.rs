@@ -1,5 +1,6 @@
 //! Slots of one tier: which are in use, by whom, and which have reads in flight.
 
+use crate::api::unused::Unused;
 use crate::base::bugs::{Bug, planted};
 use crate::base::hash::IndexMap;
 use crate::io::flush::Durable;
@@ -210,6 +211,12 @@ impl Slots {
     /// Whether a slot is in use, or out of use.
     pub fn is_used(&self, slot: Slot) -> bool {
         self.used[slot.0 as usize / 64] >> (slot.0 % 64) & 1 != 0
+    }
+
+    /// Those that anybody may have at once, of so many blocks each, the first of which begins at this block. A slot is free only
+    /// when it is durable that nothing is in it.
+    pub(crate) fn unused_from(&self, first_block: u64, slot_blocks: u64) -> Unused {
+        Unused::new(first_block, slot_blocks, u64::from(self.count), self.used.clone())
     }
 
     /// From now on no slot in the range is taken, and those that become free are out of use.

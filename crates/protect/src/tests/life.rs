@@ -9,6 +9,7 @@ use crate::{Header, Layout, Map, Plan, Protection, Salvage, Standing, newest_hea
 use bimetal_engine::Machine;
 use bimetal_engine::action::{Action, BufList, Class, DeviceError, Token};
 use bimetal_engine::arena::{Arena, Buf, Pool};
+use bimetal_engine::unused::Unused;
 use bimetal_units::rng::Rng;
 use bimetal_units::{BLOCK_BYTES, FAST, Generation, Nanos, SLOW, Tier};
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,11 +17,15 @@ use std::ops::Range;
 
 const BLOCK: usize = BLOCK_BYTES as usize;
 const VOLUME: [u8; 16] = [1; 16];
+/// Of what somebody needs or not, or nobody does.
+const SLOT_BLOCKS: u64 = 3;
 /// Turns of one opening at most, and of the calm one at the end.
 const TURNS: u32 = 1500;
 const CALM_TURNS: u32 = 60_000;
-/// The image is looked at after one turn in so many, beside after crashes.
-const IS_LOOKED_AT: u32 = 40;
+/// The image is looked at after one turn in so many, and after one in so many in which something was written for it; beside after
+/// crashes.
+const IS_LOOKED_AT: u32 = 200;
+const IS_LOOKED_AT_WHEN_WRITTEN: u32 = 10;
 
 fn version_of(block: &[u8]) -> u64 {
     u64::from_le_bytes(block[..8].try_into().expect("eight bytes"))
@@ -146,6 +151,8 @@ struct Client {
     is_open: bool,
     /// How often it writes, in a hundred times.
     busy: u64,
+    /// Which slots of the slow device are needed: what the next freeze is told.
+    needed: u64,
     /// A flush has failed: what was written is not certain any more, whatever later ones say.
     doubts: [bool; 2],
     wrong: Option<String>,
@@ -169,6 +176,11 @@ impl Client {
 
 impl Machine for Client {
     type Arena = Memory;
+
+    fn unused(&self, device: Tier) -> Unused {
+        assert_eq!(device, SLOW);
+        Unused::new(1, SLOT_BLOCKS, self.blocks[1].len() as u64 / SLOT_BLOCKS - 1, vec![self.needed])
+    }
 
     fn next_action(&mut self, _: Nanos) -> Option<Action> {
         if !self.is_open || self.asked.len() >= 12 || self.rng.below(100) >= self.busy {
@@ -304,12 +316,19 @@ struct Life {
     fails_one_in: u32,
     /// What the machine writes to the slow device mostly ends after everything else.
     is_slow: bool,
+    /// Something was written for the image in this turn.
+    is_written: bool,
     seen: Seen,
 }
 
 fn born(seed: u64) -> Life {
     let mut rng = Rng::new(seed, 1);
-    let counts = [rng.range(12, 70) as usize, rng.range(12, 70) as usize];
+    let is_slow = seed % 5 == 4;
+    let mut counts = [rng.range(12, 70) as usize, rng.range(12, 70) as usize];
+    if is_slow {
+        // Others write to the same blocks meanwhile, and nothing fails.
+        counts[1] = 12;
+    }
     let ring_blocks = rng.pick(&[16, 24, 60, 200]);
     let layout = Layout {
         fast_bytes: (counts[0] * BLOCK) as u64,
@@ -329,6 +348,7 @@ fn born(seed: u64) -> Life {
         version: 10_000,
         is_open: true,
         busy: rng.pick(&[5, 30, 100]),
+        needed: u64::MAX,
         doubts: [false; 2],
         wrong: None,
     };
@@ -349,12 +369,16 @@ fn born(seed: u64) -> Life {
         images: BTreeSet::new(),
         fresh: 0,
         fails_one_in: rng.pick(&[400, 4000, u32::MAX]),
-        is_slow: seed % 5 == 4,
+        is_slow,
+        is_written: false,
         seen: Seen::default(),
         aside: Rng::new(seed, 3),
         rng,
     };
-    life.has_bad = life.rng.one_in(4);
+    life.has_bad = life.rng.one_in(4) && !is_slow;
+    if is_slow {
+        life.fails_one_in = u32::MAX;
+    }
     if life.has_bad {
         for (disk, count) in counts.into_iter().enumerate() {
             for _ in 0..life.rng.below(4) {
@@ -401,6 +425,7 @@ impl Life {
             strict: self.strict,
             piece_bytes: 2 * BLOCK as u64,
             region_blocks: 4,
+            open_ahead: 0,
             fresh: self.fresh,
         }
     }
@@ -451,7 +476,13 @@ impl Life {
                 return if last { Ok(()) } else { Err("the last image is not of the end".into()) };
             }
             self.is_kept(&protection)?;
-            if self.aside.one_in(IS_LOOKED_AT) {
+            let is_written = std::mem::take(&mut self.is_written);
+            let one_in = match is_written {
+                true if self.is_slow => 1,
+                true => IS_LOOKED_AT_WHEN_WRITTEN,
+                false => IS_LOOKED_AT,
+            };
+            if self.aside.one_in(one_in) {
                 self.is_image_good()?;
             }
             if !self.calm && self.aside.one_in(5000) {
@@ -467,10 +498,15 @@ impl Life {
         }
     }
 
+    /// Nothing fails in this life.
+    fn is_clean(&self) -> bool {
+        !self.has_bad && self.fails_one_in == u32::MAX
+    }
+
     /// Where clients are to wait, the image stays while nothing fails: its ring has room for what comes. The first one of an opening
     /// may be of more than that.
     fn is_kept(&mut self, protection: &Protection) -> Result<(), String> {
-        let is_sure = self.strict && !self.has_bad && self.fails_one_in == u32::MAX && self.has_room;
+        let is_sure = self.strict && self.is_clean() && self.has_room;
         let number = protection.progress().image.map(|image| image.number);
         if number.is_none() && self.images.len() > 2 && is_sure {
             return Err(format!("the image is gone: {:?}", protection.phase));
@@ -484,7 +520,7 @@ impl Life {
 
     /// Whether an image of the end is there: the machine has ended. That a first one is waited for is the test's wish.
     fn is_closed(&self, protection: &mut Protection) -> bool {
-        let has_image = protection.progress().image.is_some();
+        let has_image = protection.progress().image.is_some() && protection.aging.is_none();
         if has_image {
             protection.finish(self.now);
         }
@@ -514,8 +550,18 @@ impl Life {
         }
     }
 
+    /// What each block may hold; nothing of those that nobody needs, which may hold whatever they do.
     fn moment(&self) -> Moment {
-        self.client.blocks.each_ref().map(|blocks| blocks.iter().map(Known::reads).collect())
+        let mut moment =
+            self.client.blocks.each_ref().map(|b| b.iter().map(Known::reads).collect::<Vec<_>>());
+        let all = 0..moment[1].len() as u64;
+        let needed = self.client.unused(SLOW).needed(&all);
+        for (place, may) in moment[1].iter_mut().enumerate() {
+            if !needed.iter().any(|part| part.contains(&(place as u64))) {
+                may.clear();
+            }
+        }
+        moment
     }
 
     fn turn(&mut self, protection: &mut Protection) {
@@ -526,8 +572,14 @@ impl Life {
         self.now = Nanos(self.now.0 + step);
         for _ in 0..self.rng.below(5) {
             let before = protection.undo.freeze();
+            self.client.needed = if self.calm { u64::MAX } else { self.aside.next_u64() };
             let moment = protection.may_freeze().then(|| self.moment());
+            let was_copying = protection.phase == Phase::Copying;
             let action = protection.next_action(&mut self.client, self.now);
+            let is_given_up = matches!(protection.phase, Phase::Dropping { .. });
+            if was_copying && is_given_up && self.is_clean() && self.has_room {
+                self.client.wrong = Some("an epoch is given up that had begun".to_owned());
+            }
             let after = protection.undo.freeze();
             if after != before {
                 assert_eq!(after, before + 1);
@@ -577,6 +629,7 @@ impl Life {
                 Some((token, good))
             }
             Action::Write { offset, bufs, fua, token, .. } => {
+                self.is_written |= token.0 & OWN != 0;
                 let mut at = offset as usize;
                 for part in bufs.iter().flat_map(|buf| self.client.memory.bytes(*buf).chunks(BLOCK)) {
                     if !fails || self.rng.one_in(2) {
@@ -658,7 +711,7 @@ impl Life {
         };
         let moment = header.image.and_then(|image| self.moments.get(&image.number));
         let moment = moment.ok_or("an image of no freeze")?;
-        let may_lack = self.has_bad || self.fails_one_in < u32::MAX;
+        let may_lack = !self.is_clean();
         standing_in::tries(&self.disks[1], &header, moment, &mut self.aside, may_lack)
     }
 
@@ -674,12 +727,12 @@ impl Life {
         self.seen.images += 1;
         let salvage = Salvage::new(self.layout, scan(&mut reader, &header, true));
         for (tier, blocks) in [FAST, SLOW].into_iter().zip(moment) {
-            for (place, may) in blocks.iter().enumerate() {
+            for (place, may) in blocks.iter().enumerate().filter(|(_, may)| !may.is_empty()) {
                 let block = place as u64;
                 let places = salvage.places(tier, block..block + 1);
                 let Some(at) = places[0].1 else {
                     self.seen.lost += 1;
-                    if !self.has_bad && self.fails_one_in == u32::MAX {
+                    if self.is_clean() {
                         return Err(format!("image {:x}: block {place} of {tier:?} is lost", image.number));
                     }
                     continue;

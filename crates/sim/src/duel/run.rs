@@ -96,6 +96,7 @@ fn volume(workload: &Workload, policy: Policy) -> VolumeSpec {
         chunk: None,
         landing: None,
         wear_budget: None,
+        protect_seconds: None,
         policy,
         foresight: 1.0,
         crowd: None,

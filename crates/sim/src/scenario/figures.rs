@@ -79,6 +79,7 @@ pub(super) fn settle(phase: &mut Phase, before: &Counts, after: &Counts) {
     phase.destaged_bytes = after.destaged_bytes - before.destaged_bytes;
     phase.fast_written = fast_written(before, after, all);
     phase.wakeups = wakeups(&before.wakeups, &after.wakeups);
+    phase.exposed_seconds = after.exposed_seconds;
     let busy = |(before, after): (&Usage, &Usage)| (after.busy_ns - before.busy_ns) as f64 / 1e9;
     phase.busy_seconds = before.usage.iter().zip(&after.usage).map(busy).collect();
 }

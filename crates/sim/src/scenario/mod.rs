@@ -133,6 +133,9 @@ pub struct VolumeSpec {
     /// Bytes in a day that our engine may write to the fast tier of its own accord; no limit if not given. The other
     /// policies know none.
     pub wear_budget: Option<Size>,
+    /// Our volume has an image on its slow device that is so many seconds old at most; none if not given. The other policies
+    /// have none.
+    pub protect_seconds: Option<u32>,
     /// What decides where data lies: our engine, or what else can be had.
     #[serde(default)]
     pub policy: Policy,

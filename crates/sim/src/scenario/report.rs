@@ -6,7 +6,7 @@ use serde::Serialize;
 type Metric = fn(&Phase) -> Option<f64>;
 
 /// All of them, by their names.
-pub(super) const METRICS: [(&str, Metric); 34] = [
+pub(super) const METRICS: [(&str, Metric); 35] = [
     ("seconds", |phase| Some(phase.seconds)),
     ("mb_per_s", |phase| Some(phase.mb_per_s)),
     ("worst_second_mb_per_s", |phase| phase.worst_second_mb_per_s),
@@ -38,6 +38,7 @@ pub(super) const METRICS: [(&str, Metric); 34] = [
     ("fast_moves_bytes", |phase| Some(phase.fast_written?.by?.moves_bytes as f64)),
     ("fast_copies_bytes", |phase| Some(phase.fast_written?.by?.copies_bytes as f64)),
     ("slow_wakeups", |phase| phase.wakeups.get(1).map(|slow| (slow.clients + slow.background) as f64)),
+    ("exposed_seconds", |phase| phase.exposed_seconds),
     ("failures", |phase| Some(phase.failures as f64)),
     ("records", |phase| Some(phase.replay?.records as f64)),
     ("left_out", |phase| Some(phase.replay?.left_out as f64)),
@@ -152,6 +153,9 @@ pub struct Phase {
     /// How often each device was used after it had rested, in tier order; of a volume of ours alone.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub wakeups: Vec<Wakes>,
+    /// How old the image of a protected volume is at the end, where something has been written since; none without an image.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exposed_seconds: Option<f64>,
     /// Seconds in which each device worked, in tier order.
     pub busy_seconds: Vec<f64>,
     /// What each load saw, where several were side by side.

@@ -5,7 +5,7 @@ use super::{DeviceSpec, Reopen, Scenario, ScenarioError, Size, VolumeSpec, Whole
 use crate::peers::{MAX_BYTES, Peer, PeerSpec, Policy};
 use crate::plan::Shared;
 use crate::timed::volume::VolumeError;
-use crate::timed::{TimedDevice, TimedVolume};
+use crate::timed::{Protect, TimedDevice, TimedVolume, TimedWorld};
 use bimetal_engine::format::geometry::Geometry;
 use bimetal_engine::options::{CreateOptions, DeviceInfo, Tuning, WakeUps};
 use bimetal_models::{Command, Done, Model, Usage};
@@ -41,6 +41,8 @@ pub(super) struct Counts {
     pub(super) written_by: Option<WrittenBy>,
     /// Of a volume of ours, in tier order.
     pub(super) wakeups: Vec<WakeUps>,
+    /// Of a protected volume that has an image.
+    pub(super) exposed_seconds: Option<f64>,
     pub(super) usage: Vec<Usage>,
 }
 
@@ -88,6 +90,10 @@ impl Target {
         seed: u64,
         tuning: Tuning,
     ) -> Result<Target, ScenarioError> {
+        if volume.protect_seconds == Some(0) || volume.protect_seconds.is_some() && !volume.policy.is_ours() {
+            let what = "protect_seconds is at least 1, of a volume of ours";
+            return Err(ScenarioError::Sense(what.into()));
+        }
         let kind = match volume.policy {
             policy if policy.is_ours() => Kind::Volume(Box::new(create(volume, whole, seed, &tuning)?)),
             Policy::AllFast => Kind::Device(all_fast(volume, whole, seed)?, EventHash::default()),
@@ -166,6 +172,7 @@ impl Target {
                     destaged_bytes: tally.destaged_bytes,
                     written_by: None,
                     wakeups: Vec::new(),
+                    exposed_seconds: None,
                     usage: peer.device_usage(),
                 }
             }
@@ -186,6 +193,10 @@ impl Target {
                         copies_bytes: status.wear.copied_bytes,
                     }),
                     wakeups: status.tiers.iter().map(|tier| tier.wakeups).collect(),
+                    exposed_seconds: volume
+                        .image()
+                        .filter(|progress| progress.image.is_some())
+                        .map(|progress| progress.exposed_ms as f64 / 1e3),
                     usage: volume.device_usage(),
                 }
             }
@@ -287,7 +298,9 @@ fn options(spec: &VolumeSpec, whole: Whole) -> Result<CreateOptions, ScenarioErr
 fn create(spec: &VolumeSpec, whole: Whole, seed: u64, tuning: &Tuning) -> Result<TimedVolume, ScenarioError> {
     let fast = TimedDevice::new(device(&spec.fast, whole, seed, 0)?);
     let slow = TimedDevice::new(Shared::of(device(&spec.slow, whole, seed, 1)?, spec.crowd.as_ref()));
-    Ok(TimedVolume::create(vec![fast, slow], options(spec, whole)?, tuning.clone())?)
+    let protect = spec.protect_seconds.map(|seconds| Protect { seconds, strict: false });
+    let world = TimedWorld::new(vec![fast, slow]).protected(protect);
+    Ok(TimedVolume::create_on(world, options(spec, whole)?, tuning.clone())?)
 }
 
 /// How ours would be laid out on a fast and a slow device of these sizes.

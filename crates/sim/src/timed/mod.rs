@@ -6,11 +6,13 @@
 
 pub mod arena;
 pub mod device;
+pub mod image;
 mod store;
 pub mod volume;
 pub mod world;
 
 pub use arena::NoDataArena;
 pub use device::TimedDevice;
+pub use image::Protect;
 pub use volume::TimedVolume;
 pub use world::{TimedWorld, WorldError};

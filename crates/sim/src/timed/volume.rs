@@ -10,6 +10,7 @@ use bimetal_engine::scrub::ScrubError;
 use bimetal_engine::slab::Slab;
 use bimetal_models::device::Failure;
 use bimetal_models::{Command, Done, Kind, Model, Usage};
+use bimetal_protect::{Progress, Protected, Protection};
 use bimetal_units::{BLOCK_BYTES, Chunk, Nanos, Tier};
 use std::collections::VecDeque;
 
@@ -36,6 +37,7 @@ struct InFlight {
 pub struct TimedVolume {
     world: TimedWorld,
     engine: TimedEngine,
+    protection: Option<Protection>,
     /// By what they are called in the engine, which bounds how many there are.
     requests: Slab<InFlight>,
     /// Commands that wait for room in the engine.
@@ -54,8 +56,16 @@ impl TimedVolume {
         options: CreateOptions,
         tuning: Tuning,
     ) -> Result<TimedVolume, VolumeError> {
-        let mut world = TimedWorld::new(devices);
-        let task = bimetal_engine::create(NoDataArena::default(), world.device_infos(), options);
+        TimedVolume::create_on(TimedWorld::new(devices), options, tuning)
+    }
+
+    /// Makes a volume on the devices of a world, and opens it.
+    pub fn create_on(
+        mut world: TimedWorld,
+        options: CreateOptions,
+        tuning: Tuning,
+    ) -> Result<TimedVolume, VolumeError> {
+        let task = bimetal_engine::create(NoDataArena::default(), world.room(), options);
         world.run_task(task)??;
         TimedVolume::open(world, tuning)
     }
@@ -64,8 +74,9 @@ impl TimedVolume {
     pub fn open(mut world: TimedWorld, tuning: Tuning) -> Result<TimedVolume, VolumeError> {
         let options = OpenOptions { volume_id: None, tuning };
         let task = bimetal_engine::open(NoDataArena::default(), world.device_infos(), options);
-        let engine = world.run_task(task)??;
-        Ok(TimedVolume::of(world, engine))
+        let mut protection = world.protection();
+        let engine = world.run_protected(task, protection.as_mut())??;
+        Ok(TimedVolume::of(world, engine, protection))
     }
 
     /// Opens it without one of its devices, to be read only.
@@ -78,21 +89,36 @@ impl TimedVolume {
         let (arena, devices) = (NoDataArena::default(), world.device_infos());
         let task = bimetal_engine::open_degraded(arena, devices, missing, options, Suspects::Refused);
         let engine = world.run_task(task)??;
-        Ok(TimedVolume::of(world, engine))
+        Ok(TimedVolume::of(world, engine, None))
     }
 
-    fn of(world: TimedWorld, engine: TimedEngine) -> TimedVolume {
-        let next = world.next_event(&engine);
-        TimedVolume {
+    fn of(world: TimedWorld, engine: TimedEngine, protection: Option<Protection>) -> TimedVolume {
+        let mut volume = TimedVolume {
             world,
             engine,
-            next,
+            protection,
+            next: None,
             requests: Slab::new(usize::MAX),
             waiting: VecDeque::new(),
             replies: Vec::new(),
             ended: Vec::new(),
             usage: Usage::default(),
-        }
+        };
+        volume.next = volume.next_event();
+        volume
+    }
+
+    fn next_event(&mut self) -> Option<Nanos> {
+        self.world.next_event(&Protected::new(self.protection.as_mut(), &mut self.engine))
+    }
+
+    fn advance_to(&mut self, at: Nanos) {
+        self.world.advance_to(&mut Protected::new(self.protection.as_mut(), &mut self.engine), at);
+    }
+
+    /// How the image stands; none where the volume has none.
+    pub fn image(&self) -> Option<Progress> {
+        self.protection.as_ref().map(Protection::progress)
     }
 
     /// Begins a scrub.
@@ -136,7 +162,7 @@ impl TimedVolume {
     /// Closes the volume. Only while no command is in flight.
     pub fn close(mut self) -> Result<TimedWorld, VolumeError> {
         assert!(self.requests.is_empty(), "commands are in flight");
-        self.world.close(self.engine)?;
+        self.world.close(self.engine, self.protection)?;
         Ok(self.world)
     }
 
@@ -148,9 +174,10 @@ impl TimedVolume {
 
     fn pump(&mut self) {
         loop {
-            self.world.pump(&mut self.engine, &mut self.replies);
+            let mut both = Protected::new(self.protection.as_mut(), &mut self.engine);
+            self.world.pump(&mut both, &mut self.replies);
             if self.replies.is_empty() {
-                self.next = self.world.next_event(&self.engine);
+                self.next = self.next_event();
                 return;
             }
             for i in 0..self.replies.len() {
@@ -178,7 +205,7 @@ impl TimedVolume {
     /// Moves the clock to `now` and lets happen what happens by then.
     fn run_to(&mut self, now: Nanos) {
         while let Some(at) = self.next.filter(|&at| at <= now) {
-            self.world.advance_to(&mut self.engine, at);
+            self.advance_to(at);
             self.pump();
         }
         self.world.rest_until(now);
@@ -229,7 +256,7 @@ impl Model for TimedVolume {
 
     fn submit(&mut self, now: Nanos, tag: u64, command: Command) {
         if self.next.is_some_and(|next| next <= now) {
-            self.world.advance_to(&mut self.engine, now);
+            self.advance_to(now);
         }
         self.world.rest_until(now);
         if !self.waiting.is_empty() || !self.admit(tag, command) {

@@ -1,10 +1,12 @@
 //! The driver in virtual time: actions to modelled devices, their answers back, one event after the other.
 
+use crate::timed::image::{self, Protect};
 use crate::timed::{NoDataArena, TimedDevice};
 use bimetal_engine::action::{Action, Machine, RequestError, RequestId};
 use bimetal_engine::options::DeviceInfo;
 use bimetal_engine::{Engine, Task};
 use bimetal_models::Usage;
+use bimetal_protect::{Layout, Protected, Protection};
 use bimetal_units::event_hash::EventHash;
 use bimetal_units::{Nanos, ServedBy};
 
@@ -25,6 +27,8 @@ pub enum WorldError {
 /// The devices and the clock. Nothing else decides what comes next, so the same calls always tell the same story.
 pub struct TimedWorld {
     devices: Vec<TimedDevice>,
+    /// How the volume on them is protected.
+    protect: Option<Protect>,
     now: Nanos,
     /// What happened so far, in order.
     hash: EventHash,
@@ -33,7 +37,18 @@ pub struct TimedWorld {
 impl TimedWorld {
     /// A world with these devices, in tier order.
     pub fn new(devices: Vec<TimedDevice>) -> TimedWorld {
-        TimedWorld { devices, now: Nanos(1), hash: EventHash::default() }
+        TimedWorld { devices, protect: None, now: Nanos(1), hash: EventHash::default() }
+    }
+
+    /// The volume that is made on the devices has an image on its slow one.
+    pub fn protected(mut self, protect: Option<Protect>) -> TimedWorld {
+        self.protect = protect;
+        self
+    }
+
+    /// What stands between the volume and its devices, if it is protected.
+    pub(crate) fn protection(&self) -> Option<Protection> {
+        self.protect.map(|protect| image::protection(protect, &self.devices))
     }
 
     /// The virtual time.
@@ -54,6 +69,18 @@ impl TimedWorld {
             size_bytes: device.size_bytes(),
         };
         self.devices.iter().enumerate().map(info).collect()
+    }
+
+    /// What of them a new volume may use.
+    pub(crate) fn room(&self) -> Vec<DeviceInfo> {
+        let mut infos = self.device_infos();
+        if self.protect.is_some() {
+            let needs = Layout::needs(infos[0].size_bytes, infos[1].size_bytes);
+            infos.iter_mut().zip(needs).for_each(|(info, need)| {
+                info.size_bytes = info.size_bytes.saturating_sub(need);
+            });
+        }
+        infos
     }
 
     /// What each device has done so far, in tier order.
@@ -111,28 +138,50 @@ impl TimedWorld {
     }
 
     /// Serves a task until it has a result.
-    pub fn run_task<T>(&mut self, mut task: Task<NoDataArena, T>) -> Result<T, WorldError> {
+    pub fn run_task<T>(&mut self, task: Task<NoDataArena, T>) -> Result<T, WorldError> {
+        self.run_protected(task, None)
+    }
+
+    /// Serves the task that opens a volume; what protects that goes on after it.
+    pub(crate) fn run_protected<T>(
+        &mut self,
+        mut task: Task<NoDataArena, T>,
+        mut protection: Option<&mut Protection>,
+    ) -> Result<T, WorldError> {
         let mut replies = Vec::new();
         loop {
-            self.pump(&mut task, &mut replies);
-            match self.next_event(&task) {
-                Some(at) => self.advance_to(&mut task, at),
+            let is_protected = protection.is_some();
+            let mut both = Protected::new(protection.as_deref_mut(), &mut task);
+            self.pump(&mut both, &mut replies);
+            let next = self.next_event(&both);
+            match next.filter(|_| !is_protected || both.has_arena()) {
+                Some(at) => self.advance_to(&mut both, at),
                 None => return task.take_result().ok_or(WorldError::Stalled),
             }
         }
     }
 
-    /// Closes a volume.
-    pub fn close(&mut self, mut engine: TimedEngine) -> Result<(), WorldError> {
+    /// Closes a volume, and leaves an image of its end.
+    pub(crate) fn close(
+        &mut self,
+        mut engine: TimedEngine,
+        mut protection: Option<Protection>,
+    ) -> Result<(), WorldError> {
         engine.begin_shutdown(self.now);
         let mut replies = Vec::new();
         loop {
-            self.pump(&mut engine, &mut replies);
-            if engine.is_stopped() {
+            self.pump(&mut Protected::new(protection.as_mut(), &mut engine), &mut replies);
+            let now = self.now;
+            let is_left = |protection: &mut Protection| {
+                protection.finish(now);
+                protection.is_finished(now)
+            };
+            if engine.is_stopped() && protection.as_mut().is_none_or(is_left) {
                 return Ok(());
             }
-            let at = self.next_event(&engine).ok_or(WorldError::Stalled)?;
-            self.advance_to(&mut engine, at);
+            let mut both = Protected::new(protection.as_mut(), &mut engine);
+            let at = self.next_event(&both).ok_or(WorldError::Stalled)?;
+            self.advance_to(&mut both, at);
         }
     }
 

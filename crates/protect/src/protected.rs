@@ -1,0 +1,60 @@
+//! A machine that may be protected, for a driver that does not want to know.
+
+use crate::Protection;
+use bimetal_engine::Machine;
+use bimetal_engine::action::{Action, DeviceError, Token};
+use bimetal_engine::unused::Unused;
+use bimetal_units::{Nanos, Tier};
+
+/// A machine, and the protection that stands between it and its devices, if one does.
+pub struct Protected<'a, M> {
+    protection: Option<&'a mut Protection>,
+    machine: &'a mut M,
+}
+
+impl<'a, M: Machine> Protected<'a, M> {
+    /// Both together.
+    #[inline]
+    pub fn new(protection: Option<&'a mut Protection>, machine: &'a mut M) -> Protected<'a, M> {
+        Protected { protection, machine }
+    }
+}
+
+impl<M: Machine> Machine for Protected<'_, M> {
+    type Arena = M::Arena;
+
+    #[inline]
+    fn next_action(&mut self, now: Nanos) -> Option<Action> {
+        match &mut self.protection {
+            // A task that has ended has no memory for anybody.
+            Some(protection) if self.machine.has_arena() => protection.next_action(self.machine, now),
+            _ => self.machine.next_action(now),
+        }
+    }
+    #[inline]
+    fn on_completion(&mut self, now: Nanos, token: Token, result: Result<(), DeviceError>) {
+        match &mut self.protection {
+            Some(protection) => protection.on_completion(self.machine, now, token, result),
+            None => self.machine.on_completion(now, token, result),
+        }
+    }
+    #[inline]
+    fn deadline(&self) -> Option<Nanos> {
+        let protection = self.protection.as_ref().and_then(|protection| protection.deadline());
+        [self.machine.deadline(), protection].into_iter().flatten().min()
+    }
+    #[inline]
+    fn on_timer(&mut self, now: Nanos) {
+        self.machine.on_timer(now);
+    }
+    fn unused(&self, device: Tier) -> Unused {
+        self.machine.unused(device)
+    }
+    fn has_arena(&self) -> bool {
+        self.machine.has_arena()
+    }
+    #[inline]
+    fn with_arena<R>(&mut self, f: impl FnOnce(&mut Self::Arena) -> R) -> R {
+        self.machine.with_arena(f)
+    }
+}
