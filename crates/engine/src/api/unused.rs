@@ -61,7 +61,7 @@ mod tests {
         let whole = 0..40;
         assert_eq!(unused.needed(&whole), [0..10, 14..18, 22..40]);
         assert_eq!(unused.needed(&(10..14)), []);
-        assert_eq!(unused.needed(&(12..15)), [14..15]);
+        assert_eq!(unused.needed(&(12..24)), [14..18, 22..24]);
         assert_eq!(Unused::default().needed(&whole), [whole]);
     }
 }
