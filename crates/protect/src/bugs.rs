@@ -24,6 +24,8 @@ bimetal_units::planted_bugs! {
     NeededInPart,
     /// What nobody needed at a freeze is not kept for the image that counts until then.
     ImageForgotten,
+    /// The slow device is written over while what it held is on its way to the ring, as nobody needs it any more.
+    ClaimDropped,
     /// What was kept before a freeze counts as kept after it.
     KeptForever,
     /// What could not be read of the slow device counts as kept.

@@ -119,6 +119,12 @@ impl Ranges {
         self.0.parts(range).into_iter().filter_map(missing).collect()
     }
 
+    /// What of a range is in it.
+    pub(crate) fn present(&self, range: &Range<u64>) -> Vec<Range<u64>> {
+        let present = |(part, held): (Range<u64>, Option<Held>)| held.map(|_| part);
+        self.0.parts(range).into_iter().filter_map(present).collect()
+    }
+
     pub(crate) fn contains(&self, range: &Range<u64>) -> bool {
         self.missing(range).is_empty()
     }

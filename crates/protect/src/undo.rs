@@ -18,6 +18,8 @@ pub(crate) struct Undo {
     unused: Unused,
     /// ... and at that of the image that counts, if one does: until there is a newer one, that is to stay what it is.
     unused_of_image: Option<Unused>,
+    /// What was being kept at a freeze, and may not be in the ring to its end yet.
+    unfinished: Ranges,
     /// What is to be read next.
     wanted: VecDeque<Range<u64>>,
     /// Written to the ring and not flushed: the number of the group, the freeze, and what it keeps.
@@ -50,6 +52,7 @@ impl Undo {
             claimed: Ranges::default(),
             unused: Unused::default(),
             unused_of_image: None,
+            unfinished: Ranges::default(),
             wanted: VecDeque::new(),
             written: VecDeque::new(),
             unsettled: Vec::new(),
@@ -96,11 +99,13 @@ impl Undo {
     pub(crate) fn begin(&mut self, freeze: u64, unused: Unused) {
         self.freeze = freeze;
         self.unused = unused;
+        self.wanted.drain(..).for_each(|range| self.claimed.remove(&range));
+        self.kept.iter().for_each(|range| self.claimed.remove(&range));
+        self.claimed.iter().for_each(|range| self.unfinished.insert(range));
         if !planted(Bug::KeptForever) {
             self.kept.clear();
             self.claimed.clear();
         }
-        self.wanted.clear();
     }
 
     /// The image of the last freeze counts.
@@ -108,12 +113,14 @@ impl Undo {
         self.unused_of_image = Some(self.unused.clone());
     }
 
-    /// The parts of a range that an image needs: the one that counts, or that of the last freeze.
+    /// The parts of a range that an image needs: the one that counts, or that of the last freeze. What is being kept is to be whole
+    /// in the ring, though nobody may need it by then.
     fn needed(&self, range: &Range<u64>) -> Vec<Range<u64>> {
         let mut needed = Ranges::default();
         let of_image = self.unused_of_image.as_ref().filter(|_| !planted(Bug::ImageForgotten));
         let parts = of_image.into_iter().chain([&self.unused]).flat_map(|unused| unused.needed(range));
-        parts.for_each(|part| needed.insert(part));
+        let begun = [&self.claimed, &self.unfinished].into_iter().flat_map(|begun| begun.present(range));
+        parts.chain(begun.filter(|_| !planted(Bug::ClaimDropped))).for_each(|part| needed.insert(part));
         needed.iter().collect()
     }
 
@@ -181,6 +188,8 @@ impl Undo {
                 self.written.push_back((seq, freeze, ranges));
             } else if freeze == self.freeze {
                 ranges.into_iter().for_each(|range| self.kept.insert(range));
+            } else {
+                ranges.iter().for_each(|range| self.unfinished.remove(range));
             }
         }
     }
