@@ -117,7 +117,7 @@ const FOUND: &[(Bug, u64)] = &[
     (Bug::CommittedOverGap, 10_614),
     (Bug::TrimmedUnflushed, 5420),
     (Bug::DroppedLate, 3289),
-    (Bug::StaleTail, 14_610),
+    (Bug::StaleTail, 32_500),
     (Bug::OldGroupsCount, 882),
     (Bug::NotJoined, 123),
     (Bug::FlushErrorKept, 1051),
