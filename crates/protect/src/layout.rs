@@ -43,6 +43,12 @@ impl Layout {
         (slow_device_bytes / RING_PART).max(whole).clamp(LEAST_RING, MOST_RING) / BLOCK * BLOCK
     }
 
+    /// What a volume may use of devices of these sizes, so that there is room for all this.
+    pub fn left_of(fast_device_bytes: u64, slow_device_bytes: u64) -> [u64; 2] {
+        let [fast, slow] = Self::needs(fast_device_bytes, slow_device_bytes);
+        [fast_device_bytes.saturating_sub(fast), slow_device_bytes.saturating_sub(slow)]
+    }
+
     /// What is to be left free of each device of these sizes, so that there is room for all this.
     pub fn needs(fast_device_bytes: u64, slow_device_bytes: u64) -> [u64; 2] {
         let slow = 2 * BLOCK

@@ -8,12 +8,13 @@ use crate::fast::{Fast, LEAST_REGION};
 use crate::header::{Header, Image, Map};
 use crate::layout::Layout;
 use crate::ring::{Pos, Ring};
-use crate::scan::Scanned;
+use crate::scan::{Reader, Scanned, newest_map, scan};
 use crate::undo::Undo;
 use bimetal_engine::Machine;
 use bimetal_engine::action::{Action, BufList, Class, DeviceError, Token};
 use bimetal_engine::arena::{Arena, Buf, Pool};
 use bimetal_engine::format::Id;
+use bimetal_engine::format::superblock::Superblock;
 use bimetal_units::{BLOCK_BYTES, FAST, Generation, Nanos, SLOW, Tier};
 use std::collections::{BTreeMap, VecDeque};
 use std::mem::{Discriminant, discriminant};
@@ -58,11 +59,27 @@ pub struct Plan {
 
 impl Plan {
     /// How much is copied at a time where nothing says otherwise. A disk is busy with transfers by then, not with seeks.
-    pub const PIECE_BYTES: u64 = 256 << 10;
+    const PIECE_BYTES: u64 = 256 << 10;
     /// Most of what is written goes on in the next region, which need not wait for a map then; after a crash so much more is copied.
-    pub const OPEN_AHEAD: usize = 16;
+    const OPEN_AHEAD: usize = 16;
     /// The least blocks of a region where nothing says otherwise.
-    pub const REGION_BLOCKS: u64 = LEAST_REGION;
+    const REGION_BLOCKS: u64 = LEAST_REGION;
+
+    /// Of the volume of a superblock, with what is copied at a time, and how regions are opened, as nothing says otherwise.
+    pub fn new(superblock: &Superblock, layout: Layout, (seconds, strict): (u32, bool), fresh: u64) -> Plan {
+        Plan {
+            volume: superblock.volume,
+            devices: superblock.devices,
+            layout,
+            generation: superblock.generation,
+            seconds,
+            strict,
+            piece_bytes: Self::PIECE_BYTES,
+            region_blocks: Self::REGION_BLOCKS,
+            open_ahead: Self::OPEN_AHEAD,
+            fresh,
+        }
+    }
 }
 
 /// How protection stands.
@@ -211,9 +228,23 @@ pub struct Protection {
 }
 
 impl Protection {
+    /// Goes on with the image that the newest header has, if it is one of this volume as it is; else from nothing.
+    pub fn open(
+        plan: Plan,
+        newest: Option<&Header>,
+        fast: &mut impl Reader,
+        slow: &mut impl Reader,
+    ) -> Protection {
+        let map = newest_map(fast, plan.layout.maps(), plan.volume);
+        let resumed = newest.filter(|header| header.image.is_some()).and_then(|header| {
+            Protection::resume(plan.clone(), header, scan(slow, header, false), map.as_ref())
+        });
+        resumed.unwrap_or_else(|| Protection::begin(plan, newest, map.as_ref()))
+    }
+
     /// From nothing: there is no image until the fast device has been copied. The header is the newest that is there, so that
     /// the next one counts.
-    pub fn begin(plan: Plan, newest: Option<&Header>, map: Option<&Map>) -> Protection {
+    pub(crate) fn begin(plan: Plan, newest: Option<&Header>, map: Option<&Map>) -> Protection {
         let (number, session) = newest.map_or((0, 0), |header| (header.number, header.session));
         let layout = plan.layout;
         // No group of before has such a number.
@@ -224,7 +255,12 @@ impl Protection {
     }
 
     /// Goes on with the image that a header has, and what the ring was found to hold. The map is the fast device's.
-    pub fn resume(plan: Plan, header: &Header, scanned: Scanned, map: Option<&Map>) -> Option<Protection> {
+    pub(crate) fn resume(
+        plan: Plan,
+        header: &Header,
+        scanned: Scanned,
+        map: Option<&Map>,
+    ) -> Option<Protection> {
         let image = header.image?;
         let fits = header.volume == plan.volume
             && header.devices == plan.devices
@@ -236,7 +272,6 @@ impl Protection {
         let layout = plan.layout;
         let head = Pos { session: header.session + 1, ..scanned.head };
         let ring = Ring::new(layout.ring_at(), layout.ring_bytes, header.tail, head);
-        let map = map.filter(|map| map.volume == plan.volume);
         let mut fast = Fast::new(layout.fast_bytes / BLOCK, (plan.region_blocks, plan.open_ahead), map);
         for range in &header.lost {
             fast.lost.insert(range.clone());
@@ -328,21 +363,15 @@ impl Protection {
         self.drop_image(None);
     }
 
-    /// The machine has ended: an image of now is wanted, however old the last one is.
-    pub fn finish(&mut self, now: Nanos) {
-        if self.until.is_none() {
-            self.hurry = true;
-            let seconds = u64::from(self.plan.seconds).max(FAREWELL_S);
-            self.until = Some(Nanos(now.0 + seconds * Nanos::SECOND));
-        }
-    }
-
-    /// Whether that is done, or is not to be waited for any longer: where there is no image yet, the ring has no room for a newer one,
-    /// or the devices are slow. Then nothing more is begun.
-    pub fn is_finished(&mut self, now: Nanos) -> bool {
-        let is_late = self.until.is_some_and(|until| now >= until);
+    /// The machine has ended: an image of now is wanted, however old the last one is. Gives whether that is done, or is not to be
+    /// waited for any longer: where there is no image yet, the ring has no room for a newer one, or the devices are slow. Then nothing
+    /// more is begun.
+    pub fn finish(&mut self, now: Nanos) -> bool {
+        self.hurry = true;
+        let seconds = u64::from(self.plan.seconds).max(FAREWELL_S);
+        let until = *self.until.get_or_insert(Nanos(now.0 + seconds * Nanos::SECOND));
         let is_needless = (self.image.is_none() || self.aging.is_some()) && self.is_quiet();
-        self.halted = is_late || is_needless || self.progress().is_current;
+        self.halted = now >= until || is_needless || self.progress().is_current;
         self.halted && self.is_quiet()
     }
 

@@ -3,7 +3,7 @@
 use crate::bugs::{Bug, planted};
 use crate::extents::{Extents, Held};
 use crate::group::{Entry, Group, Kind};
-use crate::header::Header;
+use crate::header::{Header, Map};
 use crate::layout::Layout;
 use crate::ring::{Pos, place_of};
 use bimetal_engine::format::Id;
@@ -12,7 +12,7 @@ use std::ops::Range;
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
-/// Reads bytes of the slow device; none where they cannot be read.
+/// Reads bytes of a device, in whole blocks; none where they cannot be read.
 pub trait Reader {
     /// So many bytes from there on.
     fn read(&mut self, at: u64, bytes: u64) -> Option<Vec<u8>>;
@@ -28,6 +28,12 @@ impl<F: FnMut(u64, u64) -> Option<Vec<u8>>> Reader for F {
 pub fn newest_header(reader: &mut impl Reader, places: [u64; 2], volume: Id) -> Option<Header> {
     let header = |at| reader.read(at, BLOCK).and_then(|block| Header::decode(&block));
     places.map(header).into_iter().flatten().filter(|header| header.volume == volume).max_by_key(|h| h.number)
+}
+
+/// The newest map of a volume.
+pub(crate) fn newest_map(reader: &mut impl Reader, places: [u64; 2], volume: Id) -> Option<Map> {
+    let map = |at| reader.read(at, BLOCK).and_then(|block| Map::decode(&block));
+    places.map(map).into_iter().flatten().filter(|map| map.volume == volume).max_by_key(|map| map.number)
 }
 
 /// What the ring holds that counts.

@@ -8,7 +8,8 @@ mod standing_in;
 
 use crate::bugs::{Bug, plant};
 use crate::group::{Entry, Group, Kind};
-use crate::{Header, Image, Layout, Map, Pos, Salvage, newest_header, scan};
+use crate::header::Map;
+use crate::{Header, Image, Layout, Pos, Salvage, newest_header, scan};
 use bimetal_engine::format::codec::{seal, unseal};
 use bimetal_units::rng::Rng;
 use bimetal_units::{BLOCK_BYTES, FAST, Generation, SLOW};

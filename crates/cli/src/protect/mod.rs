@@ -10,7 +10,7 @@ use args::{ProtectArgs, Time};
 use bimetal_driver::{BlockFile, Driver};
 use bimetal_engine::format::superblock::{Found, Superblock};
 use bimetal_engine::options::DeviceInfo;
-use bimetal_protect::{Header, Image, Layout, Map, Plan, Protection, Reader, Salvage, newest_header, scan};
+use bimetal_protect::{Header, Image, Layout, Plan, Protection, Reader, Salvage, newest_header, scan};
 use bimetal_serve::protection::ProtectionDoc;
 use bimetal_units::BLOCK_BYTES;
 
@@ -147,10 +147,10 @@ fn superblock(device: &BlockFile) -> anyhow::Result<Superblock> {
     found.with_context(|| format!("the superblock of {} cannot be read", device.path().display()))
 }
 
-/// The slow device, locked.
-struct Slow<'d>(&'d BlockFile);
+/// A device that is locked.
+struct Locked<'d>(&'d BlockFile);
 
-impl Reader for Slow<'_> {
+impl Reader for Locked<'_> {
     fn read(&mut self, at: u64, bytes: u64) -> Option<Vec<u8>> {
         // No range of a group is longer; what says so has rotted, or was made to.
         if bytes > MOST_READ {
@@ -162,7 +162,7 @@ impl Reader for Slow<'_> {
 
 fn header(device: &BlockFile, superblock: &Superblock) -> Option<Header> {
     let places = Layout::headers_behind(superblock.geometry.device_bytes[1]);
-    newest_header(&mut Slow(device), places, superblock.volume)
+    newest_header(&mut Locked(device), places, superblock.volume)
 }
 
 /// Where protection has its things, or why there is no room.
@@ -202,15 +202,14 @@ pub(crate) fn needs(volume: &Volume, superblock: &Superblock, tier: usize) -> u6
 
 /// What is to be left free of new devices, so that there is room.
 pub(crate) fn leave_room(infos: &mut [DeviceInfo]) -> anyhow::Result<()> {
-    let needs = Layout::needs(infos[0].size_bytes, infos[1].size_bytes);
-    for (info, need) in infos.iter_mut().zip(needs) {
-        info.size_bytes = info.size_bytes.saturating_sub(need);
-    }
+    let [fast_bytes, slow_bytes] = [infos[0].size_bytes, infos[1].size_bytes];
+    let left = Layout::left_of(fast_bytes, slow_bytes);
+    infos.iter_mut().zip(left).for_each(|(info, left)| info.size_bytes = left);
     if infos[1].size_bytes < infos[0].size_bytes.min(64 << 20) {
         bail!(
             "{} is too small for a protected volume: its image takes {} of it; give a larger one, or a smaller fast device",
             infos[1].name,
-            size::show(needs[1])
+            size::show(Layout::needs(fast_bytes, slow_bytes)[1])
         );
     }
     Ok(())
@@ -234,29 +233,12 @@ fn protection(protect: Protect, files: &[BlockFile]) -> anyhow::Result<Protectio
         Some(_) => bail!("the copy on {} has the place of the fast device", files[1].path().display()),
         None => layout(files, &superblock, header.as_ref())?,
     };
-    let map = |at| files[0].read_block(at).ok().and_then(|block| Map::decode(&block));
-    let maps = layout.maps().map(map).into_iter().flatten();
-    let map = maps.filter(|map| map.volume == superblock.volume).max_by_key(|map| map.number);
-    let plan = Plan {
-        volume: superblock.volume,
-        devices: superblock.devices,
-        layout,
-        generation: superblock.generation,
-        seconds: protect.seconds,
-        strict: protect.strict,
-        piece_bytes: Plan::PIECE_BYTES,
-        region_blocks: Plan::REGION_BLOCKS,
-        open_ahead: Plan::OPEN_AHEAD,
-        fresh: u64::from_le_bytes(create::random_id()?[..8].try_into()?),
-    };
-    if let Some(header) = stand_in {
-        return Ok(Protection::stand_by(plan, header));
-    }
-    let resumed = header.as_ref().filter(|header| header.image.is_some()).and_then(|header| {
-        let scanned = scan(&mut Slow(&files[1]), header, false);
-        Protection::resume(plan.clone(), header, scanned, map.as_ref())
-    });
-    Ok(resumed.unwrap_or_else(|| Protection::begin(plan, header.as_ref(), map.as_ref())))
+    let fresh = u64::from_le_bytes(create::random_id()?[..8].try_into()?);
+    let plan = Plan::new(&superblock, layout, (protect.seconds, protect.strict), fresh);
+    Ok(match stand_in {
+        Some(header) => Protection::stand_by(plan, header),
+        None => Protection::open(plan, header.as_ref(), &mut Locked(&files[0]), &mut Locked(&files[1])),
+    })
 }
 
 /// The image of a volume whose fast device is missing, on its slow one; an error says why there is none.
@@ -276,6 +258,6 @@ pub(crate) fn image(volume: &Volume, slow: &BlockFile) -> anyhow::Result<(Salvag
     if header.covers < superblock.generation {
         bail!("{name} was opened without protection after its image was made, which is not true any more");
     }
-    let scanned = scan(&mut Slow(slow), &header, true);
+    let scanned = scan(&mut Locked(slow), &header, true);
     Ok((Salvage::new(header.layout, scanned), image))
 }

@@ -1,6 +1,6 @@
 //! The copy of a fast device that is gone, in its place: the image of a protected volume becomes what the volume holds.
 
-use super::{Slow, header, image, superblock};
+use super::{Locked, header, image, superblock};
 use crate::bytes::Bytes as _;
 use crate::find::{self, Look};
 use crate::progress::Progress;
@@ -123,7 +123,7 @@ fn take_place(volume: &Volume, slow: &BlockFile, header: &Header, id: Id) -> any
     let (name, device) = (volume.name().0, slow.path().display());
     let as_of = header.image.map_or(0, |image| image.frozen_unix_ms / 1000);
     let mut progress = Progress::new(format!("{name}: the image takes its place"), false);
-    let scanned = scan(&mut Slow(slow), header, true);
+    let scanned = scan(&mut Locked(slow), header, true);
     let rename = |_: Tier, at: u64, block: &mut [u8]| {
         if let Found::Valid(mut superblock) = Superblock::decode(block, at)
             && superblock.volume == volume.id
@@ -133,7 +133,7 @@ fn take_place(volume: &Volume, slow: &BlockFile, header: &Header, id: Id) -> any
         }
     };
     let told = |done, of| progress.at(&format!("{} of {}", size::show(done), size::show(of)));
-    let stood = stand_in(&mut Slow(slow), header, &scanned, id, rename, told);
+    let stood = stand_in(&mut Locked(slow), header, &scanned, id, rename, told);
     drop(progress);
     stood.map_err(|error| match error {
         StandInError::NoImage => anyhow::anyhow!("{name} has no image"),
@@ -156,7 +156,7 @@ fn take_place(volume: &Volume, slow: &BlockFile, header: &Header, id: Id) -> any
     Ok(())
 }
 
-impl Disk for Slow<'_> {
+impl Disk for Locked<'_> {
     fn write(&mut self, at: u64, bytes: &[u8]) -> Result<(), DeviceError> {
         self.0.write_blocks(at, bytes).map_err(|_| DeviceError { errno: EIO })
     }

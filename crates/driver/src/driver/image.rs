@@ -85,9 +85,7 @@ impl Driver {
     /// The machine has ended: whether the image is as it is to be left. Until then it is asked again.
     pub fn image_is_finished(&mut self) -> bool {
         let now = self.clock.now();
-        let Some(protection) = &mut self.between.protection else { return true };
-        protection.finish(now);
-        protection.is_finished(now)
+        self.between.protection.as_mut().is_none_or(|protection| protection.finish(now))
     }
 
     /// From now on the image takes the place of the devices, of which only the slow one is there.

@@ -5,7 +5,7 @@ use super::standing_in;
 use crate::bugs::{Bug, planted};
 use crate::epoch::Phase;
 use crate::protection::OWN;
-use crate::{Header, Layout, Map, Plan, Protection, Salvage, Standing, newest_header, scan};
+use crate::{Header, Layout, Plan, Protection, Salvage, Standing, newest_header, scan};
 use bimetal_engine::Machine;
 use bimetal_engine::action::{Action, BufList, Class, DeviceError, Token};
 use bimetal_engine::arena::{Arena, Buf, Pool};
@@ -22,8 +22,8 @@ const SLOT_BLOCKS: u64 = 3;
 /// Turns of one opening at most, and of the calm one at the end.
 const TURNS: u32 = 1500;
 const CALM_TURNS: u32 = 60_000;
-/// The image is looked at after one turn in so many, and after one in so many in which something was written for it; beside after
-/// crashes.
+/// The image is looked at after one turn in so many, and after one in so many in which something was written for it, or each of them
+/// where the machine's writes end late; beside after crashes.
 const IS_LOOKED_AT: u32 = 200;
 const IS_LOOKED_AT_WHEN_WRITTEN: u32 = 10;
 
@@ -442,15 +442,11 @@ impl Life {
             let blank = vec![0; BLOCK];
             self.layout.headers().iter().for_each(|at| self.disks[1].write(*at as usize, &blank, true));
         }
-        let map = self.layout.maps().map(|at| Map::decode(self.disks[0].block(at as usize)));
-        let map = map.into_iter().flatten().max_by_key(|map| map.number);
         let header = self.header();
-        let resumed = header.as_ref().and_then(|header| {
-            let scanned = scan(&mut reader(&self.disks[1]), header, false);
-            Protection::resume(self.plan(), header, scanned, map.as_ref())
-        });
-        self.seen.resumed += u64::from(resumed.is_some());
-        resumed.unwrap_or_else(|| Protection::begin(self.plan(), header.as_ref(), map.as_ref()))
+        let [fast, slow] = &self.disks;
+        let protection = Protection::open(self.plan(), header.as_ref(), &mut reader(fast), &mut reader(slow));
+        self.seen.resumed += u64::from(protection.progress().image.is_some());
+        protection
     }
 
     /// One opening.
@@ -521,10 +517,7 @@ impl Life {
     /// Whether an image of the end is there: the machine has ended. That a first one is waited for is the test's wish.
     fn is_closed(&self, protection: &mut Protection) -> bool {
         let has_image = protection.progress().image.is_some() && protection.aging.is_none();
-        if has_image {
-            protection.finish(self.now);
-        }
-        has_image && protection.is_finished(self.now)
+        has_image && protection.finish(self.now)
     }
 
     /// Another device has the place of the fast one, with the same bytes, and no map.

@@ -5,7 +5,7 @@ use super::{DeviceSpec, Reopen, Scenario, ScenarioError, Size, VolumeSpec, Whole
 use crate::peers::{MAX_BYTES, Peer, PeerSpec, Policy};
 use crate::plan::Shared;
 use crate::timed::volume::VolumeError;
-use crate::timed::{Protect, TimedDevice, TimedVolume, TimedWorld};
+use crate::timed::{TimedDevice, TimedVolume, TimedWorld};
 use bimetal_engine::format::geometry::Geometry;
 use bimetal_engine::options::{CreateOptions, DeviceInfo, Tuning, WakeUps};
 use bimetal_models::{Command, Done, Model, Usage};
@@ -298,8 +298,7 @@ fn options(spec: &VolumeSpec, whole: Whole) -> Result<CreateOptions, ScenarioErr
 fn create(spec: &VolumeSpec, whole: Whole, seed: u64, tuning: &Tuning) -> Result<TimedVolume, ScenarioError> {
     let fast = TimedDevice::new(device(&spec.fast, whole, seed, 0)?);
     let slow = TimedDevice::new(Shared::of(device(&spec.slow, whole, seed, 1)?, spec.crowd.as_ref()));
-    let protect = spec.protect_seconds.map(|seconds| Protect { seconds, strict: false });
-    let world = TimedWorld::new(vec![fast, slow]).protected(protect);
+    let world = TimedWorld::new(vec![fast, slow]).protected(spec.protect_seconds);
     Ok(TimedVolume::create_on(world, options(spec, whole)?, tuning.clone())?)
 }
 

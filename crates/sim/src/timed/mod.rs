@@ -6,13 +6,12 @@
 
 pub mod arena;
 pub mod device;
-pub mod image;
+mod image;
 mod store;
 pub mod volume;
 pub mod world;
 
 pub use arena::NoDataArena;
 pub use device::TimedDevice;
-pub use image::Protect;
 pub use volume::TimedVolume;
 pub use world::{TimedWorld, WorldError};

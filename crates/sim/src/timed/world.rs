@@ -1,7 +1,6 @@
 //! The driver in virtual time: actions to modelled devices, their answers back, one event after the other.
 
-use crate::timed::image::{self, Protect};
-use crate::timed::{NoDataArena, TimedDevice};
+use crate::timed::{NoDataArena, TimedDevice, image};
 use bimetal_engine::action::{Action, Machine, RequestError, RequestId};
 use bimetal_engine::options::DeviceInfo;
 use bimetal_engine::{Engine, Task};
@@ -27,8 +26,8 @@ pub enum WorldError {
 /// The devices and the clock. Nothing else decides what comes next, so the same calls always tell the same story.
 pub struct TimedWorld {
     devices: Vec<TimedDevice>,
-    /// How the volume on them is protected.
-    protect: Option<Protect>,
+    /// The volume on them has an image that is so old at most.
+    protect_seconds: Option<u32>,
     now: Nanos,
     /// What happened so far, in order.
     hash: EventHash,
@@ -37,18 +36,17 @@ pub struct TimedWorld {
 impl TimedWorld {
     /// A world with these devices, in tier order.
     pub fn new(devices: Vec<TimedDevice>) -> TimedWorld {
-        TimedWorld { devices, protect: None, now: Nanos(1), hash: EventHash::default() }
+        TimedWorld { devices, protect_seconds: None, now: Nanos(1), hash: EventHash::default() }
     }
 
-    /// The volume that is made on the devices has an image on its slow one.
-    pub fn protected(mut self, protect: Option<Protect>) -> TimedWorld {
-        self.protect = protect;
-        self
+    /// The volume that is made on the devices has an image on its slow one, which is so many seconds old at most, if any.
+    pub fn protected(self, protect_seconds: Option<u32>) -> TimedWorld {
+        TimedWorld { protect_seconds, ..self }
     }
 
     /// What stands between the volume and its devices, if it is protected.
     pub(crate) fn protection(&self) -> Option<Protection> {
-        self.protect.map(|protect| image::protection(protect, &self.devices))
+        self.protect_seconds.map(|seconds| image::protection(seconds, &self.devices))
     }
 
     /// The virtual time.
@@ -74,11 +72,9 @@ impl TimedWorld {
     /// What of them a new volume may use.
     pub(crate) fn room(&self) -> Vec<DeviceInfo> {
         let mut infos = self.device_infos();
-        if self.protect.is_some() {
-            let needs = Layout::needs(infos[0].size_bytes, infos[1].size_bytes);
-            infos.iter_mut().zip(needs).for_each(|(info, need)| {
-                info.size_bytes = info.size_bytes.saturating_sub(need);
-            });
+        if self.protect_seconds.is_some() {
+            let left = Layout::left_of(infos[0].size_bytes, infos[1].size_bytes);
+            infos.iter_mut().zip(left).for_each(|(info, left)| info.size_bytes = left);
         }
         infos
     }
@@ -172,11 +168,7 @@ impl TimedWorld {
         loop {
             self.pump(&mut Protected::new(protection.as_mut(), &mut engine), &mut replies);
             let now = self.now;
-            let is_left = |protection: &mut Protection| {
-                protection.finish(now);
-                protection.is_finished(now)
-            };
-            if engine.is_stopped() && protection.as_mut().is_none_or(is_left) {
+            if engine.is_stopped() && protection.as_mut().is_none_or(|image| image.finish(now)) {
                 return Ok(());
             }
             let mut both = Protected::new(protection.as_mut(), &mut engine);
