@@ -80,6 +80,7 @@ mod tests {
             state: OpenState::Clean,
             created_unix_s: 0,
             geometry: bimetal_engine::format::geometry::Geometry::default(),
+            left_behind: None,
         })
     }
 

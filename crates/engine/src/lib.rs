@@ -123,7 +123,7 @@ pub use base::{arena, bits, bugs, mask, sectors, slab};
 pub use engine::Engine;
 pub use life::check::check;
 pub use life::create::create;
-pub use life::lone::{open_degraded, open_image, open_to_look};
+pub use life::lone::{open_alone, open_degraded, open_image, open_to_look};
 pub use life::open::open;
 pub use life::ram::{landing_ram_bytes_least, ram_bytes_at_most};
 pub use life::repair::repair;

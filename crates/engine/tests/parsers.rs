@@ -178,6 +178,7 @@ fn superblock() -> Superblock {
         state: OpenState::Open,
         created_unix_s: 1,
         geometry: geometry(),
+        left_behind: None,
     }
 }
 

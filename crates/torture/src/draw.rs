@@ -1,6 +1,7 @@
 //! Draws plans from seeds, swarm-fashion: each life leaves out most of what is possible, so that
 //! what is left happens often enough to meet itself.
 
+mod alone;
 mod export;
 mod marks;
 mod pairs;
@@ -170,6 +171,7 @@ pub fn lives(plan: &mut Plan) -> Vec<Life> {
     // Rare, as a look reads the whole volume several times over.
     lives.iter_mut().for_each(|life| life.lone = rng.one_in(LONE_ONE_IN));
     marks::lives(plan, &mut lives);
+    alone::lives(plan, &mut lives);
     lives
 }
 
@@ -189,6 +191,7 @@ fn life(rng: &mut Rng, plan: &Plan, later: bool) -> Life {
         recreate: later && rng.one_in(40),
         limits: None,
         opening: opening(rng),
+        alone: false,
         lone: false,
         salvage: false,
         twice: rng.one_in(8).then(|| death(rng)),

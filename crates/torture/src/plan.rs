@@ -119,6 +119,8 @@ pub struct Life {
     pub limits: Option<Box<Limits>>,
     /// How it is opened.
     pub opening: Opening,
+    /// The slow device is missing, and the volume is written to all the same.
+    pub alone: bool,
     /// Before each opening, and before it is opened again after a crash in one: what would be left if the slow device
     /// were missing is held against the model, and both devices go on as they were.
     pub lone: bool,
@@ -240,6 +242,9 @@ impl fmt::Display for Life {
         }
         if self.opening.storm != Storm::default() {
             writeln!(f, "  open in {:?}, crash {:?}", self.opening.storm, self.opening.storm_crash)?;
+        }
+        if self.alone {
+            writeln!(f, "  the slow device is missing")?;
         }
         writeln!(f, "  open, verify{}", if self.verify_all { " all" } else { "" })?;
         if let Some(death) = self.twice {

@@ -1,6 +1,7 @@
 //! Runs one plan: create, then lives on the same devices, each ending in a crash and followed by
 //! a recovery that is verified against the model.
 
+mod alone;
 mod damage;
 mod fresh;
 mod judge;
@@ -87,6 +88,10 @@ pub struct Run<'a> {
     limits: Limits,
     /// Steps from where the generation is raised to the crash.
     raise_fuse: Option<u32>,
+    /// While it is open without its slow device.
+    alone: Option<alone::Alone>,
+    /// It was written to so, and both devices have not been together since.
+    left_behind: bool,
     /// Until when the second fault of a pair lasts; the beginning of time where it is over.
     pair_ends: Option<Nanos>,
 }
@@ -101,6 +106,8 @@ impl<'a> Run<'a> {
             model: Model::new(0, 0),
             limits: plan.limits(),
             raise_fuse: None,
+            alone: None,
+            left_behind: false,
             pair_ends: None,
             plan,
             stats,
@@ -186,6 +193,9 @@ impl<'a> Run<'a> {
 
     /// One life. False: the volume is beyond repair, legally.
     fn live(&mut self, life: &Life) -> Result<bool, String> {
+        if life.alone && self.damaged {
+            return Ok(true);
+        }
         if life.recreate && !self.damaged {
             self.create()?;
             self.earlier.clear();
@@ -195,6 +205,9 @@ impl<'a> Run<'a> {
         self.begin_life();
         self.learn_layout();
         self.limits = life.limits.as_deref().cloned().unwrap_or_else(|| self.plan.limits());
+        if life.alone {
+            return self.live_alone(life).map(|()| true);
+        }
         let Some(mut engine) = self.open(life)? else { return Ok(false) };
         self.opened(&engine)?;
         self.verify(&mut engine, life.verify_all)?;
@@ -235,6 +248,7 @@ impl<'a> Run<'a> {
         self.crashed_in = StageSet::default();
         self.lost_caches = self.world.injected.lost_caches;
         self.decide()?;
+        self.left_behind = self.alone.is_some();
         self.seal_export();
         if engine.size_bytes() != self.plan.size_bytes {
             return Err(format!("the size was {} and is {}", self.plan.size_bytes, engine.size_bytes()));
@@ -291,9 +305,10 @@ impl<'a> Run<'a> {
             self.scrubs.look(engine, self.world.now(), self.errors_ever || self.errors_legal())?;
             let flow = self.world.pump(engine)?;
             self.note_lost_caches();
-            let legal = self.errors_legal();
+            let legal = self.errors_legal() || self.alone.is_some();
             let any = client.settle(engine, &mut self.world, &mut self.model, legal)?;
             let outcomes = std::mem::take(&mut client.outcomes);
+            self.judge_alone(engine, &outcomes)?;
             self.judge(outcomes)?;
             if std::mem::take(&mut client.failed_reads) > 0 {
                 self.must_have_named(engine)?;
@@ -449,6 +464,8 @@ impl<'a> Run<'a> {
         let failed = self.errors_legal();
         self.errors_ever |= failed;
         self.stats.io_error_lives += u64::from(failed);
+        // One that was full, and had no place to go.
+        let failed = failed || self.alone.is_some() && engine.status().state == "read-only";
         if stopped {
             self.stats.count("clean-stop");
             if self.world.busy() {

@@ -101,6 +101,7 @@ impl<F: FnMut(&Plan) -> Option<(String, usize)>> Shrinker<F> {
             self.simplify(life, |l| l.depth = 1);
             self.simplify(life, |l| l.opening = Opening::default());
             self.simplify(life, |l| l.limits = None);
+            self.simplify(life, |l| l.alone = false);
             self.simplify(life, |l| l.lone = false);
             self.simplify(life, |l| l.decays = 0);
             self.simplify(life, |l| l.torn_sectors = 0);

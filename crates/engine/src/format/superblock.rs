@@ -55,6 +55,23 @@ pub enum OpenState {
     Open,
 }
 
+/// What the slow device was like when the volume was first used without it. It takes part again only if it still is: were it
+/// written to meanwhile, by whomever, the two would each know what the other does not.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct LeftBehind {
+    /// Of this generation, ...
+    pub generation: Generation,
+    /// ... or of this one, to which it was being raised when a crash came: nothing else was written to it then.
+    pub raised: Generation,
+}
+
+impl LeftBehind {
+    /// Whether a slow device of this generation is the one that was left behind.
+    pub fn is(&self, generation: Generation) -> bool {
+        generation == self.generation || generation == self.raised
+    }
+}
+
 /// A superblock.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Superblock {
@@ -72,6 +89,8 @@ pub struct Superblock {
     pub created_unix_s: u64,
     /// The layout.
     pub geometry: Geometry,
+    /// Of the fast device: the volume was used without the slow one, which has not come back since.
+    pub left_behind: Option<LeftBehind>,
 }
 
 /// What a block that should hold a superblock holds.
@@ -104,6 +123,8 @@ impl Superblock {
         put.u64(g.owners_at).u64(g.slow_map_at).u64(g.slow_slots_at);
         put.u64(g.directory_at).u32(g.directory_pages).u32(g.few_refs);
         put.u64(g.mirror_at.unwrap_or_default());
+        let left = self.left_behind.map_or([0; 2], |left| [left.generation.0, left.raised.0 + 1]);
+        put.u64(left[0]).u64(left[1]);
         seal(block, MAGIC, &body);
         if at == 0 {
             assert!(SEAL_BYTES + body.len() <= PARTITIONS_AT, "the fields end before the partition table");
@@ -166,6 +187,21 @@ impl Superblock {
         if !g.is_sound() {
             return None;
         }
-        Some(Superblock { volume, devices, tier, generation, state, created_unix_s, geometry: g })
+        let left_behind = match (get.count(), get.count()) {
+            (Some(left), Some(raised)) if raised > 0 => {
+                Some(LeftBehind { generation: Generation(left), raised: Generation(raised - 1) })
+            }
+            _ => None,
+        };
+        Some(Superblock {
+            volume,
+            devices,
+            tier,
+            generation,
+            state,
+            created_unix_s,
+            geometry: g,
+            left_behind,
+        })
     }
 }

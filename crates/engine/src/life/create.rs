@@ -107,6 +107,7 @@ impl<A: Arena> Creator<A> {
             state: OpenState::Clean,
             created_unix_s: self.options.created_unix_s,
             geometry: self.geo.clone(),
+            left_behind: None,
         }
     }
 

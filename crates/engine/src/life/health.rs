@@ -6,7 +6,7 @@ use crate::format::superblock::Superblock;
 use crate::life::salvage::Salvage;
 use crate::life::shutdown::Shutdown;
 use crate::life::stall::Stall;
-use bimetal_units::Tier;
+use bimetal_units::{SLOW, Tier};
 use serde::{Deserialize, Serialize};
 
 /// The life of one opening.
@@ -22,6 +22,8 @@ pub(crate) struct Life {
     missing: Option<Tier>,
     /// What is lost with it.
     loss: Option<Loss>,
+    /// It was opened to be written to all the same.
+    alone: bool,
     /// What is known of the slow device where the fast one is missing.
     pub(crate) salvage: Option<Salvage>,
     pub(crate) stall: Stall,
@@ -38,6 +40,7 @@ impl Life {
             failure: None,
             missing: None,
             loss: None,
+            alone: false,
             salvage: None,
             stall,
             shutdown,
@@ -47,6 +50,16 @@ impl Life {
     /// It serves what is left without this device, and nothing changes from the beginning.
     pub(crate) fn without(superblock: Superblock, missing: Tier) -> Life {
         Life { read_only: true, missing: Some(missing), ..Life::begin(superblock) }
+    }
+
+    /// It serves without the slow device, and what is written is put elsewhere.
+    pub(crate) fn is_alone(&mut self) {
+        (self.missing, self.alone) = (Some(SLOW), true);
+    }
+
+    /// Whether it was opened so.
+    pub(crate) fn was_alone(&self) -> bool {
+        self.alone
     }
 
     /// So much is lost with the device that is missing.

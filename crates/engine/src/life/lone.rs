@@ -1,10 +1,13 @@
-//! Opens a volume read-only, and writes nothing: one of which a device is missing, so that what the other one has can be read and
-//! the rest is an error at once; and one that somebody only looks at.
+//! Opens a volume of which a device is missing, so that what the other one has can be read and the rest is an error at once; and
+//! one that somebody only looks at.
 //!
 //! Recovery is that of any opening. But nothing is written to any device: no generation is raised, the log is not ended, bad
 //! copies are not made good, and the engine that is handed over begins in the state that others fail into, so that nothing
 //! moves, is checkpointed, discarded, or marked at closing. So there is nothing in it that a crash could cut short, and the
 //! volume is as it was when the missing device comes back.
+//!
+//! Unless somebody wants to write without the slow device: then the fast one is opened as ever, and says what was left behind.
+//! What is at home on the slow device stays where it is, and is written beside, as long as there is room.
 
 use crate::api::action::{RequestError, RequestKind};
 use crate::api::coverage::Stage;
@@ -40,6 +43,22 @@ pub fn open_degraded<A: Arena + 'static>(
         let mut engine = as_it_is(&reader, options).await?;
         engine.life = Life::without(engine.life.superblock.clone(), missing);
         engine.count_losses(missing, None);
+        Ok(engine)
+    })
+}
+
+/// Opens a volume without its slow device, to be written to. `devices` are both, in tier order; of the slow one only the name
+/// counts. From then on the slow device takes part again only as it was left.
+pub fn open_alone<A: Arena + 'static>(
+    arena: A,
+    devices: Vec<DeviceInfo>,
+    options: OpenOptions,
+) -> Task<A, Result<Engine<A>, OpenError>> {
+    Task::new(arena, move |io| async move {
+        open::must_be_two(&devices)?;
+        let mut engine = open::at_work(Reader::without(io, devices, SLOW), options).await?;
+        engine.life.is_alone();
+        engine.count_losses(SLOW, None);
         Ok(engine)
     })
 }
@@ -106,7 +125,12 @@ pub(crate) fn stands_for(missing: Tier, other: &Superblock) -> Superblock {
 }
 
 impl<A: Arena> Engine<A> {
-    /// How much is left of a volume that was opened while a device was missing; none of one that was opened with both.
+    /// Whether the slow device is missing, so that nothing is asked of it, and nothing is put there.
+    pub(crate) fn lacks_slow(&self) -> bool {
+        self.life.is_missing(SLOW)
+    }
+
+    /// How much was left of a volume when it was opened while a device was missing; none of one that was opened with both.
     pub fn loss(&self) -> Option<&Loss> {
         self.life.loss()
     }
@@ -129,7 +153,7 @@ impl<A: Arena> Engine<A> {
         match kind {
             RequestKind::Read => None,
             // Nothing was ever acknowledged in this opening that a flush could cover.
-            RequestKind::Flush if self.life.loss().is_some() => Some(Ok(())),
+            RequestKind::Flush if self.life.loss().is_some() && !self.life.was_alone() => Some(Ok(())),
             _ => self.life.is_read_only().then_some(Err(RequestError::ReadOnly)),
         }
     }

@@ -12,7 +12,7 @@ use crate::format::Id;
 use crate::format::geometry::{HEADER_COPIES, HEADERS_AT, header_at};
 use crate::format::header::CheckpointHeader;
 use crate::format::log::{GroupHeader, INDEX_ENTRY_BYTES, Index, SegmentHeader};
-use crate::format::superblock::{OpenState, Superblock};
+use crate::format::superblock::{LeftBehind, OpenState, Superblock};
 use crate::io::issue::Io;
 use crate::life::health::Life;
 use crate::life::open::room::LogRoom;
@@ -42,45 +42,57 @@ pub fn open<A: Arena + 'static>(
 ) -> Task<A, Result<Engine<A>, OpenError>> {
     Task::new(arena, |io| async move {
         must_be_two(&devices)?;
-        let reader = Reader::new(io, devices);
-        let mut recovered = reader.recover(&options).await?;
-        recovered.state.zone.rest_is_free();
-        let mut slots = reader.used_slots(&recovered.state)?;
-        let slow = &recovered.superblocks[1];
-        let marks = reader.marks_named(slow, &recovered.state, &mut slots[SLOW]).await?;
-        let room = LogRoom::of(&recovered, &slots[FAST]);
-        room.check(&recovered)?;
-        let mut pins = reader.pins(&recovered.superblocks[0].volume, recovered.state.geo.chunks).await?;
-        let scrub = reader.scrub(&recovered.superblocks[0].volume, &recovered.state.geo).await?;
-        reader.io.stage(Stage::OpenRaise);
-        // Only the fast device says that the volume was closed.
-        let clean = recovered.superblocks[0].state == OpenState::Clean;
-        let leaves = reader.leaves_tail(&recovered);
-        // A lost header may claim the group that the log ends before: it must not come back once that is erased.
-        reader.settle_lost_headers(&recovered.superblocks[0].volume, &recovered.header).await?;
-        let bad_copies = reader.bad_copies.borrow().clone();
-        reader.heal_copies().await?;
-        reader.catch_up(&recovered.superblocks).await?;
-        reader.settle_pins(&recovered.superblocks[0].volume, &mut pins).await;
-        reader.raise(&mut recovered.superblocks).await?;
-        let (log_end, room_is_kept) = (recovered.log.last, room.is_kept(&recovered));
-        match leaves {
-            true => reader.leave_tail(&mut recovered).await?,
-            false => reader.end_log(&mut recovered, room_is_kept).await?,
-        }
-        let marks = match marks {
-            Some(found) => Some(reader.open_marks(&recovered.superblocks[1], found).await?),
-            None => None,
-        };
-        let told = reader.copies_told(&bad_copies);
-        let mut engine = engine(&reader, recovered, log_end, slots, pins, options);
-        engine.mover.scrub = Scrub::found(scrub);
-        engine.marks = marks;
-        engine.told.stats.recovered = !clean;
-        told.into_iter().for_each(|e| engine.told.event(e.level, e.message, e.error));
-        engine.borrow_again();
-        Ok(engine)
+        at_work(Reader::new(io, devices), options).await
     })
+}
+
+/// Recovers a volume with the devices that the reader has, and makes it ready to be written to.
+pub(crate) async fn at_work<A: Arena>(
+    reader: Reader<A>,
+    options: OpenOptions,
+) -> Result<Engine<A>, OpenError> {
+    let mut recovered = reader.recover(&options).await?;
+    recovered.state.zone.rest_is_free();
+    let mut slots = reader.used_slots(&recovered.state)?;
+    let marks = match reader.is_missing(SLOW) {
+        true => None,
+        false => {
+            let slow = &recovered.superblocks[1];
+            reader.marks_named(slow, &recovered.state, &mut slots[SLOW]).await?
+        }
+    };
+    let room = LogRoom::of(&recovered, &slots[FAST]);
+    room.check(&recovered)?;
+    let mut pins = reader.pins(&recovered.superblocks[0].volume, recovered.state.geo.chunks).await?;
+    let scrub = reader.scrub(&recovered.superblocks[0].volume, &recovered.state.geo).await?;
+    reader.io.stage(Stage::OpenRaise);
+    // Only the fast device says that the volume was closed.
+    let clean = recovered.superblocks[0].state == OpenState::Clean;
+    let leaves = reader.leaves_tail(&recovered);
+    // A lost header may claim the group that the log ends before: it must not come back once that is erased.
+    reader.settle_lost_headers(&recovered.superblocks[0].volume, &recovered.header).await?;
+    let bad_copies = reader.bad_copies.borrow().clone();
+    reader.heal_copies().await?;
+    reader.catch_up(&recovered.superblocks).await?;
+    reader.settle_pins(&recovered.superblocks[0].volume, &mut pins).await;
+    reader.raise(&mut recovered.superblocks).await?;
+    let (log_end, room_is_kept) = (recovered.log.last, room.is_kept(&recovered));
+    match leaves {
+        true => reader.leave_tail(&mut recovered).await?,
+        false => reader.end_log(&mut recovered, room_is_kept).await?,
+    }
+    let marks = match marks {
+        Some(found) => Some(reader.open_marks(&recovered.superblocks[1], found).await?),
+        None => None,
+    };
+    let told = reader.copies_told(&bad_copies);
+    let mut engine = engine(&reader, recovered, log_end, slots, pins, options);
+    engine.mover.scrub = Scrub::found(scrub);
+    engine.marks = marks;
+    engine.told.stats.recovered = !clean;
+    told.into_iter().for_each(|e| engine.told.event(e.level, e.message, e.error));
+    engine.borrow_again();
+    Ok(engine)
 }
 
 /// This release fuses two devices.
@@ -294,15 +306,36 @@ impl<A: Arena> Reader<A> {
     /// Raises the generation on both devices, the fast one first, which says so until both have it.
     /// Of a device's two superblocks one is always whole.
     async fn raise(&self, superblocks: &mut [Superblock; 2]) -> Result<(), OpenError> {
-        let generation = Generation(superblocks[1].generation.0 + 1);
         let [fast, slow] = superblocks;
+        if self.is_missing(SLOW) {
+            return self.raise_alone(fast).await;
+        }
+        let before = if fast.left_behind.is_some() { fast.generation } else { slow.generation };
+        let generation = Generation(before.0 + 1);
+        if fast.left_behind.is_some() {
+            fast.left_behind = Some(LeftBehind { generation: slow.generation, raised: generation });
+        }
         for s in [&mut *fast, &mut *slow] {
             (s.generation, s.state) = (generation, OpenState::Raising);
         }
         self.write_superblock(fast).await?;
         slow.state = OpenState::Open;
         self.write_superblock(slow).await?;
-        fast.state = OpenState::Open;
+        (fast.state, fast.left_behind) = (OpenState::Open, None);
+        self.write_superblock(fast).await
+    }
+
+    /// Raises the generation of the fast device, which says from then on what the slow one is like: as it was left, or as it was
+    /// being raised.
+    async fn raise_alone(&self, fast: &mut Superblock) -> Result<(), OpenError> {
+        let here = fast.generation;
+        fast.left_behind.get_or_insert(match fast.state {
+            OpenState::Raising => {
+                LeftBehind { generation: Generation(here.0.saturating_sub(1)), raised: here }
+            }
+            OpenState::Clean | OpenState::Open => LeftBehind { generation: here, raised: here },
+        });
+        (fast.generation, fast.state) = (Generation(here.0 + 1), OpenState::Open);
         self.write_superblock(fast).await
     }
 

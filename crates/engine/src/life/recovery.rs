@@ -136,7 +136,7 @@ impl<A: Arena> Reader<A> {
         Reader { missing: Some(missing), ..Reader::new(io, devices) }
     }
 
-    fn is_missing(&self, tier: Tier) -> bool {
+    pub(crate) fn is_missing(&self, tier: Tier) -> bool {
         self.missing == Some(tier)
     }
 
@@ -184,7 +184,9 @@ impl<A: Arena> Reader<A> {
                 self.corrupt(FAST, HEADERS_AT, "the checkpoint before the newest has no valid header")
             })?,
         };
-        if header.generation > superblocks[1].generation {
+        // One that was left behind is older than what was written since.
+        let from = superblocks[usize::from(superblocks[0].left_behind.is_none())].generation;
+        if header.generation > from {
             let what = "its superblocks are of an opening before the newest checkpoint's";
             return Err(self.corrupt(FAST, 0, what));
         }
@@ -374,11 +376,15 @@ impl<A: Arena> Reader<A> {
         }
         // Opening raises the fast device first: one step ahead, and only while it says so.
         let raising = fast.state == OpenState::Raising && fast.generation.0 == slow.generation.0 + 1;
-        if fast.generation != slow.generation && !raising {
+        let fits = fast.left_behind.map_or(fast.generation == slow.generation || raising, |left| {
+            self.is_missing(SLOW) || left.is(slow.generation)
+        });
+        if !fits {
             let (tier, found, expected) = if fast.generation < slow.generation {
                 (FAST, fast.generation.0, slow.generation.0)
             } else {
-                (SLOW, slow.generation.0, fast.generation.0)
+                let expected = fast.left_behind.map_or(fast.generation, |left| left.generation);
+                (SLOW, slow.generation.0, expected.0)
             };
             return Err(OpenError::OtherGeneration { device: self.name(tier), found, expected });
         }

@@ -9,9 +9,10 @@ use crate::format::superblock::Superblock;
 use bimetal_units::*;
 
 impl<A: Arena> Engine<A> {
-    /// The superblocks of both devices as they are; none while that is not certain: the volume is being closed, or is read-only.
+    /// The superblocks of both devices as they are; none while that is not certain: the volume is being closed, is read-only, or
+    /// lacks one.
     pub fn superblocks(&self) -> Option<[Superblock; 2]> {
-        let certain = !self.life.shutdown.began() && !self.life.is_read_only();
+        let certain = !self.life.shutdown.began() && !self.life.is_read_only() && !self.lacks_slow();
         certain.then(|| [FAST, SLOW].map(|tier| Superblock { tier, ..self.life.superblock.clone() }))
     }
 

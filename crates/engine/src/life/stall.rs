@@ -31,7 +31,7 @@ pub(crate) struct Stall {
 impl Stall {
     /// Somebody was answered.
     pub(crate) fn answered(&mut self) {
-        self.calls = 0;
+        (self.since, self.calls) = (None, 0);
     }
 }
 

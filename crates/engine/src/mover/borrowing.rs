@@ -125,7 +125,8 @@ impl<A: Arena> Engine<A> {
     fn zone_is_to_grow(&self) -> bool {
         let run = self.areas_per_run();
         let slots = run * self.state.geo.slots_per_area();
-        self.zone_may_grow(run)
+        !self.lacks_slow()
+            && self.zone_may_grow(run)
             && (self.is_assured(run) || self.pushing_is_worth_it())
             && self.io.now >= self.mover.planner.borrowing.not_before
             && self.space.slots[SLOW].free() > 2 * slots

@@ -407,6 +407,7 @@ impl<A: Arena> Engine<A> {
                 },
                 |tier| tier == FAST,
             );
+            let fast = fast || self.lacks_slow();
             item.to = Destination::Tier(if fast { FAST } else { SLOW });
         }
         if item.to != Destination::Merge {

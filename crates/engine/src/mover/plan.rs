@@ -39,6 +39,8 @@ const VAIN_SHARE: u64 = 8;
 const BARREN_PATIENCE_NS: u64 = 20 * Nanos::SECOND;
 /// ... and the last of these batches ended this long ago at most, ns: longer than the pause after one.
 const BARREN_FRESH_NS: u64 = Nanos::SECOND;
+/// The same where the slow device is missing, and only what others do may make room.
+const ALONE_PATIENCE_NS: u64 = Nanos::SECOND;
 
 /// Chunks that one client's wish to have a range made fast looks at: 512 MiB of chunks of 128 KiB, in a call that stays
 /// short.
@@ -361,6 +363,7 @@ impl<A: Arena> Engine<A> {
             _ => !self.works_in_turns(pace) || !self.mover.is_busy(true),
         };
         if turn
+            && !self.lacks_slow()
             && !self.slow_is_left_alone()
             && !self.mover.is_busy(false)
             && !self.life.shutdown.began()
@@ -423,8 +426,9 @@ impl<A: Arena> Engine<A> {
         self.mover.barren = self.mover.barren.filter(|b| b.error.is_some() || b.landed_blocks == landed);
         // What was so a while ago is tried again first.
         let now = self.io.now;
+        let patience_ns = if self.lacks_slow() { ALONE_PATIENCE_NS } else { BARREN_PATIENCE_NS };
         let is_over = |barren: &Barren| {
-            now.since(barren.since) >= BARREN_PATIENCE_NS && now.since(barren.last) <= BARREN_FRESH_NS
+            now.since(barren.since) >= patience_ns && now.since(barren.last) <= BARREN_FRESH_NS
         };
         if let Some(barren) = self.mover.barren.filter(is_over)
             && self.log_is_starved()
@@ -456,10 +460,19 @@ impl<A: Arena> Engine<A> {
         if self.mover.planner.tail.is_void() {
             // Only lost blocks are left, and they hold nothing up but what lies before them: with a checkpoint it becomes
             // free. That devices failed batches before says nothing any more.
-            self.wanted.checkpoint |= self.state.zone.front_is_empty() && self.losses_are_said_again();
+            let stays = self.losses_are_said_again() || self.lacks_slow();
+            self.wanted.checkpoint |= self.state.zone.front_is_empty() && stays;
             self.mover.planner.tail = Tail::default();
             self.mover.barren = self.mover.barren.filter(|barren| barren.error.is_none());
-            self.mover.planner.next_destage = self.io.now.after(self.tuning.economy.nothing_to_place_ns);
+            let is_full = !self.state.zone.front_is_empty() && self.log_is_starved();
+            let in_vain = self.lacks_slow() && is_full;
+            if in_vain {
+                self.count_as_barren(None);
+                // Clients have what is left, now that nothing is kept for what will be freed.
+                self.wanted.wake = true;
+            }
+            let pause = if in_vain { DAMAGED_PAUSE_NS } else { self.tuning.economy.nothing_to_place_ns };
+            self.mover.planner.next_destage = self.io.now.after(pause);
             return;
         }
         let moves = self.take_tail(self.tuning.batch_chunks.min(self.destage_batch()).min(room));
@@ -652,7 +665,8 @@ impl<A: Arena> Engine<A> {
         } else {
             self.merge_is_due_at()
         };
-        if self.policy_has_work() && !alone && !self.mover.is_busy(false) && !self.life.shutdown.began() {
+        let places = !self.lacks_slow() && !alone && !self.mover.is_busy(false);
+        if places && self.policy_has_work() && !self.life.shutdown.began() {
             let at =
                 if p.nothing_to_place { p.next_place } else { p.next_place.min(idle_at.max(self.io.now)) };
             // What is pinned and may not be moved while clients are busy waits for quiet.

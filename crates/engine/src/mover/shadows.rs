@@ -14,6 +14,9 @@ impl<A: Arena> Engine<A> {
     /// A slow slot, where it would be were all in the volume's order, or else behind the last one taken; where they are not
     /// plentiful, shadows give way for it.
     pub(crate) fn take_slow_slot(&mut self, chunk: Chunk, in_order: bool) -> Option<Slot> {
+        if self.lacks_slow() {
+            return None;
+        }
         for _ in 0..self.tuning.economy.shadows_giving_way {
             if self.slow_slots_are_plentiful() {
                 break;

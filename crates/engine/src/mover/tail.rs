@@ -132,6 +132,10 @@ impl<A: Arena> Engine<A> {
                 continue;
             }
             last = Some(chunk);
+            // It stays where it is, until its home is there.
+            if self.lacks_slow() && self.slow_slot(chunk).is_some() {
+                continue;
+            }
             let slot = self.slow_slot(chunk).filter(|_| !is_left).map(|slot| u64::from(slot.0));
             let slots = u64::from(self.space.slots[SLOW].count());
             let stretch = slot.map_or(0, |slot| 1 + (slot * STRETCHES as u64 / slots) as usize);

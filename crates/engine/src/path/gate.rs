@@ -86,7 +86,8 @@ impl<A: Arena> Engine<A> {
             let Leaving { home, after, trim } = leaving;
             let slots = &mut self.space.slots[home.tier];
             // Where slots are wanted at once, their space below need not be given back first.
-            let trim = trim && slots.free() > 0 && !slots.is_named(home.slot);
+            let trim =
+                trim && slots.free() > 0 && !slots.is_named(home.slot) && !self.life.is_missing(home.tier);
             let full = trim && self.space.gate.trims >= MAX_TRIMS;
             if !proof.covers(after) || slots.has_readers(home.slot) || full {
                 self.space.gate.leaving.push_back(leaving);

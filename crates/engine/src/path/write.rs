@@ -117,6 +117,14 @@ impl<A: Arena> Engine<A> {
             Source::Slot(home) if home.tier == SLOW && !self.state.map.is_pending(p.chunk) => {
                 (Rest::Beneath, written)
             }
+            // It is beneath, on a device that is missing: what is written touches nothing of it.
+            Source::Bad
+                if self.lacks_slow()
+                    && self.state.map.is_on(p.chunk, SLOW)
+                    && !self.state.map.is_pending(p.chunk) =>
+            {
+                (Rest::Beneath, written)
+            }
             Source::Bad if self.any_landed(p.chunk, p.first + i, 1) => (Rest::Beneath, written),
             _ => (Rest::Everything, Sectors::ALL),
         }

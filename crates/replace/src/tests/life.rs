@@ -409,6 +409,7 @@ impl Life {
             state: OpenState::Open,
             created_unix_s: 0,
             geometry: geometry.clone(),
+            left_behind: None,
         })
     }
 

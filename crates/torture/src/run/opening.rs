@@ -5,6 +5,7 @@ use crate::plan::Opening;
 use crate::world::Injected;
 use crate::world::storm::Storm;
 use bimetal_engine::coverage::Stage;
+use bimetal_units::SLOW;
 
 impl Run<'_> {
     pub(super) fn volume_id(&self) -> [u8; 16] {
@@ -127,9 +128,20 @@ impl Run<'_> {
         }
     }
 
+    /// With both devices, or without the slow one where it is missing.
+    fn opening(&mut self) -> Task<SimArena, Result<Engine<SimArena>, OpenError>> {
+        match self.alone {
+            None => bimetal_engine::open(self.arena(), self.devices(), self.options()),
+            Some(_) => {
+                self.world.missing = Some(usize::from(SLOW.0));
+                bimetal_engine::open_alone(self.arena(), self.devices(), self.options())
+            }
+        }
+    }
+
     pub(super) fn try_open(&mut self) -> Result<Stretch<Result<Engine<SimArena>, OpenError>>, String> {
         self.world.truth.opening_begins();
-        let mut task = bimetal_engine::open(self.arena(), self.devices(), self.options());
+        let mut task = self.opening();
         let mut result = self.task("open", &mut task)?;
         let own = self.plan.limits();
         if matches!(result, Stretch::Done(Err(OpenError::Memory { .. }))) && self.limits != own {
@@ -137,7 +149,7 @@ impl Run<'_> {
             self.stats.count("refused-limits");
             self.world.die(Death::Kill);
             self.limits = own;
-            task = bimetal_engine::open(self.arena(), self.devices(), self.options());
+            task = self.opening();
             result = self.task("open", &mut task)?;
         }
         if matches!(result, Stretch::Crashed) {
@@ -199,7 +211,8 @@ impl Run<'_> {
         if life.lone {
             self.look_without_slow()?;
         }
-        if life.salvage {
+        // What the slow device calls good it knew before it was left behind.
+        if life.salvage && !self.left_behind {
             self.look_without_fast()?;
         }
         Ok(())

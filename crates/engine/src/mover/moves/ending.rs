@@ -163,7 +163,7 @@ impl<A: Arena> Engine<A> {
             // What is left of lost blocks was said again, or there was no room for it, and clients wait all the same: that may
             // go on for ever.
             self.count_as_barren(None);
-        } else if b.io_failed.is_some() {
+        } else if b.io_failed.is_some() || b.frees_zone && self.is_full_alone() {
             self.count_as_barren(b.io_failed);
         }
         let took = self.io.now.since(b.started);
@@ -186,7 +186,12 @@ impl<A: Arena> Engine<A> {
         self.release_slots();
     }
 
-    fn count_as_barren(&mut self, error: Option<DeviceError>) {
+    /// Whether what landed has no place to go to, as the slow device is missing.
+    fn is_full_alone(&self) -> bool {
+        self.lacks_slow() && self.space.pending.len() == 0
+    }
+
+    pub(crate) fn count_as_barren(&mut self, error: Option<DeviceError>) {
         let now = self.io.now;
         let first =
             Barren { since: now, last: now, landed_blocks: self.log.landed_blocks, error, told: false };

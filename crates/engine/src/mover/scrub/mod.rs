@@ -167,7 +167,7 @@ impl<A: Arena> Engine<A> {
 
     pub(crate) fn pump_scrub(&mut self) {
         self.pump_scrub_keep();
-        if self.moves_are_over() || self.life.shutdown.began() {
+        if self.moves_are_over() || self.life.shutdown.began() || self.lacks_slow() {
             return self.drop_exam();
         }
         for _ in 0..STEPS_PER_CALL {
@@ -247,7 +247,7 @@ impl<A: Arena> Engine<A> {
     /// When it wants to be called again.
     pub(crate) fn scrub_deadline(&self) -> Option<Nanos> {
         let scrub = &self.mover.scrub;
-        if self.moves_are_over() || self.life.shutdown.began() {
+        if self.moves_are_over() || self.life.shutdown.began() || self.lacks_slow() {
             return None;
         }
         let waits = scrub
