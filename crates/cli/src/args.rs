@@ -346,14 +346,15 @@ pub(crate) struct ServeArgs {
     /// Refuse what clients write (EPERM); the volume itself is opened, recovered and kept in order as ever
     #[arg(long)]
     pub(crate) read_only: bool,
-    /// Serve what is left of volumes of which a device is missing: read-only, and nothing is written to the other one either.
-    /// What was on the missing one is an error (EIO) at once. Without the fast one, `create --marks` must have been given
+    /// Serve what is left of volumes of which a device is missing: read-only, and nothing is written to the other one either,
+    /// unless --writable is given. What was on the missing one is an error (EIO) at once. Without the fast one, `create --marks` must have been given
     #[arg(long)]
     pub(crate) degraded: bool,
     /// Without the fast device: serve what may be older than what was flushed last, too
     #[arg(long, requires = "degraded")]
     pub(crate) with_suspects: bool,
-    /// Go on with the image of a protected volume whose fast device is gone, for good: from then on that device is refused
+    /// Without the slow device: write beside what is left, on the fast one, while it has room; the disk takes part again when it is
+    /// back as it was. Without the fast one: go on with the image of a protected volume, for good; that device is refused then
     #[arg(long, requires = "degraded", conflicts_with_all = ["with_suspects", "read_only"])]
     pub(crate) writable: bool,
     #[command(flatten)]

@@ -169,7 +169,9 @@ impl Missing {
             0 => format!(
                 "; if it was made with --marks, what is left is served, read-only, by {serve}; {lost}"
             ),
-            _ => format!("; or serve what is left, read-only: {serve}; {lost}"),
+            _ => format!(
+                "; or serve what is left, read-only, by {serve}, and write beside it until the disk is back by --writable; {lost}"
+            ),
         };
         let searched = match looked_at {
             0 => format!("; it is the {named} device of {file}; see to it"),

@@ -265,10 +265,11 @@ fn describe(doc: &StatusDoc, called: &str) -> String {
 /// A line on a device that was missing when the volume was opened.
 fn degraded(called: &str, loss: &LossDoc) -> String {
     format!(
-        "the {} device is missing: {} can be read, {} is lost (`bimetal lost {called}` lists it); nothing is written",
+        "the {} device is missing: {} can be read, {} is lost (`bimetal lost {called}` lists it); {}",
         loss.missing.name(),
         size::show(loss.good_bytes),
-        size::show(loss.lost_bytes)
+        size::show(loss.lost_bytes),
+        if loss.writable { "what is written goes to the fast one" } else { "nothing is written" }
     )
 }
 

@@ -69,21 +69,33 @@ pub(crate) fn reception(args: &ReceptionArgs) -> Reception {
 pub(crate) struct Locked {
     pub(crate) volume: Volume,
     pub(crate) files: Vec<BlockFile>,
-    /// The device that is missing; what is left is served, read-only.
-    pub(crate) missing: Option<Missing>,
-    /// Whether what may be stale is served then.
-    pub(crate) suspects: Suspects,
+    /// The device that is missing, and how what is left is served.
+    pub(crate) missing: Option<(Missing, Left)>,
+}
+
+/// How what is left of a volume is served.
+#[derive(Clone, Copy)]
+pub(crate) enum Left {
+    /// Read-only, and with what may be stale or not.
+    ReadOnly(Suspects),
+    /// The slow device is missing, and clients write all the same.
+    Writable,
 }
 
 impl Locked {
     /// With both devices.
     pub(crate) fn both(volume: Volume) -> anyhow::Result<Locked> {
-        Ok(Locked { files: volume.open_devices()?, volume, missing: None, suspects: Suspects::Refused })
+        Ok(Locked { files: volume.open_devices()?, volume, missing: None })
     }
 
-    /// For good with the image, where the fast device is missing.
+    /// For good with the image, where the fast device is missing; and without the slow one until that is there again.
     fn going_on(volume: Volume) -> anyhow::Result<Locked> {
-        let (resolved, _) = find::what_is_there(&volume)?;
+        let (resolved, missing) = find::what_is_there(&volume)?;
+        if let ([Missing { tier: 1, .. }], None) = (missing.as_slice(), &resolved.stand_in) {
+            volume.must_not_be_replacing()?;
+            let (files, missing) = volume.open_what_is_left(BlockFile::open)?;
+            return Ok(Locked { volume, files, missing: Some((missing, Left::Writable)) });
+        }
         if resolved.stand_in.is_none() {
             stand_in::begin(&volume)?;
         }
@@ -92,8 +104,8 @@ impl Locked {
 
     /// Without the one that is missing.
     fn what_is_left(volume: Volume, suspects: Suspects) -> anyhow::Result<Locked> {
-        let (files, missing) = volume.open_what_is_left()?;
-        Ok(Locked { volume, files, missing: Some(missing), suspects })
+        let (files, missing) = volume.open_what_is_left(BlockFile::open_read_only)?;
+        Ok(Locked { volume, files, missing: Some((missing, Left::ReadOnly(suspects))) })
     }
 }
 
@@ -283,11 +295,12 @@ fn serve_other(
 /// Opens a volume on this thread, whose ring it will be served with.
 fn open(locked: Locked, read_only: bool, limits: Limits) -> anyhow::Result<(Opened<Flight>, Lines)> {
     let start = Instant::now();
-    let Locked { volume, files, missing, suspects } = locked;
-    let read_only = read_only || missing.is_some();
+    let Locked { volume, files, missing } = locked;
+    let read_only = read_only || matches!(missing, Some((_, Left::ReadOnly(_))));
     let mut options = volume.open_options();
     let pools = memory::pools(limits.memory, limits.tape_bytes(), &volume, &files, &mut options.tuning)?;
-    let (mut driver, arena) = volume::driver_of_rest(files, pools, missing.as_ref())?;
+    let (mut driver, arena) =
+        volume::driver_of_rest(files, pools, missing.as_ref().map(|(missing, _)| missing))?;
     let buffer_bytes = arena.region().len() as u64;
     if missing.is_none() {
         protect::join(&volume, &mut driver);
@@ -295,14 +308,19 @@ fn open(locked: Locked, read_only: bool, limits: Limits) -> anyhow::Result<(Open
     }
     let task = match &missing {
         None => bimetal_engine::open(arena, driver.device_infos(), options),
-        Some(missing) => volume::open_degraded(&volume, &mut driver, arena, missing, options, suspects),
+        Some((missing, Left::Writable)) => {
+            bimetal_engine::open_alone(arena, volume::infos_with(&driver, missing), options)
+        }
+        Some((missing, Left::ReadOnly(suspects))) => {
+            volume::open_degraded(&volume, &mut driver, arena, missing, options, *suspects)
+        }
     };
     let mut progress = Progress::new(format!("opening {}", volume.name().0), false);
     let opened = run_task(&mut driver, task, |bytes, changes| progress.of_task(bytes, changes))?;
     drop(progress);
     let engine = opened.map_err(|error| why_not_opened(error, &driver, &volume))?;
     volume::watch(&mut driver, &engine)?;
-    let loss = missing.zip(engine.loss()).map(|(missing, loss)| lost::sentence(&volume, &missing, loss));
+    let loss = missing.zip(engine.loss()).map(|((missing, _), loss)| lost::sentence(&volume, &missing, loss));
     let lines = Lines { opened: opened_line(&volume, &engine, start), loss };
     let control = volume.socket("control")?;
     let engine = match limits.recorder.flight_recorder {

@@ -8,7 +8,6 @@ use crate::volume::Volume;
 use crate::watch::http;
 use crate::{Outcome, say};
 use anyhow::Context as _;
-use bimetal_engine::loss::Suspects;
 use bimetal_engine::options::{DEFAULT_CHUNK_BYTES, Marking};
 use bimetal_serve::{Address, Reception};
 use std::path::Path;
@@ -105,7 +104,7 @@ fn load_or_create(dir: &Path, slow_model: Option<SlowModel>) -> anyhow::Result<L
                     files = volume.timed(files)?;
                     volume.save()?;
                 }
-                return Ok(Locked { volume, files, missing: None, suspects: Suspects::Refused });
+                return Ok(Locked { volume, files, missing: None });
             }
             true
         }
@@ -133,5 +132,5 @@ fn load_or_create(dir: &Path, slow_model: Option<SlowModel>) -> anyhow::Result<L
         resumes: unfinished,
         quiet: false,
     })?;
-    Ok(Locked { volume: made.volume, files: made.files, missing: None, suspects: Suspects::Refused })
+    Ok(Locked { volume: made.volume, files: made.files, missing: None })
 }

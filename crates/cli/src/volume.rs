@@ -310,9 +310,11 @@ impl Volume {
         }
     }
 
-    /// Finds what is left of a volume of which a device is missing, opens and locks it to be read; says where it was found under
-    /// another name. An error where nothing is missing, or too much.
-    pub(crate) fn open_what_is_left(&self) -> anyhow::Result<(Vec<BlockFile>, Missing)> {
+    /// Finds what is left of a volume of which a device is missing, opens and locks it; says where it was found under another name. An error where nothing is missing, or too much.
+    pub(crate) fn open_what_is_left(
+        &self,
+        open: impl Fn(&Path) -> Result<BlockFile, DeviceOpenError>,
+    ) -> anyhow::Result<(Vec<BlockFile>, Missing)> {
         self.must_be_finished()?;
         let (resolved, missing) = find::what_is_there(self)?;
         let missing = match missing.as_slice() {
@@ -337,7 +339,7 @@ impl Volume {
         };
         resolved.notes.iter().for_each(|note| tracing::warn!("{note}"));
         let left = 1 - missing.tier;
-        let file = BlockFile::open_read_only(&resolved.devices[left])?;
+        let file = open(&resolved.devices[left])?;
         Ok((vec![timed(file, self.models[left])?], missing))
     }
 
@@ -346,7 +348,7 @@ impl Volume {
         self.must_be_finished()?;
         let (resolved, missing) = find::what_is_there(self)?;
         if !missing.is_empty() {
-            let (files, missing) = self.open_what_is_left()?;
+            let (files, missing) = self.open_what_is_left(BlockFile::open_read_only)?;
             return Ok((files, Some(missing)));
         }
         resolved.notes.iter().for_each(|note| tracing::warn!("{note}"));
@@ -485,6 +487,14 @@ pub(crate) fn driver(files: Vec<BlockFile>, pools: PoolSizes) -> anyhow::Result<
     Ok((Driver::new(ring, files), arena))
 }
 
+/// The device that the driver has, and the one that is missing, of which only the name counts.
+pub(crate) fn infos_with(driver: &Driver, missing: &Missing) -> Vec<DeviceInfo> {
+    let mut devices = driver.device_infos();
+    let name = missing.path.display().to_string();
+    devices.insert(missing.tier.min(devices.len()), DeviceInfo { name, size_bytes: 0 });
+    devices
+}
+
 /// Opens what is left of a volume on the devices that the driver has: the engine hears of the missing one, too. Where that is the
 /// fast one, and the volume is protected, it is the image.
 pub(crate) fn open_degraded(
@@ -495,9 +505,7 @@ pub(crate) fn open_degraded(
     options: OpenOptions,
     suspects: Suspects,
 ) -> Task<RealArena, Result<Engine<RealArena>, OpenError>> {
-    let mut devices = driver.device_infos();
-    let name = missing.path.display().to_string();
-    devices.insert(missing.tier.min(devices.len()), DeviceInfo { name, size_bytes: 0 });
+    let mut devices = infos_with(driver, missing);
     if missing.tier == 0 && volume.protect.is_some() {
         match protect::image(volume, &driver.devices()[0]) {
             Ok((salvage, image)) => {

@@ -210,7 +210,8 @@ impl<A: Arena> Engine<A> {
                 self.checkpoint.coverage(),
                 self.life.shutdown.step(),
             ),
-            (self.placement.pins.step(), self.marks.as_ref().map(Marks::step)),
+            // Clients have what is left of the zone once nothing is kept for what will be freed.
+            (self.placement.pins.step(), self.marks.as_ref().map(Marks::step), self.mover.barren.is_some()),
             (
                 self.mover.steps(),
                 self.front.granted.len(),

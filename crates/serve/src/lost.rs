@@ -32,6 +32,9 @@ pub struct LossDoc {
     pub lost_bytes: u64,
     /// Bytes that are there, and may be older than what was flushed last.
     pub suspect_bytes: u64,
+    /// It is written to all the same.
+    #[serde(default)]
+    pub writable: bool,
 }
 
 impl From<&Loss> for LossDoc {
@@ -42,6 +45,7 @@ impl From<&Loss> for LossDoc {
             good_bytes: loss.good_bytes,
             lost_bytes: loss.lost_bytes,
             suspect_bytes: loss.suspect_bytes,
+            writable: loss.writable,
         }
     }
 }

@@ -59,7 +59,8 @@ fn is_as_it_should_be(s: &mut Story, slow: u64, fast: u64) {
     assert_eq!(losses(s), lost);
     let lost_bytes = lost.iter().map(|(_, len)| len).sum();
     let good_bytes = s.engine().size_bytes() - lost_bytes;
-    let loss = Loss { missing: SLOW, as_of_unix_s: None, good_bytes, lost_bytes, suspect_bytes: 0 };
+    let loss =
+        Loss { missing: SLOW, as_of_unix_s: None, good_bytes, lost_bytes, suspect_bytes: 0, writable: false };
     assert_eq!(s.engine().loss(), Some(&loss));
     assert_eq!((s.engine().status().state, s.engine().status().loss), ("degraded", Some(loss)));
     assert_eq!(s.read(slow, BLOCK), IO);

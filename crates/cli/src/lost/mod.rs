@@ -81,9 +81,15 @@ pub(crate) fn sentence(volume: &Volume, missing: &Missing, loss: &Loss) -> Strin
             name = volume.called(),
         );
     }
+    let written = match loss.writable {
+        true => {
+            "what is written goes to the fast device, as long as it has room, and what is lost is back when the disk is"
+        }
+        false => "the volume is read-only, and nothing is written to its other device",
+    };
     format!(
         "the {} device of {name} is missing, as {} {}: {} of {} can be read, {} is lost (`bimetal lost {name}` lists it); \
-         the volume is read-only, and nothing is written to its other device",
+         {written}",
         missing.name(),
         missing.path.display(),
         missing.instead,

@@ -226,7 +226,13 @@ pub(crate) fn join(volume: &Volume, driver: &mut Driver) {
 
 fn protection(protect: Protect, files: &[BlockFile]) -> anyhow::Result<Protection> {
     let superblock = superblock(&files[1])?;
-    let header = header(&files[1], &superblock);
+    let mut header = header(&files[1], &superblock);
+    if self::superblock(&files[0])?.left_behind.is_some()
+        && let Some(header) = &mut header
+    {
+        // It was written to without the slow device, which the image knows nothing of.
+        header.image = None;
+    }
     let stand_in = header.as_ref().filter(|header| stand_in::stands_in(header, &superblock));
     let layout = match stand_in {
         Some(header) if files[0].is_part() => header.layout,

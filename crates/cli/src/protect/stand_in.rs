@@ -94,14 +94,16 @@ pub(crate) fn begin(volume: &Volume) -> anyhow::Result<()> {
     volume.must_not_be_replacing()?;
     let name = volume.name().0;
     let slow = {
-        let (files, missing) = volume.open_what_is_left()?;
+        let (files, missing) = volume.open_what_is_left(BlockFile::open_read_only)?;
         if missing.tier != 0 {
             bail!(
-                "the slow device of {name} is missing; what is left is served read-only, without --writable"
+                "the slow device of {name} is missing, and with it the image that could take the place of its fast one"
             );
         }
         if volume.protect.is_none() {
-            bail!("{name} is not protected: what is left of it is served read-only, without --writable");
+            bail!(
+                "{name} is not protected: without its fast device what is left of it is served read-only, without --writable"
+            );
         }
         let path = files[0].path().to_owned();
         image(volume, &files[0])?;

@@ -24,6 +24,8 @@ pub struct Loss {
     pub lost_bytes: u64,
     /// Bytes that are there, and may be older than what was flushed last.
     pub suspect_bytes: u64,
+    /// It is written to all the same: what is lost is as it was when the device comes back, but for what was written there.
+    pub writable: bool,
 }
 
 /// Whether what may be stale is read all the same.

@@ -145,7 +145,8 @@ impl<A: Arena> Engine<A> {
             next = losses.next;
         }
         let good_bytes = self.size_bytes() - lost_bytes - suspect_bytes;
-        self.life.lost(Loss { missing, as_of_unix_s, good_bytes, lost_bytes, suspect_bytes });
+        let writable = self.life.was_alone();
+        self.life.lost(Loss { missing, as_of_unix_s, good_bytes, lost_bytes, suspect_bytes, writable });
     }
 
     /// What a request that changes something is answered at once, if it is not to be admitted.

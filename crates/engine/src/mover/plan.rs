@@ -468,8 +468,6 @@ impl<A: Arena> Engine<A> {
             let in_vain = self.lacks_slow() && is_full;
             if in_vain {
                 self.count_as_barren(None);
-                // Clients have what is left, now that nothing is kept for what will be freed.
-                self.wanted.wake = true;
             }
             let pause = if in_vain { DAMAGED_PAUSE_NS } else { self.tuning.economy.nothing_to_place_ns };
             self.mover.planner.next_destage = self.io.now.after(pause);

@@ -104,6 +104,12 @@ impl<A: Arena> Engine<A> {
                 Source::Remnant(z) if self.state.landed.sectors(z).has(written) => {
                     (Rest::Landed(z), self.state.landed.sectors(z))
                 }
+                Source::Part(z)
+                    if self.state.landed.sectors(z).has(written)
+                        && self.beneath(p.chunk, p.first + i) == Source::Bad =>
+                {
+                    (Rest::Landed(z), self.state.landed.sectors(z))
+                }
                 _ => (Rest::Everything, Sectors::ALL),
             };
         }
