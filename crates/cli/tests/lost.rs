@@ -1,5 +1,5 @@
 //! The slow device of a volume is gone: what is left is served, what is not is listed to the byte and by file, and nothing
-//! is written.
+//! is written, unless somebody asks for that.
 
 mod common;
 
@@ -208,6 +208,90 @@ fn one_superblock_is_enough_and_a_device_that_takes_no_writes() {
     let said = std::fs::read_to_string(&log).expect("a log");
     assert!(said.contains("this superblock is not valid"), "{said}");
     assert!(std::fs::read(&file).expect("the fast file") == before, "nothing is written");
+}
+
+/// The disk is unplugged, the volume is used without it, also after a crash, and the disk comes back.
+#[test]
+fn what_is_left_is_written_to_until_the_disk_is_back() {
+    let mut served = killed();
+    let (slow, away) = (in_dir(&served, "slow.img"), in_dir(&served, "away/slow.img"));
+    let stale = in_dir(&served, "stale/slow.img");
+    for folder in ["away", "stale"] {
+        std::fs::create_dir(in_dir(&served, folder)).expect("a folder");
+    }
+    std::fs::copy(&slow, &stale).expect("a copy of it");
+    std::fs::rename(&slow, &away).expect("it is gone");
+
+    let said = text(&run(&served, &["serve"], &[]).stderr);
+    assert!(said.contains("--writable"), "{said}");
+    let log = in_dir(&served, "log");
+    let begin = |served: &mut Served| {
+        let mut command = common::serve(served.dir.path());
+        command.args(["--degraded", "--writable"]).stderr(File::create(&log).expect("a log"));
+        served.child = Some(start(command));
+    };
+    begin(&mut served);
+    let said = std::fs::read_to_string(&log).expect("a log");
+    assert!(said.contains("what is written goes to the fast device"), "{said}");
+    let status = doc(run(&served, &["status"], &["--json"]));
+    assert_eq!((&status["state"], &status["loss"]["writable"]), (&json!("degraded"), &json!(true)));
+    // Whole blocks and sectors of what is on the disk, what is on the fast device, and what was blank.
+    let new = |at: u64, len: usize| pattern(at + 1, len);
+    let written =
+        [(COLD.start, 65536), (COLD.start + MIB + 512, 1024), (WARM.start, 65536), (WARM.end, 65536)];
+    let mut client = served.connect();
+    for (at, len) in written {
+        client.write(at, &new(at, len));
+    }
+    client.flush();
+    let is_there = |served: &Served, is_alone: bool| {
+        let mut client = served.connect();
+        for (at, len) in written {
+            assert_eq!(client.read(at, len), new(at, len), "byte {at}");
+        }
+        assert_eq!(client.read(WARM.start + MIB, 65536), bytes_at(WARM.start + MIB));
+        // Beside what was written, and elsewhere on the disk.
+        for at in [COLD.start + MIB, COLD.start + 2 * MIB] {
+            let answer = client.call(Nbd::Read, at, 512, &[]);
+            assert_eq!(answer.result.is_err(), is_alone, "byte {at}");
+        }
+    };
+    is_there(&served, true);
+    served.kill();
+    begin(&mut served);
+    is_there(&served, true);
+    let left = lost(&served);
+    assert_eq!(
+        left["lost"][0]["offset"],
+        json!(COLD.start + 65536),
+        "what was written is not lost: {left:#}"
+    );
+    assert_eq!(left["lost"][1]["offset"], json!(COLD.start + MIB + 1536), "nor are its sectors: {left:#}");
+    for refused in [&["scrub"][..], &["protect", "30s"]] {
+        let output = run(&served, &refused[..1], &refused[1..]);
+        assert!(!output.status.success() && !output.stderr.is_empty(), "{refused:?}");
+    }
+    served.stop();
+
+    // What was used with it before is no part of the volume any more; what was left behind is.
+    let served_once = |served: &mut Served| {
+        served.start();
+        is_there(served, false);
+        let mut client = served.connect();
+        for at in COLD.chain(WARM).step_by(65536) {
+            let is_new = written.iter().any(|&(new, len)| at < new + len as u64 && new < at + 65536);
+            assert!(is_new || client.read(at, 65536) == bytes_at(at), "byte {at}");
+        }
+        served.stop();
+    };
+    std::fs::rename(&away, &slow).expect("it is back");
+    served_once(&mut served);
+    served.check();
+    served_once(&mut served);
+    std::fs::rename(&stale, &slow).expect("a copy of it from before");
+    let output = run(&served, &["serve"], &[]);
+    let said = text(&output.stderr);
+    assert!(output.status.code() == Some(2) && said.contains("another generation"), "{said}");
 }
 
 /// A server that was started with both has the deleted file still.

@@ -125,6 +125,14 @@ bimetal_units::planted_bugs! {
     MissingReadsZeros,
     /// A degraded opening ends the log.
     DegradedEndsLog,
+    /// An opening without the slow device does not say what was left behind.
+    LeftBehindForgotten,
+    /// What is written without the slow device is of the opening before.
+    AloneKeepsGeneration,
+    /// A flush without the slow device is answered as if nothing were written.
+    AloneFlushAnswered,
+    /// Where the slow device is missing, its slots are taken.
+    AloneTakesSlowSlot,
     /// A flush is answered before the slow device says that what it covers may be stale there.
     FlushBeforeMark,
     /// A FUA in place is.

@@ -154,7 +154,12 @@ impl<A: Arena> Engine<A> {
         match kind {
             RequestKind::Read => None,
             // Nothing was ever acknowledged in this opening that a flush could cover.
-            RequestKind::Flush if self.life.loss().is_some() && !self.life.was_alone() => Some(Ok(())),
+            RequestKind::Flush
+                if self.life.loss().is_some()
+                    && (!self.life.was_alone() || planted(Bug::AloneFlushAnswered)) =>
+            {
+                Some(Ok(()))
+            }
             _ => self.life.is_read_only().then_some(Err(RequestError::ReadOnly)),
         }
     }

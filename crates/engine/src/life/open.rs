@@ -342,7 +342,11 @@ impl<A: Arena> Reader<A> {
             }
             OpenState::Clean | OpenState::Open => LeftBehind { generation: here, raised: here },
         });
-        (fast.generation, fast.state) = (Generation(here.0 + 1), OpenState::Open);
+        if planted(Bug::LeftBehindForgotten) {
+            fast.left_behind = None;
+        }
+        let raised = Generation(here.0 + u64::from(!planted(Bug::AloneKeepsGeneration)));
+        (fast.generation, fast.state) = (raised, OpenState::Open);
         self.write_superblock(fast).await
     }
 

@@ -6,7 +6,7 @@ use super::*;
 /// The generator's number.
 const ALONE: u64 = 0x616c_6f6e;
 /// One seed in so many has such lives, ...
-const ONE_IN: u32 = 1;
+const ONE_IN: u32 = 8;
 /// ... up to so many in a row, here and there.
 const MOST_IN_A_ROW: u64 = 3;
 
