@@ -270,6 +270,31 @@ fn an_image_that_is_not_true_any_more_is_not_served() {
     assert!(!output.status.success() && said.contains("opened without protection"), "{said}");
 }
 
+/// The image knows nothing of what was written to the fast device alone: it is made anew.
+#[test]
+fn what_was_written_without_the_slow_device_is_in_the_image_that_comes_after() {
+    let mut served = protected(&[]);
+    let away = tempfile::tempdir().expect("temporary directory");
+    let mut next = write(&served, 0, 1500);
+    until_image(&served, now_s());
+    served.stop();
+    lose(&served, "slow.img", away.path());
+    served.start_with(&["--degraded", "--writable"]);
+    next = write(&served, next, 300);
+    served.kill();
+    std::fs::rename(away.path().join("slow.img"), served.dir.path().join("slow.img")).expect("moved");
+    let back = now_s();
+    served.start();
+    assert_eq!(newest_version(&served, next) / 10, (next - 1) / 10, "nothing that was flushed is lost");
+    until_image(&served, back);
+    next = write(&served, newest_version(&served, next) + 1, 100);
+    until_image(&served, now_s() + 1);
+    served.kill();
+    lose(&served, "fast.img", away.path());
+    assert_eq!(newest_of_image(&mut served, next), next - 1);
+    served.stop();
+}
+
 #[test]
 fn it_is_begun_and_ended_where_there_is_room() {
     let dir = tempfile::tempdir().expect("temporary directory");

@@ -225,13 +225,13 @@ pub(crate) fn join(volume: &Volume, driver: &mut Driver) {
 }
 
 fn protection(protect: Protect, files: &[BlockFile]) -> anyhow::Result<Protection> {
-    let superblock = superblock(&files[1])?;
+    let mut superblock = superblock(&files[1])?;
     let mut header = header(&files[1], &superblock);
-    if self::superblock(&files[0])?.left_behind.is_some()
-        && let Some(header) = &mut header
-    {
-        // It was written to without the slow device, which the image knows nothing of.
-        header.image = None;
+    let fast = self::superblock(&files[0])?;
+    if fast.left_behind.is_some() {
+        // It was written to without the slow device, which the image knows nothing of; and is opened under the generation behind its own.
+        superblock.generation = fast.generation;
+        header.iter_mut().for_each(|header| header.image = None);
     }
     let stand_in = header.as_ref().filter(|header| stand_in::stands_in(header, &superblock));
     let layout = match stand_in {
