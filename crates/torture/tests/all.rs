@@ -1,5 +1,6 @@
 //! All stories and campaigns, as one program: the engine is compiled anew for each program that drives it.
 
+mod alone;
 mod appended_again;
 mod bad_sectors;
 mod begun;

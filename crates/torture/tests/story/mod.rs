@@ -190,7 +190,7 @@ impl Story {
         Ok(())
     }
 
-    /// Opens the volume without the slow device, of which nothing may be asked, and nothing may be written to the other one
+    /// Looks at the volume without the slow device, of which nothing may be asked, and nothing may be written to the other one
     /// until the machine dies.
     pub fn open_without_slow(&mut self) -> Result<(), OpenError> {
         let (arena, devices, options) = (self.arena(), self.devices(), self.options());
@@ -203,6 +203,21 @@ impl Story {
             Suspects::Refused,
         ))?);
         Ok(())
+    }
+
+    /// Opens the volume without the slow device, of which nothing may be asked, to write to the other one.
+    pub fn open_alone(&mut self) -> Result<(), OpenError> {
+        let (arena, devices, options) = (self.arena(), self.devices(), self.options());
+        self.world.missing = Some(1);
+        self.engine = Some(self.task(bimetal_engine::open_alone(arena, devices, options))?);
+        Ok(())
+    }
+
+    /// Begins that, which the machine does not survive, after so many steps. False: it was open before.
+    pub fn open_alone_until(&mut self, steps: u32, death: Death) -> bool {
+        let (arena, devices, options) = (self.arena(), self.devices(), self.options());
+        self.world.missing = Some(1);
+        self.task_until(bimetal_engine::open_alone(arena, devices, options), steps, death)
     }
 
     /// The same without the fast device.
