@@ -179,7 +179,7 @@ impl<V: Served> Server<V> {
         let known = self.succession.known.as_mut().ok_or("its server can replace no device")?;
         let superblocks = self.engine.superblocks().filter(|_| !self.stopping);
         let superblocks = superblocks
-            .ok_or("it is read-only or being closed; a device is replaced while the volume takes writes")?;
+            .ok_or("it is read-only, lacks a device or is being closed; a device is replaced while the volume takes writes")?;
         let (device, replacement) = known.begin(superblocks)?;
         let name = device.path().display().to_string();
         let tier = tier_name(usize::from(replacement.plan().tier.0));

@@ -31,7 +31,7 @@ impl<A: Arena> Engine<A> {
         let stopping = self.life.shutdown.began();
         Status {
             volume_id: self.life.superblock.volume,
-            state: if self.life.loss().is_some() && !(self.life.was_alone() && self.life.is_read_only()) {
+            state: if self.life.loss().is_some() && !(self.life.is_alone() && self.life.is_read_only()) {
                 "degraded"
             } else if self.life.is_read_only() {
                 "read-only"

@@ -64,9 +64,7 @@ pub enum ScrubError {
     #[error("the volume is read-only until it is opened again, so no scrub begins, goes on or is stopped")]
     ReadOnly,
     /// It was opened without one of its devices.
-    #[error(
-        "a device is missing and nothing is written, so no scrub begins, goes on or is stopped until both devices are there"
-    )]
+    #[error("a device is missing, so no scrub begins, goes on or is stopped until both devices are there")]
     Degraded,
     /// The volume is being closed.
     #[error("the volume is being closed")]

@@ -53,12 +53,12 @@ impl Life {
     }
 
     /// It serves without the slow device, and what is written is put elsewhere.
-    pub(crate) fn is_alone(&mut self) {
+    pub(crate) fn goes_alone(&mut self) {
         (self.missing, self.alone) = (Some(SLOW), true);
     }
 
     /// Whether it was opened so.
-    pub(crate) fn was_alone(&self) -> bool {
+    pub(crate) fn is_alone(&self) -> bool {
         self.alone
     }
 

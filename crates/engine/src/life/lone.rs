@@ -57,7 +57,7 @@ pub fn open_alone<A: Arena + 'static>(
     Task::new(arena, move |io| async move {
         open::must_be_two(&devices)?;
         let mut engine = open::at_work(Reader::without(io, devices, SLOW), options).await?;
-        engine.life.is_alone();
+        engine.life.goes_alone();
         engine.count_losses(SLOW, None);
         Ok(engine)
     })
@@ -145,7 +145,7 @@ impl<A: Arena> Engine<A> {
             next = losses.next;
         }
         let good_bytes = self.size_bytes() - lost_bytes - suspect_bytes;
-        let writable = self.life.was_alone();
+        let writable = self.life.is_alone();
         self.life.lost(Loss { missing, as_of_unix_s, good_bytes, lost_bytes, suspect_bytes, writable });
     }
 
@@ -156,7 +156,7 @@ impl<A: Arena> Engine<A> {
             // Nothing was ever acknowledged in this opening that a flush could cover.
             RequestKind::Flush
                 if self.life.loss().is_some()
-                    && (!self.life.was_alone() || planted(Bug::AloneFlushAnswered)) =>
+                    && (!self.life.is_alone() || planted(Bug::AloneFlushAnswered)) =>
             {
                 Some(Ok(()))
             }

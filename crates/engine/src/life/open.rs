@@ -68,7 +68,7 @@ pub(crate) async fn at_work<A: Arena>(
     reader.io.stage(Stage::OpenRaise);
     // Only the fast device says that the volume was closed.
     let clean = recovered.superblocks[0].state == OpenState::Clean;
-    let was_alone = recovered.superblocks[0].left_behind.is_some() && !reader.is_missing(SLOW);
+    let comes_back = recovered.superblocks[0].left_behind.is_some() && !reader.is_missing(SLOW);
     let leaves = reader.leaves_tail(&recovered);
     // A lost header may claim the group that the log ends before: it must not come back once that is erased.
     reader.settle_lost_headers(&recovered.superblocks[0].volume, &recovered.header).await?;
@@ -92,7 +92,7 @@ pub(crate) async fn at_work<A: Arena>(
     engine.marks = marks;
     engine.told.stats.recovered = !clean;
     told.into_iter().for_each(|e| engine.told.event(e.level, e.message, e.error));
-    if was_alone {
+    if comes_back {
         let [fast, slow] = [FAST, SLOW].map(|tier| &engine.told.names[tier]);
         let what =
             format!("{slow} takes part again: it is as {fast} left it, which was written to alone meanwhile");
