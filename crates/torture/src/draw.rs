@@ -23,12 +23,19 @@ const MS: u64 = 1_000_000;
 const LONE_STREAM: u64 = 0x6c6f_6e65;
 /// One life in so many is.
 const LONE_ONE_IN: u32 = 12;
+/// The same where devices are lost all the time: with those that are looked at without the fast device about half.
+const LOST_ONE_IN: u32 = 4;
 /// Operations that are answered before a crash, at least.
 pub const MIN_ANSWERS: u64 = 200;
 
 /// Draws the volume that a seed makes; its lives are drawn when its size is known.
 pub fn plan(seed: u64) -> Plan {
     marks::plan(Plan { export: export::draw(seed), ..plain(seed) })
+}
+
+/// The same on two disks, of which the slow one describes itself, and one is lost before every second opening.
+pub fn with_losses(seed: u64) -> Plan {
+    marks::plan(Plan { losses: true, ..plain(seed) })
 }
 
 /// The same on two disks, of which the slow one does not describe itself.
@@ -53,6 +60,7 @@ pub fn plain(seed: u64) -> Plan {
         arena: wide::memory(&geometry, tight, (8 * chunk).max(4 << 20)),
         poison_all: rng.one_in(8),
         latent: rng.one_in(16),
+        losses: false,
         export: None,
         size_bytes: 0,
         lives: Vec::new(),
@@ -169,7 +177,8 @@ pub fn lives(plan: &mut Plan) -> Vec<Life> {
     // From a stream of their own: all else that a seed does is as it was.
     let mut rng = Rng::new(plan.seed, LONE_STREAM);
     // Rare, as a look reads the whole volume several times over.
-    lives.iter_mut().for_each(|life| life.lone = rng.one_in(LONE_ONE_IN));
+    let one_in = if plan.losses { LOST_ONE_IN } else { LONE_ONE_IN };
+    lives.iter_mut().for_each(|life| life.lone = rng.one_in(one_in));
     marks::lives(plan, &mut lives);
     alone::lives(plan, &mut lives);
     lives

@@ -181,6 +181,8 @@ pub struct Plan {
     pub poison_all: bool,
     /// Whether devices are damaged: sectors go bad, bits rot, writes are lost.
     pub latent: bool,
+    /// Before every second opening one of the devices is lost.
+    pub losses: bool,
     /// The slow device is an export, and reached so.
     pub export: Option<Export>,
     /// The volume's size; zero until the first opening.

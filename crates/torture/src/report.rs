@@ -1,6 +1,6 @@
 //! The torture command: many seeds on all cores, a report at the end.
 
-use super::{Outcome, Stats, draw, run_seed, shrink};
+use super::{Outcome, Stats, draw, run_plan, run_seed, shrink};
 use crate::arena::ArenaMemory;
 use crate::world::storm::Harm;
 use bimetal_units::rng::mix;
@@ -28,6 +28,8 @@ pub struct Options {
     pub stop_at_violation: bool,
     /// Pass over seeds whose slow device is no export.
     pub exports_only: bool,
+    /// Seeds as they are where one of two disks is lost before every second opening.
+    pub losses: bool,
 }
 
 /// A violation.
@@ -111,7 +113,10 @@ pub fn main_loop(options: &Options, say: &(dyn Fn(&str) + Sync)) -> Report {
                     if options.exports_only && draw::plan(seed).export.is_none() {
                         continue;
                     }
-                    let outcome = run_seed(seed, &memory);
+                    let outcome = match options.losses {
+                        true => run_plan(draw::with_losses(seed), &memory, false),
+                        false => run_seed(seed, &memory),
+                    };
                     let failed = take(&shared, outcome, &memory, start, say);
                     if failed && options.stop_at_violation {
                         next.store(count, Ordering::Relaxed);

@@ -7,6 +7,8 @@ use super::*;
 const ALONE: u64 = 0x616c_6f6e;
 /// One seed in so many has such lives, ...
 const ONE_IN: u32 = 8;
+/// ... or in so many where devices are lost all the time, ...
+const LOST_ONE_IN: u32 = 2;
 /// ... up to so many in a row, here and there.
 const MOST_IN_A_ROW: u64 = 3;
 
@@ -14,7 +16,8 @@ const MOST_IN_A_ROW: u64 = 3;
 /// where devices are damaged: what is lost then is no device's.
 pub(super) fn lives(plan: &Plan, lives: &mut Vec<Life>) {
     let mut rng = Rng::new(plan.seed, ALONE);
-    if plan.export.is_some() || plan.latent || !rng.one_in(ONE_IN) {
+    let one_in = if plan.losses { LOST_ONE_IN } else { ONE_IN };
+    if plan.export.is_some() || plan.latent || !rng.one_in(one_in) {
         return;
     }
     let drawn = std::mem::take(lives);

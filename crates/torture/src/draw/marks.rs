@@ -9,11 +9,13 @@ const MARKS: u64 = 0x6d61_726b;
 const ONE_IN: u32 = 3;
 /// ... and one of its lives in so many is looked at without the fast device.
 const SALVAGE_ONE_IN: u32 = 2;
+/// The same where either device is lost all the time.
+const LOST_ONE_IN: u32 = 3;
 
 /// Gives a plan a volume with marks, now and then, and times in which regions are closed and opened again.
 pub(super) fn plan(drawn: Plan) -> Plan {
     let mut rng = Rng::new(drawn.seed, MARKS);
-    if !rng.one_in(ONE_IN) {
+    if !rng.one_in(ONE_IN) && !drawn.losses {
         return drawn;
     }
     let marking = if rng.one_in(4) { Marking::Strict } else { Marking::On };
@@ -32,5 +34,6 @@ pub(super) fn lives(plan: &Plan, lives: &mut [Life]) {
         return;
     }
     let mut rng = Rng::new(plan.seed, MARKS + 1);
-    lives.iter_mut().for_each(|life| life.salvage = rng.one_in(SALVAGE_ONE_IN));
+    let one_in = if plan.losses { LOST_ONE_IN } else { SALVAGE_ONE_IN };
+    lives.iter_mut().for_each(|life| life.salvage = rng.one_in(one_in));
 }
