@@ -10,7 +10,7 @@ use bimetal_engine::format::log::{GroupHeader, HomeRecord, Index, Record, Segmen
 use bimetal_engine::format::marks::{BLANK, Mark, MarkHeader, get_marks, put_mark};
 use bimetal_engine::format::page::{self, PageKind, PageRef};
 use bimetal_engine::format::pins::{MAX_PIN_RANGES, PinRange, get_pins, put_pins};
-use bimetal_engine::format::superblock::{Found, OpenState, Superblock};
+use bimetal_engine::format::superblock::{Found, LeftBehind, OpenState, Superblock};
 use bimetal_engine::mask::BlockMask;
 use bimetal_engine::options::{CreateOptions, DeviceInfo, Marking};
 use bimetal_engine::sectors::{Remains, Sectors};
@@ -178,7 +178,7 @@ fn superblock() -> Superblock {
         state: OpenState::Open,
         created_unix_s: 1,
         geometry: geometry(),
-        left_behind: None,
+        left_behind: Some(LeftBehind { generation: Generation(1), raised: Generation(2) }),
     }
 }
 
