@@ -134,7 +134,7 @@ planted! {
     copy_outlives_home: CopyOutlivesHome at 1001,
     copy_freed_under_read: CopyFreedUnderRead at 1002,
     copy_freed_while_written: CopyFreedWhileWritten at 1002,
-    recalled_too_early: RecalledTooEarly at 7861,
+    recalled_too_early: RecalledTooEarly at 9803,
     landed_under_trim: LandedUnderTrim at 1151,
     shadow_outlives_write: ShadowOutlivesWrite at 1010,
     shadow_outlives_merge: ShadowOutlivesMerge at 1081,
