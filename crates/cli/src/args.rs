@@ -347,7 +347,8 @@ pub(crate) struct ServeArgs {
     #[arg(long)]
     pub(crate) read_only: bool,
     /// Serve what is left of volumes of which a device is missing: read-only, and nothing is written to the other one either,
-    /// unless --writable is given. What was on the missing one is an error (EIO) at once. Without the fast one, `create --marks` must have been given
+    /// unless --writable is given. What was on the missing one is an error (EIO) at once. Without the fast one,
+    /// `create --marks` must have been given
     #[arg(long)]
     pub(crate) degraded: bool,
     /// Without the fast device: serve what may be older than what was flushed last, too

@@ -93,8 +93,7 @@ impl Locked {
         let (resolved, missing) = find::what_is_there(&volume)?;
         if let ([Missing { tier: 1, .. }], None) = (missing.as_slice(), &resolved.stand_in) {
             volume.must_not_be_replacing()?;
-            let (files, missing) = volume.open_what_is_left(BlockFile::open)?;
-            return Ok(Locked { volume, files, missing: Some((missing, Left::Writable)) });
+            return Locked::what_is_left(volume, Left::Writable);
         }
         if resolved.stand_in.is_none() {
             stand_in::begin(&volume)?;
@@ -103,9 +102,12 @@ impl Locked {
     }
 
     /// Without the one that is missing.
-    fn what_is_left(volume: Volume, suspects: Suspects) -> anyhow::Result<Locked> {
-        let (files, missing) = volume.open_what_is_left(BlockFile::open_read_only)?;
-        Ok(Locked { volume, files, missing: Some((missing, Left::ReadOnly(suspects))) })
+    fn what_is_left(volume: Volume, left: Left) -> anyhow::Result<Locked> {
+        let (files, missing) = match left {
+            Left::ReadOnly(_) => volume.open_what_is_left(BlockFile::open_read_only)?,
+            Left::Writable => volume.open_what_is_left(BlockFile::open)?,
+        };
+        Ok(Locked { volume, files, missing: Some((missing, left)) })
     }
 }
 
@@ -127,7 +129,7 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<Outcome> {
     let suspects = if args.with_suspects { Suspects::Read } else { Suspects::Refused };
     let lock = |volume| match (args.degraded, args.writable) {
         (true, true) => Locked::going_on(volume),
-        (true, false) => Locked::what_is_left(volume, suspects),
+        (true, false) => Locked::what_is_left(volume, Left::ReadOnly(suspects)),
         (false, _) => Locked::both(volume),
     };
     let locked = volumes.into_iter().map(lock).collect::<anyhow::Result<Vec<_>>>()?;

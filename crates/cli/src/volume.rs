@@ -310,7 +310,8 @@ impl Volume {
         }
     }
 
-    /// Finds what is left of a volume of which a device is missing, opens and locks it; says where it was found under another name. An error where nothing is missing, or too much.
+    /// Finds what is left of a volume of which a device is missing, opens and locks it; says where it was found under
+    /// another name. An error where nothing is missing, or too much.
     pub(crate) fn open_what_is_left(
         &self,
         open: impl Fn(&Path) -> Result<BlockFile, DeviceOpenError>,

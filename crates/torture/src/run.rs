@@ -208,19 +208,7 @@ impl<'a> Run<'a> {
         if life.alone {
             return self.live_alone(life).map(|()| true);
         }
-        let Some(mut engine) = self.open(life)? else { return Ok(false) };
-        self.opened(&engine)?;
-        self.verify(&mut engine, life.verify_all)?;
-        if let Some(death) = life.twice {
-            self.stats.count("second-recovery");
-            self.die(engine, death, 0);
-            let Some(again) = self.open(&Life { opening: Default::default(), ..life.clone() })? else {
-                return Ok(false);
-            };
-            engine = again;
-            self.opened(&engine)?;
-            self.verify(&mut engine, life.verify_all)?;
-        }
+        let Some(mut engine) = self.begin(life)? else { return Ok(false) };
         self.write_beside_damage(&mut engine)?;
         self.unverified.fill(false);
         self.world.services = life.services.to_vec();
@@ -234,6 +222,29 @@ impl<'a> Run<'a> {
             self.check()?;
         }
         Ok(true)
+    }
+
+    /// Opens and verifies; and once more, where the life crashes when all is verified.
+    fn begin(&mut self, life: &Life) -> Result<Option<Engine<SimArena>>, String> {
+        let engine = self.open_and_verify(life)?;
+        match (life.twice, engine) {
+            (Some(death), Some(engine)) => {
+                self.stats.count("second-recovery");
+                self.die(engine, death, 0);
+                self.open_and_verify(&Life { opening: Default::default(), ..life.clone() })
+            }
+            (_, engine) => Ok(engine),
+        }
+    }
+
+    fn open_and_verify(&mut self, life: &Life) -> Result<Option<Engine<SimArena>>, String> {
+        let Some(mut engine) = self.open(life)? else { return Ok(None) };
+        self.opened(&engine)?;
+        match life.alone {
+            true => self.verify_what_is_left(&mut engine)?,
+            false => self.verify(&mut engine, life.verify_all)?,
+        }
+        Ok(Some(engine))
     }
 
     fn begin_life(&mut self) {
@@ -551,7 +562,12 @@ impl<'a> Run<'a> {
             let len = UNIT.min(self.plan.size_bytes - offset);
             ops.push(Op { kind: OpKind::Read, offset, len, fua: false, pause_ns: 0, drain: false });
         }
-        let mut client = Client::new(&ops, 8);
+        self.read_all(engine, &ops)
+    }
+
+    /// Reads, and has the model judge it.
+    fn read_all(&mut self, engine: &mut Engine<SimArena>, ops: &[Op]) -> Result<(), String> {
+        let mut client = Client::new(ops, 8);
         let flow = self.drive(engine, &mut client, None)?;
         assert!(flow == Flow::Quiet, "nothing crashes while verifying");
         self.stats.verified_bytes += ops.iter().map(|op| op.len).sum::<u64>();

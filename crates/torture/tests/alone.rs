@@ -84,49 +84,59 @@ fn the_slow_device_comes_back_as_it_was_left_or_not_at_all() {
     is_refused(&mut s, &after, "fast");
 }
 
-#[test]
-fn wherever_an_opening_alone_is_cut_short_nothing_is_lost() {
+/// Cuts an opening short at each of its steps, on the same devices, in each way.
+fn cut_everywhere(
+    begin: impl Fn() -> (Story, u64),
+    open_until: impl Fn(&mut Story, u32, Death) -> bool,
+    then: impl Fn(&mut Story, u64),
+) {
     for death in CUTS {
         let (mut s, slow) = begin();
-        s.open().expect("it opens");
-        s.die(Death::Kill);
         let disks = s.world.disks.clone();
         for steps in 0.. {
             s.world.disks.clone_from(&disks);
-            if !s.open_alone_until(steps, death) {
+            if !open_until(&mut s, steps, death) {
                 assert!(steps > 8, "an opening has steps");
                 break;
             }
-            let cut = s.world.disks.clone();
-            is_whole(&mut s, slow, &[]);
-            s.world.disks = cut;
-            write_alone(&mut s, slow, 0, 0x22);
-            is_whole(&mut s, slow, &[(0, 0x22)]);
+            then(&mut s, slow);
         }
     }
 }
 
 #[test]
+fn wherever_an_opening_alone_is_cut_short_nothing_is_lost() {
+    let opened = || {
+        let (mut s, slow) = begin();
+        s.open().expect("it opens");
+        s.die(Death::Kill);
+        (s, slow)
+    };
+    cut_everywhere(opened, Story::open_alone_until, |s, slow| {
+        let cut = s.world.disks.clone();
+        is_whole(s, slow, &[]);
+        s.world.disks = cut;
+        write_alone(s, slow, 0, 0x22);
+        is_whole(s, slow, &[(0, 0x22)]);
+    });
+}
+
+#[test]
 fn wherever_the_opening_that_takes_it_back_is_cut_short_nothing_is_lost() {
-    for death in CUTS {
+    let written = || {
         let (mut s, slow) = begin();
         write_alone(&mut s, slow, 0, 0x22);
-        let disks = s.world.disks.clone();
-        for steps in 0.. {
-            s.world.disks.clone_from(&disks);
-            if !s.open_until(steps, death) {
-                assert!(steps > 8, "an opening has steps");
-                break;
-            }
-            let cut = s.world.disks.clone();
-            is_whole(&mut s, slow, &[(0, 0x22)]);
-            // It is missing again, and once more.
-            s.world.disks = cut;
-            write_alone(&mut s, slow, 1, 0x33);
-            write_alone(&mut s, slow, 2, 0x44);
-            is_whole(&mut s, slow, &[(0, 0x22), (1, 0x33), (2, 0x44)]);
-        }
-    }
+        (s, slow)
+    };
+    cut_everywhere(written, Story::open_until, |s, slow| {
+        let cut = s.world.disks.clone();
+        is_whole(s, slow, &[(0, 0x22)]);
+        // It is missing again, and once more.
+        s.world.disks = cut;
+        write_alone(s, slow, 1, 0x33);
+        write_alone(s, slow, 2, 0x44);
+        is_whole(s, slow, &[(0, 0x22), (1, 0x33), (2, 0x44)]);
+    });
 }
 
 #[test]

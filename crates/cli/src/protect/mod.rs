@@ -228,9 +228,9 @@ fn protection(protect: Protect, files: &[BlockFile]) -> anyhow::Result<Protectio
     let mut superblock = superblock(&files[1])?;
     let mut header = header(&files[1], &superblock);
     let fast = self::superblock(&files[0])?;
+    superblock.generation = fast.generation_with(&superblock);
     if fast.left_behind.is_some() {
-        // It was written to without the slow device, which the image knows nothing of; and is opened under the generation behind its own.
-        superblock.generation = fast.generation;
+        // It was written to without the slow device, which the image knows nothing of.
         header.iter_mut().for_each(|header| header.image = None);
     }
     let stand_in = header.as_ref().filter(|header| stand_in::stands_in(header, &superblock));

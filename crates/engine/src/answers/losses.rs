@@ -66,7 +66,7 @@ impl<A: Arena> Engine<A> {
     }
 
     /// The sectors of a block that cannot be read; none where all can.
-    fn lost_sectors(&self, chunk: Chunk, block: u32) -> Option<Sectors> {
+    pub(crate) fn lost_sectors(&self, chunk: Chunk, block: u32) -> Option<Sectors> {
         match self.source(chunk, block) {
             Source::Bad => Some(Sectors::ALL),
             Source::Remnant(z) => self.state.landed.sectors(z).others(),

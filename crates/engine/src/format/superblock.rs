@@ -105,6 +105,12 @@ pub enum Found {
 }
 
 impl Superblock {
+    /// The generation that the next opening raises by one, as the fast device's superblock has it: that of the slow device, which is
+    /// raised last, unless it was left behind.
+    pub fn generation_with(&self, slow: &Superblock) -> Generation {
+        if self.left_behind.is_some() { self.generation } else { slow.generation }
+    }
+
     /// Writes it into a block that will lie at `at` on the device.
     pub fn encode(&self, block: &mut [u8], at: u64) {
         let mut body = Vec::with_capacity(512);

@@ -317,8 +317,7 @@ impl<A: Arena> Reader<A> {
         if self.is_missing(SLOW) {
             return self.raise_alone(fast).await;
         }
-        let before = if fast.left_behind.is_some() { fast.generation } else { slow.generation };
-        let generation = Generation(before.0 + 1);
+        let generation = Generation(fast.generation_with(slow).0 + 1);
         if fast.left_behind.is_some() {
             fast.left_behind = Some(LeftBehind { generation: slow.generation, raised: generation });
         }

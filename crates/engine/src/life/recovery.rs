@@ -184,9 +184,7 @@ impl<A: Arena> Reader<A> {
                 self.corrupt(FAST, HEADERS_AT, "the checkpoint before the newest has no valid header")
             })?,
         };
-        // One that was left behind is older than what was written since.
-        let from = superblocks[usize::from(superblocks[0].left_behind.is_none())].generation;
-        if header.generation > from {
+        if header.generation > superblocks[0].generation_with(&superblocks[1]) {
             let what = "its superblocks are of an opening before the newest checkpoint's";
             return Err(self.corrupt(FAST, 0, what));
         }

@@ -101,12 +101,9 @@ impl<A: Arena> Engine<A> {
         if !from.is_multiple_of(SECTOR_BYTES) || !to.is_multiple_of(SECTOR_BYTES) {
             return match source {
                 // What is written touches nothing that is lost.
-                Source::Remnant(z) if self.state.landed.sectors(z).has(written) => {
-                    (Rest::Landed(z), self.state.landed.sectors(z))
-                }
-                Source::Part(z)
+                Source::Part(z) | Source::Remnant(z)
                     if self.state.landed.sectors(z).has(written)
-                        && self.beneath(p.chunk, p.first + i) == Source::Bad =>
+                        && self.lost_sectors(p.chunk, p.first + i).is_some() =>
                 {
                     (Rest::Landed(z), self.state.landed.sectors(z))
                 }

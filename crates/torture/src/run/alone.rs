@@ -27,18 +27,7 @@ impl Run<'_> {
     }
 
     fn lived_alone(&mut self, life: &Life) -> Result<(), String> {
-        let Some(mut engine) = self.open(life)? else { return Ok(()) };
-        self.opened(&engine)?;
-        self.verify_what_is_left(&mut engine)?;
-        if let Some(death) = life.twice {
-            self.die(engine, death, 0);
-            let Some(again) = self.open(&Life { opening: Default::default(), ..life.clone() })? else {
-                return Ok(());
-            };
-            engine = again;
-            self.opened(&engine)?;
-            self.verify_what_is_left(&mut engine)?;
-        }
+        let Some(mut engine) = self.begin(life)? else { return Ok(()) };
         self.world.services = life.services.to_vec();
         let stopped = self.work(&mut engine, life).inspect_err(|_| self.keep_events(&mut engine))?;
         self.stats.count("lived-without-slow");
@@ -46,7 +35,7 @@ impl Run<'_> {
     }
 
     /// Reads all that is said to be good, and some of what is said to be lost.
-    fn verify_what_is_left(&mut self, engine: &mut Engine<SimArena>) -> Result<(), String> {
+    pub(super) fn verify_what_is_left(&mut self, engine: &mut Engine<SimArena>) -> Result<(), String> {
         let losses = engine.all_losses();
         let read =
             |offset, len| Op { kind: OpKind::Read, offset, len, fua: false, pause_ns: 0, drain: false };
@@ -65,11 +54,7 @@ impl Run<'_> {
             self.stats.count("lost-without-slow");
         }
         self.alone = Some(Alone { losses, is_full: false });
-        let mut client = Client::new(&ops, 8);
-        let flow = self.drive(engine, &mut client, None)?;
-        assert!(flow == Flow::Quiet, "nothing crashes while verifying");
-        self.stats.verified_bytes += ops.iter().map(|op| op.len).sum::<u64>();
-        Ok(())
+        self.read_all(engine, &ops)
     }
 
     /// What failed while the slow device is missing was lost with it, or there was no room for it, which is told.

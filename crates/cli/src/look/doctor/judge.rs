@@ -133,20 +133,13 @@ fn state(facts: &Facts, findings: &mut Vec<Finding>) {
         }
         "degraded" => {
             let missing = status.loss.as_ref().map_or("slow".into(), |loss| loss.missing.name());
-            let (how, cure) = match status.loss.as_ref().is_some_and(|loss| loss.writable) {
-                true => (
-                    "and written to as long as the fast one has room",
-                    format!(
-                        "connect the disk and serve it again, or copy away what can be read (`bimetal lost {called}` lists the rest)"
-                    ),
-                ),
-                false => (
-                    "read-only",
-                    format!(
-                        "copy away what can be read (`bimetal lost {called}` lists the rest), or connect the device and serve it again"
-                    ),
-                ),
+            let how = match status.loss.as_ref().is_some_and(|loss| loss.writable) {
+                true => "and written to as long as the fast one has room",
+                false => "read-only",
             };
+            let cure = format!(
+                "copy away what can be read (`bimetal lost {called}` lists the rest), or connect the device and serve it again"
+            );
             let what = format!("it is served without its {missing} device, {how}");
             find(findings, Severity::Error, "degraded", what, cure);
         }

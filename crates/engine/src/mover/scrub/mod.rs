@@ -165,9 +165,14 @@ impl<A: Arena> Engine<A> {
         }
     }
 
+    /// Whether nothing is looked at any more until the volume is opened again.
+    fn scrub_is_over(&self) -> bool {
+        self.moves_are_over() || self.life.shutdown.began() || self.lacks_slow()
+    }
+
     pub(crate) fn pump_scrub(&mut self) {
         self.pump_scrub_keep();
-        if self.moves_are_over() || self.life.shutdown.began() || self.lacks_slow() {
+        if self.scrub_is_over() {
             return self.drop_exam();
         }
         for _ in 0..STEPS_PER_CALL {
@@ -247,7 +252,7 @@ impl<A: Arena> Engine<A> {
     /// When it wants to be called again.
     pub(crate) fn scrub_deadline(&self) -> Option<Nanos> {
         let scrub = &self.mover.scrub;
-        if self.moves_are_over() || self.life.shutdown.began() || self.lacks_slow() {
+        if self.scrub_is_over() {
             return None;
         }
         let waits = scrub
