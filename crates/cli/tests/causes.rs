@@ -4,7 +4,8 @@
 mod common;
 
 use common::{bimetal, text};
-use std::os::unix::process::ExitStatusExt as _;
+use rustix::process::{Pid, Signal, kill_process_group};
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -70,7 +71,9 @@ fn known(words: Vec<String>, help: &str) -> Known {
 
 /// Runs a command line; `None` where it was not refused at once.
 fn run(mut command: Command) -> Option<Output> {
-    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the program starts");
+    // Some serve a volume with a process of their own: it goes with them.
+    command.process_group(0).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("the program starts");
     let start = Instant::now();
     while start.elapsed() < REFUSED_WITHIN {
         if child.try_wait().expect("wait").is_some() {
@@ -78,7 +81,7 @@ fn run(mut command: Command) -> Option<Output> {
         }
         std::thread::sleep(Duration::from_millis(1));
     }
-    child.kill().expect("kill");
+    kill_process_group(Pid::from_child(&child), Signal::KILL).expect("kill");
     child.wait().expect("wait");
     None
 }
@@ -90,7 +93,7 @@ fn says_why(stderr: &str) -> bool {
 
 fn hold(dir: &Path, words: &[String], arguments: &[String], wrong: &mut Vec<String>) -> bool {
     let mut command = bimetal(dir);
-    command.current_dir(dir).args(words).args(arguments);
+    command.current_dir(dir).env("TMPDIR", dir).args(words).args(arguments);
     let shown = format!("{} {arguments:?}", words.join(" "));
     let Some(output) = run(command) else { return false };
     let stderr = text(&output.stderr);

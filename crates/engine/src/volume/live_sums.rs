@@ -1,0 +1,164 @@
+//! Checksums of blocks of fast slots, of what this opening of the volume wrote there last: in memory alone, as far as there is
+//! room.
+//!
+//! One is forgotten when a write of its block begins, and known again when the write has ended. So what is known is what the
+//! device was told last, whatever home the slot was when it was told; and nothing waits for it. What had no room, or was
+//! written before the volume was opened, has none.
+
+use crate::base::hash::IndexMap;
+use crate::base::mask::BlockMask;
+use bimetal_units::*;
+use serde::{Deserialize, Serialize};
+
+/// Bytes of RAM that a slot takes beside its checksums.
+const SLOT_BYTES: u64 = 64;
+/// Stands for no checksum. A block of which this is the checksum has none.
+const UNKNOWN: u32 = 0;
+
+/// The checksums of a slot's blocks.
+#[derive(Serialize, Deserialize)]
+struct Sheet {
+    slot: u32,
+    used: bool,
+    sums: Box<[u32]>,
+}
+
+/// The checksums of what was written to fast slots.
+#[derive(Serialize, Deserialize)]
+pub struct LiveSums {
+    sheets: Vec<Sheet>,
+    by_slot: IndexMap<u32, usize>,
+    /// Slots at most.
+    limit: usize,
+    hand: usize,
+    blocks_per_chunk: usize,
+}
+
+/// Bytes of RAM at most, of a volume with so many fast slots.
+pub fn ram_bytes_at_most(limit_bytes: u64, slots: u64, blocks_per_chunk: u32) -> u64 {
+    limit_bytes.min(slots * sheet_bytes(blocks_per_chunk))
+}
+
+fn sheet_bytes(blocks_per_chunk: u32) -> u64 {
+    u64::from(blocks_per_chunk) * 4 + SLOT_BYTES
+}
+
+impl LiveSums {
+    /// None, and room for so many bytes of them.
+    pub fn new(limit_bytes: u64, blocks_per_chunk: u32) -> LiveSums {
+        LiveSums {
+            sheets: Vec::new(),
+            by_slot: IndexMap::default(),
+            limit: (limit_bytes / sheet_bytes(blocks_per_chunk)) as usize,
+            hand: 0,
+            blocks_per_chunk: blocks_per_chunk as usize,
+        }
+    }
+
+    /// Bytes of RAM.
+    pub fn ram_bytes(&self) -> u64 {
+        self.sheets.len() as u64 * sheet_bytes(self.blocks_per_chunk as u32)
+    }
+
+    /// The checksum of a block, if it is known.
+    pub fn get(&self, slot: Slot, block: u32) -> Option<u32> {
+        let sheet = &self.sheets[*self.by_slot.get(&slot.0)?];
+        Some(sheet.sums[block as usize]).filter(|sum| *sum != UNKNOWN)
+    }
+
+    /// These blocks were written, in their order with these checksums.
+    pub fn note(&mut self, slot: Slot, blocks: &BlockMask, sums: impl Iterator<Item = u32>) {
+        if self.limit == 0 {
+            return;
+        }
+        let place = self.place_for(slot);
+        let sheet = &mut self.sheets[place];
+        sheet.used = true;
+        blocks.iter().zip(sums).for_each(|(block, sum)| sheet.sums[block as usize] = sum);
+    }
+
+    /// These blocks are being written.
+    pub fn forget(&mut self, slot: Slot, blocks: &BlockMask) {
+        if let Some(place) = self.by_slot.get(&slot.0) {
+            let sums = &mut self.sheets[*place].sums;
+            blocks.iter().for_each(|block| sums[block as usize] = UNKNOWN);
+        }
+    }
+
+    /// What the slot holds is not known.
+    pub fn forget_slot(&mut self, slot: Slot) {
+        let Some(place) = self.by_slot.remove(&slot.0) else { return };
+        self.sheets.swap_remove(place);
+        if let Some(moved) = self.sheets.get(place) {
+            self.by_slot.insert(moved.slot, place);
+        }
+    }
+
+    /// Nothing is known: the device may have lost what it was told.
+    pub fn forget_all(&mut self) {
+        self.sheets.clear();
+        self.by_slot.clear();
+    }
+
+    /// The place of a slot's checksums: where they are, a new one, or that of another slot, which is forgotten.
+    fn place_for(&mut self, slot: Slot) -> usize {
+        if let Some(&place) = self.by_slot.get(&slot.0) {
+            return place;
+        }
+        let place = if self.sheets.len() < self.limit {
+            let sums = vec![UNKNOWN; self.blocks_per_chunk].into_boxed_slice();
+            self.sheets.push(Sheet { slot: slot.0, used: true, sums });
+            self.sheets.len() - 1
+        } else {
+            let place = self.victim();
+            let sheet = &mut self.sheets[place];
+            self.by_slot.remove(&sheet.slot);
+            sheet.slot = slot.0;
+            sheet.sums.fill(UNKNOWN);
+            place
+        };
+        self.by_slot.insert(slot.0, place);
+        place
+    }
+
+    fn victim(&mut self) -> usize {
+        loop {
+            self.hand = (self.hand + 1) % self.sheets.len();
+            if !std::mem::take(&mut self.sheets[self.hand].used) {
+                return self.hand;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_written_last_is_known_until_it_is_written_again_or_has_no_room() {
+        let mut sums = LiveSums::new(2 * sheet_bytes(8), 8);
+        let blocks = BlockMask::range(2, 3);
+        sums.note(Slot(7), &blocks, [20, 30, UNKNOWN].into_iter());
+        assert_eq!([1, 2, 3, 4].map(|block| sums.get(Slot(7), block)), [None, Some(20), Some(30), None]);
+        sums.forget(Slot(7), &BlockMask::range(3, 2));
+        sums.forget(Slot(8), &blocks);
+        assert_eq!([2, 3].map(|block| sums.get(Slot(7), block)), [Some(20), None]);
+        for slot in [8, 9] {
+            sums.note(Slot(slot), &BlockMask::range(0, 1), [slot].into_iter());
+            assert_eq!(sums.get(Slot(slot), 0), Some(slot));
+        }
+        let known = |sums: &LiveSums| [7, 8, 9].map(|slot| (0..8).any(|b| sums.get(Slot(slot), b).is_some()));
+        assert_eq!(known(&sums).iter().filter(|known| **known).count(), 2, "there is room for two slots");
+        assert_eq!(sums.ram_bytes(), 2 * sheet_bytes(8));
+        sums.forget_slot(Slot(9));
+        assert_eq!(known(&sums).iter().filter(|known| **known).count(), 1);
+        sums.note(Slot(1), &BlockMask::range(7, 1), [5].into_iter());
+        assert_eq!(sums.get(Slot(1), 7), Some(5));
+        sums.forget_all();
+        assert_eq!((sums.get(Slot(1), 7), sums.ram_bytes()), (None, 0));
+        let mut none = LiveSums::new(sheet_bytes(8) - 1, 8);
+        none.note(Slot(0), &blocks, [1, 2, 3].into_iter());
+        assert_eq!(none.get(Slot(0), 2), None);
+    }
+}
