@@ -28,6 +28,7 @@ pub(crate) fn pools(
         return Ok(most);
     };
     tuning.landing_ram_bytes = 0;
+    let checksums = std::mem::take(&mut tuning.fast_checksum_bytes);
     let own = bimetal_engine::landing_ram_bytes_least(&geometry);
     let remote: u64 = files.iter().map(BlockFile::ram_bytes).sum();
     let fixed = bimetal_engine::ram_bytes_at_most(&geometry, tuning)
@@ -36,9 +37,13 @@ pub(crate) fn pools(
         + remote
         + tape_bytes;
     let least = PoolSizes::least(geometry.chunk_bytes, geometry.area_bytes);
-    match limit.checked_sub(fixed).and_then(|budget| most.within(least, budget)) {
+    // Checksums that are in memory alone are good to have, and nothing needs them.
+    let spare = limit.saturating_sub(fixed + least.total());
+    tuning.fast_checksum_bytes = checksums.min(spare / 4);
+    let fixed_all = fixed + tuning.fast_checksum_bytes;
+    match limit.checked_sub(fixed_all).and_then(|budget| most.within(least, budget)) {
         Some(pools) => {
-            tuning.landing_ram_bytes = own + (limit - fixed - pools.total());
+            tuning.landing_ram_bytes = own + (limit - fixed_all - pools.total());
             Ok(pools)
         }
         None => bail!(

@@ -92,6 +92,8 @@ pub struct Run<'a> {
     alone: Option<alone::Alone>,
     /// It was written to so, and both devices have not been together since.
     left_behind: bool,
+    /// What rotted on the fast device in this life.
+    fast_rots: Vec<rot::FastRot>,
     /// Until when the second fault of a pair lasts; the beginning of time where it is over.
     pair_ends: Option<Nanos>,
 }
@@ -108,6 +110,7 @@ impl<'a> Run<'a> {
             raise_fuse: None,
             alone: None,
             left_behind: false,
+            fast_rots: Vec::new(),
             pair_ends: None,
             plan,
             stats,
@@ -248,6 +251,7 @@ impl<'a> Run<'a> {
     }
 
     fn begin_life(&mut self) {
+        self.heal_fast_rots();
         self.stats.injected.add(&self.world.injected);
         self.world.injected = Default::default();
         self.lost_caches = 0;
@@ -415,6 +419,7 @@ impl<'a> Run<'a> {
                 engine.moments(&mut |moment| found |= moment == pair.moment);
                 if found {
                     self.stats.count(pair.moment.name());
+                    self.heal_fast_rots();
                     self.world.rates = pair.rates;
                     self.pair_ends = Some(self.world.now().after(pair.ns));
                 }

@@ -586,6 +586,11 @@ impl World {
         self.now = self.now.after(Nanos::MS);
     }
 
+    /// Whether a device may fail so that it forgets what it was told.
+    pub fn may_lose_writes(&self) -> bool {
+        self.rates.flushes > 0 || self.sky.may_vanish()
+    }
+
     /// Whether I/O is in flight.
     pub fn busy(&self) -> bool {
         let is_own = |io: &Io| !matches!(io.work, Work::Served(_) | Work::Gone);

@@ -60,6 +60,13 @@ fn slots(s: &Story) -> std::ops::Range<u64> {
     0..s.layout().zone().start
 }
 
+/// The pages of the slot in which the first chunk is at home.
+fn home(s: &mut Story) -> std::ops::Range<u64> {
+    let now = s.world.now();
+    let at = s.engine().why(now, 0).and_then(|why| why.home_offset).expect("it is at home somewhere") / BLOCK;
+    at..at + CHUNK / BLOCK
+}
+
 fn pin(s: &mut Story, tier: Tier) {
     let now = s.world.now();
     s.engine().begin_pin(now, 0, CHUNK, Some(tier)).expect("it may be pinned");
@@ -132,6 +139,67 @@ fn each_block_goes_through_the_log_once_more() {
     }
     s.stop();
     assert_eq!(s.check(), Ok(Vec::new()));
+}
+
+/// What is written in place has no checksum in the list. A bit of it that flipped used to be read as if it were good, and to get
+/// a valid checksum when its chunk went down. Whoever wrote it knows better, until the volume is closed.
+#[test]
+fn what_was_written_in_place_and_rots_is_an_error_while_the_volume_is_open() {
+    let mut s = begin();
+    for byte in [0x31, 0x32] {
+        s.write(BLOCK, BLOCK, byte);
+        s.flush();
+        s.wait(5 * Nanos::SECOND);
+    }
+    let slots = slots(&s);
+    let at = rot(&mut s.world.disks[0], slots, 0x32);
+    assert_eq!(s.read(BLOCK, BLOCK), Err(RequestError::Io));
+    let events: Vec<String> = s.engine().take_events().into_iter().map(|e| e.message).collect();
+    let named = format!("fast: the block at byte {at} does not match its checksum");
+    assert!(events.contains(&named), "{events:#?}");
+    // Part of it cannot be written without what is beneath.
+    assert_eq!(s.write_bytes(BLOCK + 100, &[0x33; 200]).map(drop), Err(RequestError::Io));
+    pin(&mut s, SLOW);
+    s.wait(30 * Nanos::SECOND);
+    assert_eq!(s.read(BLOCK, BLOCK), Err(RequestError::Io), "it went down with a checksum of its own");
+    s.write(BLOCK, BLOCK, 0x34);
+    s.flush();
+    s.wait(30 * Nanos::SECOND);
+    assert_eq!(places(&mut s), [Placement::Home(SLOW)]);
+    assert_eq!(s.read(BLOCK, BLOCK), Ok(vec![0x34; BLOCK as usize]));
+    s.stop();
+    assert_eq!(s.check(), Ok(Vec::new()));
+}
+
+/// The same of what was written to a fresh slot, and of what was moved up and lost its shadow. What has no room for its
+/// checksums is read as it is.
+#[test]
+fn what_was_written_to_a_fast_slot_in_any_way_is_held_against_that() {
+    for (room, expected) in [(1 << 20, Err(RequestError::Io)), (0, Ok(()))] {
+        let mut s = Story::begin_with_zone(64, 64, 32);
+        s.tuning.small_write_bytes = 0;
+        s.tuning.fast_checksum_bytes = room;
+        reopen(&mut s, None);
+        s.write(0, 4 * BLOCK, 0x41);
+        s.flush();
+        assert_eq!(places(&mut s)[0], Placement::Home(FAST));
+        let at = home(&mut s);
+        rot(&mut s.world.disks[0], at, 0x41);
+        assert_eq!(s.read(0, 4 * BLOCK).map(drop), expected, "fresh");
+        s.write(0, 4 * BLOCK, 0x42);
+        s.flush();
+        for tier in [SLOW, FAST] {
+            pin(&mut s, tier);
+            s.wait(30 * Nanos::SECOND);
+        }
+        assert_eq!(places(&mut s)[0], Placement::Home(FAST));
+        // The first write to it ends its shadow, which would be read instead.
+        s.write(3 * BLOCK, BLOCK, 0x43);
+        s.flush();
+        let at = home(&mut s);
+        rot(&mut s.world.disks[0], at, 0x42);
+        assert_eq!(s.read(0, 3 * BLOCK).map(drop), expected, "moved");
+    }
 }
 
 /// One life has room for fewer checksums than the one before and the one after: what the log says has one has one all the same, so

@@ -70,6 +70,13 @@ impl<A: Arena> Engine<A> {
         self.told.decisions.recent(most)
     }
 
+    /// Whether what a home on the fast tier holds of the block with this byte is held against a checksum when it is read now.
+    pub fn has_fast_checksum(&self, offset: u64) -> bool {
+        let (chunk, block) = self.state.map.split(Block(offset / u64::from(BLOCK_BYTES)));
+        let home = self.state.map.home(chunk).filter(|home| home.tier == FAST);
+        home.is_some_and(|home| self.state.sums.of_fast(home.slot, block).is_some())
+    }
+
     /// What is known of the chunk with this byte; none behind the volume's end. Looks at a bounded number of slots.
     pub fn why(&mut self, now: Nanos, offset: u64) -> Option<Why> {
         self.io.tick(now);

@@ -98,6 +98,9 @@ pub struct Tuning {
     pub recent_checksums: usize,
     /// Checksum pages cached.
     pub checksum_cache_pages: usize,
+    /// Memory at most for checksums of what was written to the fast tier since the volume was opened, bytes: a little more than
+    /// 4 for each block of it.
+    pub fast_checksum_bytes: u64,
     /// Touches (at most one per [`Tuning::touch_ns`]) that make a slow chunk rise.
     pub promote_touches: u32,
     /// Touches of one chunk within this long count once, ns.
@@ -165,6 +168,7 @@ impl Default for Tuning {
             busy_share: 10,
             recent_checksums: 256 << 10,
             checksum_cache_pages: 2048,
+            fast_checksum_bytes: 64 << 20,
             promote_touches: 3,
             touch_ns: Nanos::SECOND,
             small_write_bytes: 32 << 10,

@@ -85,6 +85,10 @@ bimetal_units::planted_bugs! {
     FastSumOutlivesWrite,
     /// A move does not verify what has a checksum on the fast tier.
     FastSumNotVerified,
+    /// A read holds what is on the fast tier against no checksum that is in memory alone.
+    LiveSumNotVerified,
+    /// A write in place leaves what was known of its blocks' checksums.
+    LiveSumOutlivesWrite,
     /// When more of a block lands, what landed of it before is forgotten.
     PartForgotten,
     /// Of two parts that share a block of the log, a restart finds the first.

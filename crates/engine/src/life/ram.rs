@@ -7,6 +7,7 @@ use crate::format::geometry::Geometry;
 use crate::placement::policy;
 use crate::volume::cells;
 use crate::volume::landed::{self, most_zone_areas, parts_may_share};
+use crate::volume::live_sums;
 use crate::volume::marks;
 use crate::volume::pages;
 use crate::volume::shadows;
@@ -19,6 +20,11 @@ pub fn ram_bytes_at_most(geo: &Geometry, tuning: &Tuning) -> u64 {
         + tuning.checksum_cache_pages as u64 * u64::from(BLOCK_BYTES);
     tables_bytes(geo, tuning)
         + caches
+        + live_sums::ram_bytes_at_most(
+            tuning.fast_checksum_bytes,
+            u64::from(geo.slots(FAST)),
+            geo.blocks_per_chunk(),
+        )
         + cells::ram_bytes_at_most(u64::from(geo.slots_of_areas()), geo.blocks_per_chunk())
         + why::RAM_BYTES
 }

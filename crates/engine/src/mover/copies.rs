@@ -184,7 +184,10 @@ impl<A: Arena> Engine<A> {
             let slot = self.mover.copies.cells.tray_to_leave()?;
             self.drop_tray(slot);
         }
-        self.space.slots[FAST].take()
+        let slot = self.space.slots[FAST].take()?;
+        // Whatever else it was meanwhile, what was known of it is not known any more.
+        self.state.sums.live.forget_slot(slot);
+        Some(slot)
     }
 
     /// A fast slot in which nothing is, or copies that nobody has read.

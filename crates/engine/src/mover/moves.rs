@@ -637,7 +637,27 @@ impl<A: Arena> Engine<A> {
                 k += count;
             }
         }
+        self.forget_live_sums(batch);
         self.begin_ios(batch, BatchStage::Write, ios);
+    }
+
+    /// What a batch is to write to fast slots is not known meanwhile.
+    fn forget_live_sums(&mut self, batch: u32) {
+        for item in &self.mover.batches[batch].items {
+            if let Some(home) = item.home.filter(|home| home.tier == FAST) {
+                self.state.sums.live.forget(home.slot, &item.copy);
+            }
+        }
+    }
+
+    /// What it has written there is.
+    fn note_live_sums_of(&mut self, batch: u32) {
+        for item in &self.mover.batches[batch].items {
+            if let Some(home) = item.home.filter(|home| home.tier == FAST) {
+                let sums = item.sums.iter().map(|sum| sum.expect("what was copied has its checksum"));
+                self.state.sums.live.note(home.slot, &item.copy, sums);
+            }
+        }
     }
 
     /// What is about to be moved up is counted; where the budget does not last for it, it stays.
@@ -656,6 +676,7 @@ impl<A: Arena> Engine<A> {
 
     fn writes_done(&mut self, batch: u32) {
         self.drop_failed(batch);
+        self.note_live_sums_of(batch);
         let b = &mut self.mover.batches[batch];
         b.stage = BatchStage::FlushData;
         b.flush_failed = false;

@@ -35,7 +35,15 @@ impl<A: Arena> Engine<A> {
             return;
         }
         self.io.flushers[tier].distrust();
-        self.space.unshown_lost |= tier == FAST;
+        self.writes_may_be_lost(tier);
+    }
+
+    /// What the device was told and has not made durable it may have forgotten.
+    fn writes_may_be_lost(&mut self, tier: Tier) {
+        if tier == FAST {
+            self.space.unshown_lost = true;
+            self.state.sums.live.forget_all();
+        }
     }
 
     /// Who was in the middle of something when the device went away has been told; now all others are.
@@ -56,7 +64,7 @@ impl<A: Arena> Engine<A> {
             self.release_slots();
         }
         if let Err(error) = result {
-            self.space.unshown_lost |= tier == FAST;
+            self.writes_may_be_lost(tier);
             let name = &self.told.names[tier];
             let what = format!("a flush of {name} failed: the volume is read-only until it is opened again");
             self.fail_volume(what, Some(error));

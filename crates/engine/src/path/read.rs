@@ -322,7 +322,11 @@ impl<A: Arena> Engine<A> {
                         (self.slow_sum(chunk, home, e.first + k), SLOW, at)
                     }
                     Source::Slot(home) => {
-                        let own = self.state.sums.fast.get(home.slot, e.first + k);
+                        let sums = &self.state.sums;
+                        let own = match planted(Bug::LiveSumNotVerified) {
+                            true => sums.fast.get(home.slot, e.first + k),
+                            false => sums.of_fast(home.slot, e.first + k),
+                        };
                         let Some(sum) = own.or_else(|| self.sum_of_shadow(home, e.first + k)) else {
                             continue;
                         };

@@ -248,6 +248,10 @@ impl<A: Arena> Engine<A> {
         if !planted(Bug::ShadowOutlivesWrite) {
             self.end_shadow(home);
         }
+        if home.tier == FAST && !planted(Bug::LiveSumOutlivesWrite) {
+            let blocks = BlockMask::range(first, self.front.pieces[piece].count);
+            self.state.sums.live.forget(home.slot, &blocks);
+        }
         let offset = self.state.geo.block_at(home, first);
         self.count_write(piece, home.tier, buf);
         let (owner, class) = (Owner::Piece(piece), Class::Foreground);
@@ -271,7 +275,22 @@ impl<A: Arena> Engine<A> {
             self.front.home_writers.remove(&chunk);
         }
         self.io.flushers[home.tier].dirty = true;
+        if home.tier == FAST {
+            self.note_live_sums(piece, home.slot);
+        }
         (chunk, home)
+    }
+
+    /// What a piece has written to a fast slot is known from here on.
+    fn note_live_sums(&mut self, piece: u32, slot: Slot) {
+        let p = &self.front.pieces[piece];
+        if p.failed.is_some() || planted(Bug::LiveSumOutlivesWrite) {
+            return;
+        }
+        let (blocks, buf) = (BlockMask::range(p.first, p.count), p.buf.expect("a write has its buffer"));
+        let arena = &self.io.arena;
+        let sums = (0..p.count).map(|i| arena.crc32c(buf.slice(i * BLOCK_BYTES, BLOCK_BYTES)));
+        self.state.sums.live.note(slot, &blocks, sums);
     }
 
     /// Blocks that the home holds durably: overwritten where they are.

@@ -5,6 +5,7 @@ pub(crate) mod fast_sums;
 pub(crate) mod ghosts;
 pub(crate) mod landed;
 pub(crate) mod leaving;
+pub(crate) mod live_sums;
 pub(crate) mod map;
 pub(crate) mod marks;
 pub(crate) mod named;

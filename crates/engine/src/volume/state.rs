@@ -41,7 +41,7 @@ impl State {
         State {
             map: Map::new(&geo),
             landed: Landed::new(most_areas * geo.area_blocks(), landed::parts_may_share(&geo, tuning)),
-            sums: Sums::new(&geo, tuning.recent_checksums, tuning.checksum_cache_pages),
+            sums: Sums::new(&geo, tuning),
             zone: Zone::new(&geo, most_areas),
             merging: IndexMap::default(),
             forgotten: IndexMap::default(),

@@ -1,12 +1,14 @@
 //! Checksums. Of the slow tier: recent ones in a list, the others in pages on the fast tier that are
 //! cached within a limit.
 
+use crate::api::options::Tuning;
 use crate::base::bugs::{Bug, planted};
 use crate::base::hash::IndexMap;
 use crate::base::mask::BlockMask;
 use crate::format::geometry::Geometry;
 use crate::format::page::SUMS_PER_PAGE;
 use crate::volume::fast_sums::FastSums;
+use crate::volume::live_sums::LiveSums;
 use bimetal_units::*;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
@@ -47,8 +49,10 @@ pub struct Sums {
     count: usize,
     /// Recent checksums at most, those of the fast tier included.
     pub limit: usize,
-    /// Those of the fast tier.
+    /// Those of the fast tier that are listed.
     pub fast: FastSums,
+    /// Those of the fast tier that are in memory alone.
+    pub live: LiveSums,
     /// The index of the first of them in the list: behind those of the slow tier.
     first_fast: u64,
     cache: Vec<Cached>,
@@ -60,9 +64,9 @@ pub struct Sums {
 
 impl Sums {
     /// Nothing recent, nothing cached.
-    pub fn new(geo: &Geometry, recent_limit: usize, cache_pages: usize) -> Sums {
+    pub fn new(geo: &Geometry, tuning: &Tuning) -> Sums {
         let least = 8 * geo.blocks_per_chunk() as usize;
-        let limit = recent_limit.clamp(least, geo.list_entries as usize);
+        let limit = tuning.recent_checksums.clamp(least, geo.list_entries as usize);
         Sums {
             recent: BTreeMap::new(),
             count: 0,
@@ -71,7 +75,8 @@ impl Sums {
             first_fast: u64::from(geo.slow_slots) * u64::from(geo.blocks_per_chunk()),
             cache: Vec::new(),
             by_page: IndexMap::default(),
-            cache_limit: cache_pages.max(1),
+            live: LiveSums::new(tuning.fast_checksum_bytes, geo.blocks_per_chunk()),
+            cache_limit: tuning.checksum_cache_pages.max(1),
             hand: 0,
             blocks_per_chunk: u64::from(geo.blocks_per_chunk()),
         }
@@ -81,6 +86,7 @@ impl Sums {
     pub fn ram_bytes(&self) -> u64 {
         (self.count + self.fast.len()) as u64 * RECENT_BYTES
             + (self.cache.len() * BLOCK_BYTES as usize) as u64
+            + self.live.ram_bytes()
     }
 
     /// The index of a block's checksum in the table.
@@ -120,6 +126,11 @@ impl Sums {
             }
             None => Lookup::InPage(page),
         }
+    }
+
+    /// What a block of a fast slot must have, if it is known.
+    pub fn of_fast(&self, slot: Slot, block: u32) -> Option<u32> {
+        self.fast.get(slot, block).or_else(|| self.live.get(slot, block))
     }
 
     /// A checksum that is in memory.
@@ -289,7 +300,8 @@ mod tests {
     fn sums() -> Sums {
         let device = |gib: u64| DeviceInfo { name: String::new(), size_bytes: gib << 30 };
         let geo = Geometry::plan(&[device(1), device(8)], &CreateOptions::new([1; 16])).expect("a layout");
-        Sums::new(&geo, 1 << 20, 4)
+        let tuning = Tuning { recent_checksums: 1 << 20, checksum_cache_pages: 4, ..Tuning::default() };
+        Sums::new(&geo, &tuning)
     }
 
     /// Against a plain map, over runs that cross pages, single blocks, what was folded and changed since.

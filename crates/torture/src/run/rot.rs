@@ -11,9 +11,17 @@ use std::collections::BTreeSet;
 const SCRUB_NS: u64 = 300 * Nanos::SECOND;
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
+/// A sector of the fast device that rotted. What is known of checksums there is in memory, and nobody would notice later.
+pub(super) struct FastRot {
+    page: u64,
+    sector: usize,
+    good: [u8; SECTOR],
+    bad: [u8; SECTOR],
+}
+
 impl Run<'_> {
-    /// Where a look says so, a block in a slot goes bad: a home, or a shadow. Bits rot on the slow tier only, whose data has
-    /// checksums.
+    /// Where a look says so, a block in a slot goes bad: a home, or a shadow. Bits rot where data has checksums: on
+    /// the fast tier that is to stay so until the life ends.
     pub(super) fn rot_amid(&mut self, engine: &mut Engine<SimArena>) {
         let blocks = self.plan.size_bytes / BLOCK;
         let Some(rng) = self.scrubs.rot_now() else { return };
@@ -36,15 +44,36 @@ impl Run<'_> {
             return;
         }
         self.world.truth.hurt(device, page, &bytes, Wound::Decayed);
-        if tier == SLOW && rots {
-            bytes[sector as usize * SECTOR + 100] ^= 4;
-            disk.put_back(page, &bytes);
+        let rots = rots && (tier == SLOW || engine.has_fast_checksum(at) && !self.world.may_lose_writes());
+        if rots {
+            let within = sector as usize * SECTOR..(sector as usize + 1) * SECTOR;
+            let good: [u8; SECTOR] = bytes[within.clone()].try_into().expect("a sector");
+            bytes[within.start + 100] ^= 4;
+            let bad = bytes[within].try_into().expect("a sector");
+            self.world.disks[device].put_back(page, &bytes);
+            if tier == FAST {
+                self.stats.count("fast block rotted amid");
+                self.fast_rots.push(FastRot { page, sector: sector as usize, good, bad });
+            }
         } else {
+            let disk = &mut self.world.disks[device];
             disk.add_bad_sector(page * 8 + sector);
         }
         self.stats.count(if tier == FAST { "fast block went bad amid" } else { "slow block went bad amid" });
         self.fresh.hurt(self.world.now());
         self.damaged = true;
+    }
+
+    /// What rotted on the fast device, and was not overwritten, is as it was.
+    pub(super) fn heal_fast_rots(&mut self) {
+        let mut bytes = [0; PAGE_BYTES];
+        for rot in self.fast_rots.drain(..) {
+            let (disk, within) = (&mut self.world.disks[0], rot.sector * SECTOR..(rot.sector + 1) * SECTOR);
+            if disk.peek(rot.page, &mut bytes) && bytes[within.clone()] == rot.bad {
+                bytes[within].copy_from_slice(&rot.good);
+                disk.put_back(rot.page, &bytes);
+            }
+        }
     }
 
     /// Nothing fails and nobody writes: what a scrub lists then is what cannot be read, of all that has checksums.

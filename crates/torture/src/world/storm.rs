@@ -288,6 +288,11 @@ impl Sky {
         (more, stalled || more >= LONG_NS)
     }
 
+    /// Whether a device is to vanish yet.
+    pub(super) fn may_vanish(&self) -> bool {
+        self.storm.vanish.is_some()
+    }
+
     /// Whether the device vanishes when a command of its completes in one of these stages.
     pub(super) fn vanishes(&mut self, device: usize, is_in: impl FnOnce(Stage) -> bool) -> Option<Vanish> {
         let vanish = self.storm.vanish.as_mut().filter(|v| v.device == device)?;

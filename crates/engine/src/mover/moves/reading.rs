@@ -53,7 +53,7 @@ impl<A: Arena> Engine<A> {
                     Lookup::InPage(page) => return Some(page),
                 }
             } else if let Some(home) = item.from.filter(|_| !planted(Bug::FastSumNotVerified)) {
-                item.sums[k] = self.state.sums.fast.get(home.slot, block);
+                item.sums[k] = self.state.sums.of_fast(home.slot, block);
             }
         }
         None

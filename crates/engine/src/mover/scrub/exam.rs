@@ -173,7 +173,7 @@ impl<A: Arena> Engine<A> {
             Held::Landed(z) => {
                 (!self.state.landed.is_bad(z)).then(|| Lookup::Known(self.state.landed.sum(z)))
             }
-            Held::Home(home) if home.tier == FAST => match sums.fast.get(home.slot, block) {
+            Held::Home(home) if home.tier == FAST => match sums.of_fast(home.slot, block) {
                 Some(sum) => Some(Lookup::Known(sum)),
                 None => self.space.shadows.get(home).map(|slot| sums.get(slot, block)),
             },
