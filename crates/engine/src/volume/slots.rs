@@ -171,17 +171,25 @@ impl Slots {
 
     /// The first free slot without a copy or a shadow in so many words from a slot on, round and round.
     fn free_from(&self, from: u32, words: usize) -> Option<Slot> {
-        let mut word = from as usize / 64;
-        let mut mask = !0u64 << (from % 64);
-        for _ in 0..words {
-            let bits = !self.used[word] & mask;
-            let slot = Slot(word as u32 * 64 + bits.trailing_zeros());
-            if bits != 0 && slot.0 < self.count {
-                return Some(slot);
-            }
-            (word, mask) = ((word + 1) % self.used.len(), !0);
-        }
-        None
+        let (first, all) = (from as usize / 64, self.used.len());
+        let end = first + words;
+        self.free_in_word(first, !0u64 << (from % 64))
+            .or_else(|| self.free_in(first + 1..end.min(all)))
+            .or_else(|| self.free_in(0..end.saturating_sub(all)))
+    }
+
+    /// The first in these words.
+    fn free_in(&self, words: Range<usize>) -> Option<Slot> {
+        let first = words.start;
+        let at = self.used.get(words)?.iter().position(|used| *used != !0)?;
+        self.free_in_word(first + at, !0)
+    }
+
+    /// The first in this word, of those in the mask. Bits behind the last slot, which are in the last word alone, are none.
+    fn free_in_word(&self, word: usize, mask: u64) -> Option<Slot> {
+        let bits = !self.used[word] & mask;
+        let slot = Slot(word as u32 * 64 + bits.trailing_zeros());
+        (bits != 0 && slot.0 < self.count).then_some(slot)
     }
 
     /// Gives a slot back. What replaced it must be durable, and no read in flight.
