@@ -586,9 +586,9 @@ impl World {
         self.now = self.now.after(Nanos::MS);
     }
 
-    /// Whether a device may fail so that it forgets what it was told.
+    /// Whether a device may fail so that nobody knows what it holds.
     pub fn may_lose_writes(&self) -> bool {
-        self.rates.flushes > 0 || self.sky.may_vanish()
+        self.rates.writes > 0 || self.rates.flushes > 0 || self.sky.may_vanish()
     }
 
     /// Whether I/O is in flight.

@@ -67,7 +67,8 @@ impl Run<'_> {
     /// What rotted on the fast device, and was not overwritten, is as it was.
     pub(super) fn heal_fast_rots(&mut self) {
         let mut bytes = [0; PAGE_BYTES];
-        for rot in self.fast_rots.drain(..) {
+        // The newest first: one bit may have flipped there and back.
+        for rot in self.fast_rots.drain(..).rev() {
             let (disk, within) = (&mut self.world.disks[0], rot.sector * SECTOR..(rot.sector + 1) * SECTOR);
             if disk.peek(rot.page, &mut bytes) && bytes[within.clone()] == rot.bad {
                 bytes[within].copy_from_slice(&rot.good);
