@@ -28,22 +28,22 @@ pub(crate) fn pools(
         return Ok(most);
     };
     tuning.landing_ram_bytes = 0;
-    let checksums = std::mem::take(&mut tuning.fast_checksum_bytes);
     let own = bimetal_engine::landing_ram_bytes_least(&geometry);
     let remote: u64 = files.iter().map(BlockFile::ram_bytes).sum();
-    let fixed = bimetal_engine::ram_bytes_at_most(&geometry, tuning)
-        + CLIENT_MEMORY_BYTES
-        + OVERHEAD_BYTES
-        + remote
-        + tape_bytes;
+    let beside = CLIENT_MEMORY_BYTES + OVERHEAD_BYTES + remote + tape_bytes;
+    let all = |tuning: &Tuning| bimetal_engine::ram_bytes_at_most(&geometry, tuning) + beside;
     let least = PoolSizes::least(geometry.chunk_bytes, geometry.area_bytes);
     // Checksums that are in memory alone are good to have, and nothing needs them.
-    let spare = limit.saturating_sub(fixed + least.total());
-    tuning.fast_checksum_bytes = checksums.min(spare / 4);
-    let fixed_all = fixed + tuning.fast_checksum_bytes;
-    match limit.checked_sub(fixed_all).and_then(|budget| most.within(least, budget)) {
+    let checksums = std::mem::take(&mut tuning.fast_checksum_bytes);
+    let without = all(tuning);
+    tuning.fast_checksum_bytes = checksums.min(limit.saturating_sub(without + least.total()) / 4);
+    if all(tuning) + least.total() > limit {
+        tuning.fast_checksum_bytes = 0;
+    }
+    let fixed = all(tuning);
+    match limit.checked_sub(fixed).and_then(|budget| most.within(least, budget)) {
         Some(pools) => {
-            tuning.landing_ram_bytes = own + (limit - fixed_all - pools.total());
+            tuning.landing_ram_bytes = own + (limit - fixed - pools.total());
             Ok(pools)
         }
         None => bail!(

@@ -629,6 +629,9 @@ impl<A: Arena> Engine<A> {
         let items = &self.mover.batches[batch].items;
         for (i, item) in items.iter().enumerate().filter(|(_, item)| !item.failed) {
             let Some((buf, home)) = item.buf.zip(item.home) else { continue };
+            if home.tier == FAST {
+                self.state.sums.live.forget(home.slot, &item.copy);
+            }
             let mut k = 0;
             for (first, count) in item.copy.runs() {
                 let offset = self.state.geo.block_at(home, first);
@@ -637,27 +640,7 @@ impl<A: Arena> Engine<A> {
                 k += count;
             }
         }
-        self.forget_live_sums(batch);
         self.begin_ios(batch, BatchStage::Write, ios);
-    }
-
-    /// What a batch is to write to fast slots is not known meanwhile.
-    fn forget_live_sums(&mut self, batch: u32) {
-        for item in &self.mover.batches[batch].items {
-            if let Some(home) = item.home.filter(|home| home.tier == FAST) {
-                self.state.sums.live.forget(home.slot, &item.copy);
-            }
-        }
-    }
-
-    /// What it has written there is.
-    fn note_live_sums_of(&mut self, batch: u32) {
-        for item in &self.mover.batches[batch].items {
-            if let Some(home) = item.home.filter(|home| home.tier == FAST) {
-                let sums = item.sums.iter().map(|sum| sum.expect("what was copied has its checksum"));
-                self.state.sums.live.note(home.slot, &item.copy, sums);
-            }
-        }
     }
 
     /// What is about to be moved up is counted; where the budget does not last for it, it stays.
@@ -676,7 +659,7 @@ impl<A: Arena> Engine<A> {
 
     fn writes_done(&mut self, batch: u32) {
         self.drop_failed(batch);
-        self.note_live_sums_of(batch);
+        self.note_copied_sums(batch);
         let b = &mut self.mover.batches[batch];
         b.stage = BatchStage::FlushData;
         b.flush_failed = false;

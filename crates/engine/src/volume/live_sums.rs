@@ -44,7 +44,10 @@ pub struct LiveSums {
 
 /// Bytes of RAM at most, of a volume with so many fast slots.
 pub fn ram_bytes_at_most(limit_bytes: u64, slots: u64, blocks_per_chunk: u32) -> u64 {
-    limit_bytes.min(slots * sheet_bytes(blocks_per_chunk)) + slots * 4
+    match limit_bytes < sheet_bytes(blocks_per_chunk) {
+        true => 0,
+        false => limit_bytes.min(slots * sheet_bytes(blocks_per_chunk)) + slots * 4,
+    }
 }
 
 fn sheet_bytes(blocks_per_chunk: u32) -> u64 {

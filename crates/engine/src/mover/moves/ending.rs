@@ -7,6 +7,16 @@ use crate::path::piece::PieceKind;
 use crate::placement::policy::Policy as _;
 
 impl<A: Arena> Engine<A> {
+    /// What was copied to fast slots is known from here on.
+    pub(super) fn note_copied_sums(&mut self, batch: u32) {
+        for item in &self.mover.batches[batch].items {
+            if let Some(home) = item.home.filter(|home| home.tier == FAST) {
+                let sums = item.sums.iter().map(|sum| sum.expect("what was copied has its checksum"));
+                self.state.sums.live.note(home.slot, &item.copy, sums);
+            }
+        }
+    }
+
     /// The record for a moved chunk, as of now: discards since the copy are taken out.
     pub(crate) fn batch_record(&mut self, batch: u32, i: u32) -> Option<Record> {
         let mut record = self.batch_home(batch, i)?;
