@@ -655,7 +655,8 @@ Examples:
   bimetal scrub films --files /srv/films            the same, with the files
   bimetal scrub films --stop
 
-Every block that has a checksum is read and held against it, on both tiers, with shadows and copies. What is wrong is repaired
+Every block is read and held against its checksum, on both tiers, with shadows and copies; one on the fast tier that has none gets
+one. What is wrong is repaired
 where something else holds the same, and listed where nothing does, until the next scrub begins. It goes on in the server: beside
 clients in a fifth of a device's time, and after a restart where it was. A slow device that is at rest is not woken; it goes on when
 clients use it.

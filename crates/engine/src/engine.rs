@@ -335,6 +335,7 @@ impl<A: Arena> Machine for Engine<A> {
             self.commit_deadline(),
             self.move_deadline(),
             self.checkpoint.deadline(),
+            self.regions_deadline(),
             self.log.deadline(),
             self.admission_deadline(),
             self.claim_deadline(),

@@ -65,6 +65,7 @@ pub const SUMMED: &[Stage] = &[
     Stage::MoveAppend,
     Stage::CheckpointMap,
     Stage::CheckpointFold,
+    Stage::CheckpointRegions,
     Stage::CheckpointDirectory,
     Stage::CheckpointRoot,
     Stage::CheckpointHeader,

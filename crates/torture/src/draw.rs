@@ -154,11 +154,12 @@ fn death(rng: &mut Rng) -> Death {
 }
 
 /// Stages that a crash seldom hits by chance.
-const SELDOM: [Stage; 6] = [
+const SELDOM: [Stage; 7] = [
     Stage::MoveQuiesce,
     Stage::ReadChecksums,
     Stage::MoveFlushLanded,
     Stage::CheckpointFold,
+    Stage::CheckpointRegions,
     Stage::CheckpointHeader,
     Stage::SealIndex,
 ];

@@ -177,6 +177,14 @@ impl<'a> Run<'a> {
         self.close()
     }
 
+    /// The limits of the next opening.
+    fn open_within(&mut self, limits: Limits) {
+        self.limits = limits;
+        if !self.memory_has_all_sums() {
+            self.heal_fast_rots();
+        }
+    }
+
     fn new_model(&mut self) {
         self.pins.begin_anew();
         self.model = Model::new(self.plan.size_bytes, self.plan.seed.wrapping_add(self.volumes << 56));
@@ -207,7 +215,7 @@ impl<'a> Run<'a> {
         }
         self.begin_life();
         self.learn_layout();
-        self.limits = life.limits.as_deref().cloned().unwrap_or_else(|| self.plan.limits());
+        self.open_within(life.limits.as_deref().cloned().unwrap_or_else(|| self.plan.limits()));
         if life.alone {
             return self.live_alone(life).map(|()| true);
         }
@@ -218,6 +226,9 @@ impl<'a> Run<'a> {
         self.world.rates = life.rates;
         self.patience_ns = if life.storm.is_slow() { STUCK_IN_STORM_NS } else { STUCK_NS };
         self.world.begin(life.storm.clone());
+        if self.world.may_lose_writes() {
+            self.heal_fast_rots();
+        }
         let stopped = self.work(&mut engine, life).inspect_err(|_| self.keep_events(&mut engine))?;
         self.patience_ns = STUCK_NS;
         self.end_life(engine, life, stopped)?;
@@ -251,7 +262,6 @@ impl<'a> Run<'a> {
     }
 
     fn begin_life(&mut self) {
-        self.heal_fast_rots();
         self.stats.injected.add(&self.world.injected);
         self.world.injected = Default::default();
         self.lost_caches = 0;
@@ -513,6 +523,7 @@ impl<'a> Run<'a> {
         }
         self.spoil(spoiled)?;
         self.decay(life.decays, life.decay_payload);
+        self.heal_unnoticed_rots()?;
         self.remember_metadata();
         Ok(())
     }
@@ -544,6 +555,7 @@ impl<'a> Run<'a> {
 
     /// The model takes the crash; rates and times are calm until the next life's work.
     fn forget(&mut self) {
+        self.heal_fast_rots();
         self.fresh.crash();
         let i = &self.world.injected;
         if i.reads + i.writes + i.flushes + i.harmed() + i.vanished > 0 {
@@ -604,7 +616,7 @@ impl<'a> Run<'a> {
     /// The end of a run: all must be there, and the volume must stop and be clean.
     fn close(&mut self) -> Result<(), String> {
         self.begin_life();
-        self.limits = self.plan.limits();
+        self.open_within(self.plan.limits());
         self.settle_log_tail()?;
         let mut engine = match self.try_open()? {
             Stretch::Done(Ok(engine)) => engine,

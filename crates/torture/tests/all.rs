@@ -10,6 +10,7 @@ mod determinism;
 mod disk_semantics;
 mod errors;
 mod evidence;
+mod fast_pages;
 mod fast_sums;
 mod faults;
 mod kills;

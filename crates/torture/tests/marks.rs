@@ -261,13 +261,13 @@ fn what_marks_mean_is_not_overlooked() {
     let (mut s, ..) = begin(Marking::Strict);
     s.stop();
     let mut block = get(&s.world.disks[1], 0, 1);
-    assert_eq!((block[16], block[20]), (5, 3));
+    assert_eq!((block[16], block[20]), (6, 3));
     block[20] = 7;
     reseal(&mut block);
     put(&mut s.world.disks[1], 0, &block);
     let error = s.open_without_fast(Suspects::Refused).expect_err("a flag that nobody knows");
-    assert!(matches!(error, OpenError::NewerFormat { found: 5, .. }), "{error}");
-    let mut plain = Story::begin(32, 32);
+    assert!(matches!(error, OpenError::NewerFormat { found: 6, .. }), "{error}");
+    let mut plain = Story::begin_without_fast_pages(32, 32);
     plain.stop();
     let block = get(&plain.world.disks[1], 0, 1);
     assert_eq!((block[16], &block[20..24]), (4, &[0; 4][..]));

@@ -177,7 +177,8 @@ fn what_tells_a_torn_home_goes_with_the_part() {
 /// whole block.
 #[test]
 fn a_volume_of_the_version_before_is_raised_when_it_is_opened() {
-    let (mut s, at) = begin();
+    let mut s = Story::begin_without_fast_pages(32, 32);
+    let at = s.slow_chunk();
     s.stop();
     let ends = |disk: &Disk| [0, disk.size_bytes() / BLOCK - 1];
     for disk in &mut s.world.disks {

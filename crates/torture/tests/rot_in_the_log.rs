@@ -16,7 +16,7 @@ const MANY: u64 = 120;
 
 /// A volume with a long landing zone, and a chunk of it that is slow: what is written there lands, and stays landed.
 fn begin() -> (Story, u64) {
-    let mut s = Story::begin_with_zone(120, 200, 90);
+    let mut s = Story::begin_with_zone(124, 200, 90);
     let chunk = s.slow_chunk();
     s.stop();
     s.tuning = Tuning { idle_after_ns: 3600 * Nanos::SECOND, ..s.tuning.clone() };

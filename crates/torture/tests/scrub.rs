@@ -196,7 +196,7 @@ fn what_is_repaired_goes_home_before_the_disk_is_left_alone_again() {
     s.flush();
     s.wait(5 * Nanos::SECOND);
     s.tuning.rest_at_most_ns = 3600 * Nanos::SECOND;
-    s.tuning.rest_after_ns = Nanos::MS;
+    s.tuning.rest_after_ns = 4 * Nanos::MS;
     s.stop();
     s.open().expect("it opens");
     copy(&mut s, last);

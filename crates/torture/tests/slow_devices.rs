@@ -250,7 +250,7 @@ fn takes(min_ns: u64, max_ns: u64) -> Service {
 fn both_devices_take_seconds_for_every_command() {
     let slow = |s: &mut Story, _: Nanos| s.world.services = vec![takes(2 * SECOND, 20 * SECOND); 2];
     // Where the bad weather ends decides what it interrupts.
-    for minutes in [2, 6, 8, 30] {
+    for minutes in [2, 6, 8, 31] {
         comes_through(slow, |_, _| {}, minutes * MINUTE, MINUTE);
     }
 }

@@ -4,6 +4,7 @@ use crate::api::why::{Coldest, Decision, Outcome, Reason, Why};
 use crate::base::arena::Arena;
 use crate::engine::Engine;
 use crate::placement::policy::{Destination, Move, Policy as _};
+use crate::volume::sums::Lookup;
 use bimetal_units::*;
 
 /// Fast slots looked at for the coldest chunk: a fraction of a millisecond.
@@ -71,10 +72,11 @@ impl<A: Arena> Engine<A> {
     }
 
     /// Whether what a home on the fast tier holds of the block with this byte is held against a checksum when it is read now.
-    pub fn has_fast_checksum(&self, offset: u64) -> bool {
+    pub fn has_fast_checksum(&mut self, offset: u64) -> bool {
         let (chunk, block) = self.state.map.split(Block(offset / u64::from(BLOCK_BYTES)));
         let home = self.state.map.home(chunk).filter(|home| home.tier == FAST);
-        home.is_some_and(|home| self.state.sums.of_fast(home.slot, block).is_some())
+        let known = home.and_then(|home| self.state.sums.of_fast(home.slot, block));
+        matches!(known, Some(Lookup::Known(_)))
     }
 
     /// What is known of the chunk with this byte; none behind the volume's end. Looks at a bounded number of slots.

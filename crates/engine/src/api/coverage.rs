@@ -64,6 +64,8 @@ stages! {
     CheckpointMap = "checkpoint: map pages",
     /// A checkpoint folds checksums into their pages.
     CheckpointFold = "checkpoint: fold checksums",
+    /// A checkpoint writes checksum pages of the fast tier, and reads those that it names no more.
+    CheckpointRegions = "checkpoint: regions of the fast tier",
     /// A checkpoint writes pages of the directory.
     CheckpointDirectory = "checkpoint: directory",
     /// A checkpoint writes its root (references to the directory, checksum list).

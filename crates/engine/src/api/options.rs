@@ -35,6 +35,8 @@ pub struct CreateOptions {
     pub refs_per_page: Option<u32>,
     /// Whether the slow device describes itself.
     pub marking: Marking,
+    /// Whether checksums of the fast tier outlive the server, in pages that take two thousandths of it.
+    pub fast_checksums: bool,
 }
 
 /// Whether the slow device says about itself what it holds, so that it can be read alone should the fast one be lost.
@@ -64,6 +66,7 @@ impl CreateOptions {
             created_unix_s: 0,
             refs_per_page: None,
             marking: Marking::Off,
+            fast_checksums: true,
         }
     }
 }
@@ -98,9 +101,12 @@ pub struct Tuning {
     pub recent_checksums: usize,
     /// Checksum pages cached.
     pub checksum_cache_pages: usize,
-    /// Memory at most for checksums of what was written to the fast tier since the volume was opened, bytes: a little more than
+    /// Memory at most for checksums of what is on the fast tier, bytes: a little more than
     /// 4 for each block of it.
     pub fast_checksum_bytes: u64,
+    /// Checksums of 4 MB of the fast tier that were not written to for this long, and twice as long at most, are written to it
+    /// with the next checkpoint, ns: they outlive a crash, and the first write there lands.
+    pub fast_checksum_rest_ns: u64,
     /// Touches (at most one per [`Tuning::touch_ns`]) that make a slow chunk rise.
     pub promote_touches: u32,
     /// Touches of one chunk within this long count once, ns.
@@ -169,6 +175,7 @@ impl Default for Tuning {
             recent_checksums: 256 << 10,
             checksum_cache_pages: 2048,
             fast_checksum_bytes: 64 << 20,
+            fast_checksum_rest_ns: 60 * Nanos::SECOND,
             promote_touches: 3,
             touch_ns: Nanos::SECOND,
             small_write_bytes: 32 << 10,

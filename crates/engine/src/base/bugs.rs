@@ -87,6 +87,14 @@ bimetal_units::planted_bugs! {
     FastSumNotVerified,
     /// A read holds what is on the fast tier against no checksum that is in memory alone.
     LiveSumNotVerified,
+    /// A replay leaves closed what a record opens.
+    RegionStaysClosed,
+    /// What is at home in a closed region is written in place.
+    InPlaceInClosedRegion,
+    /// What opens a region counts as durable at once.
+    RegionOpensEarly,
+    /// A checkpoint goes on naming the page of a region that was opened.
+    OpenedRegionNamed,
     /// A write in place leaves what was known of its blocks' checksums.
     LiveSumOutlivesWrite,
     /// When more of a block lands, what landed of it before is forgotten.

@@ -1,7 +1,7 @@
 //! Where things lie on the devices: computed once when a volume is created, then recorded.
 
 use super::marks::MarkLayout;
-use super::page::{self, REFS_PER_PAGE};
+use super::page::{self, PageKind, REFS_PER_PAGE};
 use crate::api::options::{CreateOptions, DeviceInfo, Marking, OpenError};
 use crate::base::mask::BlockMask;
 use bimetal_units::*;
@@ -58,7 +58,9 @@ pub struct Geometry {
     pub sums_at: u64,
     /// Pages of the checksum table.
     pub sum_pages: u32,
-    /// The directory of both tables (two places per page).
+    /// Pages of the checksum table of the fast tier, behind those; 0 in a volume that was made before there were any.
+    pub fast_sum_pages: u32,
+    /// The directory of the tables (two places per page).
     pub directory_at: u64,
     /// Pages of the directory.
     pub directory_pages: u32,
@@ -175,8 +177,8 @@ impl Geometry {
     pub fn area_at(&self, area: Area) -> u64 {
         self.areas_at + u64::from(area.0) * u64::from(self.area_bytes)
     }
-    /// Byte offset of one of the two places of a page. Map pages come first, checksum pages after them, then those
-    /// of the directory.
+    /// Byte offset of one of the two places of a page. Map pages come first, checksum pages after them, those of the slow tier
+    /// before those of the fast, then those of the directory.
     pub fn page_at(&self, page: u32, place: u8) -> u64 {
         let (base, page) = if page < self.map_pages {
             (self.map_at, page)
@@ -204,7 +206,7 @@ impl Geometry {
         } else if page < self.table_pages() {
             return None;
         } else {
-            page - self.sum_pages
+            page - self.sum_pages - self.fast_sum_pages
         };
         let blocks = 2 * u64::from(self.root_blocks) + u64::from(page) * 2 + u64::from(place);
         self.mirror_at.map(|mirror| mirror + blocks * BLOCK)
@@ -214,11 +216,15 @@ impl Geometry {
         2 * BLOCK
             * (u64::from(self.root_blocks) + u64::from(self.map_pages) + u64::from(self.directory_pages))
     }
-    /// Pages of both tables; the number of the directory's first page.
+    /// Pages of all tables; the number of the directory's first page.
     pub fn table_pages(&self) -> u32 {
-        self.map_pages + self.sum_pages
+        self.map_pages + self.sum_pages + self.fast_sum_pages
     }
-    /// All pages: both tables and their directory.
+    /// What a page holds that is neither of the map nor of the directory.
+    pub fn sums_kind(&self, page: u32) -> PageKind {
+        if page < self.map_pages + self.sum_pages { PageKind::Sums } else { PageKind::FastSums }
+    }
+    /// All pages: the tables and their directory.
     pub fn pages(&self) -> u32 {
         self.table_pages() + self.directory_pages
     }
@@ -276,7 +282,7 @@ impl Geometry {
             (self.roots_at[0], root),
             (self.roots_at[1], root),
             (self.map_at, u64::from(self.map_pages) * 2 * BLOCK),
-            (self.sums_at, u64::from(self.sum_pages) * 2 * BLOCK),
+            (self.sums_at, (u64::from(self.sum_pages) + u64::from(self.fast_sum_pages)) * 2 * BLOCK),
             (self.directory_at, u64::from(self.directory_pages) * 2 * BLOCK),
             (self.areas_at, u64::from(self.areas) * u64::from(self.area_bytes)),
             self.mirror_at.map_or((0, 0), |at| (at, self.mirror_bytes())),
@@ -310,13 +316,16 @@ impl Geometry {
         let slots = u64::from(self.slots(FAST)) + u64::from(self.slow_slots);
         let sums = u64::from(self.slow_slots) * u64::from(self.blocks_per_chunk());
         let least = 8 * self.blocks_per_chunk();
-        let pages = u64::from(self.map_pages) + u64::from(self.sum_pages);
+        let fast_sums = u64::from(self.slots(FAST)) * u64::from(self.blocks_per_chunk());
+        let pages = u64::from(self.map_pages) + u64::from(self.sum_pages) + u64::from(self.fast_sum_pages);
         let refs = u64::from(self.refs_per_page());
         let directory = u64::from(self.directory_pages);
         let list = self.list_entries.div_ceil(page::LIST_ENTRIES_PER_BLOCK);
         (1..=slots).contains(&u64::from(self.chunks))
             && self.map_pages >= self.chunks.div_ceil(page::map_entries_per_page(self.mask_words()))
             && u64::from(self.sum_pages) >= sums.div_ceil(page::SUMS_PER_PAGE)
+            && (self.fast_sum_pages == 0
+                || u64::from(self.fast_sum_pages) >= fast_sums.div_ceil(page::SUMS_PER_PAGE))
             && (least..=MAX_LIST_ENTRIES).contains(&self.list_entries)
             && self.few_refs < REFS_PER_PAGE
             && directory == pages.div_ceil(refs)
@@ -362,7 +371,7 @@ impl Geometry {
             ..Geometry::default()
         };
         g.plan_slow(&devices[1])?;
-        g.plan_fast(&devices[0], zone_areas)?;
+        g.plan_fast(&devices[0], zone_areas, options.fast_checksums)?;
         Ok(g)
     }
 
@@ -400,7 +409,12 @@ impl Geometry {
         Ok(())
     }
 
-    fn plan_fast(&mut self, device: &DeviceInfo, zone_areas: u32) -> Result<(), OpenError> {
+    fn plan_fast(
+        &mut self,
+        device: &DeviceInfo,
+        zone_areas: u32,
+        fast_checksums: bool,
+    ) -> Result<(), OpenError> {
         let area = u64::from(self.area_bytes);
         let per_area = self.slots_per_area();
         let most_fast =
@@ -410,6 +424,9 @@ impl Geometry {
         self.map_pages = most_chunks.div_ceil(per_page);
         let sums = u64::from(self.slow_slots) * u64::from(self.blocks_per_chunk());
         self.sum_pages = sums.div_ceil(page::SUMS_PER_PAGE) as u32;
+        let summed = if fast_checksums { most_fast } else { 0 };
+        let fast_sums = u64::from(summed) * u64::from(self.blocks_per_chunk());
+        self.fast_sum_pages = fast_sums.div_ceil(page::SUMS_PER_PAGE) as u32;
         let least = 1024.max(8 * self.blocks_per_chunk());
         self.list_entries = (sums / 16).clamp(u64::from(least), u64::from(MAX_LIST_ENTRIES)) as u32;
         self.directory_pages = self.table_pages().div_ceil(self.refs_per_page());
@@ -417,7 +434,8 @@ impl Geometry {
         self.roots_at = [FIXED_BLOCKS * BLOCK, (FIXED_BLOCKS + u64::from(self.root_blocks)) * BLOCK];
         self.map_at = self.roots_at[1] + u64::from(self.root_blocks) * BLOCK;
         self.sums_at = self.map_at + u64::from(self.map_pages) * 2 * BLOCK;
-        self.directory_at = self.sums_at + u64::from(self.sum_pages) * 2 * BLOCK;
+        let sum_pages = u64::from(self.sum_pages) + u64::from(self.fast_sum_pages);
+        self.directory_at = self.sums_at + sum_pages * 2 * BLOCK;
         let metadata_end = self.directory_at + u64::from(self.directory_pages) * 2 * BLOCK;
         self.areas_at = metadata_end.next_multiple_of(area.min(1 << 20));
         // The second copies lie at the other end: what happens to the first megabytes does not reach them.
@@ -486,7 +504,7 @@ mod tests {
             let (mut twins, mut all) = (BTreeSet::new(), 0);
             for (at, twin) in roots.chain(pages) {
                 let Some(twin) = twin else {
-                    let sums = geo.sums_at..geo.sums_at + 2 * u64::from(geo.sum_pages) * BLOCK;
+                    let sums = geo.sums_at..geo.directory_at;
                     assert!(sums.contains(&at), "only pages of checksums stand once");
                     continue;
                 };

@@ -10,9 +10,11 @@ pub mod pins;
 pub mod scrub;
 pub mod superblock;
 
-/// The newest format this program reads: that of a volume with marks.
-pub const FORMAT: u32 = 5;
-/// The format of a volume without them.
+/// The newest format this program reads: that of a volume with checksum pages of the fast tier.
+pub const FORMAT: u32 = 6;
+/// The format of a volume without those, and with marks.
+pub const FORMAT_WITHOUT_FAST_SUMS: u32 = 5;
+/// The format of a volume with neither.
 pub const FORMAT_WITHOUT_MARKS: u32 = 4;
 
 /// The length of a volume's or device's identity, bytes.

@@ -29,6 +29,8 @@ pub enum PageKind {
     Marks = 7,
     /// Which of these pages are in force.
     MarkDirectory = 8,
+    /// Checksums of fast blocks.
+    FastSums = 9,
 }
 
 impl fmt::Display for PageKind {
@@ -41,6 +43,7 @@ impl fmt::Display for PageKind {
             PageKind::Pins => "the list of pins",
             PageKind::Scrub => "the progress of a scrub",
             PageKind::Marks => "a page of marks",
+            PageKind::FastSums => "a page of checksums of the fast tier",
             PageKind::MarkDirectory => "a page of the directory of marks",
         })
     }

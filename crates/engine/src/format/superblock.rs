@@ -2,7 +2,7 @@
 
 use super::codec::{Get, Put, SEAL_BYTES, seal, unseal};
 use super::geometry::Geometry;
-use super::{FORMAT, FORMAT_WITHOUT_MARKS, Id};
+use super::{FORMAT, FORMAT_WITHOUT_FAST_SUMS, FORMAT_WITHOUT_MARKS, Id};
 use crate::api::options::Marking;
 use bimetal_units::*;
 use serde::{Deserialize, Serialize};
@@ -23,14 +23,23 @@ const FLAG_MARKS: u32 = 1;
 const FLAG_STRICT: u32 = 2;
 /// The first format whose flags count.
 const FIRST_WITH_FLAGS: u32 = 5;
+/// The first format whose superblocks say how many checksum pages the fast tier has.
+const FIRST_WITH_FAST_SUMS: u32 = 6;
 
-/// The format that a volume has, and its flags: one without marks is as programs know it that know of none.
-fn format_of(marking: Marking) -> (u32, u32) {
-    match marking {
-        Marking::Off => (FORMAT_WITHOUT_MARKS, 0),
-        Marking::On => (FORMAT, FLAG_MARKS),
-        Marking::Strict => (FORMAT, FLAG_MARKS | FLAG_STRICT),
-    }
+/// The format that a volume has, and its flags: one without marks, or without checksum pages of the fast tier, is as programs
+/// know it that know of none.
+fn format_of(geometry: &Geometry) -> (u32, u32) {
+    let flags = match geometry.marking {
+        Marking::Off => 0,
+        Marking::On => FLAG_MARKS,
+        Marking::Strict => FLAG_MARKS | FLAG_STRICT,
+    };
+    let format = match geometry.fast_sum_pages {
+        0 if geometry.marking == Marking::Off => FORMAT_WITHOUT_MARKS,
+        0 => FORMAT_WITHOUT_FAST_SUMS,
+        _ => FORMAT,
+    };
+    (format, flags)
 }
 
 /// What flags of a format say; none where they say what is not known.
@@ -116,7 +125,7 @@ impl Superblock {
         let mut body = Vec::with_capacity(512);
         let g = &self.geometry;
         let mut put = Put(&mut body);
-        let (format, flags) = format_of(g.marking);
+        let (format, flags) = format_of(g);
         put.u32(format).u32(flags).bytes(&self.volume).u64(at);
         put.u8(self.tier.0).u8(2).u8(self.state as u8).u8(0).u32(0);
         put.bytes(&self.devices[0]).bytes(&self.devices[1]);
@@ -130,7 +139,7 @@ impl Superblock {
         put.u64(g.directory_at).u32(g.directory_pages).u32(g.few_refs);
         put.u64(g.mirror_at.unwrap_or_default());
         let left = self.left_behind.map_or([0; 2], |left| [left.generation.0, left.raised.0 + 1]);
-        put.u64(left[0]).u64(left[1]);
+        put.u64(left[0]).u64(left[1]).u32(g.fast_sum_pages);
         seal(block, MAGIC, &body);
         if at == 0 {
             assert!(SEAL_BYTES + body.len() <= PARTITIONS_AT, "the fields end before the partition table");
@@ -190,15 +199,18 @@ impl Superblock {
             2 => OpenState::Open,
             _ => return None,
         };
-        if !g.is_sound() {
-            return None;
-        }
         let left_behind = match (get.count(), get.count()) {
             (Some(left), Some(raised)) if raised > 0 => {
                 Some(LeftBehind { generation: Generation(left), raised: Generation(raised - 1) })
             }
             _ => None,
         };
+        if format >= FIRST_WITH_FAST_SUMS {
+            g.fast_sum_pages = get.u32()?;
+        }
+        if !g.is_sound() {
+            return None;
+        }
         Some(Superblock {
             volume,
             devices,

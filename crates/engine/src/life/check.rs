@@ -3,7 +3,7 @@
 use crate::api::action::DeviceError;
 use crate::api::options::{CheckReport, DeviceInfo, Finding, OpenError, OpenOptions};
 use crate::base::arena::{Arena, Buf, Pool};
-use crate::format::page::{self, PageKind};
+use crate::format::page;
 use crate::format::superblock::OpenState;
 use crate::life::open::no_memory;
 use crate::life::recovery::{Reader, Recovered};
@@ -117,7 +117,7 @@ impl<A: Arena + 'static> Checker<A> {
                 self.report.chunks += 1;
                 match home.tier {
                     SLOW => self.slow_chunk(chunk, home).await?,
-                    _ => self.fast_chunk(home).await?,
+                    _ => self.fast_chunk(chunk, home).await?,
                 }
             }
         }
@@ -192,16 +192,22 @@ impl<A: Arena + 'static> Checker<A> {
                 continue;
             }
             let at = self.state().geo.block_at(home, block);
-            wanted.extend(self.slow_sum(home, block).await?.map(|sum| (at, sum)));
+            wanted.extend(self.sum_of(home, block).await?.map(|sum| (at, sum)));
         }
         self.verify(SLOW, &wanted).await
     }
 
     /// Some blocks on the fast tier have checksums.
-    async fn fast_chunk(&mut self, home: Home) -> Result<(), OpenError> {
-        let state = self.state();
-        let listed = state.sums.fast.list(home.slot).take_while(|(slot, ..)| *slot == home.slot);
-        let wanted: Vec<_> = listed.map(|(_, block, sum)| (state.geo.block_at(home, block), sum)).collect();
+    async fn fast_chunk(&mut self, chunk: Chunk, home: Home) -> Result<(), OpenError> {
+        let valid = self.state().map.valid(chunk);
+        let mut wanted = Vec::new();
+        for block in valid.iter() {
+            let of_volume = self.state().map.join(chunk, block);
+            if self.state().landed.get(of_volume).is_none() {
+                let at = self.state().geo.block_at(home, block);
+                wanted.extend(self.sum_of(home, block).await?.map(|sum| (at, sum)));
+            }
+        }
         self.verify(FAST, &wanted).await
     }
 
@@ -214,12 +220,18 @@ impl<A: Arena + 'static> Checker<A> {
         Ok(())
     }
 
-    /// The checksum that a slow block must have; none when its page cannot be read, which is a finding.
-    async fn slow_sum(&mut self, home: Home, block: u32) -> Result<Option<u32>, OpenError> {
+    /// The checksum that a block of a home must have, if it has one; none when its page cannot be read, which is a finding.
+    async fn sum_of(&mut self, home: Home, block: u32) -> Result<Option<u32>, OpenError> {
         loop {
-            let page = match self.recovered.state.sums.get(home.slot, block) {
-                Lookup::Known(sum) => return Ok(Some(sum)),
-                Lookup::InPage(page) => page,
+            let sums = &mut self.recovered.state.sums;
+            let known = match home.tier {
+                SLOW => Some(sums.get(home.slot, block)),
+                _ => sums.of_fast(home.slot, block),
+            };
+            let page = match known {
+                None => return Ok(None),
+                Some(Lookup::Known(sum)) => return Ok(Some(sum)),
+                Some(Lookup::InPage(page)) => page,
             };
             let number = self.state().geo.map_pages + page;
             let version = self.recovered.pages.get(number);
@@ -228,22 +240,21 @@ impl<A: Arena + 'static> Checker<A> {
                 continue;
             };
             let at = self.state().geo.page_at(number, place);
-            let volume = self.recovered.superblocks[0].volume;
+            let (volume, kind) = (self.recovered.superblocks[0].volume, self.state().geo.sums_kind(number));
             if self.bad_sum_pages.contains(&page) {
                 return Ok(None);
             }
             let read = self.reader.blocks(FAST, at, 1, |b| {
-                page::decode_version(b, PageKind::Sums, &volume, u64::from(number), version.sum)
-                    .map(<[u8]>::to_vec)
+                page::decode_version(b, kind, &volume, u64::from(number), version.sum).map(<[u8]>::to_vec)
             });
             let what = match read.await {
                 Ok(Ok(payload)) => {
                     self.recovered.state.sums.fill(page, &payload);
                     continue;
                 }
-                Ok(Err(fault)) => format!("{} {fault}", PageKind::Sums),
+                Ok(Err(fault)) => format!("{kind} {fault}"),
                 Err(OpenError::Device { errno, .. }) => {
-                    format!("{} cannot be read: device error {errno}", PageKind::Sums)
+                    format!("{kind} cannot be read: device error {errno}")
                 }
                 Err(error) => return Err(error),
             };

@@ -10,6 +10,7 @@ use crate::volume::landed::{self, most_zone_areas, parts_may_share};
 use crate::volume::live_sums;
 use crate::volume::marks;
 use crate::volume::pages;
+use crate::volume::regions;
 use crate::volume::shadows;
 use crate::volume::sums::RECENT_BYTES;
 use bimetal_units::*;
@@ -25,6 +26,7 @@ pub fn ram_bytes_at_most(geo: &Geometry, tuning: &Tuning) -> u64 {
             u64::from(geo.slots(FAST)),
             geo.blocks_per_chunk(),
         )
+        + regions::masks_ram_bytes_at_most(geo.fast_sum_pages)
         + cells::ram_bytes_at_most(u64::from(geo.slots_of_areas()), geo.blocks_per_chunk())
         + why::RAM_BYTES
 }
@@ -51,6 +53,7 @@ fn tables_bytes(geo: &Geometry, tuning: &Tuning) -> u64 {
         + policy::benefit::ram_bytes(fast)
         + policy::ram_bytes(chunks)
         + pages::ram_bytes(geo.pages())
+        + regions::ram_bytes(geo.fast_sum_pages)
 }
 
 #[cfg(test)]
@@ -61,6 +64,7 @@ mod tests {
     use crate::placement::policy::{Benefit, HeatPolicy, Policy as _};
     use crate::volume::map::Map;
     use crate::volume::pages::Pages;
+    use crate::volume::regions::Regions;
     use crate::volume::shadows::Shadows;
     use crate::volume::slots::Slots;
 
@@ -84,7 +88,8 @@ mod tests {
                 + Shadows::new(geo.slots(FAST)).ram_bytes()
                 + Benefit::new(geo.slots(FAST), &Economy::default()).ram_bytes()
                 + policy.ram_bytes()
-                + Pages::new(geo.pages()).ram_bytes();
+                + Pages::new(geo.pages()).ram_bytes()
+                + Regions::new(&geo).ram_bytes();
             assert_eq!(tables_bytes(&geo, &Tuning::default()), made);
             let small = Tuning { landing_ram_bytes: 0, ..Tuning::default() };
             assert_eq!(most_zone_areas(&geo, &small), geo.zone_areas());

@@ -192,8 +192,18 @@ impl<A: Arena> Reader<A> {
         let pages = self.directory(&volume, &state.geo, directory).await?;
         self.map(&volume, &pages, &mut state).await?;
         state.forget_pages(&self.lost_pages.borrow());
-        if self.a_header_is_hidden() {
+        let is_hidden = self.a_header_is_hidden();
+        if is_hidden {
             self.sum_pages(&volume, &pages, &state.geo).await?;
+        }
+        for region in 0..state.geo.fast_sum_pages {
+            let number = state.geo.map_pages + state.sums.regions.page(region);
+            if pages.get(number).index().is_some() {
+                state.sums.regions.found(region);
+            }
+        }
+        if is_hidden || basis == Basis::Before || !self.lost_pages.borrow().is_empty() {
+            state.sums.regions.distrust();
         }
         self.io.stage(Stage::OpenReplay);
         // Groups may name the newest checkpoint, and it knows best what was durable, whichever the pages are of.

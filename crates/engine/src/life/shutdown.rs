@@ -40,6 +40,11 @@ impl Shutdown {
         self.stage != ShutdownStage::No
     }
 
+    /// Whether nothing more is asked for, and the last checkpoint is being made.
+    pub fn makes_last_checkpoint(&self) -> bool {
+        self.stage == ShutdownStage::Checkpoint
+    }
+
     /// Whether nothing more is written but that the volume is clean.
     pub fn is_marking(&self) -> bool {
         matches!(self.stage, ShutdownStage::Superblock(_) | ShutdownStage::Done)

@@ -186,7 +186,7 @@ impl<A: Arena> Engine<A> {
         }
         let slot = self.space.slots[FAST].take()?;
         // Whatever else it was meanwhile, what was known of it is not known any more.
-        self.state.sums.live.forget_slot(slot);
+        self.state.sums.forget_fast_slot(slot);
         Some(slot)
     }
 

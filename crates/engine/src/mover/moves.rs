@@ -71,6 +71,8 @@ struct Item {
     parts: BlockMask,
     /// Blocks of `parts` that the old home does not hold.
     bare: BlockMask,
+    /// Blocks of a home on the fast tier that were looked up, and have no checksum.
+    unsummed: BlockMask,
     /// What will be as it was of blocks of `parts` that are to be overwritten.
     rests: Vec<(u32, Remains)>,
     /// Blocks of the buffer that could not be read.
@@ -292,6 +294,7 @@ impl<A: Arena> Engine<A> {
                 landed: Vec::new(),
                 parts: BlockMask::EMPTY,
                 bare: BlockMask::EMPTY,
+                unsummed: BlockMask::EMPTY,
                 rests: Vec::new(),
                 unreadable: Vec::new(),
                 merged: 0,
@@ -583,8 +586,8 @@ impl<A: Arena> Engine<A> {
             return self.log.internal.push_back(Job::Merging { batch, from: 0, to });
         }
         // On the fast tier what is overwritten may have a checksum of which the end is not durable yet.
-        let fast = &self.state.sums.fast;
-        let summed = |i: &Item, h: Home| h.tier == SLOW || fast.any(h.slot, &i.copy);
+        let sums = &self.state.sums;
+        let summed = |i: &Item, h: Home| h.tier == SLOW || sums.any_fast(h.slot, &i.copy);
         let overwrites =
             |i: &Item| i.home == i.from && !i.copy.is_empty() && i.home.is_some_and(|h| summed(i, h));
         let unsafe_yet = b.items.iter().any(overwrites) && b.landed_upto > self.log.durable();
@@ -630,7 +633,7 @@ impl<A: Arena> Engine<A> {
         for (i, item) in items.iter().enumerate().filter(|(_, item)| !item.failed) {
             let Some((buf, home)) = item.buf.zip(item.home) else { continue };
             if home.tier == FAST {
-                self.state.sums.live.forget(home.slot, &item.copy);
+                self.state.sums.forget_fast(home.slot, &item.copy);
             }
             let mut k = 0;
             for (first, count) in item.copy.runs() {

@@ -50,7 +50,7 @@ impl<A: Arena> Engine<A> {
     }
 
     /// Whether clients get nothing of what is left, however much is being freed.
-    fn others_come_first(&self) -> bool {
+    pub(crate) fn others_come_first(&self) -> bool {
         self.zone_is_full() || self.zone_owes_slots()
     }
 

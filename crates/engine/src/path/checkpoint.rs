@@ -8,6 +8,7 @@
 //! Whatever refers to a page says under which checksum it is in force, from the header down to the pages of
 //! both tables: so a page whose write was lost is told from the older version that its place still holds.
 
+mod regions;
 mod root;
 
 use crate::api::action::DeviceError;
@@ -33,6 +34,7 @@ enum CheckpointStage {
     Idle,
     Map,
     Fold,
+    Regions,
     Directory,
     Root,
     FlushPages,
@@ -59,6 +61,7 @@ pub struct Checkpoint {
     list_cursor: u64,
     list_written: u32,
     folding: bool,
+    /// A page is being read for it.
     fold_waits: bool,
     folded: Vec<(u64, u32)>,
     root_block: u32,
@@ -145,6 +148,7 @@ impl Checkpoint {
             CheckpointStage::Idle => None,
             CheckpointStage::Map => Some(Stage::CheckpointMap),
             CheckpointStage::Fold => Some(Stage::CheckpointFold),
+            CheckpointStage::Regions => Some(Stage::CheckpointRegions),
             CheckpointStage::Directory => Some(Stage::CheckpointDirectory),
             CheckpointStage::Root => Some(Stage::CheckpointRoot),
             CheckpointStage::FlushPages => Some(Stage::CheckpointFlushPages),
@@ -165,6 +169,7 @@ impl<A: Arena> Engine<A> {
         }
         if self.checkpoint.stage == CheckpointStage::Idle {
             self.wanted.checkpoint |= self.log_wants_checkpoint();
+            self.wanted.checkpoint |= self.regions_want_checkpoint();
             // One that failed at the end is not tried again beside the marks: it would outlive the volume.
             let over = self.life.is_read_only() || self.life.shutdown.is_marking();
             let may = self.wanted.checkpoint && !over && self.checkpoint.retry_at.is_none();
@@ -220,6 +225,7 @@ impl<A: Arena> Engine<A> {
                 CheckpointStage::Idle => return,
                 CheckpointStage::Map => self.step_map(),
                 CheckpointStage::Fold => self.step_fold(),
+                CheckpointStage::Regions => self.step_regions(),
                 CheckpointStage::Directory => self.step_directory(),
                 CheckpointStage::Root => self.step_root(),
                 CheckpointStage::FlushPages => self.step_flush_pages(),
@@ -242,12 +248,16 @@ impl<A: Arena> Engine<A> {
         let next = self.checkpoint.number + 1;
         let bytes = self.io.arena.bytes_mut(buf);
         let sum = page::encode(bytes, kind, volume, u64::from(number), next, payload);
-        let moved = &mut self.checkpoint.moved;
-        assert!(moved.last().is_none_or(|(last, _)| *last < number), "pages are written in order");
-        moved.push((number, PageRef { place, sum }));
+        self.push_moved(number, PageRef { place, sum });
         let geo = &self.state.geo;
         let (offset, twin) = (geo.page_at(number, place - 1), geo.page_twin_at(number, place - 1));
         self.write_checkpoint(offset, twin, buf);
+    }
+
+    fn push_moved(&mut self, number: u32, version: PageRef) {
+        let moved = &mut self.checkpoint.moved;
+        assert!(moved.last().is_none_or(|(last, _)| *last < number), "pages are written in order");
+        moved.push((number, version));
     }
 
     /// Writes a block, and its second copy where it has one. Both are awaited before the flush that precedes the header.
@@ -342,7 +352,7 @@ impl<A: Arena> Engine<A> {
             }
         }
         if !self.checkpoint.folding && self.checkpoint.in_flight == 0 && !self.checkpoint.failed {
-            self.checkpoint.stage = CheckpointStage::Directory;
+            self.checkpoint.stage = CheckpointStage::Regions;
             self.checkpoint.cursor = 0;
         }
     }
@@ -350,9 +360,11 @@ impl<A: Arena> Engine<A> {
     pub(crate) fn checkpoint_page_arrived(&mut self, ok: bool) {
         self.checkpoint.fold_waits = false;
         self.checkpoint.failed |= !ok;
-        if self.checkpoint.stage == CheckpointStage::Fold {
-            // At once, before another page pushes this one out.
-            self.step_fold();
+        // At once, before another page pushes this one out.
+        match self.checkpoint.stage {
+            CheckpointStage::Fold => self.step_fold(),
+            CheckpointStage::Regions => self.step_regions(),
+            _ => {}
         }
     }
 
@@ -440,6 +452,7 @@ impl<A: Arena> Engine<A> {
             c.pages.set(page, version);
         }
         self.state.sums.forget(&std::mem::take(&mut c.folded));
+        self.state.sums.regions_published();
         (c.stage, c.failures) = (CheckpointStage::Idle, 0);
         let tail = c.tail.expect("a published checkpoint has its tail");
         self.state.zone.drop_before(tail);
@@ -463,6 +476,7 @@ impl<A: Arena> Engine<A> {
             }
         }
         self.checkpoint.folded.clear();
+        self.state.sums.regions.aborted();
         let (name, error) = (self.told.names[FAST].clone(), self.checkpoint.error.take());
         self.told.event(Level::Warning, format!("{name}: a checkpoint failed"), error);
         if fatal || self.checkpoint.failures >= MAX_FAILURES {

@@ -105,6 +105,7 @@ impl<A: Arena> Engine<A> {
     }
 
     pub(crate) fn pump_commit(&mut self) {
+        self.state.sums.regions.wait_for_opening(self.io.now, false);
         if self.commit.stage == CommitStage::Append && self.commit.records_left == 0 {
             self.flush_commit_log();
         }
@@ -291,7 +292,8 @@ impl<A: Arena> Engine<A> {
         self.wanted.wake = true;
     }
 
-    /// When a commit comes by itself: unshown data and slots on their way to being free do not wait for ever.
+    /// When a commit comes by itself: unshown data, slots on their way to being free, and who would write in place do not wait for
+    /// ever.
     pub(crate) fn commit_deadline(&self) -> Option<Nanos> {
         if self.commit.is_busy() || self.life.is_read_only() {
             return None;
@@ -301,12 +303,14 @@ impl<A: Arena> Engine<A> {
 
     fn commit_since(&self) -> Option<Nanos> {
         let leaving = (self.space.gate.leaving() > 0).then_some(self.space.gate.leaving_since).flatten();
-        [self.space.pending.since, leaving].into_iter().flatten().min()
+        let opening = self.state.sums.regions.opening_since();
+        [self.space.pending.since, leaving, opening].into_iter().flatten().min()
     }
 
     pub(crate) fn commit_timer(&mut self) {
         if self.commit_deadline().is_some_and(|deadline| deadline <= self.io.now) {
             self.space.gate.leaving_since = Some(self.io.now);
+            self.state.sums.regions.wait_for_opening(self.io.now, true);
             self.wanted.commit = true;
         }
     }

@@ -42,7 +42,7 @@ impl<A: Arena> Engine<A> {
     fn writes_may_be_lost(&mut self, tier: Tier) {
         if tier == FAST {
             self.space.unshown_lost = true;
-            self.state.sums.live.forget_all();
+            self.state.sums.forget_all_fast();
         }
     }
 

@@ -27,7 +27,7 @@ impl<A: Arena> Engine<A> {
         if durable.upto() > self.log.durable() {
             self.log.is_durable(durable);
             self.log.claims.flushed(self.io.now);
-            self.state.sums.fast.durable(durable.upto());
+            self.wanted.wake |= self.state.sums.durable(durable.upto());
         }
     }
 
@@ -68,7 +68,7 @@ impl<A: Arena> Engine<A> {
     fn fences(&mut self) -> impl Iterator<Item = &mut Seq> {
         let leaving = self.space.gate.leaving.iter_mut().map(|l| &mut l.after);
         let others = [&mut self.commit.discards_upto, &mut self.checkpoint.log_upto];
-        leaving.chain(others).chain(self.state.sums.fast.waits())
+        leaving.chain(others).chain(self.state.sums.waits())
     }
 
     /// Frees what may be freed by now. A volume that failed gives nothing away: records that are durable

@@ -508,7 +508,7 @@ impl<A: Arena> Engine<A> {
                 }
             }
         }
-        self.state.sums.fast.ended_by(group.seq);
+        self.state.sums.ended_by(group.seq);
     }
 
     /// After a failed append: the segment ends at its last good group, and the jobs of the failed

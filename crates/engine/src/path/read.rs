@@ -322,15 +322,18 @@ impl<A: Arena> Engine<A> {
                         (self.slow_sum(chunk, home, e.first + k), SLOW, at)
                     }
                     Source::Slot(home) => {
-                        let sums = &self.state.sums;
+                        let sums = &mut self.state.sums;
                         let own = match planted(Bug::LiveSumNotVerified) {
-                            true => sums.fast.get(home.slot, e.first + k),
-                            false => sums.of_fast(home.slot, e.first + k),
+                            true => sums.fast.get(home.slot, e.first + k).map(Lookup::Known),
+                            false => sums.of_fast_at_once(home.slot, e.first + k),
                         };
-                        let Some(sum) = own.or_else(|| self.sum_of_shadow(home, e.first + k)) else {
+                        let shadow = || self.sum_of_shadow(home, e.first + k).map(Lookup::Known);
+                        let Some(known) = own.or_else(shadow) else {
+                            // Nor is it asked again: its page may have given way to another by then.
+                            self.front.pieces[piece].verified = nth;
                             continue;
                         };
-                        (Lookup::Known(sum), FAST, self.state.geo.block_at(home, e.first + k))
+                        (known, FAST, self.state.geo.block_at(home, e.first + k))
                     }
                     Source::Copy(..) if copies_believed() => continue,
                     Source::Copy(home, at) => {

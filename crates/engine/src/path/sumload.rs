@@ -6,13 +6,16 @@ use crate::api::options::Level;
 use crate::base::arena::{Arena, Buf, Pool};
 use crate::base::hash::IndexMap;
 use crate::engine::Engine;
-use crate::format::page::{self, PageKind, PageRef};
+use crate::format::page::{self, PageRef};
 use crate::io::issue::Command;
 use crate::io::patience::Unread;
 use crate::io::tokens::Owner;
 use bimetal_units::*;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
+
+/// Reads of a page of the fast tier, one after the other, before who waits for it is told that it cannot be read.
+const FAST_PAGE_READS: u32 = 5;
 
 /// Who waits for a page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -32,6 +35,8 @@ struct Load {
     buf: Option<Buf>,
     /// The checkpoint in force when the read was issued; a later one may have moved the page.
     checkpoint: u64,
+    /// Reads of it that failed.
+    failures: u32,
     waiters: SmallVec<[SumWaiter; 4]>,
 }
 
@@ -42,6 +47,9 @@ pub struct SumLoads {
     /// Pages that wait for a buffer.
     starved: Vec<u32>,
     unread: Unread<u32>,
+    /// Pages of the fast tier that could not be read, and what the device had read well by then: where it reads others, one is
+    /// given up after a few times, as no data goes with it.
+    unread_fast: IndexMap<u32, u64>,
     /// Versions of pages that were given up: where the cache has forgotten one, nobody waits for it as long again.
     given_up: IndexMap<u32, PageRef>,
 }
@@ -56,7 +64,7 @@ impl<A: Arena> Engine<A> {
         if let Some(load) = self.front.sum_loads.loads.get_mut(&page) {
             return load.waiters.push(waiter);
         }
-        let load = Load { buf: None, checkpoint: 0, waiters: SmallVec::from_elem(waiter, 1) };
+        let load = Load { buf: None, checkpoint: 0, failures: 0, waiters: SmallVec::from_elem(waiter, 1) };
         self.front.sum_loads.loads.insert(page, load);
         self.issue_sum_load(page);
     }
@@ -87,16 +95,26 @@ impl<A: Arena> Engine<A> {
         let volume = &self.life.superblock.volume;
         let bytes = self.io.arena.bytes(buf);
         let sum = self.checkpoint.page(number).sum;
-        let read = || page::decode_version(bytes, PageKind::Sums, volume, u64::from(number), sum);
+        let kind = self.state.geo.sums_kind(number);
+        let read = || page::decode_version(bytes, kind, volume, u64::from(number), sum);
         let payload = match result {
             Ok(()) => read().map_err(|fault| fault.to_string()),
             Err(_) => Err("cannot be read".into()),
         };
         let mut good = payload.is_ok();
+        let of_fast = self.state.sums.regions.of_page(page).is_some();
+        if !good && of_fast && load.failures + 1 < FAST_PAGE_READS {
+            load.failures += 1;
+            self.io.arena.free(buf);
+            self.front.sum_loads.unread_fast.entry(page).or_insert(self.io.good_reads[FAST]);
+            self.want_probe(FAST);
+            return self.issue_sum_load(page);
+        }
         match payload {
             Ok(payload) => {
                 self.state.sums.fill(page, payload);
                 self.front.sum_loads.unread.forget(&page);
+                self.front.sum_loads.unread_fast.remove(&page);
                 self.front.sum_loads.given_up.remove(&page);
                 self.read_well(FAST);
             }
@@ -111,7 +129,7 @@ impl<A: Arena> Engine<A> {
 
     /// A page that stays unreadable, or is not the one in force, would keep every checkpoint from folding. In the end it
     /// counts as empty: what the list of recent checksums has is folded into it, and blocks whose checksums it held are
-    /// errors until they are written again, as they are already. True: it was given up.
+    /// errors until they are written again, as they are already; those of the fast tier are not verified. True: it was given up.
     fn sum_page_failed(&mut self, page: u32, what: &str, error: Option<DeviceError>) -> bool {
         let number = self.state.geo.map_pages + page;
         let version = self.checkpoint.page(number);
@@ -121,15 +139,25 @@ impl<A: Arena> Engine<A> {
         }
         let at = version.index().map_or(0, |p| self.state.geo.page_at(number, p));
         let name = self.told.names[FAST].clone();
-        let lost =
-            self.front.sum_loads.unread.failed(page, error.is_none(), self.io.now, self.io.good_reads[FAST]);
+        let region = self.state.sums.regions.of_page(page);
+        let (loads, good_reads) = (&mut self.front.sum_loads, self.io.good_reads[FAST]);
+        let lost = match region {
+            Some(_) => loads.unread_fast.get(&page).is_some_and(|before| *before < good_reads),
+            None => loads.unread.failed(page, error.is_none(), self.io.now, good_reads),
+        };
         self.want_probe(FAST);
-        let what = if lost { "is given up: the blocks it stands for are lost" } else { what };
+        let what = match region {
+            _ if !lost => what,
+            Some(_) => "is given up: the blocks it stands for are not verified until they are written again",
+            None => "is given up: the blocks it stands for are lost",
+        };
         let level = if lost { Level::Error } else { Level::Warning };
         self.told.event(level, format!("{name}: the checksum page at byte {at} {what}"), error);
         if lost {
             self.front.sum_loads.unread.forget(&page);
+            self.front.sum_loads.unread_fast.remove(&page);
             self.front.sum_loads.given_up.insert(page, version);
+            region.into_iter().for_each(|region| self.state.sums.regions.page_is_lost(region));
             self.state.sums.fill(page, &[]);
         }
         lost
@@ -137,10 +165,13 @@ impl<A: Arena> Engine<A> {
 
     fn finish_sum_load(&mut self, page: u32, ok: bool) {
         let load = self.front.sum_loads.loads.remove(&page).expect("a page being loaded");
+        let region = self.state.sums.regions.of_page(page);
+        region.into_iter().for_each(|region| self.keep_region(region));
+        let tier = if region.is_some() { FAST } else { SLOW };
         for waiter in load.waiters {
             match waiter {
                 SumWaiter::Piece(piece) => self.checksums_arrived(piece, ok),
-                SumWaiter::Batch(batch) => self.batch_sums_arrived(batch, ok),
+                SumWaiter::Batch(batch) => self.batch_sums_arrived(batch, tier, ok),
                 SumWaiter::Scrub(page) => self.scrub_sums_arrived(page, ok),
                 SumWaiter::Checkpoint => self.checkpoint_page_arrived(ok),
             }

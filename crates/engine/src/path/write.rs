@@ -178,8 +178,13 @@ impl<A: Arena> Engine<A> {
             _ if moving => self.land_piece(piece),
             None if self.zone_owes_slots() => self.land_piece(piece),
             Some(home) if home.tier == FAST && !landed => {
-                let summed = self.state.sums.fast.any(home.slot, &BlockMask::range(first, count));
-                if summed && !planted(Bug::FastSumOutlivesWrite) {
+                let blocks = BlockMask::range(first, count);
+                let is_summed = self.state.sums.fast.any(home.slot, &blocks);
+                if self.is_closed(chunk, home, &blocks) && !is_summed && self.others_come_first() {
+                    self.open_by_checkpoint(piece, home.slot, &blocks);
+                } else if self.is_closed(chunk, home, &blocks)
+                    || is_summed && !planted(Bug::FastSumOutlivesWrite)
+                {
                     // Its record ends the checksum before what lies there changes.
                     self.land_piece(piece);
                 } else if pending.is_none() && self.state.map.all_valid(chunk, first, count) {
@@ -195,6 +200,22 @@ impl<A: Arena> Engine<A> {
             Some(home) if home.tier == FAST => self.land_piece(piece),
             _ => self.stream_or_land(piece),
         }
+    }
+
+    /// Whether these blocks lie in a region that is closed, or not durably open. A slot that no record names yet may be written
+    /// there all the same.
+    fn is_closed(&self, chunk: Chunk, home: Home, blocks: &BlockMask) -> bool {
+        self.state.map.home(chunk) == Some(home)
+            && self.state.sums.regions.hold(home.slot, blocks)
+            && !planted(Bug::InPlaceInClosedRegion)
+    }
+
+    /// The landing zone has no room for what opens a region: a checkpoint does, or the flush of what did.
+    fn open_by_checkpoint(&mut self, piece: u32, slot: Slot, blocks: &BlockMask) {
+        let regions = &mut self.state.sums.regions;
+        self.wanted.checkpoint |= regions.open_by_checkpoint(slot, blocks);
+        self.wanted.commit |= regions.opening_since().is_some() && !self.commit.is_busy();
+        self.block_piece(piece);
     }
 
     /// Where flushes are frequent a small first write lands: showing it in its slot would cost each
@@ -250,7 +271,7 @@ impl<A: Arena> Engine<A> {
         }
         if home.tier == FAST && !planted(Bug::LiveSumOutlivesWrite) {
             let blocks = BlockMask::range(first, self.front.pieces[piece].count);
-            self.state.sums.live.forget(home.slot, &blocks);
+            self.state.sums.forget_fast(home.slot, &blocks);
         }
         let offset = self.state.geo.block_at(home, first);
         self.count_write(piece, home.tier, buf);
@@ -290,7 +311,7 @@ impl<A: Arena> Engine<A> {
         let (blocks, buf) = (BlockMask::range(p.first, p.count), p.buf.expect("a write has its buffer"));
         let arena = &self.io.arena;
         let sums = (0..p.count).map(|i| arena.crc32c(buf.slice(i * BLOCK_BYTES, BLOCK_BYTES)));
-        self.state.sums.live.note(slot, &blocks, sums);
+        self.state.sums.note_fast(slot, &blocks, sums);
     }
 
     /// Blocks that the home holds durably: overwritten where they are.
@@ -514,7 +535,7 @@ impl<A: Arena> Engine<A> {
     /// record may name them.
     pub(crate) fn apply_discard(&mut self, chunk: Chunk, first: u32, count: u32) {
         self.state.discard(chunk, first, count);
-        self.state.sums.fast.ended_by(self.log.appended());
+        self.state.sums.ended_by(self.log.appended());
         let blocks = BlockMask::range(first, count);
         self.discard_pending(chunk, blocks);
         self.discard_moving(chunk, blocks);

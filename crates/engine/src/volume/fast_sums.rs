@@ -8,6 +8,7 @@
 //! in place until its end is durable.
 
 use crate::base::mask::BlockMask;
+use crate::volume::ends::Ends;
 use bimetal_units::*;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
@@ -17,20 +18,12 @@ use std::mem;
 /// By block of a chunk, ascending.
 type SlotSums = SmallVec<[(u16, u32); 2]>;
 
-/// Checksums that a record ended which may not be durable yet.
-#[derive(Serialize, Deserialize)]
-struct Ended {
-    slot: Slot,
-    blocks: BlockMask,
-    /// The record is in this group of the log at the latest; none: nobody has said so yet.
-    after: Option<Seq>,
-}
-
 /// The checksums of blocks of fast slots.
 #[derive(Default, Serialize, Deserialize)]
 pub struct FastSums {
     slots: BTreeMap<u32, SlotSums>,
-    ended: Vec<Ended>,
+    /// Those that a record ended which may not be durable yet.
+    ended: Ends<(Slot, BlockMask)>,
     count: usize,
     limit: usize,
     /// What the checkpoint in force holds is being replayed, and so does its list: nothing changes.
@@ -69,25 +62,22 @@ impl FastSums {
     pub fn any(&self, slot: Slot, blocks: &BlockMask) -> bool {
         let sums = self.slots.get(&slot.0);
         sums.is_some_and(|sums| sums.iter().any(|&(block, _)| blocks.has(block.into())))
-            || self.ended.iter().any(|ended| ended.slot == slot && !blocks.and(ended.blocks).is_empty())
+            || self.ended.iter().any(|(of, ended)| *of == slot && !blocks.and(*ended).is_empty())
     }
 
     /// What was ended of late was ended by records in groups up to this one.
     pub fn ended_by(&mut self, group: Seq) {
-        self.ended
-            .iter_mut()
-            .filter(|ended| ended.after.is_none())
-            .for_each(|ended| ended.after = Some(group));
+        self.ended.ended_by(group);
     }
 
     /// The groups that ends wait for.
     pub fn waits(&mut self) -> impl Iterator<Item = &mut Seq> {
-        self.ended.iter_mut().filter_map(|ended| ended.after.as_mut())
+        self.ended.waits()
     }
 
     /// Groups up to this one are durable.
     pub fn durable(&mut self, group: Seq) {
-        self.ended.retain(|ended| ended.after.is_none_or(|after| after > group));
+        self.ended.durable(group);
     }
 
     /// Notes checksums of these blocks, in their order.
@@ -109,13 +99,13 @@ impl FastSums {
     /// These blocks are, or will be, something else, by a record in a group that [`FastSums::ended_by`] will tell.
     pub fn end(&mut self, slot: Slot, blocks: &BlockMask) {
         if !self.is_settled && self.remove(slot, blocks) {
-            self.ended.push(Ended { slot, blocks: *blocks, after: None });
+            self.ended.push((slot, *blocks));
         }
     }
 
     /// The same for blocks of which a record says that they have one, and which were something else before it was noted.
     pub fn end_unnoted(&mut self, slot: Slot, blocks: &BlockMask) {
-        self.ended.push(Ended { slot, blocks: *blocks, after: None });
+        self.ended.push((slot, *blocks));
     }
 
     /// True: some of them had one.
@@ -141,7 +131,7 @@ impl FastSums {
     /// Keeps those of the blocks that are held where they lie: after a replay from the middle of what pages show. All of it is
     /// durable.
     pub fn retain(&mut self, holds: impl Fn(Slot) -> BlockMask) {
-        self.ended.clear();
+        self.ended = Ends::default();
         for (slot, mut sums) in mem::take(&mut self.slots) {
             let held = holds(Slot(slot));
             self.count -= sums.len();

@@ -1,9 +1,8 @@
-//! Checksums of blocks of fast slots, of what this opening of the volume wrote there last: in memory alone, as far as there is
-//! room.
+//! Checksums of blocks of fast slots, of what was written there last, in memory, as far as there is room. What a page says of
+//! them (`regions.rs`) comes to be here when it is read.
 //!
 //! One is forgotten when a write of its block begins, and known again when the write has ended. So what is known is what the
-//! device was told last, whatever home the slot was when it was told; and nothing waits for it. What had no room, or was
-//! written before the volume was opened, has none.
+//! device was told last, whatever home the slot was when it was told; and nothing waits for it.
 
 use crate::base::mask::BlockMask;
 use bimetal_units::*;
@@ -17,7 +16,7 @@ const TAKES_ONE_IN: u32 = 8;
 /// A slot that has none.
 const NOWHERE: u32 = u32::MAX;
 /// Stands for no checksum. A block of which this is the checksum has none.
-const UNKNOWN: u32 = 0;
+pub const UNKNOWN: u32 = 0;
 
 /// A slot of which checksums are known.
 #[derive(Serialize, Deserialize)]
@@ -71,6 +70,11 @@ impl LiveSums {
     /// Bytes of RAM.
     pub fn ram_bytes(&self) -> u64 {
         self.sheets.len() as u64 * sheet_bytes(self.blocks_per_chunk as u32) + self.places.len() as u64 * 4
+    }
+
+    /// Whether what is known of the slot finds room without another giving way.
+    pub fn has_room_for(&self, slot: Slot) -> bool {
+        self.sheets.len() < self.limit || self.place(slot).is_some()
     }
 
     fn place(&self, slot: Slot) -> Option<usize> {

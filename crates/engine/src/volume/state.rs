@@ -174,9 +174,9 @@ impl State {
     /// the checkpoint already holds (`in_map`) only bring landed blocks up to date. False when the record names what does
     /// not exist.
     pub fn replay(&mut self, record: &Record, group: ZoneBlock, payload: ZoneBlock, in_map: bool) -> bool {
-        self.sums.fast.is_settled = in_map;
+        self.sums.settled(in_map);
         let replayed = self.replay_record(record, group, payload, in_map);
-        self.sums.fast.is_settled = false;
+        self.sums.settled(false);
         replayed
     }
 
@@ -344,6 +344,9 @@ impl State {
                 .filter(on_fast)
                 .for_each(|home| self.sums.fast.forget_slot(home.slot));
         }
+        if let Some(home) = r.home.filter(on_fast) {
+            self.sums.regions.open_slot(home.slot);
+        }
         match r.home {
             Some(home) if home.tier == SLOW => self.sums.note(home.slot, &r.summed, &r.sums),
             // What landed since is newer than what the home holds, and has its own checksum.
@@ -359,12 +362,13 @@ impl State {
     /// These blocks of a chunk's home are not what it should show any more, or will not be.
     fn end_fast_sums(&mut self, chunk: Chunk, blocks: &BlockMask) {
         if let Some(home) = self.map.home(chunk).filter(|home| home.tier == FAST) {
-            self.sums.fast.end(home.slot, blocks);
+            self.sums.end_fast(home.slot, blocks);
         }
     }
 
     /// After a replay that began amid what pages show, only homes have checksums, and blocks that they show.
     pub fn settle_fast_sums(&mut self) {
+        self.sums.regions.settle();
         if self.sums.fast.len() == 0 {
             return self.sums.fast.retain(|_| BlockMask::EMPTY);
         }

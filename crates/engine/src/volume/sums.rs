@@ -8,7 +8,8 @@ use crate::base::mask::BlockMask;
 use crate::format::geometry::Geometry;
 use crate::format::page::SUMS_PER_PAGE;
 use crate::volume::fast_sums::FastSums;
-use crate::volume::live_sums::LiveSums;
+use crate::volume::live_sums::{LiveSums, UNKNOWN};
+use crate::volume::regions::Regions;
 use bimetal_units::*;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
@@ -20,6 +21,9 @@ pub const RECENT_BYTES: u64 = 56;
 
 /// Of what there is room for beyond eight chunks' worth, one in so many are of the fast tier at most: those are not folded.
 const FAST_SHARE: usize = 8;
+
+/// Of a place in the cache that is free.
+const NO_PAGE: u32 = u32::MAX;
 
 /// Recent checksums of one page of the table: place in the page, checksum; by place.
 type RecentPage = SmallVec<[(u16, u32); 2]>;
@@ -53,6 +57,10 @@ pub struct Sums {
     pub fast: FastSums,
     /// Those of the fast tier that are in memory alone.
     pub live: LiveSums,
+    /// Which pages say those of the fast tier.
+    pub regions: Regions,
+    /// A fast slot that is being read, and whether it was written meanwhile.
+    watched: Option<(Slot, bool)>,
     /// The index of the first of them in the list: behind those of the slow tier.
     first_fast: u64,
     cache: Vec<Cached>,
@@ -70,11 +78,13 @@ impl Sums {
         Sums {
             recent: BTreeMap::new(),
             count: 0,
+            watched: None,
             limit,
             fast: FastSums::new((limit - least) / FAST_SHARE),
             first_fast: u64::from(geo.slow_slots) * u64::from(geo.blocks_per_chunk()),
             cache: Vec::new(),
             by_page: IndexMap::default(),
+            regions: Regions::new(geo),
             live: LiveSums::new(tuning.fast_checksum_bytes, geo.blocks_per_chunk()),
             cache_limit: tuning.checksum_cache_pages.max(1),
             hand: 0,
@@ -87,6 +97,7 @@ impl Sums {
         (self.count + self.fast.len()) as u64 * RECENT_BYTES
             + (self.cache.len() * BLOCK_BYTES as usize) as u64
             + self.live.ram_bytes()
+            + self.regions.ram_bytes()
     }
 
     /// The index of a block's checksum in the table.
@@ -128,9 +139,148 @@ impl Sums {
         }
     }
 
-    /// What a block of a fast slot must have, if it is known.
-    pub fn of_fast(&self, slot: Slot, block: u32) -> Option<u32> {
-        self.fast.get(slot, block).or_else(|| self.live.get(slot, block))
+    /// What a block of a fast slot must have, if it is known, or which page may say so.
+    pub fn of_fast(&mut self, slot: Slot, block: u32) -> Option<Lookup> {
+        if let Some(sum) = self.fast.get(slot, block).or_else(|| self.live.get(slot, block)) {
+            return Some(Lookup::Known(sum));
+        }
+        let (page, place) = self.regions.find(slot, block)?;
+        let Some(at) = self.by_page.get(&page) else { return Some(Lookup::InPage(page)) };
+        let cached = &mut self.cache[*at];
+        cached.used = true;
+        Some(cached.sums[place]).filter(|sum| *sum != UNKNOWN).map(Lookup::Known)
+    }
+
+    /// The same for who asks for one block at a time: a page is read only where memory keeps what it says. Else each read would
+    /// be two.
+    pub fn of_fast_at_once(&mut self, slot: Slot, block: u32) -> Option<Lookup> {
+        let known = self.of_fast(slot, block);
+        known.filter(|known| matches!(known, Lookup::Known(_)) || self.live.has_room_for(slot))
+    }
+
+    /// Whether some of these blocks of a home have a checksum, or a crash might bring one back.
+    pub fn any_fast(&self, slot: Slot, blocks: &BlockMask) -> bool {
+        self.fast.any(slot, blocks) || self.regions.hold(slot, blocks)
+    }
+
+    /// A record is in the log that ends the checksums of these blocks of a home, in a group that [`Sums::ended_by`] will tell.
+    pub fn end_fast(&mut self, slot: Slot, blocks: &BlockMask) {
+        self.fast.end(slot, blocks);
+        self.regions.open(slot, blocks);
+    }
+
+    /// What was ended of late was ended by records in groups up to this one.
+    pub fn ended_by(&mut self, group: Seq) {
+        self.fast.ended_by(group);
+        self.regions.ended_by(group);
+    }
+
+    /// The groups that ends of checksums wait for.
+    pub fn waits(&mut self) -> impl Iterator<Item = &mut Seq> {
+        self.fast.waits().chain(self.regions.waits())
+    }
+
+    /// Groups up to this one are durable. Whether somebody may write in place who could not before.
+    pub fn durable(&mut self, group: Seq) -> bool {
+        self.fast.durable(group);
+        self.regions.durable(group)
+    }
+
+    /// What the checkpoint in force holds is being replayed, or that is over.
+    pub fn settled(&mut self, is_settled: bool) {
+        (self.fast.is_settled, self.regions.is_settled) = (is_settled, is_settled);
+    }
+
+    /// These blocks of a fast slot are being written.
+    pub fn forget_fast(&mut self, slot: Slot, blocks: &BlockMask) {
+        self.live.forget(slot, blocks);
+        self.see_write(slot);
+        self.regions.touch(slot, blocks);
+    }
+
+    /// These blocks of a fast slot were written, in their order with these checksums.
+    pub fn note_fast(&mut self, slot: Slot, blocks: &BlockMask, sums: impl Iterator<Item = u32>) {
+        self.live.note(slot, blocks, sums);
+        self.regions.learn(slot, blocks);
+    }
+
+    /// What a fast slot holds is not known.
+    pub fn forget_fast_slot(&mut self, slot: Slot) {
+        self.live.forget_slot(slot);
+        self.see_write(slot);
+        self.regions.touch_slot(slot);
+    }
+
+    /// What the fast device was told of late it may not hold. What pages say was durable when they were written.
+    pub fn forget_all_fast(&mut self) {
+        self.live.forget_all();
+        self.watched = None;
+    }
+
+    /// A slot is being read: from now on it is seen whether it is written; `is_written`: it is already.
+    pub fn watch(&mut self, slot: Slot, is_written: bool) {
+        self.watched = Some((slot, is_written));
+    }
+
+    /// Whether nothing was written to a slot since it is watched.
+    pub fn was_not_written(&self, slot: Slot) -> bool {
+        self.watched == Some((slot, false))
+    }
+
+    fn see_write(&mut self, slot: Slot) {
+        if let Some((watched, was_written)) = &mut self.watched {
+            *was_written |= *watched == slot;
+        }
+    }
+
+    /// The page that must be read before a checkpoint makes another of its region, or names none.
+    pub fn missing_page(&self, region: u32) -> Option<u32> {
+        let page = self.regions.page(region);
+        (self.regions.has_page(region) && !self.by_page.contains_key(&page)).then_some(page)
+    }
+
+    /// What a page of a region holds now, of blocks of which `counts` says that they count; none where nothing is known.
+    pub fn region_payload(&mut self, region: u32, counts: impl Fn(Slot) -> BlockMask) -> Option<Vec<u8>> {
+        let (mut payload, mut any) = (Vec::with_capacity(4 * SUMS_PER_PAGE as usize), false);
+        for (slot, blocks) in self.regions.slots(region) {
+            let held = counts(slot);
+            for block in blocks {
+                let known = if held.has(block) { self.of_fast(slot, block) } else { None };
+                let sum = if let Some(Lookup::Known(sum)) = known { sum } else { UNKNOWN };
+                any |= sum != UNKNOWN;
+                payload.extend_from_slice(&sum.to_le_bytes());
+            }
+        }
+        any.then_some(payload)
+    }
+
+    /// Keeps in memory what the page of a region says, as far as there is room: no checkpoint will name it any more.
+    pub fn keep_region(&mut self, region: u32, counts: impl Fn(Slot) -> BlockMask) {
+        for (slot, blocks) in self.regions.slots(region) {
+            let held = counts(slot);
+            if held.is_empty() || !self.live.has_room_for(slot) {
+                continue;
+            }
+            let known = blocks.filter(|block| held.has(*block)).filter_map(|block| {
+                let Some(Lookup::Known(sum)) = self.of_fast(slot, block) else { return None };
+                Some((block, sum))
+            });
+            let (blocks, sums): (Vec<u32>, Vec<u32>) = known.unzip();
+            let mut mask = BlockMask::EMPTY;
+            blocks.iter().for_each(|block| mask.set(*block));
+            if !mask.is_empty() {
+                self.live.note(slot, &mask, sums.into_iter());
+            }
+        }
+    }
+
+    /// A checkpoint is in force: pages of regions are others, or count no more.
+    pub fn regions_published(&mut self) {
+        for page in self.regions.published() {
+            if let Some(place) = self.by_page.remove(&page) {
+                (self.cache[place].page, self.cache[place].used) = (NO_PAGE, false);
+            }
+        }
     }
 
     /// A checksum that is in memory.

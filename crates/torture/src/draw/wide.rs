@@ -12,11 +12,13 @@ const VAST_BYTES: u64 = 32 << 20;
 const GEOMETRY: u64 = 10;
 const DIRECTORY: u64 = 11;
 const LIMITS: u64 = 12;
+
 const QUEUES: u64 = 13;
 const VAST: u64 = 14;
 const HINTS: u64 = 15;
 const DECAYS: u64 = 16;
 const STREAMS: u64 = 17;
+const FAST_SUMS: u64 = 18;
 
 /// Now and then chunks of half a MiB to four, on as few of them as a volume may have.
 pub(super) fn large(seed: u64, drawn: Geometry) -> Geometry {
@@ -55,6 +57,7 @@ pub(super) fn answers(plan: &Plan, usual: u64) -> u64 {
 pub(super) fn lives(plan: &mut Plan, lives: &mut [Life]) {
     let most = vast_requests(plan, lives);
     limits(plan, lives, most);
+    fast_sums(plan, lives);
     queues(plan, lives);
     streams(plan, lives);
     hints(plan.seed, lives);
@@ -113,6 +116,16 @@ fn limits(plan: &mut Plan, lives: &mut [Life], most_bytes: u64) {
         let tight = rng.one_in(3);
         let arena = memory(&plan.geometry, tight, plan.arena.client);
         life.limits = Some(Box::new(Limits { tuning, arena }));
+    }
+}
+
+/// How long what is written to the fast tier rests before its checksums are, and how much of them memory has room for.
+fn fast_sums(plan: &mut Plan, lives: &mut [Life]) {
+    let mut rng = Rng::new(plan.seed, FAST_SUMS);
+    let limits = lives.iter_mut().filter_map(|life| life.limits.as_mut()).map(|limits| &mut limits.tuning);
+    for tuning in limits.chain([&mut plan.tuning]) {
+        tuning.fast_checksum_bytes = rng.pick(&[64 << 20, 64 << 20, 64 << 20, 64 << 10, 0]);
+        tuning.fast_checksum_rest_ns = rng.pick(&[MS, 20 * MS, 500 * MS, 60_000 * MS]);
     }
 }
 

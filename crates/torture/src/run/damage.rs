@@ -78,6 +78,7 @@ impl Run<'_> {
     fn has_rotted(&mut self, page: u64, before: &[u8]) {
         self.damaged = true;
         self.world.truth.hurt(0, page, before, Wound::Decayed);
+        self.fast_has_rotted(page, before);
         self.stats.count("fast-bit-rot");
     }
 
@@ -104,7 +105,7 @@ impl Run<'_> {
     }
 
     /// Where the offline check finds something.
-    fn findings(&mut self) -> Result<Vec<(Tier, u64)>, String> {
+    pub(super) fn findings(&mut self) -> Result<Vec<(Tier, u64)>, String> {
         let mut task = bimetal_engine::check(self.arena(), self.devices(), self.options());
         self.world.read_only = true;
         let result = self.task("check", &mut task);

@@ -11,7 +11,8 @@ use std::collections::BTreeSet;
 const SCRUB_NS: u64 = 300 * Nanos::SECOND;
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
-/// A sector of the fast device that rotted. What is known of checksums there is in memory, and nobody would notice later.
+/// A sector of the fast device that rotted. Whoever opens the volume after a crash may have no checksum of it, and would not
+/// notice: so it does not outlive one.
 pub(super) struct FastRot {
     page: u64,
     sector: usize,
@@ -44,7 +45,8 @@ impl Run<'_> {
             return;
         }
         self.world.truth.hurt(device, page, &bytes, Wound::Decayed);
-        let rots = rots && (tier == SLOW || engine.has_fast_checksum(at) && !self.world.may_lose_writes());
+        let is_noticed = self.memory_has_all_sums() && !self.world.may_lose_writes();
+        let rots = rots && (tier == SLOW || is_noticed && engine.has_fast_checksum(at));
         if rots {
             let within = sector as usize * SECTOR..(sector as usize + 1) * SECTOR;
             let good: [u8; SECTOR] = bytes[within.clone()].try_into().expect("a sector");
@@ -62,6 +64,35 @@ impl Run<'_> {
         self.stats.count(if tier == FAST { "fast block went bad amid" } else { "slow block went bad amid" });
         self.fresh.hurt(self.world.now());
         self.damaged = true;
+    }
+
+    /// Whether there is room in memory for all checksums of the fast tier: what is known once stays so until the volume is closed.
+    pub(super) fn memory_has_all_sums(&self) -> bool {
+        self.limits.tuning.fast_checksum_bytes >= 64 << 20
+    }
+
+    /// A page of the fast device, which was this before, has rotted.
+    pub(super) fn fast_has_rotted(&mut self, page: u64, before: &[u8]) {
+        let mut now = [0; PAGE_BYTES];
+        self.world.disks[0].peek(page, &mut now);
+        let sectors = before.chunks_exact(SECTOR).zip(now.chunks_exact(SECTOR)).enumerate();
+        for (sector, (good, bad)) in sectors.filter(|(_, (good, bad))| good != bad) {
+            let [good, bad] = [good, bad].map(|bytes| bytes.try_into().expect("a sector"));
+            self.fast_rots.push(FastRot { page, sector, good, bad });
+        }
+    }
+
+    /// What rotted is noticed whenever it is read, or as it was: a page that says its checksum may have become bad as well.
+    pub(super) fn heal_unnoticed_rots(&mut self) -> Result<(), String> {
+        if !self.fast_rots.is_empty() {
+            let found = self.findings()?;
+            let is_found = |rot: &FastRot| found.contains(&(FAST, rot.page * PAGE));
+            let (kept, lost): (Vec<_>, Vec<_>) = self.fast_rots.drain(..).partition(is_found);
+            self.fast_rots = lost;
+            self.heal_fast_rots();
+            self.fast_rots = kept;
+        }
+        Ok(())
     }
 
     /// What rotted on the fast device, and was not overwritten, is as it was.

@@ -37,6 +37,7 @@ pub struct Story {
     pub memory_sizes: ArenaSizes,
     volume: [u8; 16],
     marking: Marking,
+    fast_checksums: bool,
     engine: Option<Engine<SimArena>>,
     memory: ArenaMemory,
     answers: Vec<(RequestId, Result<(), RequestError>)>,
@@ -96,6 +97,7 @@ impl Story {
             memory_sizes: ArenaSizes::default(),
             volume: VOLUME,
             marking: Marking::Off,
+            fast_checksums: true,
             engine: None,
             memory: ArenaMemory::default(),
             answers: Vec::new(),
@@ -136,6 +138,11 @@ impl Story {
         Story::of(fast_chunks, slow_chunks).made(zone_chunks, area_chunks)
     }
 
+    /// The same whose fast tier has no pages of checksums, as those that older programs made.
+    pub fn begin_without_fast_pages(fast_chunks: u64, slow_chunks: u64) -> Story {
+        Story { fast_checksums: false, ..Story::of(fast_chunks, slow_chunks) }.made(12, 2)
+    }
+
     /// A volume whose slow device describes itself, never rests, and calls good what was not written for a minute.
     pub fn begin_marked(marking: Marking, fast_chunks: u64, slow_chunks: u64) -> Story {
         let mut story = Story { marking, ..Story::of(fast_chunks, slow_chunks) };
@@ -150,6 +157,7 @@ impl Story {
             landing_bytes: Some(zone_chunks * CHUNK),
             area_bytes: Some((area_chunks * CHUNK) as u32),
             marking: story.marking,
+            fast_checksums: story.fast_checksums,
             ..CreateOptions::new(story.volume)
         };
         let (arena, devices) = (story.arena(), story.devices());
@@ -291,7 +299,7 @@ impl Story {
         self.task_until(bimetal_engine::repair(arena, devices, options, true), steps, death)
     }
 
-    /// The volume as it would be had it been made by a program of version 3.
+    /// The volume, which has no pages of checksums of the fast tier, as it would be had it been made by a program of version 3.
     pub fn make_old(&mut self) {
         for (tier, disk) in [FAST, SLOW].into_iter().zip(&mut self.world.disks) {
             let geo = match Superblock::decode(&image::get(disk, 0, 1), 0) {

@@ -41,7 +41,7 @@ pub(super) struct Wanted<'a, V> {
 }
 
 impl<A: Arena> Reader<A> {
-    /// Holds the pages of checksums against their references, which opening does not need otherwise. The checkpoint
+    /// Holds the pages of checksums of the slow tier against their references, which opening does not need otherwise. The checkpoint
     /// after a hidden one may have written over them, and over nothing else that is read here.
     pub(super) async fn sum_pages(
         &self,
@@ -50,7 +50,7 @@ impl<A: Arena> Reader<A> {
         geo: &Geometry,
     ) -> Result<(), OpenError> {
         let wanted = Wanted { volume, kind: PageKind::Sums, geo, version: |number| pages.get(number) };
-        self.pages(&wanted, geo.map_pages..geo.table_pages(), |_, _| true).await
+        self.pages(&wanted, geo.map_pages..geo.map_pages + geo.sum_pages, |_, _| true).await
     }
 
     /// Reads the root: which pages of the directory are in force, and the recent checksums.

@@ -12,7 +12,7 @@ impl<A: Arena> Engine<A> {
         for item in &self.mover.batches[batch].items {
             if let Some(home) = item.home.filter(|home| home.tier == FAST) {
                 let sums = item.sums.iter().map(|sum| sum.expect("what was copied has its checksum"));
-                self.state.sums.live.note(home.slot, &item.copy, sums);
+                self.state.sums.note_fast(home.slot, &item.copy, sums);
             }
         }
     }
@@ -54,7 +54,7 @@ impl<A: Arena> Engine<A> {
         if !changed.is_empty() {
             fast.end_unnoted(home.slot, &changed);
             let said = self.all_said();
-            self.state.sums.fast.ended_by(said);
+            self.state.sums.ended_by(said);
         }
     }
 

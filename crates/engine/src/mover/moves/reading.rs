@@ -25,14 +25,14 @@ impl<A: Arena> Engine<A> {
         }
     }
 
-    pub(crate) fn batch_sums_arrived(&mut self, batch: u32, ok: bool) {
+    pub(crate) fn batch_sums_arrived(&mut self, batch: u32, tier: Tier, ok: bool) {
         if ok {
             return self.gather_sums(batch);
         }
-        // Which chunks the lost page covers is not worth finding out: those from the slow tier stay.
+        // Which chunks the lost page covers is not worth finding out: those from its tier stay.
         let items = &mut self.mover.batches[batch].items;
         let reads_home = |i: &Item| i.to != Destination::Merge || !i.parts.is_empty();
-        items.iter_mut().for_each(|i| i.failed |= i.from.is_some_and(|h| h.tier == SLOW) && reads_home(i));
+        items.iter_mut().for_each(|i| i.failed |= i.from.is_some_and(|h| h.tier == tier) && reads_home(i));
         // Or an idle volume would choose the same chunks again at once, and read that page as fast as it can.
         self.mover.batches[batch].damaged = true;
         self.drop_failed(batch);
@@ -42,7 +42,7 @@ impl<A: Arena> Engine<A> {
     /// Notes what checksums the blocks must have; gives a page of them that has to be read first.
     fn expect_sums(&mut self, item: &mut Item) -> Option<u32> {
         for (k, block) in item.copy.iter().enumerate() {
-            if item.sums[k].is_some() || item.bare.has(block) {
+            if item.sums[k].is_some() || item.bare.or(item.unsummed).has(block) {
                 continue;
             }
             if let Some(z) = item.landed_at(block).filter(|_| !item.parts.has(block)) {
@@ -53,7 +53,11 @@ impl<A: Arena> Engine<A> {
                     Lookup::InPage(page) => return Some(page),
                 }
             } else if let Some(home) = item.from.filter(|_| !planted(Bug::FastSumNotVerified)) {
-                item.sums[k] = self.state.sums.of_fast(home.slot, block);
+                match self.state.sums.of_fast(home.slot, block) {
+                    Some(Lookup::Known(sum)) => item.sums[k] = Some(sum),
+                    Some(Lookup::InPage(page)) => return Some(page),
+                    None => item.unsummed.set(block),
+                }
             }
         }
         None

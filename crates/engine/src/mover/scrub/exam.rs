@@ -92,6 +92,8 @@ pub(super) struct Exam {
     pub(super) scrubs: bool,
     /// The block that is looked up next.
     gathered: u32,
+    /// Where it is held of which that is done: one page of checksums may give way to another.
+    looked_up: Vec<Held>,
     pub(super) looks: Vec<Look>,
     next: usize,
     doubts: VecDeque<Doubt>,
@@ -122,6 +124,7 @@ impl Exam {
             chunk,
             scrubs,
             gathered: 0,
+            looked_up: Vec::new(),
             looks: Vec::new(),
             next: 0,
             doubts: VecDeque::new(),
@@ -174,7 +177,7 @@ impl<A: Arena> Engine<A> {
                 (!self.state.landed.is_bad(z)).then(|| Lookup::Known(self.state.landed.sum(z)))
             }
             Held::Home(home) if home.tier == FAST => match sums.of_fast(home.slot, block) {
-                Some(sum) => Some(Lookup::Known(sum)),
+                Some(known) => Some(known),
                 None => self.space.shadows.get(home).map(|slot| sums.get(slot, block)),
             },
             Held::Home(home) | Held::Copy(home, _) => Some(sums.get(home.slot, block)),
@@ -299,21 +302,30 @@ impl<A: Arena> Engine<A> {
 
     /// The page of checksums that has to be read before the looks of the next block are known, if there is one.
     fn gather_block(&mut self, exam: &mut Exam) -> Option<u32> {
-        let (block, known) = (exam.gathered, exam.looks.len());
+        let block = exam.gathered;
         for held in self.places_of(exam.chunk, block) {
+            if exam.looked_up.contains(&held) {
+                continue;
+            }
             match self.sum_of(block, held) {
                 Some(Lookup::Known(sum)) => exam.looks.push(Look { block, held, sum }),
+                // On the fast tier what has no checksum that can be read is good as far as anybody knows.
+                Some(Lookup::InPage(page)) if exam.lost_page == Some(page) && self.is_of_fast(page) => {}
                 Some(Lookup::InPage(page)) if exam.lost_page == Some(page) => exam.lost.set(block),
-                Some(Lookup::InPage(page)) => {
-                    exam.looks.truncate(known);
-                    return Some(page);
-                }
+                Some(Lookup::InPage(page)) => return Some(page),
                 // A landed block of which the rest, or all, is known to be lost.
                 None if matches!(held, Held::Landed(_)) => exam.lost.set(block),
+                None if self.may_learn(held) => exam.looks.push(Look::to_learn(block, held)),
                 None => {}
             }
+            exam.looked_up.push(held);
         }
+        exam.looked_up.clear();
         None
+    }
+
+    fn is_of_fast(&self, page: u32) -> bool {
+        self.state.sums.regions.of_page(page).is_some()
     }
 
     /// Asks for a page of checksums; whether it is there already.
@@ -391,6 +403,9 @@ impl<A: Arena> Engine<A> {
                 for n in run.clone() {
                     self.pin_look(&exam.looks[n]);
                 }
+                if let Some(slot) = exam.looks[run.clone()].iter().find_map(Look::unsummed) {
+                    self.begin_learning(exam.chunk, slot);
+                }
                 self.issue_exam(&mut exam, What::Run(run), buf, (tier, offset));
             } else {
                 self.mover.scrub.next_at = self.io.now.after(WAIT_NS);
@@ -450,6 +465,7 @@ impl<A: Arena> Engine<A> {
                 false
             }
             Some(Lookup::InPage(page)) if exam.lost_page == Some(page) => {
+                // It did not match what was known before.
                 exam.lost.set(look.block);
                 self.mover.scrub.exam = Some(exam);
                 true
@@ -526,7 +542,11 @@ impl<A: Arena> Engine<A> {
         for (n, look) in exam.looks[run].iter().enumerate() {
             let here = buf.slice(n as u32 * BLOCK_BYTES, BLOCK_BYTES);
             let tier = self.device_place(look).0;
-            if result.is_ok() && self.is_as_it_should_be(exam.chunk, look, here) {
+            if let Some(slot) = look.unsummed() {
+                if result.is_ok() {
+                    self.learn_sum(exam, look, slot, here);
+                }
+            } else if result.is_ok() && self.is_as_it_should_be(exam.chunk, look, here) {
                 self.read_well(tier);
             } else {
                 let failed = result.is_err().then_some(self.io.good_reads[tier]);

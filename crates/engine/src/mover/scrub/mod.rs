@@ -8,6 +8,7 @@
 mod exam;
 mod judge;
 mod keep;
+mod learn;
 
 use crate::api::coverage::Stage;
 use crate::api::scrub::{ScrubPause, ScrubState, ScrubStatus};
