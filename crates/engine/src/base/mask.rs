@@ -58,6 +58,13 @@ impl BlockMask {
         self.0.iter().map(|w| w.count_ones()).sum()
     }
 
+    /// The first and the last block, unless it is empty.
+    pub fn bounds(&self) -> Option<(u32, u32)> {
+        let (first, last) = (self.0.iter().position(|w| *w != 0)?, self.0.iter().rposition(|w| *w != 0)?);
+        let within = (self.0[first].trailing_zeros(), 63 - self.0[last].leading_zeros());
+        Some((first as u32 * 64 + within.0, last as u32 * 64 + within.1))
+    }
+
     /// Blocks in either set.
     #[must_use]
     pub fn or(mut self, other: BlockMask) -> BlockMask {
@@ -116,6 +123,9 @@ mod tests {
         let mask = BlockMask::range(60, 10).or(BlockMask::range(0, 2));
         assert_eq!(mask.runs().collect::<Vec<_>>(), [(0, 2), (60, 10)]);
         assert_eq!(mask.count(), 12);
+        assert_eq!(mask.bounds(), Some((0, 69)));
+        assert_eq!(BlockMask::range(127, 1).bounds(), Some((127, 127)));
+        assert_eq!(BlockMask::EMPTY.bounds(), None);
         assert_eq!(BlockMask::from_words((0..32).map(|i| mask.word(i))), mask);
     }
 }

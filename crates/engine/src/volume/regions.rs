@@ -165,8 +165,7 @@ impl Regions {
     }
 
     fn of(&self, slot: Slot, blocks: &BlockMask) -> Range<usize> {
-        let Some((first, _)) = blocks.runs().next() else { return 0..0 };
-        let last = blocks.runs().last().map_or(first, |(first, count)| first + count - 1);
+        let Some((first, last)) = blocks.bounds() else { return 0..0 };
         self.between(slot, first, last)
     }
 
