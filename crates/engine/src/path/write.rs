@@ -180,11 +180,10 @@ impl<A: Arena> Engine<A> {
             Some(home) if home.tier == FAST && !landed => {
                 let blocks = BlockMask::range(first, count);
                 let is_summed = self.state.sums.fast.any(home.slot, &blocks);
-                if self.is_closed(chunk, home, &blocks) && !is_summed && self.others_come_first() {
+                let is_closed = self.is_closed(chunk, home, &blocks);
+                if is_closed && !is_summed && self.others_come_first() {
                     self.open_by_checkpoint(piece, home.slot, &blocks);
-                } else if self.is_closed(chunk, home, &blocks)
-                    || is_summed && !planted(Bug::FastSumOutlivesWrite)
-                {
+                } else if is_closed || is_summed && !planted(Bug::FastSumOutlivesWrite) {
                     // Its record ends the checksum before what lies there changes.
                     self.land_piece(piece);
                 } else if pending.is_none() && self.state.map.all_valid(chunk, first, count) {

@@ -129,14 +129,15 @@ impl Sums {
         {
             return Lookup::Known(recent[at].1);
         }
-        match self.by_page.get(&page) {
-            Some(i) => {
-                let cached = &mut self.cache[*i];
-                cached.used = true;
-                Lookup::Known(cached.sums[(index % SUMS_PER_PAGE) as usize])
-            }
-            None => Lookup::InPage(page),
-        }
+        self.in_page(page, usize::from(place_of(index)))
+    }
+
+    /// What a page says, if it is cached.
+    fn in_page(&mut self, page: u32, place: usize) -> Lookup {
+        let Some(at) = self.by_page.get(&page) else { return Lookup::InPage(page) };
+        let cached = &mut self.cache[*at];
+        cached.used = true;
+        Lookup::Known(cached.sums[place])
     }
 
     /// What a block of a fast slot must have, if it is known, or which page may say so.
@@ -145,10 +146,7 @@ impl Sums {
             return Some(Lookup::Known(sum));
         }
         let (page, place) = self.regions.find(slot, block)?;
-        let Some(at) = self.by_page.get(&page) else { return Some(Lookup::InPage(page)) };
-        let cached = &mut self.cache[*at];
-        cached.used = true;
-        Some(cached.sums[place]).filter(|sum| *sum != UNKNOWN).map(Lookup::Known)
+        Some(self.in_page(page, place)).filter(|known| *known != Lookup::Known(UNKNOWN))
     }
 
     /// The same for who asks for one block at a time: a page is read only where memory keeps what it says. Else each read would

@@ -12,7 +12,6 @@ const VAST_BYTES: u64 = 32 << 20;
 const GEOMETRY: u64 = 10;
 const DIRECTORY: u64 = 11;
 const LIMITS: u64 = 12;
-
 const QUEUES: u64 = 13;
 const VAST: u64 = 14;
 const HINTS: u64 = 15;
