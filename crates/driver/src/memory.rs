@@ -40,6 +40,10 @@ pub fn become_io_flusher() -> bool {
     unsafe { libc::prctl(PR_SET_IO_FLUSHER, on, none, none, none) == 0 }
 }
 
+const POOLS: usize = Pool::ALL.len();
+/// Of headers, a block each, that are on their way at once.
+const COPY_META_BYTES: u32 = 64 << 10;
+
 /// Bytes of each pool, multiples of a block.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct PoolSizes {
@@ -51,11 +55,24 @@ pub struct PoolSizes {
     pub background: u32,
     /// Metadata pages.
     pub meta: u32,
+    /// Payload of an image, where one is kept.
+    #[serde(default)]
+    pub copy: u32,
+    /// Headers of an image, or of a device that takes another's place.
+    #[serde(default)]
+    pub copy_meta: u32,
 }
 
 impl Default for PoolSizes {
     fn default() -> Self {
-        PoolSizes { client: 64 << 20, log: 16 << 20, background: 32 << 20, meta: 16 << 20 }
+        PoolSizes {
+            client: 64 << 20,
+            log: 16 << 20,
+            background: 32 << 20,
+            meta: 16 << 20,
+            copy: 0,
+            copy_meta: COPY_META_BYTES,
+        }
     }
 }
 
@@ -68,12 +85,14 @@ impl PoolSizes {
             log: segment_bytes.next_power_of_two().max(4 << 20),
             background: (4 * chunk_bytes.next_power_of_two()).max(8 << 20),
             meta: 4 << 20,
+            copy: 0,
+            copy_meta: COPY_META_BYTES,
         }
     }
 
     /// Bytes of all pools.
     pub fn total(self) -> u64 {
-        self.list().iter().map(|&(_, bytes)| u64::from(bytes)).sum()
+        self.list().into_iter().map(u64::from).sum()
     }
 
     /// Sizes from `least` to `self`, in proportion, that take `budget` bytes at most; none where not even `least` fits.
@@ -90,16 +109,14 @@ impl PoolSizes {
             log: size(least.log, self.log),
             background: size(least.background, self.background),
             meta: size(least.meta, self.meta),
+            copy: size(least.copy, self.copy),
+            copy_meta: size(least.copy_meta, self.copy_meta),
         })
     }
 
-    fn list(self) -> [(Pool, u32); 4] {
-        [
-            (Pool::Client, self.client),
-            (Pool::Log, self.log),
-            (Pool::Background, self.background),
-            (Pool::Meta, self.meta),
-        ]
+    /// In the order of [`Pool::ALL`].
+    fn list(self) -> [u32; POOLS] {
+        [self.client, self.log, self.background, self.meta, self.copy, self.copy_meta]
     }
 }
 
@@ -213,7 +230,7 @@ struct PoolState {
 /// The production arena.
 pub struct RealArena {
     memory: Memory,
-    pools: [PoolState; 4],
+    pools: [PoolState; POOLS],
     sizes: PoolSizes,
     notes: Option<Box<noted::Notes>>,
 }
@@ -222,7 +239,7 @@ impl RealArena {
     /// Maps the pools. Memory is taken from the system when it is first used or registered.
     pub fn new(sizes: PoolSizes) -> io::Result<Self> {
         let mut start = 0u64;
-        let pools = sizes.list().map(|(_, bytes)| {
+        let pools = sizes.list().map(|bytes| {
             let pages = bytes / BLOCK_BYTES;
             let pool = PoolState { start, buddy: Buddy::new(pages) };
             start += u64::from(pages) * u64::from(BLOCK_BYTES);
@@ -238,7 +255,7 @@ impl RealArena {
 
     /// Free bytes of a pool.
     pub fn free_bytes(&self, pool: Pool) -> u64 {
-        u64::from(self.pools[index(pool)].buddy.free_pages()) * u64::from(BLOCK_BYTES)
+        u64::from(self.pools[pool.index()].buddy.free_pages()) * u64::from(BLOCK_BYTES)
     }
 
     /// The bytes of any buffer, payload too.
@@ -254,21 +271,11 @@ impl RealArena {
     }
 }
 
-/// The place of a pool in [`RealArena::pools`], as [`PoolSizes::list`] orders them.
-const fn index(pool: Pool) -> usize {
-    match pool {
-        Pool::Client => 0,
-        Pool::Log => 1,
-        Pool::Background => 2,
-        Pool::Meta => 3,
-    }
-}
-
 impl Arena for RealArena {
     #[inline]
     fn alloc(&mut self, pool: Pool, len: u32) -> Option<Buf> {
         assert!(len > 0 && len.is_multiple_of(BLOCK_BYTES), "a buffer of {len} bytes");
-        let pool = &mut self.pools[index(pool)];
+        let pool = &mut self.pools[pool.index()];
         let page = pool.buddy.alloc(len / BLOCK_BYTES)?;
         Some(Buf { start: pool.start + u64::from(page) * u64::from(BLOCK_BYTES), len })
     }
@@ -287,8 +294,9 @@ impl Arena for RealArena {
     fn crc32c(&self, buf: Buf) -> u32 {
         let own = || crc32c::crc32c(self.payload(buf));
         match &self.notes {
-            None => own(),
-            Some(notes) => notes.sum(own),
+            // Whoever stands between the engine and its devices is not there when it is done again.
+            Some(notes) if buf.start < self.pools[Pool::Copy.index()].start => notes.sum(own),
+            _ => own(),
         }
     }
 
@@ -327,9 +335,16 @@ mod tests {
 
     #[test]
     fn buffers_go_back_to_their_pool() {
-        let sizes = PoolSizes { client: 1 << 20, log: 1 << 16, background: 1 << 16, meta: 1 << 16 };
+        let sizes = PoolSizes {
+            client: 1 << 20,
+            log: 1 << 16,
+            background: 1 << 16,
+            meta: 1 << 16,
+            copy: 1 << 16,
+            copy_meta: 1 << 16,
+        };
         let mut arena = RealArena::new(sizes).expect("map");
-        for pool in [Pool::Client, Pool::Log, Pool::Background, Pool::Meta] {
+        for pool in Pool::ALL {
             let before = arena.free_bytes(pool);
             let buf = arena.alloc(pool, 12288).expect("room");
             arena.payload_mut(buf).fill(pool as u8 + 1);

@@ -7,7 +7,7 @@ use crate::group::{Entry, Group, Kind, MOST_ENTRIES};
 use crate::protection::{BLOCK, Own, Protection};
 use bimetal_engine::action::{Action, BufList, Class, DeviceError};
 use bimetal_engine::arena::{Arena, Buf, Pool};
-use bimetal_units::{BLOCK_BYTES, FAST, Nanos, SLOW};
+use bimetal_units::{BLOCK_BYTES, FAST, SLOW};
 use std::ops::Range;
 
 /// Bundles of a kind at once: one is read while another is written.
@@ -80,22 +80,22 @@ impl Protection {
         self.bundles.values().filter(pending).map(Bundle::bytes).sum()
     }
 
-    pub(crate) fn work_on_bundles<A: Arena>(&mut self, now: Nanos, arena: &mut A) {
+    pub(crate) fn work_on_bundles<A: Arena>(&mut self, arena: &mut A) {
         if self.keeps() {
-            self.gather(Kind::Undo, now, arena);
+            self.gather(Kind::Undo, arena);
         }
         if matches!(self.phase, Phase::Copying) {
-            self.gather(Kind::Redo, now, arena);
+            self.gather(Kind::Redo, arena);
         }
         let ready =
             |(id, bundle): (&u64, &Bundle)| (bundle.reads == 0 && bundle.group.is_none()).then_some(*id);
         for id in self.bundles.iter().filter_map(ready).collect::<Vec<_>>() {
-            self.write_group(id, now, arena);
+            self.write_group(id, arena);
         }
     }
 
     /// Begins to read a bundle of a kind, if there is one to be read.
-    fn gather<A: Arena>(&mut self, kind: Kind, now: Nanos, arena: &mut A) {
+    fn gather<A: Arena>(&mut self, kind: Kind, arena: &mut A) {
         if self.bundles.values().filter(|bundle| bundle.kind == kind).count() >= BUNDLES {
             return;
         }
@@ -107,8 +107,7 @@ impl Protection {
                 Kind::Redo => self.fast.choose(most.min(left)),
             };
             let Some(blocks) = chosen else { break };
-            let Some(buf) = self.alloc(Pool::Background, (blocks.end - blocks.start) * BLOCK, now, arena)
-            else {
+            let Some(buf) = arena.alloc(Pool::Copy, ((blocks.end - blocks.start) * BLOCK) as u32) else {
                 match kind {
                     Kind::Undo => self.undo.put_back(blocks),
                     Kind::Redo => self.fast.put_back(&blocks),
@@ -162,7 +161,7 @@ impl Protection {
     }
 
     /// All of a bundle is read: it goes to the ring, if it still counts and there is room.
-    fn write_group<A: Arena>(&mut self, id: u64, now: Nanos, arena: &mut A) {
+    fn write_group<A: Arena>(&mut self, id: u64, arena: &mut A) {
         let Some(bundle) = self.bundles.get(&id) else { return };
         if !self.counts(bundle) {
             self.forget_bundle(id, arena);
@@ -177,7 +176,7 @@ impl Protection {
             self.ring_is_full(kind);
             return;
         }
-        let Some(first) = self.alloc(Pool::Meta, BLOCK, now, arena) else { return };
+        let Some(first) = arena.alloc(Pool::CopyMeta, BLOCK_BYTES) else { return };
         let Some(bundle) = self.bundles.get_mut(&id) else { return };
         let (seq, offset) = self.ring.begin(bytes);
         bundle.group = Some((seq, offset, first));

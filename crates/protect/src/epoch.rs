@@ -9,7 +9,7 @@ use bimetal_engine::Machine;
 use bimetal_engine::action::{Action, BufList, Class, DeviceError};
 use bimetal_engine::arena::{Arena, Pool};
 use bimetal_engine::unused::Unused;
-use bimetal_units::{FAST, Generation, Nanos, SLOW};
+use bimetal_units::{BLOCK_BYTES, FAST, Generation, Nanos, SLOW};
 use std::mem::discriminant;
 
 /// One part in so many of the ring is for an epoch.
@@ -103,19 +103,20 @@ impl Protection {
     }
 
     pub(crate) fn phase_deadline(&self) -> Option<Nanos> {
+        if self.is_halted() {
+            return None;
+        }
         let due = (matches!(self.phase, Phase::Resting) && self.is_changed()).then(|| self.due_at());
-        let memory = Some(self.not_before).filter(|at| at.0 > 0);
         let transfers = matches!(self.phase, Phase::Base { .. } | Phase::Applying { .. });
         let paused = Some(self.paused_until).filter(|at| transfers && *at > self.now);
-        [due, memory, paused].into_iter().flatten().min()
+        [due, paused].into_iter().flatten().min()
     }
 
     /// As far as it goes: what comes next may have nothing to wait for, and nobody to call again.
     pub(crate) fn work_on_phase<A: Arena>(&mut self, now: Nanos, arena: &mut A) {
         let mut before = None;
-        while before != Some(discriminant(&self.phase)) && self.not_before <= now {
+        while before != Some(discriminant(&self.phase)) {
             before = Some(discriminant(&self.phase));
-            self.not_before = Nanos(0);
             self.step(now, arena);
         }
     }
@@ -138,9 +139,9 @@ impl Protection {
             Phase::Flushing { slow: true } if self.fast_flushed => self.phase = Phase::Committing,
             Phase::ApplyFlushing if planted(Bug::TrimmedUnflushed) => self.phase = Phase::Trimming,
             Phase::Applying { next } => self.work_on_applying(next, now, arena),
-            Phase::Joining | Phase::Committing | Phase::Trimming => self.write_header(now, arena),
+            Phase::Joining | Phase::Committing | Phase::Trimming => self.write_header(arena),
             Phase::Dropping { .. } if self.is_idle() || planted(Bug::DroppedLate) => {
-                self.write_header(now, arena);
+                self.write_header(arena);
             }
             _ => {}
         }
@@ -178,6 +179,9 @@ impl Protection {
         let has_room = self.ring.has_room(0, self.epoch_bytes(dirty)) || planted(Bug::BegunWithoutRoom);
         if has_room {
             self.freeze(now, machine.unused(SLOW));
+        } else if self.image.is_none() && self.unread_of_base > 0 {
+            // Copying it again would meet the same.
+            self.give_up("more of the fast device cannot be read than the ring has room for".to_owned());
         } else if !self.unapplied.is_empty() {
             self.phase = Phase::Applying { next: 0 };
         } else if self.image.is_none() {
@@ -366,7 +370,7 @@ impl Protection {
         }
     }
 
-    fn write_header<A: Arena>(&mut self, now: Nanos, arena: &mut A) {
+    fn write_header<A: Arena>(&mut self, arena: &mut A) {
         if self.header.is_some() {
             return;
         }
@@ -375,7 +379,7 @@ impl Protection {
             self.give_up("too much of the fast device cannot be read".to_owned());
             return;
         }
-        let Some(buf) = self.alloc(Pool::Meta, BLOCK, now, arena) else { return };
+        let Some(buf) = arena.alloc(Pool::CopyMeta, BLOCK_BYTES) else { return };
         self.header_number += 1;
         header.encode(arena.bytes_mut(buf));
         let offset = self.plan.layout.headers()[(header.number % 2) as usize];
@@ -424,6 +428,7 @@ impl Protection {
     fn begin_base(&mut self) {
         let is_whole = std::mem::take(&mut self.copy_is_whole);
         self.fast.begin_base(Some(&self.unapplied).filter(|_| is_whole));
+        self.unread_of_base = 0;
         self.phase = Phase::Base { next: 0 };
     }
 

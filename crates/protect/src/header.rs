@@ -4,6 +4,7 @@ use crate::layout::Layout;
 use crate::ring::Pos;
 use bimetal_engine::format::Id;
 use bimetal_engine::format::codec::{Get, Put, seal, unseal};
+use bimetal_engine::format::superblock::Superblock;
 use bimetal_units::{BLOCK_BYTES, Generation};
 use std::ops::Range;
 
@@ -21,6 +22,19 @@ pub struct Image {
     pub number: u64,
     /// When that was, milliseconds since 1970.
     pub frozen_unix_ms: u64,
+}
+
+/// Why a slow device has no image of its volume.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NoImage {
+    /// The first one was not done.
+    NotDone,
+    /// What is said of it does not fit the devices.
+    Misfit,
+    /// A device was replaced after it was made.
+    Replaced,
+    /// The volume was opened without protection after it was made.
+    Unprotected,
 }
 
 /// It lies in one block, twice; the one with the higher number counts.
@@ -58,6 +72,32 @@ pub struct Header {
 }
 
 impl Header {
+    /// The image, if it is one of the volume as the superblock of its slow device tells of it, which has so many bytes.
+    ///
+    /// # Errors
+    /// Why it is none.
+    pub fn image_of(&self, superblock: &Superblock, slow_device_bytes: u64) -> Result<Image, NoImage> {
+        let image = self.image.ok_or(NoImage::NotDone)?;
+        let Layout { fast_bytes, slow_bytes, .. } = self.layout;
+        if [fast_bytes, slow_bytes] != superblock.geometry.device_bytes
+            || self.layout.end() > slow_device_bytes
+        {
+            return Err(NoImage::Misfit);
+        }
+        if self.devices != superblock.devices {
+            return Err(NoImage::Replaced);
+        }
+        if self.covers < superblock.generation {
+            return Err(NoImage::Unprotected);
+        }
+        Ok(image)
+    }
+
+    /// Whether the copy has the place of the fast device, or is about to have it and nothing else can.
+    pub fn stands_in(&self, superblock: &Superblock) -> bool {
+        self.stand_in == Some(superblock.devices[0])
+    }
+
     /// Writes it into a block.
     pub fn encode(&self, block: &mut [u8]) {
         let mut body = Vec::with_capacity(BLOCK_BYTES as usize);

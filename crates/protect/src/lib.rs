@@ -39,7 +39,7 @@ mod tests;
 mod transfer;
 mod undo;
 
-pub use header::{Header, Image};
+pub use header::{Header, Image, NoImage};
 pub use layout::Layout;
 pub use protected::Protected;
 pub use protection::{Plan, Progress, Protection, Standing};

@@ -25,8 +25,8 @@ pub(crate) const BLOCK: u64 = BLOCK_BYTES as u64;
 pub(crate) const OWN: u64 = 1 << 62;
 /// Linux's EIO.
 const EIO: i32 = 5;
-/// How soon it is tried again where there was no memory.
-const NO_MEMORY_NS: u64 = Nanos::SECOND / 50;
+/// Pieces that memory has room for: more than are ever on their way, so that none waits for what waits for it.
+const PIECES_IN_MEMORY: u64 = 32;
 /// An image of the end is waited for so long at least.
 const FAREWELL_S: u64 = 30;
 /// Of a freeze's number, what counts within an opening.
@@ -64,6 +64,14 @@ impl Plan {
     const OPEN_AHEAD: usize = 16;
     /// The least blocks of a region where nothing says otherwise.
     const REGION_BLOCKS: u64 = LEAST_REGION;
+
+    /// What memory for payload is to have where so much is copied at a time.
+    pub const fn pool_bytes(piece_bytes: u64) -> u64 {
+        PIECES_IN_MEMORY * piece_bytes
+    }
+
+    /// The same where nothing says otherwise.
+    pub const POOL_BYTES: u32 = Self::pool_bytes(Self::PIECE_BYTES) as u32;
 
     /// Of the volume of a superblock, with what is copied at a time, and how regions are opened, as nothing says otherwise.
     pub fn new(superblock: &Superblock, layout: Layout, (seconds, strict): (u32, bool), fresh: u64) -> Plan {
@@ -197,8 +205,6 @@ pub struct Protection {
     out: VecDeque<Action>,
     pub(crate) told: VecDeque<(Token, Result<(), DeviceError>)>,
     flush_failed: [Option<DeviceError>; 2],
-    /// There was no memory.
-    pub(crate) not_before: Nanos,
     /// The machine asked for something last.
     pub(crate) asked_at: Nanos,
     /// No transfer begins before.
@@ -221,6 +227,8 @@ pub struct Protection {
     pub(crate) aging: Option<Aging>,
     /// What the ring has of the epoch that is being copied.
     pub(crate) copied: Extents,
+    /// Blocks that could not be read of the fast device when it was copied.
+    pub(crate) unread_of_base: u64,
     /// The copy has all of the fast device, but for what is known to be lacking.
     pub(crate) copy_is_whole: bool,
     /// What the image lacks, as it could not be read.
@@ -332,7 +340,6 @@ impl Protection {
             out: VecDeque::new(),
             told: VecDeque::new(),
             flush_failed: [None; 2],
-            not_before: Nanos(0),
             asked_at: Nanos(0),
             paused_until: Nanos(0),
             hurry: false,
@@ -345,6 +352,7 @@ impl Protection {
             early: false,
             aging: None,
             copied: Extents::default(),
+            unread_of_base: 0,
             copy_is_whole: false,
             image_lost: Vec::new(),
         }
@@ -363,6 +371,39 @@ impl Protection {
         self.drop_image(None);
     }
 
+    /// The number of the newest freeze, of which the next image is, or the one that counts.
+    pub fn newest_freeze(&self) -> u64 {
+        self.undo.freeze()
+    }
+
+    pub fn where_it_stands(&self) -> String {
+        format!(
+            "{:?} out {} own {:?} held {} ops {} bundles {} transfers {} now {:?} paused {:?} halted {} ring {}/{} dirty {} early {} hurry {} aging {} undo {:?}",
+            self.phase,
+            self.out.len(),
+            self.own,
+            self.held.len(),
+            self.ops.len(),
+            self.bundles.len(),
+            self.transfers.len(),
+            self.now,
+            self.paused_until,
+            self.halted,
+            self.ring.used(),
+            self.ring.bytes(),
+            self.fast.dirty(),
+            self.early,
+            self.hurry,
+            self.aging.is_some(),
+            self.slow_written
+        )
+    }
+
+    /// Whether an answer with this token is to something of ours, and not of the machine's.
+    pub fn is_own(token: Token) -> bool {
+        token.0 & OWN != 0
+    }
+
     /// The machine has ended: an image of now is wanted, however old the last one is. Gives whether that is done, or is not to be
     /// waited for any longer: where there is no image yet, the ring has no room for a newer one, or the devices are slow. Then nothing
     /// more is begun.
@@ -373,6 +414,11 @@ impl Protection {
         let is_needless = (self.image.is_none() || self.aging.is_some()) && self.is_quiet();
         self.halted = now >= until || is_needless || self.progress().is_current;
         self.halted && self.is_quiet()
+    }
+
+    /// Nothing more is begun.
+    pub(crate) fn is_halted(&self) -> bool {
+        self.halted
     }
 
     /// Nothing of ours is on its way.
@@ -413,7 +459,7 @@ impl Protection {
     /// The next thing to do, of the machine's or of our own.
     pub fn next_action<M: Machine>(&mut self, machine: &mut M, now: Nanos) -> Option<Action> {
         loop {
-            if !self.halted && now >= self.not_before {
+            if !self.halted {
                 self.begin_if_due(machine, now);
             }
             machine.with_arena(|arena| self.work(now, arena));
@@ -441,7 +487,7 @@ impl Protection {
     ) {
         self.stirred = true;
         self.now = now;
-        if token.0 & OWN != 0 {
+        if Protection::is_own(token) {
             machine.with_arena(|arena| self.own_done(token, result, arena));
             return;
         }
@@ -484,15 +530,6 @@ impl Protection {
     pub(crate) fn number(&mut self) -> u64 {
         self.next += 1;
         self.next
-    }
-
-    /// A buffer, unless there is no memory.
-    pub(crate) fn alloc<A: Arena>(&mut self, pool: Pool, len: u64, now: Nanos, arena: &mut A) -> Option<Buf> {
-        let buf = arena.alloc(pool, len as u32);
-        if buf.is_none() {
-            self.not_before = Nanos(now.0 + NO_MEMORY_NS);
-        }
-        buf
     }
 
     /// Whether a write of the machine to a range is on its way.
@@ -651,14 +688,14 @@ impl Protection {
     /// Whatever can be done now.
     fn work<A: Arena>(&mut self, now: Nanos, arena: &mut A) {
         self.now = now;
-        // A ring that is full changes the phase, and nobody may call again.
+        // A ring that is full changes the phase, what no longer counts is forgotten, and nobody may call again.
         while !self.halted && self.work_once(now, arena) {}
     }
 
     /// Gives whether there may be more.
     fn work_once<A: Arena>(&mut self, now: Nanos, arena: &mut A) -> bool {
         self.work_on_phase(now, arena);
-        let phase = discriminant(&self.phase);
+        let (phase, bundles) = (discriminant(&self.phase), self.bundles.len());
         let is_new = std::mem::replace(&mut self.tried_in, phase) != phase;
         let held = if std::mem::take(&mut self.stirred) || is_new { self.held.len() } else { 0 };
         for _ in 0..held {
@@ -670,20 +707,18 @@ impl Protection {
         if matches!(self.phase, Phase::Stuck) {
             self.refuse_held();
         }
-        if now >= self.not_before {
-            self.work_on_bundles(now, arena);
-            self.work_on_map(now, arena);
-        }
+        self.work_on_bundles(arena);
+        self.work_on_map(arena);
         self.work_on_flush();
-        phase != discriminant(&self.phase)
+        phase != discriminant(&self.phase) || bundles > self.bundles.len()
     }
 
-    fn work_on_map<A: Arena>(&mut self, now: Nanos, arena: &mut A) {
+    fn work_on_map<A: Arena>(&mut self, arena: &mut A) {
         let asked = matches!(self.phase, Phase::Resting) && self.hurry && self.fast.could_close();
         if !self.tracking || self.map.is_some() || !(self.fast.lacks_map() || asked) {
             return;
         }
-        let Some(buf) = self.alloc(Pool::Meta, BLOCK, now, arena) else { return };
+        let Some(buf) = arena.alloc(Pool::CopyMeta, BLOCK_BYTES) else { return };
         let map = self.fast.begin_map(self.plan.volume);
         map.encode(arena.bytes_mut(buf));
         self.map = Some(buf);

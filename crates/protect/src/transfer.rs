@@ -42,7 +42,7 @@ impl Protection {
         now: Nanos,
         arena: &mut A,
     ) -> bool {
-        let Some(buf) = self.alloc(Pool::Background, (blocks.end - blocks.start) * BLOCK, now, arena) else {
+        let Some(buf) = arena.alloc(Pool::Copy, ((blocks.end - blocks.start) * BLOCK) as u32) else {
             return false;
         };
         let id = self.number();
@@ -90,6 +90,7 @@ impl Protection {
         match result {
             Err(_) if is_base && !was_read => {
                 // The epoch finds out which of them.
+                self.unread_of_base += blocks.end - blocks.start;
                 self.fast.written(&blocks);
             }
             Err(error) => self.give_up(format!("the slow device: {error}")),

@@ -747,7 +747,7 @@ impl Replacement {
     }
 
     pub(crate) fn write_header<A: Arena>(&mut self, now: Nanos, arena: &mut A) {
-        let Some(buf) = arena.alloc(Pool::Meta, BLOCK_BYTES) else { return };
+        let Some(buf) = arena.alloc(Pool::CopyMeta, BLOCK_BYTES) else { return };
         self.header_due = false;
         self.number += 1;
         let Plan { volume, tier, old, new, bytes, generation, own, .. } = self.plan.clone();

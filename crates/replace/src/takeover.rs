@@ -75,7 +75,7 @@ impl Replacement {
             // While the first place is written, the second one says how far it is.
             if !self.header_is_second() {
                 self.write_header(now, arena);
-            } else if let Some(buf) = arena.alloc(Pool::Meta, BLOCK_BYTES) {
+            } else if let Some(buf) = arena.alloc(Pool::CopyMeta, BLOCK_BYTES) {
                 self.begin_step(Step::First, buf, now, arena);
             }
         }

@@ -12,7 +12,9 @@ use std::rc::Rc;
 pub const POISON: [u8; 16] = *b"POISONED-MEMORY!";
 
 const BLOCK: usize = BLOCK_BYTES as usize;
-const POOLS: usize = 4;
+const POOLS: usize = Pool::ALL.len();
+/// Of headers of an image.
+const COPY_META_BYTES: u32 = 64 << 10;
 
 /// Bytes in each pool: multiples of the block size.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,11 +27,13 @@ pub struct ArenaSizes {
     pub background: u32,
     /// Metadata pages.
     pub meta: u32,
+    /// Payload of an image.
+    pub copy: u32,
 }
 
 impl Default for ArenaSizes {
     fn default() -> Self {
-        ArenaSizes { client: 4 << 20, log: 2 << 20, background: 4 << 20, meta: 2 << 20 }
+        ArenaSizes { client: 4 << 20, log: 2 << 20, background: 4 << 20, meta: 2 << 20, copy: 0 }
     }
 }
 
@@ -49,21 +53,13 @@ pub struct SimArena {
     home: ArenaMemory,
 }
 
-fn pool_index(pool: Pool) -> usize {
-    match pool {
-        Pool::Client => 0,
-        Pool::Log => 1,
-        Pool::Background => 2,
-        Pool::Meta => 3,
-    }
-}
-
 impl ArenaMemory {
     /// An arena in this memory. With `poison_all`, alloc poisons every byte, else the first of each sector.
     pub fn arena(&self, sizes: ArenaSizes, poison_all: bool) -> SimArena {
         let mut bytes = std::mem::take(&mut *self.0.borrow_mut());
         let mut first = 0;
-        let pools = [sizes.client, sizes.log, sizes.background, sizes.meta].map(|size| {
+        let ArenaSizes { client, log, background, meta, copy } = sizes;
+        let pools = [client, log, background, meta, copy, COPY_META_BYTES].map(|size| {
             let count = size / BLOCK_BYTES;
             let state = FreeBlocks::new(first, count);
             first += count;
@@ -93,7 +89,7 @@ impl Drop for SimArena {
 impl SimArena {
     /// Buffers of a pool that were not given back.
     pub fn outstanding(&self, pool: Pool) -> u32 {
-        self.pools[pool_index(pool)].outstanding()
+        self.pools[pool.index()].outstanding()
     }
 
     /// The bytes of any buffer, or part of one, that is given out: the driver's own access.
@@ -120,13 +116,13 @@ impl SimArena {
     /// The engine promises to look into the log's and metadata buffers only.
     fn assert_readable(&self, buf: Buf) {
         let block = (buf.start as usize / BLOCK) as u32;
-        let payload = |pool| {
-            let i = pool_index(pool);
+        let payload = |pool: Pool| {
+            let i = pool.index();
             let first = if i == 0 { 0 } else { self.pools[i - 1].end() };
             (first..self.pools[i].end()).contains(&block)
         };
         assert!(
-            !payload(Pool::Client) && !payload(Pool::Background),
+            ![Pool::Client, Pool::Background, Pool::Copy].into_iter().any(payload),
             "arena: {buf:?} is payload, which is opaque"
         );
     }
@@ -150,7 +146,7 @@ impl Arena for SimArena {
             "arena: a buffer of {len} bytes is not whole blocks"
         );
         let blocks = len / BLOCK_BYTES;
-        let first = self.pools[pool_index(pool)].take(blocks)? as usize;
+        let first = self.pools[pool.index()].take(blocks)? as usize;
         self.starts[first] = blocks;
         self.used[first..first + blocks as usize].fill(true);
         self.poison(first, blocks as usize);
@@ -203,7 +199,7 @@ mod tests {
     use super::*;
 
     fn arena() -> SimArena {
-        let small = ArenaSizes { client: 4 * 4096, log: 4096, background: 4096, meta: 4096 };
+        let small = ArenaSizes { client: 4 * 4096, log: 4096, background: 4096, meta: 4096, copy: 0 };
         ArenaMemory::default().arena(small, false)
     }
 

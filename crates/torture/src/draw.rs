@@ -3,6 +3,7 @@
 
 mod alone;
 mod export;
+mod image;
 mod marks;
 mod pairs;
 mod storm;
@@ -28,6 +29,42 @@ const LOST_ONE_IN: u32 = 4;
 /// Operations that are answered before a crash, at least.
 pub const MIN_ANSWERS: u64 = 200;
 
+/// What is drawn from a seed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Kind {
+    /// Whatever the seed has.
+    #[default]
+    Any,
+    /// Nothing, unless the slow device is an export.
+    Exports,
+    /// One of two disks is lost before every second opening.
+    Losses,
+    /// The volume has an image on its slow disk.
+    Images,
+}
+
+impl Kind {
+    /// The one with this name.
+    pub fn named(name: &str) -> Option<Kind> {
+        match name {
+            "exports" => Some(Kind::Exports),
+            "losses" => Some(Kind::Losses),
+            "images" => Some(Kind::Images),
+            _ => None,
+        }
+    }
+
+    /// What a seed makes of it, if anything.
+    pub fn plan(self, seed: u64) -> Option<Plan> {
+        match self {
+            Kind::Any => Some(plan(seed)),
+            Kind::Exports => Some(plan(seed)).filter(|plan| plan.export.is_some()),
+            Kind::Losses => Some(with_losses(seed)),
+            Kind::Images => Some(with_images(seed)),
+        }
+    }
+}
+
 /// Draws the volume that a seed makes; its lives are drawn when its size is known.
 pub fn plan(seed: u64) -> Plan {
     marks::plan(Plan { export: export::draw(seed), ..plain(seed) })
@@ -36,6 +73,13 @@ pub fn plan(seed: u64) -> Plan {
 /// The same on two disks, of which the slow one describes itself, and one is lost before every second opening.
 pub fn with_losses(seed: u64) -> Plan {
     marks::plan(Plan { losses: true, ..plain(seed) })
+}
+
+/// The same on two disks, of which the slow one has an image of the volume, for the loss of the fast one.
+pub fn with_images(seed: u64) -> Plan {
+    let plain = plain(seed);
+    let protect = image::protect(seed, plain.geometry.chunk_bytes);
+    marks::plan(Plan { latent: false, protect: Some(protect), ..plain })
 }
 
 /// The same on two disks, of which the slow one does not describe itself.
@@ -61,6 +105,7 @@ pub fn plain(seed: u64) -> Plan {
         poison_all: rng.one_in(8),
         latent: rng.one_in(16),
         losses: false,
+        protect: None,
         export: None,
         size_bytes: 0,
         lives: Vec::new(),
@@ -182,6 +227,7 @@ pub fn lives(plan: &mut Plan) -> Vec<Life> {
     lives.iter_mut().for_each(|life| life.lone = rng.one_in(one_in));
     marks::lives(plan, &mut lives);
     alone::lives(plan, &mut lives);
+    image::lives(plan, &mut lives);
     lives
 }
 
@@ -204,6 +250,8 @@ fn life(rng: &mut Rng, plan: &Plan, later: bool) -> Life {
         alone: false,
         lone: false,
         salvage: false,
+        image: false,
+        fast_lost: false,
         twice: rng.one_in(8).then(|| death(rng)),
         verify_all: rng.one_in(8),
         services: [service(rng, 50 * US), service(rng, 2 * MS)],

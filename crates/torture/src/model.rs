@@ -82,6 +82,7 @@ struct Candidate {
 type List = SmallVec<[Candidate; 2]>;
 
 /// The model of one volume.
+#[derive(Clone)]
 pub struct Model {
     sectors: Vec<List>,
     /// Sectors that may have more than one candidate.
@@ -496,6 +497,14 @@ impl Model {
     pub fn is_newest(&self, sector: u64, found: &[u8]) -> bool {
         let newest = self.sectors[sector as usize].last().map_or(Content::ZERO, |c| c.content);
         self.contents.matches(sector, newest, 0, found)
+    }
+
+    /// The volume is what it was then, after a crash at that moment. No write is numbered as one that has been since.
+    pub fn go_back_to(&mut self, then: &Model) {
+        let next_write = self.next_write;
+        *self = then.clone();
+        self.next_write = next_write;
+        self.crash();
     }
 
     /// The volume went down, in whatever way: what survives is one of each sector's candidates.

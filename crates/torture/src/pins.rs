@@ -19,6 +19,7 @@ fn listed(report: &PinReport) -> Listed {
 }
 
 /// Who changes the pins, and what they may be.
+#[derive(Clone)]
 pub struct PinKeeper {
     rng: Rng,
     /// This seed has pins.

@@ -63,6 +63,23 @@ pub struct Geometry {
     pub marking: Marking,
 }
 
+/// How a volume is protected.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Protect {
+    /// The oldest that its image is to be.
+    pub seconds: u32,
+    /// Clients wait rather than that it is older.
+    pub strict: bool,
+    /// The ring.
+    pub ring_bytes: u64,
+    /// Copied at a time.
+    pub piece_bytes: u64,
+    /// The least blocks of a region of the map.
+    pub region_blocks: u64,
+    /// So many regions behind one that is written to are open with it.
+    pub open_ahead: usize,
+}
+
 /// The limits of one opening.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Limits {
@@ -126,6 +143,10 @@ pub struct Life {
     pub lone: bool,
     /// At the same moments, what would be left if the fast device were lost, and the power of the slow one cut.
     pub salvage: bool,
+    /// At the same moments, what the image of a protected volume holds.
+    pub image: bool,
+    /// Before it the fast device is lost for good, and the volume goes on with its image.
+    pub fast_lost: bool,
     /// Crash again once all is verified, and verify again.
     pub twice: Option<Death>,
     /// Verify every sector, not only those written lately and a sample.
@@ -183,6 +204,8 @@ pub struct Plan {
     pub latent: bool,
     /// Before every second opening one of the devices is lost.
     pub losses: bool,
+    /// It has an image on its slow device.
+    pub protect: Option<Protect>,
     /// The slow device is an export, and reached so.
     pub export: Option<Export>,
     /// The volume's size; zero until the first opening.
@@ -232,6 +255,12 @@ impl fmt::Display for Life {
         }
         if self.salvage {
             writeln!(f, "  look at it without the fast device, before each opening")?;
+        }
+        if self.image {
+            writeln!(f, "  look at its image, before each opening")?;
+        }
+        if self.fast_lost {
+            writeln!(f, "  lose the fast device, and go on with the image")?;
         }
         for (steps, death) in &self.opening.crashes {
             writeln!(f, "  open, {death:?} after {steps} steps")?;
@@ -293,6 +322,9 @@ impl fmt::Display for Plan {
         writeln!(f, "{:?}", self.arena)?;
         if let Some(export) = self.export {
             writeln!(f, "{export:?}")?;
+        }
+        if let Some(protect) = self.protect {
+            writeln!(f, "{protect:?}")?;
         }
         for (i, life) in self.lives.iter().enumerate() {
             writeln!(f, "life {i}:")?;

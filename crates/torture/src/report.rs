@@ -1,7 +1,8 @@
 //! The torture command: many seeds on all cores, a report at the end.
 
-use super::{Outcome, Stats, draw, run_plan, run_seed, shrink};
+use super::{Outcome, Stats, run_plan, shrink};
 use crate::arena::ArenaMemory;
+use crate::draw::Kind;
 use crate::world::storm::Harm;
 use bimetal_units::rng::mix;
 use serde::Serialize;
@@ -26,10 +27,8 @@ pub struct Options {
     pub threads: Option<usize>,
     /// Stop at the first violation.
     pub stop_at_violation: bool,
-    /// Pass over seeds whose slow device is no export.
-    pub exports_only: bool,
-    /// Seeds as they are where one of two disks is lost before every second opening.
-    pub losses: bool,
+    /// What is drawn from the seeds.
+    pub kind: Kind,
 }
 
 /// A violation.
@@ -110,13 +109,8 @@ pub fn main_loop(options: &Options, say: &(dyn Fn(&str) + Sync)) -> Report {
                         return;
                     }
                     let seed = first.wrapping_add(i);
-                    if options.exports_only && draw::plan(seed).export.is_none() {
-                        continue;
-                    }
-                    let outcome = match options.losses {
-                        true => run_plan(draw::with_losses(seed), &memory, false),
-                        false => run_seed(seed, &memory),
-                    };
+                    let Some(plan) = options.kind.plan(seed) else { continue };
+                    let outcome = run_plan(plan, &memory, false);
                     let failed = take(&shared, outcome, &memory, start, say);
                     if failed && options.stop_at_violation {
                         next.store(count, Ordering::Relaxed);

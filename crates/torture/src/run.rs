@@ -4,6 +4,7 @@
 mod alone;
 mod damage;
 mod fresh;
+mod image;
 mod judge;
 mod lone;
 mod opening;
@@ -16,7 +17,7 @@ use super::pins::PinKeeper;
 use super::plan::{Life, Limits, Op, OpKind, Plan, When};
 use super::scrubs::Scrubber;
 use super::{Stats, draw};
-use crate::arena::{ArenaMemory, SimArena};
+use crate::arena::{ArenaMemory, ArenaSizes, SimArena};
 use crate::coverage::{Fault, StageSet};
 use crate::disk::{CutStyle, Disk, PAGE_BYTES};
 use crate::model::{Model, SECTOR};
@@ -94,6 +95,8 @@ pub struct Run<'a> {
     left_behind: bool,
     /// What rotted on the fast device in this life.
     fast_rots: Vec<rot::FastRot>,
+    /// Of a protected volume, once its size is known.
+    images: Option<image::Images>,
     /// Until when the second fault of a pair lasts; the beginning of time where it is over.
     pair_ends: Option<Nanos>,
 }
@@ -111,6 +114,7 @@ impl<'a> Run<'a> {
             alone: None,
             left_behind: false,
             fast_rots: Vec::new(),
+            images: None,
             pair_ends: None,
             plan,
             stats,
@@ -141,6 +145,9 @@ impl<'a> Run<'a> {
         let result = self.run_plan();
         self.stats.hash = self.world.hash();
         self.stats.coverage.add(&self.world.coverage);
+        if let (Err(_), Some(p)) = (&result, self.world.protection()) {
+            eprintln!("PROT {} {}", self.plan.seed, p.where_it_stands());
+        }
         result.map_err(|what| match self.events.is_empty() {
             true => what,
             false => format!("{what}\nevents: {}", self.events.join("; ")),
@@ -186,6 +193,7 @@ impl<'a> Run<'a> {
     }
 
     fn new_model(&mut self) {
+        self.images = self.plan.protect.map(|_| image::Images::default());
         self.pins.begin_anew();
         self.model = Model::new(self.plan.size_bytes, self.plan.seed.wrapping_add(self.volumes << 56));
         self.fresh = fresh::Fresh::new(self.plan.size_bytes);
@@ -193,7 +201,10 @@ impl<'a> Run<'a> {
     }
 
     fn arena(&self) -> SimArena {
-        self.memory.arena(self.limits.arena, self.plan.poison_all)
+        // So much that it is never in pieces.
+        let copy =
+            self.plan.protect.map_or(0, |protect| 2 * bimetal_protect::Plan::pool_bytes(protect.piece_bytes));
+        self.memory.arena(ArenaSizes { copy: copy as u32, ..self.limits.arena }, self.plan.poison_all)
     }
 
     fn devices(&self) -> Vec<DeviceInfo> {
@@ -218,6 +229,9 @@ impl<'a> Run<'a> {
         self.open_within(life.limits.as_deref().cloned().unwrap_or_else(|| self.plan.limits()));
         if life.alone {
             return self.live_alone(life).map(|()| true);
+        }
+        if life.fast_lost {
+            self.lose_fast()?;
         }
         let Some(mut engine) = self.begin(life)? else { return Ok(false) };
         self.write_beside_damage(&mut engine)?;
@@ -329,6 +343,7 @@ impl<'a> Run<'a> {
             self.rot_amid(engine);
             self.scrubs.look(engine, self.world.now(), self.errors_ever || self.errors_legal())?;
             let flow = self.world.pump(engine)?;
+            self.note_freeze();
             self.note_lost_caches();
             let legal = self.errors_legal() || self.alone.is_some();
             let any = client.settle(engine, &mut self.world, &mut self.model, legal)?;
@@ -467,7 +482,7 @@ impl<'a> Run<'a> {
             if self.serve(engine, client)? == Flow::Crash {
                 return Ok(Flow::Crash);
             }
-            if engine.is_stopped() {
+            if engine.is_stopped() && self.world.image_is_finished() {
                 self.world.fuse = None;
                 return Ok(Flow::Quiet);
             }
@@ -498,7 +513,7 @@ impl<'a> Run<'a> {
                 return Err("stopped with I/O in flight".into());
             }
             let arena = engine.into_arena();
-            for pool in [Pool::Client, Pool::Log, Pool::Background, Pool::Meta] {
+            for pool in Pool::ALL {
                 let left = arena.outstanding(pool);
                 if left > 0 {
                     return Err(format!("stopped with {left} buffers of {pool:?} not given back"));

@@ -4,6 +4,7 @@
 //! what comes next, so that a seed always tells the same story.
 
 mod export;
+mod image;
 mod injected;
 mod service;
 pub mod storm;
@@ -24,6 +25,7 @@ use bimetal_engine::arena::Buf;
 use bimetal_engine::coverage::Stage;
 use bimetal_engine::slab::Slab;
 use bimetal_engine::{Engine, Task};
+use bimetal_protect::Protection;
 use bimetal_units::event_hash::EventHash;
 use bimetal_units::rng::Rng;
 use bimetal_units::{BLOCK_BYTES, Nanos, SLOW, Tier};
@@ -168,6 +170,7 @@ pub struct World {
     /// An export that loses what it is known by is no violation: for volumes that are damaged.
     pub forgives_lost: bool,
     sky: storm::Sky,
+    between: image::Between,
     remote: Option<Box<export::Remote>>,
     now: Nanos,
     rng: Rng,
@@ -203,6 +206,7 @@ impl World {
             forgives_stalls: false,
             trace: false,
             forgives_lost: false,
+            between: image::Between::default(),
             remote: None,
             sky: storm::Sky::default(),
             now: Nanos(1),
@@ -252,7 +256,7 @@ impl World {
 
     /// Does all that the machine wants at this instant.
     pub fn pump<M: Staged>(&mut self, machine: &mut M) -> Result<Flow, String> {
-        while let Some(action) = machine.next_action(self.now) {
+        while let Some(action) = self.between.next_action(machine, self.now) {
             self.steps += 1;
             if self.steps > RUNAWAY {
                 return Err(format!("runaway: {RUNAWAY} steps without an answer; the last is {action:?}"));
@@ -276,7 +280,9 @@ impl World {
     pub fn next_event<M: Staged>(&self, machine: &M) -> Option<Nanos> {
         let io = self.queue.peek().map(|Reverse((at, ..))| Nanos(*at));
         let export = self.remote.as_ref().and_then(|remote| remote.next(self.now));
-        [io, export, machine.deadline().map(|d| d.max(self.now))].into_iter().flatten().min()
+        let timers =
+            [machine.deadline(), self.between.deadline()].map(|timer| timer.map(|at| at.max(self.now)));
+        [io, export].into_iter().chain(timers).flatten().min()
     }
 
     /// Goes to the next event, or to `until` when that comes first.
@@ -327,9 +333,10 @@ impl World {
         match self.now.since(self.vain.1) {
             VAIN_NS.. => Ok(()),
             ns => Err(format!(
-                "spins: woken {VAIN_WAKINGS} times within {} us for nothing; deadline {:?}",
+                "spins: woken {VAIN_WAKINGS} times within {} us for nothing; deadline {:?}, the image's {:?}",
                 ns / 1000,
-                machine.deadline()
+                machine.deadline(),
+                self.between.deadline()
             )),
         }
     }
@@ -492,7 +499,7 @@ impl World {
         if io.stalled {
             self.cross(machine, &io, Fault::Stalled);
         }
-        machine.on_completion(self.now, io.token, result);
+        self.between.tell(machine, self.now, io.token, result);
         Ok(())
     }
 
@@ -576,6 +583,7 @@ impl World {
         }
         self.note([7, u64::from(death == Death::Kill), self.now.0]);
         self.calm();
+        self.between = image::Between::default();
         self.queue.clear();
         self.ios = Slab::new(usize::MAX);
         self.replies.clear();
@@ -591,9 +599,10 @@ impl World {
         self.rates.writes > 0 || self.rates.flushes > 0 || self.sky.may_vanish()
     }
 
-    /// Whether I/O is in flight.
+    /// Whether I/O of the machine's is in flight.
     pub fn busy(&self) -> bool {
-        let is_own = |io: &Io| !matches!(io.work, Work::Served(_) | Work::Gone);
+        let is_own =
+            |io: &Io| !matches!(io.work, Work::Served(_) | Work::Gone) && !Protection::is_own(io.token);
         self.ios.iter().any(|(_, io)| is_own(io))
             || self.remote.as_ref().is_some_and(|remote| remote.is_busy())
     }

@@ -10,7 +10,9 @@ use args::{ProtectArgs, Time};
 use bimetal_driver::{BlockFile, Driver};
 use bimetal_engine::format::superblock::{Found, Superblock};
 use bimetal_engine::options::DeviceInfo;
-use bimetal_protect::{Header, Image, Layout, Plan, Protection, Reader, Salvage, newest_header, scan};
+use bimetal_protect::{
+    Header, Image, Layout, NoImage, Plan, Protection, Reader, Salvage, newest_header, scan,
+};
 use bimetal_serve::protection::ProtectionDoc;
 use bimetal_units::BLOCK_BYTES;
 
@@ -233,7 +235,7 @@ fn protection(protect: Protect, files: &[BlockFile]) -> anyhow::Result<Protectio
         // It was written to without the slow device, which the image knows nothing of.
         header.iter_mut().for_each(|header| header.image = None);
     }
-    let stand_in = header.as_ref().filter(|header| stand_in::stands_in(header, &superblock));
+    let stand_in = header.as_ref().filter(|header| header.stands_in(&superblock));
     let layout = match stand_in {
         Some(header) if files[0].is_part() => header.layout,
         Some(_) => bail!("the copy on {} has the place of the fast device", files[1].path().display()),
@@ -252,18 +254,22 @@ pub(crate) fn image(volume: &Volume, slow: &BlockFile) -> anyhow::Result<(Salvag
     let superblock = superblock(slow)?;
     let name = volume.name().0;
     let Some(header) = header(slow, &superblock) else { bail!("{name} has no image yet") };
-    let Some(image) = header.image else { bail!("{name} has no image yet: its first one was not done") };
-    let Layout { fast_bytes, slow_bytes, .. } = header.layout;
-    if [fast_bytes, slow_bytes] != superblock.geometry.device_bytes || header.layout.end() > slow.size_bytes()
-    {
-        bail!("what {name} says of its image does not fit its devices");
-    }
-    if header.devices != superblock.devices {
-        bail!("a device of {name} was replaced after its image was made, and the next one was not done");
-    }
-    if header.covers < superblock.generation {
-        bail!("{name} was opened without protection after its image was made, which is not true any more");
-    }
+    let image = header.image_of(&superblock, slow.size_bytes()).map_err(|why| {
+        anyhow::anyhow!(match why {
+            NoImage::NotDone => format!("{name} has no image yet: its first one was not done"),
+            NoImage::Misfit => format!("what {name} says of its image does not fit its devices"),
+            NoImage::Replaced => {
+                format!(
+                    "a device of {name} was replaced after its image was made, and the next one was not done"
+                )
+            }
+            NoImage::Unprotected => {
+                format!(
+                    "{name} was opened without protection after its image was made, which is not true any more"
+                )
+            }
+        })
+    })?;
     let scanned = scan(&mut Locked(slow), &header, true);
     Ok((Salvage::new(header.layout, scanned), image))
 }

@@ -38,12 +38,7 @@ pub(super) fn seen(volume: &Volume, slow: &Path) -> Option<(Header, Superblock)>
 /// Where the slow device at this path has the copy, if that has the place of the volume's fast device.
 pub(crate) fn look(volume: &Volume, slow: &Path) -> Option<Layout> {
     let (header, superblock) = seen(volume, slow)?;
-    stands_in(&header, &superblock).then_some(header.layout)
-}
-
-/// Whether the copy has the place of the fast device, or is about to have it and nothing else can.
-pub(super) fn stands_in(header: &Header, superblock: &Superblock) -> bool {
-    header.stand_in == Some(superblock.devices[0])
+    header.stands_in(&superblock).then_some(header.layout)
 }
 
 /// The superblock of the fast device, where the copy has its place.
@@ -63,7 +58,7 @@ pub(crate) fn fast_superblock(volume: &Volume) -> Option<Superblock> {
 /// slow device is opened to be written to.
 pub(crate) fn open(volume: &Volume, slow: BlockFile, writable: bool) -> anyhow::Result<Vec<BlockFile>> {
     let (superblock, name) = (superblock(&slow)?, volume.name().0);
-    let found = header(&slow, &superblock).filter(|header| stands_in(header, &superblock));
+    let found = header(&slow, &superblock).filter(|header| header.stands_in(&superblock));
     let header = found.with_context(|| format!("{name} has changed while it was opened; try again"))?;
     if header.image.is_some() {
         if !writable {

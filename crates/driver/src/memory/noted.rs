@@ -1,7 +1,7 @@
 //! What an arena tells of itself, so that another one can stand in its place: which buffers are taken, what metadata is in
 //! them, and what checksums payload had. Payload itself is never told.
 
-use super::{PoolSizes, PoolState, RealArena, index};
+use super::{PoolSizes, PoolState, RealArena};
 use crate::buddy::Buddy;
 use bimetal_engine::arena::{Buf, Pool};
 use bimetal_units::BLOCK_BYTES;
@@ -95,7 +95,7 @@ impl RealArena {
     /// that no payload is left in pools for metadata.
     pub fn note_sums(&mut self) {
         for pool in METADATA {
-            let place = &self.pools[index(pool)];
+            let place = &self.pools[pool.index()];
             let (start, free) = (place.start, place.buddy.free_runs());
             for (page, count) in free {
                 let block = u64::from(BLOCK_BYTES);
@@ -145,7 +145,7 @@ impl RealArena {
     /// Whether a buffer is of a pool for metadata, and nowhere else.
     pub(super) fn is_of_metadata(&self, buf: Buf) -> bool {
         METADATA.iter().any(|&pool| {
-            let PoolState { start, buddy } = &self.pools[index(pool)];
+            let PoolState { start, buddy } = &self.pools[pool.index()];
             let end = start + u64::from(buddy.pages()) * u64::from(BLOCK_BYTES);
             let last = buf.start.checked_add(u64::from(buf.len));
             (*start..end).contains(&buf.start) && last.is_some_and(|last| last <= end)
@@ -158,7 +158,7 @@ impl RealArena {
         let payload = notes.map(|notes| notes.payload.clone()).unwrap_or_default();
         let mut metadata = Vec::new();
         for pool in METADATA {
-            let PoolState { start, buddy } = &self.pools[index(pool)];
+            let PoolState { start, buddy } = &self.pools[pool.index()];
             for page in buddy.taken_pages() {
                 let at = start + u64::from(page) * u64::from(BLOCK_BYTES);
                 let buf = Buf { start: at, len: BLOCK_BYTES };
@@ -167,7 +167,7 @@ impl RealArena {
                 }
             }
         }
-        let taken = ENGINES.map(|pool| self.pools[index(pool)].buddy.clone()).to_vec();
+        let taken = ENGINES.map(|pool| self.pools[pool.index()].buddy.clone()).to_vec();
         ArenaState { sizes: self.sizes, taken, metadata, payload }
     }
 }
@@ -188,7 +188,7 @@ impl ArenaState {
         }
         let mut arena = RealArena::new(self.sizes)?;
         for (pool, buddy) in ENGINES.into_iter().zip(self.taken) {
-            let place = &mut arena.pools[index(pool)].buddy;
+            let place = &mut arena.pools[pool.index()].buddy;
             if buddy.pages() != place.pages() || !buddy.is_sound() {
                 return Err(nonsense());
             }

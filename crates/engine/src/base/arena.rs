@@ -34,6 +34,22 @@ pub enum Pool {
     Background,
     /// Metadata pages; read and written as bytes.
     Meta,
+    /// Payload of whoever stands between the engine and its devices, and may have writes of it wait: never the engine's, which would
+    /// wait for what it holds itself.
+    Copy,
+    /// Headers of theirs; read and written as bytes.
+    CopyMeta,
+}
+
+impl Pool {
+    /// All of them, in the order of their places in memory.
+    pub const ALL: [Pool; 6] =
+        [Pool::Client, Pool::Log, Pool::Background, Pool::Meta, Pool::Copy, Pool::CopyMeta];
+
+    /// Its place among them.
+    pub const fn index(self) -> usize {
+        self as usize
+    }
 }
 
 /// Memory for buffers, owned by whoever drives the engine.
@@ -49,9 +65,9 @@ pub trait Arena {
     fn zero(&mut self, buf: Buf);
     /// Copies payload between buffers of the same length that do not overlap.
     fn copy(&mut self, dst: Buf, src: Buf);
-    /// The bytes of a [`Pool::Log`] or [`Pool::Meta`] buffer.
+    /// The bytes of a [`Pool::Log`], [`Pool::Meta`] or [`Pool::CopyMeta`] buffer.
     fn bytes(&self, buf: Buf) -> &[u8];
-    /// The bytes of a [`Pool::Log`] or [`Pool::Meta`] buffer.
+    /// The bytes of a [`Pool::Log`], [`Pool::Meta`] or [`Pool::CopyMeta`] buffer.
     fn bytes_mut(&mut self, buf: Buf) -> &mut [u8];
 }
 

@@ -8,7 +8,7 @@ pub(crate) use twins::BadCopy;
 use crate::api::coverage::Stage;
 use crate::api::options::{DeviceInfo, OpenError, OpenOptions, UnconfirmedGroup};
 use crate::base::arena::{Arena, Buf, Pool};
-use crate::format::geometry::{HEADER_COPIES, HEADERS_AT, header_at};
+use crate::format::geometry::{Geometry, HEADER_COPIES, HEADERS_AT, header_at};
 use crate::format::header::CheckpointHeader;
 use crate::format::superblock::{Found, OpenState, Superblock};
 use crate::format::{FORMAT, Id, id_text};
@@ -336,13 +336,13 @@ impl<A: Arena> Reader<A> {
 
     pub(crate) async fn superblocks(&self, expected: Option<Id>) -> Result<[Superblock; 2], OpenError> {
         let (fast, slow) = if self.is_missing(FAST) {
-            let slow = self.superblock(SLOW).await?;
+            let slow = self.superblock(SLOW, None).await?;
             (stands_for(FAST, &slow), slow)
         } else {
-            let fast = self.superblock(FAST).await?;
+            let fast = self.superblock(FAST, None).await?;
             let slow = match self.is_missing(SLOW) {
                 true => stands_for(SLOW, &fast),
-                false => self.superblock(SLOW).await?,
+                false => self.superblock(SLOW, Some(&fast.geometry)).await?,
             };
             (fast, slow)
         };
@@ -399,8 +399,9 @@ impl<A: Arena> Reader<A> {
         Ok([fast, slow])
     }
 
-    /// The newer of a device's two superblocks.
-    async fn superblock(&self, tier: Tier) -> Result<Superblock, OpenError> {
+    /// The newer of a device's two superblocks. The second one is where the volume ends. The device may be longer: where the first
+    /// one does not say, the other device's does.
+    async fn superblock(&self, tier: Tier, known: Option<&Geometry>) -> Result<Superblock, OpenError> {
         let device = self.name(tier);
         let size = self.devices[usize::from(tier.0)].size_bytes;
         if size < 64 * BLOCK {
@@ -409,16 +410,23 @@ impl<A: Arena> Reader<A> {
         let first = self.spare_block(tier, 0, |b| Superblock::decode(b, 0)).await?;
         let lost = first.is_none();
         let first = first.unwrap_or(Found::Nothing);
-        let second_at = match &first {
-            Found::Valid(s) => s.geometry.device_bytes[usize::from(tier.0)].saturating_sub(BLOCK),
-            _ => size / BLOCK * BLOCK - BLOCK,
+        let end = |geometry: &Geometry| geometry.device_bytes[usize::from(tier.0)];
+        let volume_end = match (&first, known) {
+            (Found::Valid(own), _) => Some(end(&own.geometry)),
+            (_, Some(known)) => Some(end(known)),
+            _ if tier == FAST && !self.is_missing(SLOW) => self.glimpse(SLOW).await.as_ref().map(end),
+            _ => None,
         };
-        // On a device that shrank the second one is gone; the first says so.
-        let second = if second_at + BLOCK <= size {
-            self.spare_block(tier, second_at, |b| Superblock::decode(b, second_at)).await?
-        } else {
-            None
-        };
+        let device_end = size / BLOCK * BLOCK;
+        let mut second_at = volume_end.unwrap_or(device_end).saturating_sub(BLOCK);
+        let mut second = self.second_superblock(tier, second_at).await?;
+        // What the other device says may be another volume's.
+        let is_found =
+            matches!(first, Found::Valid(_)) || matches!(second, Some(Found::Valid(_) | Found::Newer(_)));
+        if !is_found && second_at != device_end - BLOCK {
+            second_at = device_end - BLOCK;
+            second = self.second_superblock(tier, second_at).await?;
+        }
         // What a superblock holds is one sector, which no crash tears.
         for (at, bad) in [
             (0, !lost && matches!(first, Found::Nothing)),
@@ -456,6 +464,22 @@ impl<A: Arena> Reader<A> {
             (Found::Valid(s), Found::Nothing) | (Found::Nothing, Found::Valid(s)) => Ok(*s),
             (Found::Nothing, Found::Nothing) if lost => Err(self.device_error(tier, 0, EIO)),
             (Found::Nothing, Found::Nothing) => Err(OpenError::NotOurs { device }),
+        }
+    }
+
+    /// The second superblock, at this place. On a device that shrank it is gone; the first says so.
+    async fn second_superblock(&self, tier: Tier, at: u64) -> Result<Option<Found>, OpenError> {
+        if at + BLOCK > self.devices[usize::from(tier.0)].size_bytes {
+            return Ok(None);
+        }
+        self.spare_block(tier, at, |b| Superblock::decode(b, at)).await
+    }
+
+    /// The layout by a device's first superblock, if that can be read.
+    async fn glimpse(&self, tier: Tier) -> Option<Geometry> {
+        match self.blocks(tier, 0, 1, |b| Superblock::decode(b, 0)).await {
+            Ok(Found::Valid(superblock)) => Some(superblock.geometry),
+            _ => None,
         }
     }
 

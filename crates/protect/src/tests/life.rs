@@ -55,11 +55,15 @@ struct Memory {
 /// Buffers have this many bytes at most.
 const BUF: u64 = 8 * BLOCK as u64;
 const BUFS: u64 = 48;
+/// The machine takes those below.
+const OWN_BUFS: u64 = 40;
 
 impl Arena for Memory {
-    fn alloc(&mut self, _: Pool, len: u32) -> Option<Buf> {
+    fn alloc(&mut self, pool: Pool, len: u32) -> Option<Buf> {
         assert!(u64::from(len) <= BUF);
-        self.free.pop().map(|start| Buf { start, len })
+        let is_of = |start: &u64| (*start < OWN_BUFS * BUF) == (pool == Pool::Client);
+        let place = self.free.iter().rposition(is_of)?;
+        Some(Buf { start: self.free.remove(place), len })
     }
     fn free(&mut self, buf: Buf) {
         assert!(!self.free.contains(&buf.start), "given back twice");

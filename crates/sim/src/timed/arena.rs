@@ -9,33 +9,42 @@ const BLOCK: usize = BLOCK_BYTES as usize;
 const CLIENT_AT: u64 = 1 << 40;
 /// See [`CLIENT_AT`].
 const BACKGROUND_AT: u64 = 2 << 40;
+/// See [`CLIENT_AT`].
+const COPY_AT: u64 = 3 << 40;
 
 /// Bytes in each pool: those of a real server.
 const CLIENT_BYTES: u64 = 64 << 20;
 const BACKGROUND_BYTES: u64 = 32 << 20;
 const LOG_BYTES: u32 = 16 << 20;
 const META_BYTES: u32 = 16 << 20;
+const COPY_BYTES: u64 = 8 << 20;
+const COPY_META_BYTES: u32 = 64 << 10;
 
 /// The log's and metadata buffers have bytes; those for payload are counted, and read as zeros.
 pub struct NoDataArena {
     bytes: Vec<u8>,
     log: FreeBlocks,
     meta: FreeBlocks,
+    copy_meta: FreeBlocks,
     client_free: u64,
     background_free: u64,
+    copy_free: u64,
     /// CRC32C of a block of zeros.
     zero_block: u32,
 }
 
 impl Default for NoDataArena {
     fn default() -> Self {
-        let log_blocks = LOG_BYTES / BLOCK_BYTES;
+        let [log_blocks, meta_blocks, copy_meta_blocks] =
+            [LOG_BYTES, META_BYTES, COPY_META_BYTES].map(|bytes| bytes / BLOCK_BYTES);
         NoDataArena {
-            bytes: vec![0; (LOG_BYTES + META_BYTES) as usize],
+            bytes: vec![0; (LOG_BYTES + META_BYTES + COPY_META_BYTES) as usize],
             log: FreeBlocks::new(0, log_blocks),
-            meta: FreeBlocks::new(log_blocks, META_BYTES / BLOCK_BYTES),
+            meta: FreeBlocks::new(log_blocks, meta_blocks),
+            copy_meta: FreeBlocks::new(log_blocks + meta_blocks, copy_meta_blocks),
             client_free: CLIENT_BYTES,
             background_free: BACKGROUND_BYTES,
+            copy_free: COPY_BYTES,
             zero_block: crc32c::crc32c(&[0; BLOCK]),
         }
     }
@@ -61,8 +70,10 @@ impl Arena for NoDataArena {
         let first = match pool {
             Pool::Client => return counted(&mut self.client_free, CLIENT_AT),
             Pool::Background => return counted(&mut self.background_free, BACKGROUND_AT),
+            Pool::Copy => return counted(&mut self.copy_free, COPY_AT),
             Pool::Log => self.log.take(blocks),
             Pool::Meta => self.meta.take(blocks),
+            Pool::CopyMeta => self.copy_meta.take(blocks),
         };
         first.map(|first| Buf { start: u64::from(first) * u64::from(BLOCK_BYTES), len })
     }
@@ -71,14 +82,14 @@ impl Arena for NoDataArena {
     fn free(&mut self, buf: Buf) {
         let len = u64::from(buf.len);
         match buf.start {
+            COPY_AT.. => self.copy_free += len,
             BACKGROUND_AT.. => self.background_free += len,
             CLIENT_AT.. => self.client_free += len,
             start => {
                 let (first, blocks) = ((start / u64::from(BLOCK_BYTES)) as u32, buf.len / BLOCK_BYTES);
-                match first < LOG_BYTES / BLOCK_BYTES {
-                    true => self.log.give(first, blocks),
-                    false => self.meta.give(first, blocks),
-                }
+                let pools = [&mut self.log, &mut self.meta, &mut self.copy_meta];
+                let own = pools.into_iter().find(|pool| first < pool.end());
+                own.expect("the block is in a pool").give(first, blocks);
             }
         }
     }

@@ -13,11 +13,11 @@ const LOST_ONE_IN: u32 = 2;
 const MOST_IN_A_ROW: u64 = 3;
 
 /// Puts such lives between others. Not where the slow device is an export, which goes away and comes back in ways of its own, nor
-/// where devices are damaged: what is lost then is no device's.
+/// where devices are damaged: what is lost then is no device's; nor where it has an image, which nobody would keep meanwhile.
 pub(super) fn lives(plan: &Plan, lives: &mut Vec<Life>) {
     let mut rng = Rng::new(plan.seed, ALONE);
     let one_in = if plan.losses { LOST_ONE_IN } else { ONE_IN };
-    if plan.export.is_some() || plan.latent || !rng.one_in(one_in) {
+    if plan.export.is_some() || plan.protect.is_some() || plan.latent || !rng.one_in(one_in) {
         return;
     }
     let drawn = std::mem::take(lives);

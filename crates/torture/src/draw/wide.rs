@@ -138,6 +138,7 @@ pub(super) fn memory(geometry: &Geometry, tight: bool, client: u32) -> ArenaSize
         log: if tight { 2 * segment } else { (2 * segment).max(2 << 20) },
         background: if tight { 4 * chunk } else { (8 * chunk).max(2 << 20) },
         meta: if tight { 512 << 10 } else { 2 << 20 },
+        copy: 0,
     }
 }
 

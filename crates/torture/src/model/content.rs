@@ -39,6 +39,7 @@ pub fn pattern(salt: u64, sector: u64, write: u32, out: &mut SectorBytes) {
 }
 
 /// The values in use in one run.
+#[derive(Clone)]
 pub(super) struct Contents {
     pub(super) salt: u64,
     kept: Vec<SectorBytes>,

@@ -24,7 +24,11 @@ impl Run<'_> {
         let g = self.plan.geometry;
         let disk = |size: u64, salt| Disk::new(size.next_multiple_of(4096), salt);
         let seed = self.plan.seed;
-        let disks = vec![disk(g.fast_bytes, seed ^ 0xfa57), disk(g.slow_bytes, seed ^ 0x510e)];
+        let [fast_bytes, slow_bytes] = match self.image_layout() {
+            None => [g.fast_bytes, g.slow_bytes],
+            Some(layout) => [layout.maps()[1] + PAGE, layout.end()],
+        };
+        let disks = vec![disk(fast_bytes, seed ^ 0xfa57), disk(slow_bytes, seed ^ 0x510e)];
         let trace = self.world.trace;
         self.world = World::new(disks, seed);
         self.world.trace = trace;
@@ -50,7 +54,11 @@ impl Run<'_> {
                 marking: g.marking,
                 ..CreateOptions::new(self.volume_id())
             };
-            let mut task = bimetal_engine::create(self.arena(), self.devices(), options);
+            let mut devices = self.devices();
+            if let Some(layout) = self.image_layout() {
+                [devices[0].size_bytes, devices[1].size_bytes] = [layout.fast_bytes, layout.slow_bytes];
+            }
+            let mut task = bimetal_engine::create(self.arena(), devices, options);
             let error = match self.task("create", &mut task)? {
                 Stretch::Done(Ok(())) => {
                     self.world.layout = None;
@@ -109,7 +117,9 @@ impl Run<'_> {
             if task.stage() == Some(Stage::OpenRaise) {
                 self.world.fuse = self.raise_fuse.take().or(self.world.fuse);
             }
-            if self.world.pump(task)? == Flow::Crash {
+            let flow = self.world.pump(task)?;
+            self.note_freeze();
+            if flow == Flow::Crash {
                 return Ok(Stretch::Crashed);
             }
             if let Some(result) = task.take_result() {
@@ -141,6 +151,7 @@ impl Run<'_> {
 
     pub(super) fn try_open(&mut self) -> Result<Stretch<Result<Engine<SimArena>, OpenError>>, String> {
         self.world.truth.opening_begins();
+        self.protect();
         let mut task = self.opening();
         let mut result = self.task("open", &mut task)?;
         let own = self.plan.limits();
@@ -149,6 +160,7 @@ impl Run<'_> {
             self.stats.count("refused-limits");
             self.world.die(Death::Kill);
             self.limits = own;
+            self.protect();
             task = self.opening();
             result = self.task("open", &mut task)?;
         }
@@ -210,6 +222,9 @@ impl Run<'_> {
     fn look_at_each_alone(&mut self, life: &Life) -> Result<(), String> {
         if life.lone {
             self.look_without_slow()?;
+        }
+        if life.image {
+            self.look_at_image()?;
         }
         // What the slow device calls good it knew before it was left behind.
         if life.salvage && !self.left_behind {

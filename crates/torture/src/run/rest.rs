@@ -50,12 +50,18 @@ impl Run<'_> {
         let mut last = Client::new(&flush, 1);
         loop {
             self.serve(engine, &mut last)?;
-            if last.is_done() && (engine.status().state == "read-only" || !self.has_landed(engine)) {
+            let has_settled = engine.status().state == "read-only" || !self.has_landed(engine);
+            if last.is_done() && has_settled && self.image_rests() {
                 break;
             }
             if self.world.now() >= end {
                 let landed = engine.status().landed_bytes;
-                return what(self, format!("{landed} bytes are landed, waiting: {}", last.waiting()));
+                let image = self.world.protection().map(|protection| protection.progress());
+                let waiting = last.waiting();
+                return what(
+                    self,
+                    format!("{landed} bytes are landed, waiting: {waiting}; the image: {image:?}"),
+                );
             }
             let look = self.world.now().after(LOOK_NS).min(end);
             while self.world.now() < look {
