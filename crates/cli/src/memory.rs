@@ -22,7 +22,7 @@ pub(crate) fn pools(
     files: &[BlockFile],
     tuning: &mut Tuning,
 ) -> anyhow::Result<PoolSizes> {
-    let most = PoolSizes::default();
+    let most = volume.pools();
     let (Some(limit), Some(geometry)) = (args.memory, files.first().and_then(geometry)) else {
         // Without a superblock that can be read, opening will say what is wrong.
         return Ok(most);
@@ -32,7 +32,7 @@ pub(crate) fn pools(
     let remote: u64 = files.iter().map(BlockFile::ram_bytes).sum();
     let beside = CLIENT_MEMORY_BYTES + OVERHEAD_BYTES + remote + tape_bytes;
     let all = |tuning: &Tuning| bimetal_engine::ram_bytes_at_most(&geometry, tuning) + beside;
-    let least = PoolSizes::least(geometry.chunk_bytes, geometry.area_bytes);
+    let least = PoolSizes { copy: most.copy, ..PoolSizes::least(geometry.chunk_bytes, geometry.area_bytes) };
     // Checksums that are in memory alone are good to have, and nothing needs them.
     let checksums = std::mem::take(&mut tuning.fast_checksum_bytes);
     let without = all(tuning);

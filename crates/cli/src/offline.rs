@@ -91,7 +91,7 @@ pub(crate) fn with_open<R>(
     quiet: bool,
     work: impl FnOnce(&mut Driver, &mut Engine<RealArena>) -> anyhow::Result<R>,
 ) -> anyhow::Result<R> {
-    let driver = volume::driver(volume.open_devices()?, PoolSizes::default())?;
+    let driver = volume::driver(volume.open_devices()?, volume.pools())?;
     with_driver(volume, driver, quiet, work)
 }
 

@@ -414,9 +414,15 @@ impl Volume {
 
     /// Finds, opens and locks the devices and sets up the ring: for work that is over sooner without their models.
     pub(crate) fn driver(&self) -> anyhow::Result<(Driver, RealArena)> {
-        let (mut driver, arena) = driver(self.open_devices()?, PoolSizes::default())?;
+        let (mut driver, arena) = driver(self.open_devices()?, self.pools())?;
         driver.ignore_models();
         Ok((driver, arena))
+    }
+
+    /// Buffers for it where nothing limits them.
+    pub(crate) fn pools(&self) -> PoolSizes {
+        let copy = if self.protect.is_some() { bimetal_protect::Plan::POOL_BYTES } else { 0 };
+        PoolSizes { copy, ..PoolSizes::default() }
     }
 
     /// How the engine is to open it.

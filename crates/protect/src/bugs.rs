@@ -58,6 +58,22 @@ bimetal_units::planted_bugs! {
     FlushErrorKept,
     /// Where an image is made anew, what the ring had and the copy has not does not go to the copy.
     RingForgotten,
+    /// The header that can be read counts though the other one may be newer.
+    DoubtIgnored,
+    /// The ring counts as far as it can be read, though more of it was durable.
+    BreakIgnored,
+    /// Payload for the image comes from the memory that the engine's moves have theirs from, which wait for it.
+    MemoryShared,
+    /// Where what is being kept counts no more, nobody goes on to say that there is no image.
+    EndedQuietly,
+    /// Where it cannot be said that there is no image, it is never tried again.
+    StuckForGood,
+    /// What is refused is answered in the call that asks for it.
+    RefusedAtOnce,
+    /// A device that was away is believed when it is back.
+    AbsenceIgnored,
+    /// What cannot be read of the fast device is copied again and again.
+    CopiedForEver,
     /// What is kept of the slow device takes the room of the next epoch.
     RoomNotKept,
     /// Where clients are to wait, an epoch may be larger than what has room.

@@ -5,6 +5,7 @@ use crate::epoch::Phase;
 use crate::extents::Held;
 use crate::group::{Entry, Group, Kind, MOST_ENTRIES};
 use crate::protection::{BLOCK, Own, Protection};
+use crate::transfer::pool;
 use bimetal_engine::action::{Action, BufList, Class, DeviceError};
 use bimetal_engine::arena::{Arena, Buf, Pool};
 use bimetal_units::{BLOCK_BYTES, FAST, SLOW};
@@ -56,7 +57,7 @@ impl Protection {
 
     /// Whether what the slow device holds is kept.
     fn keeps(&self) -> bool {
-        self.tracking && !matches!(self.phase, Phase::Dropping { .. } | Phase::Off(_))
+        self.tracking && !self.is_ending() && !matches!(self.phase, Phase::Off { .. })
     }
 
     /// Whether something of the epoch is still on its way.
@@ -94,6 +95,15 @@ impl Protection {
         }
     }
 
+    /// Nothing more is begun: what is read goes nowhere.
+    pub(crate) fn forget_ready<A: Arena>(&mut self, arena: &mut A) {
+        let ready =
+            |(id, bundle): (&u64, &Bundle)| (bundle.reads == 0 && bundle.group.is_none()).then_some(*id);
+        for id in self.bundles.iter().filter_map(ready).collect::<Vec<_>>() {
+            self.forget_bundle(id, arena);
+        }
+    }
+
     /// Begins to read a bundle of a kind, if there is one to be read.
     fn gather<A: Arena>(&mut self, kind: Kind, arena: &mut A) {
         if self.bundles.values().filter(|bundle| bundle.kind == kind).count() >= BUNDLES {
@@ -107,7 +117,7 @@ impl Protection {
                 Kind::Redo => self.fast.choose(most.min(left)),
             };
             let Some(blocks) = chosen else { break };
-            let Some(buf) = arena.alloc(Pool::Copy, ((blocks.end - blocks.start) * BLOCK) as u32) else {
+            let Some(buf) = arena.alloc(pool(), ((blocks.end - blocks.start) * BLOCK) as u32) else {
                 match kind {
                     Kind::Undo => self.undo.put_back(blocks),
                     Kind::Redo => self.fast.put_back(&blocks),
@@ -196,6 +206,7 @@ impl Protection {
             ring_id: self.ring_id,
             kind: bundle.kind,
             freeze: bundle.freeze,
+            durable: self.ring.claims(),
             entries,
         };
         group.encode(arena.bytes_mut(first));

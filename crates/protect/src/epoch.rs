@@ -12,10 +12,16 @@ use bimetal_engine::unused::Unused;
 use bimetal_units::{BLOCK_BYTES, FAST, Generation, Nanos, SLOW};
 use std::mem::discriminant;
 
+/// Where something failed, a new image is begun after so long, and each time after twice as long, ...
+const AGAIN_NS: u64 = 60 * Nanos::SECOND;
+/// ... up to so long.
+const AGAIN_AT_MOST_NS: u64 = 3600 * Nanos::SECOND;
 /// One part in so many of the ring is for an epoch.
 const QUOTA_PART: u64 = 4;
-/// How often it is tried to say that there is no image any more.
+/// How often it is tried to say that there is no image any more, while writes of the slow device wait. From then on they fail, ...
 const DROP_TRIES: u32 = 3;
+/// ... and it is tried again after so long each time.
+const DROP_AGAIN_NS: u64 = Nanos::SECOND;
 
 /// How far an image is.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -38,14 +44,23 @@ pub(crate) enum Phase {
     ApplyFlushing,
     /// The header is written that gives the ring's space back.
     Trimming,
-    /// The header is written that says that there is no image: for good, if it says why.
-    Dropping { off: Option<String>, tries: u32 },
-    /// There is no image, and it is durable that there is none.
-    Off(String),
-    /// There is one that no longer is true, and it cannot be said: nothing more is written to the slow device.
-    Stuck,
+    /// The header is written that says that there is no image. A new one is made at once, unless something failed.
+    Dropping { off: Option<Failure>, tries: u32 },
+    /// There is no image, and it is durable that there is none. A new one is begun at this time, if that is not in vain.
+    Off { why: String, again: Option<Nanos> },
+    /// There is one that no longer is to count, and it cannot be said: nothing more is written to the slow device, until it can. It is
+    /// tried again at this time.
+    Stuck { off: Option<Failure>, again: Nanos },
     /// The copy has the place of the fast device: there will be no image until another one has.
     StandIn,
+}
+
+/// Why there is no image any more.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Failure {
+    pub(crate) why: String,
+    /// It may pass.
+    may_pass: bool,
 }
 
 /// The image stays though it is older than it is to be: what it lacks is more than the ring has room for.
@@ -57,14 +72,19 @@ pub(crate) struct Aging {
 }
 
 impl Protection {
-    /// There is to be no image until the volume is opened again.
+    /// Something failed: there is to be no image for a while.
     pub(crate) fn give_up(&mut self, why: String) {
-        self.drop_image(Some(why));
+        self.drop_image(Some(Failure { why, may_pass: true }));
     }
 
-    pub(crate) fn drop_image(&mut self, off: Option<String>) {
+    /// There is to be no image until the volume is opened again.
+    fn give_up_for_good(&mut self, why: &str) {
+        self.drop_image(Some(Failure { why: why.to_owned(), may_pass: false }));
+    }
+
+    pub(crate) fn drop_image(&mut self, off: Option<Failure>) {
         match self.phase {
-            Phase::Off(_) | Phase::Stuck => return,
+            Phase::Off { .. } => return,
             // There is none to be dropped.
             Phase::StandIn if off.is_some() => return,
             Phase::StandIn => {
@@ -73,7 +93,7 @@ impl Protection {
             }
             _ => {}
         }
-        if let Phase::Dropping { off: why, .. } = &mut self.phase {
+        if let Phase::Dropping { off: why, .. } | Phase::Stuck { off: why, .. } = &mut self.phase {
             if why.is_none() {
                 *why = off;
             }
@@ -81,6 +101,11 @@ impl Protection {
         }
         self.copied.clear();
         self.phase = Phase::Dropping { off, tries: 0 };
+    }
+
+    /// Whether it is being said that there is no image any more.
+    pub(crate) fn is_ending(&self) -> bool {
+        matches!(self.phase, Phase::Dropping { .. } | Phase::Stuck { .. })
     }
 
     fn half_full(&self) -> bool {
@@ -107,9 +132,13 @@ impl Protection {
             return None;
         }
         let due = (matches!(self.phase, Phase::Resting) && self.is_changed()).then(|| self.due_at());
-        let transfers = matches!(self.phase, Phase::Base { .. } | Phase::Applying { .. });
-        let paused = Some(self.paused_until).filter(|at| transfers && *at > self.now);
-        [due, paused].into_iter().flatten().min()
+        let later = match self.phase {
+            Phase::Base { .. } | Phase::Applying { .. } => Some(self.paused_until),
+            Phase::Stuck { again, .. } => Some(again),
+            Phase::Off { again, .. } => again,
+            _ => None,
+        };
+        [due, later.filter(|at| *at > self.now)].into_iter().flatten().min()
     }
 
     /// As far as it goes: what comes next may have nothing to wait for, and nobody to call again.
@@ -130,6 +159,10 @@ impl Protection {
 
     fn step<A: Arena>(&mut self, now: Nanos, arena: &mut A) {
         match self.phase {
+            Phase::Stuck { again, .. } if now >= again && self.is_idle() && !planted(Bug::StuckForGood) => {
+                self.write_header(arena);
+            }
+            Phase::Off { again: Some(again), .. } if now >= again => self.begin_base(),
             Phase::Base { next } => self.work_on_base(next, now, arena),
             Phase::Copying if self.fast.is_read() && !self.is_copying() || self.ends_early() => {
                 self.phase = Phase::Flushing { slow: planted(Bug::CommittedUnflushed) };
@@ -150,7 +183,7 @@ impl Protection {
     /// Whether a freeze may come before anything ends.
     #[cfg(test)]
     pub(crate) fn may_freeze(&self) -> bool {
-        !matches!(self.phase, Phase::Copying | Phase::Flushing { .. } | Phase::Committing | Phase::Off(_))
+        !matches!(self.phase, Phase::Copying | Phase::Flushing { .. } | Phase::Committing | Phase::Off { .. })
     }
 
     fn ends_early(&self) -> bool {
@@ -179,9 +212,9 @@ impl Protection {
         let has_room = self.ring.has_room(0, self.epoch_bytes(dirty)) || planted(Bug::BegunWithoutRoom);
         if has_room {
             self.freeze(now, machine.unused(SLOW));
-        } else if self.image.is_none() && self.unread_of_base > 0 {
+        } else if self.image.is_none() && self.unread_of_base > 0 && !planted(Bug::CopiedForEver) {
             // Copying it again would meet the same.
-            self.give_up("more of the fast device cannot be read than the ring has room for".to_owned());
+            self.give_up_for_good("more of the fast device cannot be read than the ring has room for");
         } else if !self.unapplied.is_empty() {
             self.phase = Phase::Applying { next: 0 };
         } else if self.image.is_none() {
@@ -304,7 +337,7 @@ impl Protection {
         let is_in = below >= self.epoch_end || planted(Bug::CommittedOverGap);
         let is_in = is_in && matches!(self.phase, Phase::Flushing { slow: false });
         let for_phase = is_in || matches!(self.phase, Phase::ApplyFlushing);
-        let wants = self.undo.wants_flush(below) && !matches!(self.phase, Phase::Dropping { .. });
+        let wants = self.undo.wants_flush(below) && !self.is_ending();
         if for_phase || wants {
             self.flush = Some(FlushInFlight { below, for_phase });
             self.undo.flush_begins();
@@ -344,12 +377,12 @@ impl Protection {
             }
             Phase::Trimming if planted(Bug::TrimmedFar) => (self.image, self.ring.head()),
             Phase::Trimming => (self.image, self.image_from),
-            Phase::Dropping { .. } => (None, self.ring.head()),
+            Phase::Dropping { .. } | Phase::Stuck { .. } => (None, self.ring.head()),
             _ => (self.image, self.ring.tail()),
         };
         let lost = match self.phase {
             Phase::Committing => self.lost(),
-            Phase::Dropping { .. } => Vec::new(),
+            Phase::Dropping { .. } | Phase::Stuck { .. } => Vec::new(),
             _ => self.image_lost.clone(),
         };
         Header {
@@ -365,6 +398,7 @@ impl Protection {
             image,
             tail,
             head: self.ring.head(),
+            durable: self.ring.claims(),
             lost,
             stand_in: None,
         }
@@ -376,7 +410,7 @@ impl Protection {
         }
         let header = self.next_header();
         if header.lost.len() > MOST_LOST {
-            self.give_up("too much of the fast device cannot be read".to_owned());
+            self.give_up_for_good("too much of the fast device cannot be read");
             return;
         }
         let Some(buf) = arena.alloc(Pool::CopyMeta, BLOCK_BYTES) else { return };
@@ -398,18 +432,19 @@ impl Protection {
         let Some((buf, header)) = self.header.take() else { return };
         arena.free(buf);
         match (&mut self.phase, result) {
-            (Phase::Dropping { tries, .. }, Err(_)) => {
+            (Phase::Dropping { tries, off }, Err(_)) => {
                 *tries += 1;
                 if *tries >= DROP_TRIES {
-                    self.phase = Phase::Stuck;
+                    self.phase = Phase::Stuck { off: off.take(), again: self.now.after(DROP_AGAIN_NS) };
                 }
             }
-            (Phase::Dropping { off, .. }, Ok(())) if header.image.is_none() => {
+            (Phase::Stuck { again, .. }, Err(_)) => *again = self.now.after(DROP_AGAIN_NS),
+            (Phase::Dropping { off, .. } | Phase::Stuck { off, .. }, Ok(())) if header.image.is_none() => {
                 let off = off.take();
                 self.has_dropped(off);
             }
             // It was on its way when the image was dropped.
-            (Phase::Dropping { .. }, Ok(())) => {}
+            (Phase::Dropping { .. } | Phase::Stuck { .. }, Ok(())) => {}
             (_, Err(error)) => self.give_up(format!("the slow device: {error}")),
             (Phase::Joining, Ok(())) if self.image.is_some() => self.phase = Phase::Resting,
             (Phase::Joining, Ok(())) => self.begin_base(),
@@ -439,6 +474,7 @@ impl Protection {
         }
         copied.iter().for_each(|(range, held)| self.unapplied.insert(range, held));
         self.image = header.image;
+        self.failures = 0;
         self.undo.committed();
         self.image_from = self.frozen_from;
         self.image_lost.clone_from(&header.lost);
@@ -451,16 +487,22 @@ impl Protection {
         self.phase = if applies { Phase::Applying { next: 0 } } else { Phase::Resting };
     }
 
-    fn has_dropped(&mut self, off: Option<String>) {
+    fn has_dropped(&mut self, off: Option<Failure>) {
         self.tracking = false;
         self.image = None;
         self.image_lost.clear();
         self.undo.forget();
         self.aging = None;
-        self.ring.trim(self.ring.head());
+        self.ring.clear();
         self.slow_written = true;
         match off {
-            Some(why) => self.phase = Phase::Off(why),
+            Some(Failure { why, may_pass }) => {
+                let wait_ns =
+                    AGAIN_NS.checked_shl(self.failures).unwrap_or(AGAIN_AT_MOST_NS).min(AGAIN_AT_MOST_NS);
+                self.failures = self.failures.saturating_add(1);
+                self.copy_is_whole = false;
+                self.phase = Phase::Off { why, again: may_pass.then(|| self.now.after(wait_ns)) };
+            }
             None => self.begin_base(),
         }
         self.unapplied.clear();

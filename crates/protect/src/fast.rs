@@ -265,6 +265,16 @@ impl Fast {
         Map { volume, number: regions.number, region_blocks: regions.each, open: regions.open.clone() }
     }
 
+    /// It may be there or not: the next one says what is so.
+    pub(crate) fn map_failed(&mut self) {
+        let regions = &mut self.regions;
+        if let Some(said) = regions.being_written.take() {
+            // Whichever counts, what is closed in one of them may be closed.
+            regions.durable.iter_mut().zip(said).for_each(|(durable, said)| *durable &= said);
+        }
+        regions.lacks = true;
+    }
+
     /// It is durable.
     pub(crate) fn map_written(&mut self) {
         let regions = &mut self.regions;

@@ -5,7 +5,9 @@ use bimetal_engine::format::codec::{Get, Put, seal, unseal};
 use bimetal_units::BLOCK_BYTES;
 use std::ops::Range;
 
-const MAGIC: &[u8; 8] = b"BMTLrin2";
+const MAGIC: &[u8; 8] = b"BMTLrin3";
+/// Without what is durable of the ring.
+const OLD_MAGIC: &[u8; 8] = b"BMTLrin2";
 const BLOCK: u64 = BLOCK_BYTES as u64;
 /// Ranges of a group at most; one header block has room for them.
 pub(crate) const MOST_ENTRIES: usize = 64;
@@ -47,6 +49,8 @@ pub(crate) struct Group {
     pub(crate) kind: Kind,
     /// The newest freeze when it was read.
     pub(crate) freeze: u64,
+    /// Groups below this number were durable then.
+    pub(crate) durable: u64,
     pub(crate) entries: Vec<Entry>,
 }
 
@@ -76,12 +80,14 @@ impl Group {
                 put.u32(*sum);
             }
         }
+        Put(&mut body).u64(self.durable);
         seal(block, MAGIC, &body);
     }
 
     /// None where it holds none that can be.
     pub(crate) fn decode(block: &[u8]) -> Option<Group> {
-        let mut get = Get(unseal(block, MAGIC)?);
+        let (old, new) = (unseal(block, OLD_MAGIC), unseal(block, MAGIC));
+        let mut get = Get(new.or(old)?);
         let (volume, ring_id, seq) = (get.id()?, get.u64()?, get.u64()?);
         let (session, freeze) = (get.count()?, get.u64()?);
         let kind = if get.u8()? == 1 { Kind::Redo } else { Kind::Undo };
@@ -98,6 +104,7 @@ impl Group {
             Some(Entry { blocks: start..start + blocks, sums })
         };
         let entries = (0..count).map(|_| entry(&mut get)).collect::<Option<Vec<_>>>()?;
-        Some(Group { volume, ring_id, seq, session, kind, freeze, entries })
+        let durable = if new.is_some() { get.u64()? } else { 0 };
+        Some(Group { volume, ring_id, seq, session, kind, freeze, durable, entries })
     }
 }

@@ -1,5 +1,6 @@
 //! What the slow device says of the image, and the fast one of what the image may lack.
 
+use crate::bugs::{Bug, planted};
 use crate::layout::Layout;
 use crate::ring::Pos;
 use bimetal_engine::format::Id;
@@ -8,7 +9,9 @@ use bimetal_engine::format::superblock::Superblock;
 use bimetal_units::{BLOCK_BYTES, Generation};
 use std::ops::Range;
 
-const HEADER_MAGIC: &[u8; 8] = b"BMTLima2";
+const HEADER_MAGIC: &[u8; 8] = b"BMTLima3";
+/// Without what is durable of the ring.
+const OLD_HEADER_MAGIC: &[u8; 8] = b"BMTLima2";
 const MAP_MAGIC: &[u8; 8] = b"BMTLlack";
 /// Ranges that an image may lack at most, as they could not be read.
 pub(crate) const MOST_LOST: usize = 200;
@@ -35,6 +38,10 @@ pub enum NoImage {
     Replaced,
     /// The volume was opened without protection after it was made.
     Unprotected,
+    /// One of the two headers cannot be read, or has rotted: it may be the newer one.
+    Doubtful,
+    /// What the ring should hold from this byte of the slow device on is not there.
+    Broken(u64),
 }
 
 /// It lies in one block, twice; the one with the higher number counts.
@@ -64,6 +71,8 @@ pub struct Header {
     pub tail: Pos,
     /// Where the ring ended.
     pub head: Pos,
+    /// Groups of the ring below this number were durable.
+    pub durable: u64,
     /// Blocks of the fast device that the image lacks.
     pub lost: Vec<Range<u64>>,
     /// The copy has the place of the fast device, under this name, once the slow device's superblock names it; while there still
@@ -72,27 +81,6 @@ pub struct Header {
 }
 
 impl Header {
-    /// The image, if it is one of the volume as the superblock of its slow device tells of it, which has so many bytes.
-    ///
-    /// # Errors
-    /// Why it is none.
-    pub fn image_of(&self, superblock: &Superblock, slow_device_bytes: u64) -> Result<Image, NoImage> {
-        let image = self.image.ok_or(NoImage::NotDone)?;
-        let Layout { fast_bytes, slow_bytes, .. } = self.layout;
-        if [fast_bytes, slow_bytes] != superblock.geometry.device_bytes
-            || self.layout.end() > slow_device_bytes
-        {
-            return Err(NoImage::Misfit);
-        }
-        if self.devices != superblock.devices {
-            return Err(NoImage::Replaced);
-        }
-        if self.covers < superblock.generation {
-            return Err(NoImage::Unprotected);
-        }
-        Ok(image)
-    }
-
     /// Whether the copy has the place of the fast device, or is about to have it and nothing else can.
     pub fn stands_in(&self, superblock: &Superblock) -> bool {
         self.stand_in == Some(superblock.devices[0])
@@ -119,13 +107,14 @@ impl Header {
         for range in &self.lost {
             put.u64(range.start).u64(range.end);
         }
-        put.u8(u8::from(self.stand_in.is_some())).bytes(&self.stand_in.unwrap_or_default());
+        put.u8(u8::from(self.stand_in.is_some())).bytes(&self.stand_in.unwrap_or_default()).u64(self.durable);
         seal(block, HEADER_MAGIC, &body);
     }
 
     /// Reads a block; none where it holds none that can be.
     pub fn decode(block: &[u8]) -> Option<Header> {
-        let mut get = Get(unseal(block, HEADER_MAGIC)?);
+        let (old, new) = (unseal(block, OLD_HEADER_MAGIC), unseal(block, HEADER_MAGIC));
+        let mut get = Get(new.or(old)?);
         let (volume, devices) = (get.id()?, [get.id()?, get.id()?]);
         let layout = Layout::get(&mut get)?;
         let (number, session, ring_id) = (get.count()?, get.count()?, get.u64()?);
@@ -144,6 +133,7 @@ impl Header {
         let lost = lost.collect::<Option<Vec<_>>>()?;
         let stands_in = get.u8()? == 1;
         let stand_in = Some(get.id()?).filter(|_| stands_in);
+        let durable = if new.is_some() { get.u64()? } else { tail.seq };
         let blocks = layout.fast_bytes / u64::from(BLOCK_BYTES);
         let inside = lost.iter().all(|range| range.start < range.end && range.end <= blocks);
         (sound && inside).then_some(Header {
@@ -159,9 +149,45 @@ impl Header {
             image: has_image.then_some(image),
             tail,
             head,
+            durable,
             lost,
             stand_in,
         })
+    }
+}
+
+/// The header of a volume that counts.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Newest {
+    /// It is the newest that can be read.
+    pub header: Header,
+    /// The other one is not the one before: it cannot be read, or has rotted, and may be newer.
+    pub is_doubtful: bool,
+}
+
+impl Newest {
+    /// The image, if it is one of the volume as the superblock of its slow device tells of it, which has so many bytes.
+    ///
+    /// # Errors
+    /// Why it is none.
+    pub fn image_of(&self, superblock: &Superblock, slow_device_bytes: u64) -> Result<Image, NoImage> {
+        let Header { image, layout, devices, covers, .. } = &self.header;
+        let image = image.ok_or(NoImage::NotDone)?;
+        if [layout.fast_bytes, layout.slow_bytes] != superblock.geometry.device_bytes
+            || layout.end() > slow_device_bytes
+        {
+            return Err(NoImage::Misfit);
+        }
+        if *devices != superblock.devices {
+            return Err(NoImage::Replaced);
+        }
+        if *covers < superblock.generation {
+            return Err(NoImage::Unprotected);
+        }
+        if self.is_doubtful && !planted(Bug::DoubtIgnored) {
+            return Err(NoImage::Doubtful);
+        }
+        Ok(image)
     }
 }
 

@@ -39,11 +39,11 @@ mod tests;
 mod transfer;
 mod undo;
 
-pub use header::{Header, Image, NoImage};
+pub use header::{Header, Image, Newest, NoImage};
 pub use layout::Layout;
 pub use protected::Protected;
 pub use protection::{Plan, Progress, Protection, Standing};
 pub use ring::Pos;
 pub use salvage::Salvage;
-pub use scan::{Reader, Scanned, newest_header, scan};
+pub use scan::{Reader, Scanned, image, newest_header, scan};
 pub use stand_in::{Disk, StandInError, stand_in};

@@ -5,7 +5,7 @@ use crate::bundle::Bundle;
 use crate::epoch::{Aging, Phase};
 use crate::extents::{Extents, Ranges};
 use crate::fast::{Fast, LEAST_REGION};
-use crate::header::{Header, Image, Map};
+use crate::header::{Header, Image, Map, Newest};
 use crate::layout::Layout;
 use crate::ring::{Pos, Ring};
 use crate::scan::{Reader, Scanned, newest_map, scan};
@@ -27,6 +27,9 @@ pub(crate) const OWN: u64 = 1 << 62;
 const EIO: i32 = 5;
 /// Pieces that memory has room for: more than are ever on their way, so that none waits for what waits for it.
 const PIECES_IN_MEMORY: u64 = 32;
+/// Why there is no image where that cannot be said.
+const STUCK: &str =
+    "the slow device cannot be told that its image ends: nothing else is written to it until it can";
 /// An image of the end is waited for so long at least.
 const FAREWELL_S: u64 = 30;
 /// Of a freeze's number, what counts within an opening.
@@ -97,8 +100,13 @@ pub enum Standing {
     Base,
     /// There is an image.
     Image,
-    /// There is none, nor will be until the volume is opened again, for this reason.
-    Off(String),
+    /// There is none.
+    Off {
+        /// For this reason.
+        why: String,
+        /// A new one is begun in so long; none: not until the volume is opened again.
+        again_ms: Option<u64>,
+    },
     /// There is none: its copy of the fast device has that one's place, until another device takes it.
     StandIn,
 }
@@ -195,7 +203,8 @@ pub struct Protection {
     pub(crate) header_number: u64,
     map: Option<Buf>,
     pub(crate) ops: BTreeMap<u64, Op>,
-    own: BTreeMap<u64, Own>,
+    /// With the device that it was asked of.
+    own: BTreeMap<u64, (Own, Tier)>,
     next: u64,
     pub(crate) held: VecDeque<Action>,
     /// Something has been answered that they may have waited for.
@@ -227,6 +236,8 @@ pub struct Protection {
     pub(crate) aging: Option<Aging>,
     /// What the ring has of the epoch that is being copied.
     pub(crate) copied: Extents,
+    /// How often something failed since there was an image.
+    pub(crate) failures: u32,
     /// Blocks that could not be read of the fast device when it was copied.
     pub(crate) unread_of_base: u64,
     /// The copy has all of the fast device, but for what is known to be lacking.
@@ -239,15 +250,17 @@ impl Protection {
     /// Goes on with the image that the newest header has, if it is one of this volume as it is; else from nothing.
     pub fn open(
         plan: Plan,
-        newest: Option<&Header>,
+        newest: Option<&Newest>,
         fast: &mut impl Reader,
         slow: &mut impl Reader,
     ) -> Protection {
         let map = newest_map(fast, plan.layout.maps(), plan.volume);
-        let resumed = newest.filter(|header| header.image.is_some()).and_then(|header| {
+        let is_sure = |newest: &&Newest| !newest.is_doubtful || planted(Bug::DoubtIgnored);
+        let header = newest.filter(is_sure).map(|newest| &newest.header);
+        let resumed = header.filter(|header| header.image.is_some()).and_then(|header| {
             Protection::resume(plan.clone(), header, scan(slow, header, false), map.as_ref())
         });
-        resumed.unwrap_or_else(|| Protection::begin(plan, newest, map.as_ref()))
+        resumed.unwrap_or_else(|| Protection::begin(plan, newest.map(|newest| &newest.header), map.as_ref()))
     }
 
     /// From nothing: there is no image until the fast device has been copied. The header is the newest that is there, so that
@@ -257,7 +270,7 @@ impl Protection {
         let layout = plan.layout;
         // No group of before has such a number.
         let from = Pos { at: 0, seq: (session + 1) << SESSION_SHIFT, session: session + 1 };
-        let ring = Ring::new(layout.ring_at(), layout.ring_bytes, from, from);
+        let ring = Ring::new(layout.ring_at(), layout.ring_bytes, (from, from), from.seq);
         let fast = Fast::new(layout.fast_bytes / BLOCK, (plan.region_blocks, plan.open_ahead), map);
         Protection::of(plan, session + 1, number, ring, fast)
     }
@@ -273,13 +286,14 @@ impl Protection {
         let fits = header.volume == plan.volume
             && header.devices == plan.devices
             && header.layout == plan.layout
-            && header.covers >= plan.generation;
+            && header.covers >= plan.generation
+            && scanned.broken_at.is_none();
         if !fits {
             return None;
         }
         let layout = plan.layout;
         let head = Pos { session: header.session + 1, ..scanned.head };
-        let ring = Ring::new(layout.ring_at(), layout.ring_bytes, header.tail, head);
+        let ring = Ring::new(layout.ring_at(), layout.ring_bytes, (header.tail, head), header.durable);
         let mut fast = Fast::new(layout.fast_bytes / BLOCK, (plan.region_blocks, plan.open_ahead), map);
         for range in &header.lost {
             fast.lost.insert(range.clone());
@@ -352,6 +366,7 @@ impl Protection {
             early: false,
             aging: None,
             copied: Extents::default(),
+            failures: 0,
             unread_of_base: 0,
             copy_is_whole: false,
             image_lost: Vec::new(),
@@ -376,26 +391,20 @@ impl Protection {
         self.undo.freeze()
     }
 
-    pub fn where_it_stands(&self) -> String {
+    /// Where everything stands, in one line.
+    pub fn where_all_stands(&self) -> String {
         format!(
-            "{:?} out {} own {:?} held {} ops {} bundles {} transfers {} now {:?} paused {:?} halted {} ring {}/{} dirty {} early {} hurry {} aging {} undo {:?}",
+            "{:?}; own {:?}; {} of the machine's on their way, {} held, {} to be said; {} bundles, {} transfers; ring {} of {}; dirty {}",
             self.phase,
-            self.out.len(),
             self.own,
-            self.held.len(),
             self.ops.len(),
+            self.held.len(),
+            self.out.len() + self.told.len(),
             self.bundles.len(),
             self.transfers.len(),
-            self.now,
-            self.paused_until,
-            self.halted,
             self.ring.used(),
             self.ring.bytes(),
             self.fast.dirty(),
-            self.early,
-            self.hurry,
-            self.aging.is_some(),
-            self.slow_written
         )
     }
 
@@ -423,14 +432,21 @@ impl Protection {
 
     /// Nothing of ours is on its way.
     fn is_quiet(&self) -> bool {
-        self.own.is_empty() && self.out.is_empty()
+        self.own.is_empty() && self.out.is_empty() && self.bundles.is_empty()
     }
 
     /// How it stands.
     pub fn progress(&self) -> Progress {
         let standing = match &self.phase {
-            Phase::Off(why) | Phase::Dropping { off: Some(why), .. } => Standing::Off(why.clone()),
+            Phase::Off { why, again } => Standing::Off {
+                why: why.clone(),
+                again_ms: again.map(|again| again.since(self.now) / Nanos::MS),
+            },
+            Phase::Dropping { off: Some(failure), .. } => {
+                Standing::Off { why: failure.why.clone(), again_ms: None }
+            }
             Phase::StandIn => Standing::StandIn,
+            Phase::Stuck { .. } => Standing::Off { why: STUCK.to_owned(), again_ms: None },
             _ if self.image.is_some() => Standing::Image,
             _ => Standing::Base,
         };
@@ -458,14 +474,16 @@ impl Protection {
 
     /// The next thing to do, of the machine's or of our own.
     pub fn next_action<M: Machine>(&mut self, machine: &mut M, now: Nanos) -> Option<Action> {
+        // Not in the call that asks for it: who is answered at once believes that no device has anything to do.
+        self.tell(machine, now);
         loop {
+            if planted(Bug::RefusedAtOnce) {
+                self.tell(machine, now);
+            }
             if !self.halted {
                 self.begin_if_due(machine, now);
             }
             machine.with_arena(|arena| self.work(now, arena));
-            while let Some((token, result)) = self.told.pop_front() {
-                machine.on_completion(now, token, result);
-            }
             if let Some(action) = self.out.pop_front() {
                 return Some(action);
             }
@@ -474,6 +492,12 @@ impl Protection {
             if let Some(action) = self.sort(action) {
                 return Some(action);
             }
+        }
+    }
+
+    fn tell<M: Machine>(&mut self, machine: &mut M, now: Nanos) {
+        while let Some((token, result)) = self.told.pop_front() {
+            machine.on_completion(now, token, result);
         }
     }
 
@@ -490,6 +514,9 @@ impl Protection {
         if Protection::is_own(token) {
             machine.with_arena(|arena| self.own_done(token, result, arena));
             return;
+        }
+        if let Some(error) = away(result) {
+            self.was_away(error);
         }
         let Some(op) = self.ops.remove(&token.0) else {
             machine.on_completion(now, token, result);
@@ -515,15 +542,21 @@ impl Protection {
 
     /// When to call again at the latest.
     pub fn deadline(&self) -> Option<Nanos> {
-        self.phase_deadline()
+        if self.told.is_empty() { self.phase_deadline() } else { Some(self.now) }
     }
 
     /// Asks for something of our own.
     pub(crate) fn ask(&mut self, own: Own, action: impl FnOnce(Token) -> Action) {
         self.next += 1;
         let token = OWN | self.next;
-        self.own.insert(token, own);
-        self.out.push_back(action(Token(token)));
+        let action = action(Token(token));
+        let (Action::Read { device, .. } | Action::Write { device, .. } | Action::Flush { device, .. }) =
+            action
+        else {
+            unreachable!("nothing else is asked of our own")
+        };
+        self.own.insert(token, (own, device));
+        self.out.push_back(action);
     }
 
     /// A number for something of our own.
@@ -553,12 +586,12 @@ impl Protection {
                 Some(action)
             }
             // What an image has of it is gone otherwise; the hint is worth less.
-            Action::Discard { token, .. } if !matches!(self.phase, Phase::Off(_) | Phase::StandIn) => {
+            Action::Discard { token, .. } if !matches!(self.phase, Phase::Off { .. } | Phase::StandIn) => {
                 self.told.push_back((*token, Ok(())));
                 None
             }
             Action::Discard { .. } => Some(action),
-            Action::Write { token, device: SLOW, .. } if matches!(self.phase, Phase::Stuck) => {
+            Action::Write { token, device: SLOW, .. } if matches!(self.phase, Phase::Stuck { .. }) => {
                 self.told.push_back((*token, Err(DeviceError { errno: EIO })));
                 None
             }
@@ -602,7 +635,7 @@ impl Protection {
 
     fn admits(&mut self, device: Tier, blocks: &Range<u64>) -> bool {
         match self.phase {
-            Phase::Off(_) | Phase::StandIn => return true,
+            Phase::Off { .. } | Phase::StandIn => return true,
             Phase::Joining => return planted(Bug::NotJoined),
             Phase::Dropping { .. } if device == SLOW => return planted(Bug::DroppedLate),
             _ => {}
@@ -646,6 +679,11 @@ impl Protection {
         is_too_much
     }
 
+    /// A device was away. Should it come back, it may have forgotten what it was told and has not made durable, and say nothing.
+    fn was_away(&mut self, error: DeviceError) {
+        self.give_up(format!("a device was away: {error}"));
+    }
+
     /// A device failed a flush of ours: whoever of the machine waits for one hears of it, or who asks for one next.
     fn flush_has_failed(&mut self, device: Tier, error: DeviceError) {
         if planted(Bug::FlushErrorKept) {
@@ -657,7 +695,12 @@ impl Protection {
     }
 
     fn own_done<A: Arena>(&mut self, token: Token, result: Result<(), DeviceError>, arena: &mut A) {
-        let Some(own) = self.own.remove(&token.0) else { return };
+        let Some((own, device)) = self.own.remove(&token.0) else { return };
+        if let Some(error) = away(result) {
+            // The machine may have asked nothing of it meanwhile, and believe what it answers from now on.
+            self.flush_has_failed(device, error);
+            self.was_away(error);
+        }
         match own {
             Own::Read { bundle, entry } => self.entry_read(bundle, entry, result, arena),
             Own::Group { bundle } => self.group_written(bundle, result, arena),
@@ -678,7 +721,10 @@ impl Protection {
                 self.map.take().into_iter().for_each(|buf| arena.free(buf));
                 match result {
                     Ok(()) => self.fast.map_written(),
-                    Err(error) => self.give_up(format!("the fast device: {error}")),
+                    Err(error) => {
+                        self.fast.map_failed();
+                        self.give_up(format!("the fast device: {error}"));
+                    }
                 }
             }
             Own::Transfer(id) => self.transfer_done(id, result, arena),
@@ -690,6 +736,9 @@ impl Protection {
         self.now = now;
         // A ring that is full changes the phase, what no longer counts is forgotten, and nobody may call again.
         while !self.halted && self.work_once(now, arena) {}
+        if self.halted {
+            self.forget_ready(arena);
+        }
     }
 
     /// Gives whether there may be more.
@@ -704,13 +753,13 @@ impl Protection {
                 self.out.push_back(action);
             }
         }
-        if matches!(self.phase, Phase::Stuck) {
+        if matches!(self.phase, Phase::Stuck { .. }) {
             self.refuse_held();
         }
         self.work_on_bundles(arena);
         self.work_on_map(arena);
         self.work_on_flush();
-        phase != discriminant(&self.phase) || bundles > self.bundles.len()
+        phase != discriminant(&self.phase) || bundles > self.bundles.len() && !planted(Bug::EndedQuietly)
     }
 
     fn work_on_map<A: Arena>(&mut self, arena: &mut A) {
@@ -747,6 +796,11 @@ impl Protection {
         let lost: &Ranges = &self.fast.lost;
         lost.iter().collect()
     }
+}
+
+/// The error, if it says that the device was away.
+fn away(result: Result<(), DeviceError>) -> Option<DeviceError> {
+    result.err().filter(|error| error.is_away() && !planted(Bug::AbsenceIgnored))
 }
 
 /// The device and the blocks of a write.

@@ -30,8 +30,10 @@ pub(crate) struct Ring {
     head: Pos,
     /// In order; those before are done.
     writing: VecDeque<Written>,
-    /// Groups below this number are durable.
+    /// Groups below this number are durable, or were read after a crash.
     durable: u64,
+    /// Groups below this number are durable.
+    claims: u64,
 }
 
 /// The place for a group that comes after a position: groups do not go across the end. The rest of a round is left out.
@@ -40,9 +42,9 @@ pub(crate) fn place_of(at: u64, bytes: u64, ring: u64) -> u64 {
 }
 
 impl Ring {
-    pub(crate) fn new(start: u64, bytes: u64, tail: Pos, head: Pos) -> Ring {
+    pub(crate) fn new(start: u64, bytes: u64, (tail, head): (Pos, Pos), claims: u64) -> Ring {
         assert!(bytes >= u64::from(BLOCK_BYTES), "a ring has a block");
-        Ring { start, bytes, tail, head, writing: VecDeque::new(), durable: head.seq }
+        Ring { start, bytes, tail, head, writing: VecDeque::new(), durable: head.seq, claims }
     }
 
     pub(crate) fn tail(&self) -> Pos {
@@ -93,11 +95,23 @@ impl Ring {
     /// A flush has ended before which that was so.
     pub(crate) fn flushed(&mut self, below: u64) {
         self.durable = self.durable.max(below);
+        self.claims = self.claims.max(below);
     }
 
     /// Whether a group is durable, and all before it: who reads the ring after a crash comes as far as this.
     pub(crate) fn is_durable(&self, seq: u64) -> bool {
         seq < self.durable
+    }
+
+    /// Groups below this number are durable: whoever finds one of them missing knows that something has rotted.
+    pub(crate) fn claims(&self) -> u64 {
+        self.claims
+    }
+
+    /// Nothing of it is needed, and nothing is on its way; whatever of it was not written leaves no gap.
+    pub(crate) fn clear(&mut self) {
+        self.writing.clear();
+        self.tail = self.head;
     }
 
     /// Nothing before this is needed.

@@ -3,14 +3,20 @@
 use crate::bugs::{Bug, planted};
 use crate::extents::{Extents, Held};
 use crate::group::{Entry, Group, Kind};
-use crate::header::{Header, Map};
+use crate::header::{Header, Image, Map, Newest, NoImage};
 use crate::layout::Layout;
 use crate::ring::{Pos, place_of};
+use crate::salvage::Salvage;
 use bimetal_engine::format::Id;
+use bimetal_engine::format::superblock::Superblock;
 use bimetal_units::BLOCK_BYTES;
 use std::ops::Range;
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
+/// Bytes of the ring that are looked through behind its end, ...
+const LOOKED_THROUGH: u64 = 16 << 20;
+/// ... and read at once.
+const LOOKED_AT_ONCE: u64 = 256 << 10;
 
 /// Reads bytes of a device, in whole blocks; none where they cannot be read.
 pub trait Reader {
@@ -25,15 +31,45 @@ impl<F: FnMut(u64, u64) -> Option<Vec<u8>>> Reader for F {
 }
 
 /// The newest header of a volume.
-pub fn newest_header(reader: &mut impl Reader, places: [u64; 2], volume: Id) -> Option<Header> {
+pub fn newest_header(reader: &mut impl Reader, places: [u64; 2], volume: Id) -> Option<Newest> {
     let header = |at| reader.read(at, BLOCK).and_then(|block| Header::decode(&block));
-    places.map(header).into_iter().flatten().filter(|header| header.volume == volume).max_by_key(|h| h.number)
+    let own = |found: &Header| found.volume == volume;
+    let mut found: Vec<Header> = places.map(header).into_iter().flatten().filter(own).collect();
+    found.sort_by_key(|header| header.number);
+    let header = found.pop()?;
+    let is_doubtful = found.first().is_none_or(|before| before.number + 1 != header.number);
+    Some(Newest { header, is_doubtful })
 }
 
-/// The newest map of a volume.
+/// The newest map of a volume; none where it may be another one that cannot be read, or has rotted.
 pub(crate) fn newest_map(reader: &mut impl Reader, places: [u64; 2], volume: Id) -> Option<Map> {
     let map = |at| reader.read(at, BLOCK).and_then(|block| Map::decode(&block));
-    places.map(map).into_iter().flatten().filter(|map| map.volume == volume).max_by_key(|map| map.number)
+    let [first, second] = places.map(map).map(|map| map.filter(|map| map.volume == volume));
+    let (older, newer) = match (first, second) {
+        (Some(a), Some(b)) if a.number < b.number => (Some(a), Some(b)),
+        (Some(a), Some(b)) => (Some(b), Some(a)),
+        (a, b) => (None, a.or(b)),
+    };
+    let follows = |newer: &Map| older.is_some_and(|older| older.number + 1 == newer.number);
+    newer.filter(|newer| follows(newer) || planted(Bug::DoubtIgnored))
+}
+
+/// The image in the place of the devices, as of when it is, if a slow device of so many bytes has one.
+///
+/// # Errors
+/// Why it has none.
+pub fn image(
+    reader: &mut impl Reader,
+    newest: &Newest,
+    superblock: &Superblock,
+    slow_device_bytes: u64,
+) -> Result<(Salvage, Image), NoImage> {
+    let image = newest.image_of(superblock, slow_device_bytes)?;
+    let scanned = scan(reader, &newest.header, true);
+    match scanned.broken_at {
+        Some(at) => Err(NoImage::Broken(at)),
+        None => Ok((Salvage::new(newest.header.layout, scanned), image)),
+    }
 }
 
 /// What the ring holds that counts.
@@ -44,6 +80,8 @@ pub struct Scanned {
     pub(crate) fast: Extents,
     /// What the slow device held at the freeze of the image, where it is another now.
     pub(crate) slow: Extents,
+    /// What should be there from this byte of the slow device on is not: it cannot be read, or has rotted.
+    pub(crate) broken_at: Option<u64>,
     /// What of that the ring should have and has not, though it is known otherwise.
     pub(crate) unkept: Vec<Unkept>,
 }
@@ -58,12 +96,21 @@ pub(crate) struct Unkept {
 
 /// Goes through the ring. What does not match its checksum is lost, if that is to be looked at.
 pub fn scan(reader: &mut impl Reader, header: &Header, verifies: bool) -> Scanned {
-    let mut scanned =
-        Scanned { head: header.tail, fast: Extents::default(), slow: Extents::default(), unkept: Vec::new() };
+    let mut scanned = Scanned {
+        head: header.tail,
+        fast: Extents::default(),
+        slow: Extents::default(),
+        broken_at: None,
+        unkept: Vec::new(),
+    };
     let mut undos = Vec::new();
     let number = header.image.map_or(0, |image| image.number);
     let mut session = if planted(Bug::StaleTail) { 0 } else { header.tail.session };
-    while let Some((at, group)) = next(reader, header, scanned.head, session) {
+    let ended = loop {
+        let (at, group) = match next(reader, header, scanned.head, session) {
+            Ok(found) => found,
+            Err(ended) => break ended,
+        };
         session = group.session;
         let start = header.layout.ring_at() + at % header.layout.ring_bytes;
         scanned.head = Pos { at: at + group.bytes(), seq: group.seq + 1, session };
@@ -78,7 +125,14 @@ pub fn scan(reader: &mut impl Reader, header: &Header, verifies: bool) -> Scanne
                 _ => {}
             }
         }
+    };
+    scanned.broken_at = match ended {
+        Ended::Unreadable(at) => Some(at),
+        Ended::Nothing if scanned.head.seq < header.durable => Some(scanned.head_at(header)),
+        Ended::Nothing if is_claimed(reader, header, &scanned) => Some(scanned.head_at(header)),
+        Ended::Nothing => None,
     }
+    .filter(|_| !planted(Bug::BreakIgnored));
     // The oldest counts: it comes last.
     for (entry, at) in undos.into_iter().rev() {
         scanned.take_back(reader, &entry, at, verifies);
@@ -113,6 +167,11 @@ fn held(reader: &mut impl Reader, entry: &Entry, at: u64, verifies: bool) -> Vec
 }
 
 impl Scanned {
+    /// The first byte behind its last group on the slow device.
+    fn head_at(&self, header: &Header) -> u64 {
+        header.layout.ring_at() + self.head.at % header.layout.ring_bytes
+    }
+
     /// What the slow device held before all that was looked at so far.
     fn take_back(&mut self, reader: &mut impl Reader, entry: &Entry, at: u64, verifies: bool) {
         for (blocks, held) in held(reader, entry, at, verifies) {
@@ -134,20 +193,69 @@ impl Scanned {
     }
 }
 
+/// Why there are no more groups.
+enum Ended {
+    /// There is nothing that follows.
+    Nothing,
+    /// The next one may be at this byte of the slow device, which cannot be read.
+    Unreadable(u64),
+}
+
 /// The group at a place, with where it is: groups that do not fit before the end are at the beginning.
-fn next(reader: &mut impl Reader, header: &Header, pos: Pos, session: u64) -> Option<(u64, Group)> {
+fn next(reader: &mut impl Reader, header: &Header, pos: Pos, session: u64) -> Result<(u64, Group), Ended> {
     let Layout { ring_bytes, .. } = header.layout;
     let round = pos.at.next_multiple_of(ring_bytes);
     let places = [pos.at, round];
-    places.into_iter().take(1 + usize::from(round != pos.at)).find_map(|at| {
-        let block = reader.read(header.layout.ring_at() + at % ring_bytes, BLOCK)?;
-        let group = Group::decode(&block)?;
-        let fits = place_of(at, group.bytes(), ring_bytes) == at
-            && at + group.bytes() <= header.tail.at + ring_bytes;
-        let follows = group.volume == header.volume
-            && (group.ring_id == header.ring_id || planted(Bug::OldGroupsCount))
-            && group.seq == pos.seq
-            && group.session >= session;
-        (fits && follows && group.session <= header.session).then_some((at, group))
-    })
+    let mut ended = Ended::Nothing;
+    for at in places.into_iter().take(1 + usize::from(round != pos.at)) {
+        if at >= header.tail.at + ring_bytes {
+            continue;
+        }
+        let place = header.layout.ring_at() + at % ring_bytes;
+        let Some(block) = reader.read(place, BLOCK) else {
+            ended = Ended::Unreadable(place);
+            continue;
+        };
+        let found = Group::decode(&block).filter(|group| {
+            let fits = place_of(at, group.bytes(), ring_bytes) == at
+                && at + group.bytes() <= header.tail.at + ring_bytes;
+            fits && is_of(group, header, session) && group.seq == pos.seq
+        });
+        if let Some(group) = found {
+            return Ok((at, group));
+        }
+    }
+    Err(ended)
+}
+
+/// Whether a group is of the ring of this header, from this session on.
+fn is_of(group: &Group, header: &Header, session: u64) -> bool {
+    group.volume == header.volume
+        && (group.ring_id == header.ring_id || planted(Bug::OldGroupsCount))
+        && (session..=header.session).contains(&group.session)
+}
+
+/// Whether a group behind the last one that follows says that more was durable. So much is looked through as may have been written
+/// while a flush was on its way.
+fn is_claimed(reader: &mut impl Reader, header: &Header, scanned: &Scanned) -> bool {
+    let (ring_at, ring_bytes) = (header.layout.ring_at(), header.layout.ring_bytes);
+    let (head, end) = (scanned.head, header.tail.at + ring_bytes);
+    let mut at = head.at;
+    while at < end.min(head.at + LOOKED_THROUGH) {
+        let place = at % ring_bytes;
+        let bytes = LOOKED_AT_ONCE.min(ring_bytes - place).min(end - at);
+        let whole = reader.read(ring_at + place, bytes);
+        let mut blocks = (0..bytes / BLOCK).filter_map(|block| match &whole {
+            Some(whole) => Group::decode(&whole[(block * BLOCK) as usize..][..BLOCK as usize]),
+            None => Group::decode(&reader.read(ring_at + place + block * BLOCK, BLOCK)?),
+        });
+        let claims = |group: Group| {
+            is_of(&group, header, head.session) && group.seq > head.seq && group.durable > head.seq
+        };
+        if blocks.any(claims) {
+            return true;
+        }
+        at += bytes;
+    }
+    false
 }

@@ -5,7 +5,7 @@
 //! 2. The slow device's superblocks give that name to the fast one. From here on the old fast device is refused, so that the slow
 //!    one may go back to what it held at the freeze.
 //! 3. What the ring has of the fast device goes to the copy, what it has of the slow one back to its place.
-//! 4. All that is flushed, and a header says that there is no image any more: the copy is the fast device.
+//! 4. All that is flushed, and both headers say that there is no image any more: the copy is the fast device.
 //!
 //! Nothing of the ring is written over meanwhile. What a crash cuts short is done again from the second step on.
 
@@ -41,6 +41,8 @@ pub trait Disk: Reader {
 pub enum StandInError {
     /// There is no image.
     NoImage,
+    /// What the ring should hold from this byte of the slow device on is not there.
+    Broken(u64),
     /// So many bytes of one of the devices are not in the image: they could not be read when it was made, or do not match their
     /// checksum. What is in their place would be taken for them.
     Lost(Tier, u64),
@@ -73,6 +75,9 @@ pub fn stand_in(
     if header.image.is_none() {
         return Err(StandInError::NoImage);
     }
+    if let Some(at) = scanned.broken_at {
+        return Err(StandInError::Broken(at));
+    }
     for (tier, extents) in [(FAST, &scanned.fast), (SLOW, &scanned.slow)] {
         let lost = extents.iter().filter(|(_, held)| *held == Held::Lost).map(|(range, _)| bytes_of(&range));
         let lost: u64 = lost.sum();
@@ -104,9 +109,11 @@ pub fn stand_in(
     if !planted(Bug::StandsUnflushed) {
         work.disk.flush()?;
     }
-    let whole =
-        Header { number: said.number + 1, image: None, tail: scanned.head, head: scanned.head, ..said };
-    work.write_header(&whole)
+    let head = scanned.head;
+    let whole = Header { number: said.number + 1, image: None, tail: head, head, durable: head.seq, ..said };
+    work.write_header(&whole)?;
+    // Were this the only one, and it went bad, the one before would have it all done again, over what was written since.
+    work.write_header(&Header { number: whole.number + 1, ..whole })
 }
 
 /// Where each device has its superblocks.

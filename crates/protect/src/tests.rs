@@ -2,6 +2,7 @@
 //! what was flushed or something newer, as without protection; and without the fast device the image holds what both held at one
 //! moment.
 
+mod again;
 mod disk;
 mod life;
 mod standing_in;
@@ -9,7 +10,7 @@ mod standing_in;
 use crate::bugs::{Bug, plant};
 use crate::group::{Entry, Group, Kind};
 use crate::header::Map;
-use crate::{Header, Image, Layout, Pos, Salvage, newest_header, scan};
+use crate::{Header, Image, Layout, Newest, Pos, Salvage, newest_header, scan};
 use bimetal_engine::format::codec::{seal, unseal};
 use bimetal_units::rng::Rng;
 use bimetal_units::{BLOCK_BYTES, FAST, Generation, SLOW};
@@ -42,14 +43,23 @@ fn whatever_stands_on_the_devices_is_read_or_not() {
             image: Some(Image { number: 1, frozen_unix_ms: 1 }),
             tail: pos,
             head: pos,
+            durable: rng.below(4),
             lost: vec![0..1, 3..9],
             stand_in: None,
         };
         let entries =
             vec![Entry { blocks: 0..3, sums: Some(vec![1; 3]) }, Entry { blocks: 5..6, sums: None }];
         let (volume, kind) = (header.volume, rng.pick(&[Kind::Undo, Kind::Redo]));
-        let group =
-            Group { volume, ring_id: 3, seq: pos.seq, session: pos.session, kind, freeze: 1, entries };
+        let group = Group {
+            volume,
+            ring_id: 3,
+            seq: pos.seq,
+            session: pos.session,
+            kind,
+            freeze: 1,
+            durable: 1,
+            entries,
+        };
         let map = Map { volume, number: 1, region_blocks: 4, open: vec![true; 4] };
         let mut device = vec![0; bytes];
         let at = layout.headers()[0] as usize;
@@ -57,7 +67,7 @@ fn whatever_stands_on_the_devices_is_read_or_not() {
         let in_ring = (layout.ring_at() + pos.at % layout.ring_bytes) as usize;
         group.encode(&mut device[in_ring..in_ring + BLOCK]);
         map.encode(&mut device[..BLOCK]);
-        for (at, magic) in [(at, b"BMTLima2"), (in_ring, b"BMTLrin2"), (0, b"BMTLlack")] {
+        for (at, magic) in [(at, b"BMTLima3"), (in_ring, b"BMTLrin3"), (0, b"BMTLlack")] {
             let block = &mut device[at..at + BLOCK];
             let mut body = unseal(block, magic).expect("it is sealed").to_vec();
             for _ in 0..rng.below(4) {
@@ -75,7 +85,7 @@ fn whatever_stands_on_the_devices_is_read_or_not() {
             let at = usize::try_from(at).ok()?;
             device.get(at..at.checked_add(usize::try_from(len).ok()?)?).map(<[u8]>::to_vec)
         };
-        if let Some(header) = newest_header(&mut reader, layout.headers(), [1; 16]) {
+        if let Some(Newest { header, .. }) = newest_header(&mut reader, layout.headers(), [1; 16]) {
             let salvage = Salvage::new(header.layout, scan(&mut reader, &header, true));
             drop([FAST, SLOW].map(|tier| salvage.places(tier, 0..16)));
         }
@@ -112,7 +122,7 @@ const FOUND: &[(Bug, u64)] = &[
     (Bug::EpochNotOpened, 2514),
     (Bug::ClosingForgotten, 17_700),
     (Bug::UnsettledKept, 524),
-    (Bug::ClaimDropped, 9_000_700),
+    (Bug::ClaimDropped, 7700),
     (Bug::UnkeptIsKept, 131),
     (Bug::GroupsOutOfOrder, 128),
     (Bug::CommittedOverGap, 10_614),
@@ -129,10 +139,23 @@ const FOUND: &[(Bug, u64)] = &[
     (Bug::StandsUnflushed, 72),
 ];
 
+/// What these need is not in a life here: an engine that has memory and patience of its own, devices that go bad where an image says
+/// what it is, or that are away for long. The torture finds them, in volumes with an image.
+const ELSEWHERE: &[Bug] = &[
+    Bug::DoubtIgnored,
+    Bug::BreakIgnored,
+    Bug::MemoryShared,
+    Bug::EndedQuietly,
+    Bug::StuckForGood,
+    Bug::RefusedAtOnce,
+    Bug::CopiedForEver,
+    Bug::AbsenceIgnored,
+];
+
 #[test]
 fn planted_bugs_are_found() {
     let mut lost = Vec::new();
-    for &bug in Bug::ALL {
+    for &bug in Bug::ALL.iter().filter(|bug| !ELSEWHERE.contains(bug)) {
         if std::env::var("PROTECT_BUG").is_ok_and(|only| only != format!("{bug:?}")) {
             continue;
         }

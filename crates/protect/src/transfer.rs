@@ -1,5 +1,6 @@
 //! Pieces that go from one place to another: of the fast device to its copy, and of the ring.
 
+use crate::bugs::{Bug, planted};
 use crate::epoch::Phase;
 use crate::protection::{BLOCK, Own, Protection};
 use bimetal_engine::action::{Action, BufList, Class, DeviceError};
@@ -12,6 +13,11 @@ const TRANSFERS: usize = 2;
 const TRANSFERS_BESIDE: usize = 1;
 /// The machine has something to do if it had so long ago.
 const BESIDE_NS: u64 = Nanos::SECOND;
+
+/// Where memory for payload comes from. The engine may have all of its own in writes that wait for what this is for.
+pub(crate) fn pool() -> Pool {
+    if planted(Bug::MemoryShared) { Pool::Background } else { Pool::Copy }
+}
 
 /// A piece on its way.
 pub(crate) struct Transfer {
@@ -42,7 +48,7 @@ impl Protection {
         now: Nanos,
         arena: &mut A,
     ) -> bool {
-        let Some(buf) = arena.alloc(Pool::Copy, ((blocks.end - blocks.start) * BLOCK) as u32) else {
+        let Some(buf) = arena.alloc(pool(), ((blocks.end - blocks.start) * BLOCK) as u32) else {
             return false;
         };
         let id = self.number();

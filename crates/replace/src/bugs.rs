@@ -50,4 +50,6 @@ bimetal_units::planted_bugs! {
     CancelledLate,
     /// After a failure, writes go on before anybody knows.
     NotSettled,
+    /// A device that was away is believed when it is back.
+    AbsenceIgnored,
 }

@@ -360,6 +360,7 @@ impl Replacement {
             return;
         };
         op.waits -= 1;
+        let was_away = away(result).filter(|_| token.0 & OWN == 0);
         // Others are answered before this one is, where the successor is late: they are not to be believed.
         let failed = result.err().filter(|_| op.is_flush && token.0 & OWN == 0);
         if token.0 & OWN == 0 {
@@ -380,6 +381,9 @@ impl Replacement {
             }
         } else if !op.is_write && !op.range.is_empty() {
             op.result = result;
+        }
+        if let Some(error) = was_away {
+            self.flush_failed(error);
         }
         if let Some(error) = failed.filter(|_| !planted(Bug::FailureToldLate)) {
             self.flush_failed(error);
@@ -532,6 +536,10 @@ impl Replacement {
         arena: &mut A,
     ) -> Option<u64> {
         let (own, device, _) = self.own.remove(&token.0)?;
+        if let Some(error) = away(result) {
+            // The machine may have asked nothing of it meanwhile, and believe what it answers from now on.
+            if device == SUCCESSOR { self.must(result) } else { self.flush_failed(error) }
+        }
         match own {
             Own::Twin(of) => {
                 if self.ops.get(&of).is_some_and(|op| op.on_both) {
@@ -767,6 +775,11 @@ impl Replacement {
             class: Class::Background,
         });
     }
+}
+
+/// The error, if it says that the device was away: should it come back, it may have forgotten what it has not made durable.
+fn away(result: Result<(), DeviceError>) -> Option<DeviceError> {
+    result.err().filter(|error| error.is_away() && !planted(Bug::AbsenceIgnored))
 }
 
 impl Op {

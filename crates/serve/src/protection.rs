@@ -26,6 +26,10 @@ pub struct ProtectionDoc {
     pub image_unix_s: Option<u64>,
     /// Why there is none; null where there is or will be.
     pub why: Option<String>,
+    /// In so many seconds a new one is begun; null where there is one, one is being made, or none is begun until the volume is opened
+    /// again.
+    #[serde(default)]
+    pub retry_seconds: Option<u64>,
 }
 
 impl ProtectionDoc {
@@ -40,9 +44,10 @@ impl ProtectionDoc {
         let (state, why) = match &progress.standing {
             Standing::Base => ("base", None),
             Standing::Image => ("image", None),
-            Standing::Off(why) => ("off", Some(why.clone())),
+            Standing::Off { why, .. } => ("off", Some(why.clone())),
             Standing::StandIn => ("stand-in", None),
         };
+        let retry_ms = if let Standing::Off { again_ms, .. } = progress.standing { again_ms } else { None };
         ProtectionDoc {
             state: state.to_owned(),
             seconds: plan.seconds,
@@ -51,12 +56,13 @@ impl ProtectionDoc {
             exposed_bytes: progress.exposed_bytes,
             image_unix_s: progress.image.map(|image| image.frozen_unix_ms / 1000),
             why,
+            retry_seconds: retry_ms.map(|ms| ms / 1000),
         }
     }
 }
 
 impl<V: Served> Server<V> {
-    /// Says it once where the volume is no longer protected, and each time that an image is given up for a new one.
+    /// Says it once where the volume is no longer protected, and when it is again, and each time that an image is given up for a new one.
     pub(crate) fn look_after_protection(&mut self) {
         let Some(progress) = self.driver.protection() else { return };
         let had_image = std::mem::replace(&mut self.has_image, progress.image.is_some());
@@ -65,9 +71,20 @@ impl<V: Served> Server<V> {
                         new one is made, the volume is not protected";
             self.say_happened(EventKind::Notice, Level::Warning, what.to_owned());
         }
-        let Standing::Off(why) = progress.standing else { return };
+        if progress.image.is_some() && std::mem::take(&mut self.said_unprotected) {
+            self.say_happened(
+                EventKind::Notice,
+                Level::Info,
+                "there is an image of the volume again".to_owned(),
+            );
+        }
+        let Standing::Off { why, again_ms } = progress.standing else { return };
         if !std::mem::replace(&mut self.said_unprotected, true) {
-            let what = format!("there is no image of the volume any more, until it is opened again: {why}");
+            let until = match again_ms {
+                Some(ms) => format!("a new one is begun in {} s", ms / 1000),
+                None => "none is begun before it is opened again".to_owned(),
+            };
+            let what = format!("there is no image of the volume any more, and {until}: {why}");
             self.say_happened(EventKind::Damage, Level::Error, what);
         }
     }

@@ -252,6 +252,7 @@ fn life(rng: &mut Rng, plan: &Plan, later: bool) -> Life {
         salvage: false,
         image: false,
         fast_lost: false,
+        image_harms: 0,
         twice: rng.one_in(8).then(|| death(rng)),
         verify_all: rng.one_in(8),
         services: [service(rng, 50 * US), service(rng, 2 * MS)],

@@ -147,6 +147,8 @@ pub struct Life {
     pub image: bool,
     /// Before it the fast device is lost for good, and the volume goes on with its image.
     pub fast_lost: bool,
+    /// So many blocks go bad at its end that say where the image is.
+    pub image_harms: u32,
     /// Crash again once all is verified, and verify again.
     pub twice: Option<Death>,
     /// Verify every sector, not only those written lately and a sample.
@@ -261,6 +263,9 @@ impl fmt::Display for Life {
         }
         if self.fast_lost {
             writeln!(f, "  lose the fast device, and go on with the image")?;
+        }
+        if self.image_harms > 0 {
+            writeln!(f, "  {} blocks of the image go bad at the end", self.image_harms)?;
         }
         for (steps, death) in &self.opening.crashes {
             writeln!(f, "  open, {death:?} after {steps} steps")?;

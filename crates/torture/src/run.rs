@@ -97,6 +97,8 @@ pub struct Run<'a> {
     fast_rots: Vec<rot::FastRot>,
     /// Of a protected volume, once its size is known.
     images: Option<image::Images>,
+    /// Something that says where the image is has gone bad.
+    image_went_bad: bool,
     /// Until when the second fault of a pair lasts; the beginning of time where it is over.
     pair_ends: Option<Nanos>,
 }
@@ -115,6 +117,7 @@ impl<'a> Run<'a> {
             left_behind: false,
             fast_rots: Vec::new(),
             images: None,
+            image_went_bad: false,
             pair_ends: None,
             plan,
             stats,
@@ -145,12 +148,14 @@ impl<'a> Run<'a> {
         let result = self.run_plan();
         self.stats.hash = self.world.hash();
         self.stats.coverage.add(&self.world.coverage);
-        if let (Err(_), Some(p)) = (&result, self.world.protection()) {
-            eprintln!("PROT {} {}", self.plan.seed, p.where_it_stands());
-        }
-        result.map_err(|what| match self.events.is_empty() {
-            true => what,
-            false => format!("{what}\nevents: {}", self.events.join("; ")),
+        result.map_err(|mut what| {
+            if let Some(protection) = self.world.protection() {
+                what += &format!("\nthe image: {}", protection.where_all_stands());
+            }
+            if !self.events.is_empty() {
+                what += &format!("\nevents: {}", self.events.join("; "));
+            }
+            what
         })
     }
 
@@ -246,6 +251,7 @@ impl<'a> Run<'a> {
         let stopped = self.work(&mut engine, life).inspect_err(|_| self.keep_events(&mut engine))?;
         self.patience_ns = STUCK_NS;
         self.end_life(engine, life, stopped)?;
+        self.hurt_image(life.image_harms);
         if life.check && !self.errors_ever && !self.damaged {
             self.check()?;
         }

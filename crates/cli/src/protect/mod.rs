@@ -11,7 +11,7 @@ use bimetal_driver::{BlockFile, Driver};
 use bimetal_engine::format::superblock::{Found, Superblock};
 use bimetal_engine::options::DeviceInfo;
 use bimetal_protect::{
-    Header, Image, Layout, NoImage, Plan, Protection, Reader, Salvage, newest_header, scan,
+    Header, Image, Layout, Newest, NoImage, Plan, Protection, Reader, Salvage, newest_header,
 };
 use bimetal_serve::protection::ProtectionDoc;
 use bimetal_units::BLOCK_BYTES;
@@ -78,7 +78,10 @@ pub(crate) fn describe(doc: &ProtectionDoc) -> String {
         }
         ("off", _) => {
             let why = doc.why.as_deref().unwrap_or("it is not known why");
-            format!("not protected until it is opened again: {why}")
+            match doc.retry_seconds {
+                Some(seconds) => format!("not protected, and a new image is begun in {seconds} s: {why}"),
+                None => format!("not protected until it is opened again: {why}"),
+            }
         }
         _ => "not protected yet: the fast device is being copied for the first image".to_owned(),
     }
@@ -92,7 +95,7 @@ fn begin(volume: &mut Volume, protect: Protect) -> anyhow::Result<()> {
     }
     let files = volume.open_devices()?;
     if !files[0].is_part() {
-        layout(&files, &superblock(&files[1])?, None)?;
+        layout(&files, &superblocks(&files)?[1], None)?;
     }
     volume.protect = Some(protect);
     volume.save()
@@ -128,7 +131,7 @@ pub(crate) fn give_up(volume: &Volume) -> anyhow::Result<()> {
 
 fn erase_headers(volume: &Volume) -> anyhow::Result<()> {
     let files = volume.open_devices()?;
-    let superblock = superblock(&files[1])?;
+    let [_, superblock] = superblocks(&files)?;
     // There is no image then; but where the copy is, they say.
     if files[0].is_part() {
         return Ok(());
@@ -140,13 +143,28 @@ fn erase_headers(volume: &Volume) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// The superblocks of both devices. Of a device that is longer than the volume, the other one knows where the second is.
+fn superblocks(files: &[BlockFile]) -> anyhow::Result<[Superblock; 2]> {
+    let first = |tier: usize| read_superblock(&files[tier], 0);
+    let both = [first(0), first(1)];
+    let found = |tier: usize| {
+        let end = both[1 - tier].as_ref().map(|other| other.geometry.device_bytes[tier]);
+        both[tier].clone().or_else(|| read_superblock(&files[tier], end?.checked_sub(BLOCK)?))
+    };
+    let found = |tier: usize| found(tier).map_or_else(|| superblock(&files[tier]), Ok);
+    Ok([found(0)?, found(1)?])
+}
+
+/// The superblock of a device that is alone.
 fn superblock(device: &BlockFile) -> anyhow::Result<Superblock> {
-    let places = [Some(0), (device.size_bytes() / BLOCK).checked_sub(1).map(|last| last * BLOCK)];
-    let found = places.into_iter().flatten().find_map(|at| {
-        let block = device.read_block(at).ok()?;
-        if let Found::Valid(superblock) = Superblock::decode(&block, at) { Some(*superblock) } else { None }
-    });
+    let last = (device.size_bytes() / BLOCK).checked_sub(1).map(|last| last * BLOCK);
+    let found = [Some(0), last].into_iter().flatten().find_map(|at| read_superblock(device, at));
     found.with_context(|| format!("the superblock of {} cannot be read", device.path().display()))
+}
+
+fn read_superblock(device: &BlockFile, at: u64) -> Option<Superblock> {
+    let block = device.read_block(at).ok()?;
+    if let Found::Valid(superblock) = Superblock::decode(&block, at) { Some(*superblock) } else { None }
 }
 
 /// A device that is locked.
@@ -162,7 +180,7 @@ impl Reader for Locked<'_> {
     }
 }
 
-fn header(device: &BlockFile, superblock: &Superblock) -> Option<Header> {
+fn header(device: &BlockFile, superblock: &Superblock) -> Option<Newest> {
     let places = Layout::headers_behind(superblock.geometry.device_bytes[1]);
     newest_header(&mut Locked(device), places, superblock.volume)
 }
@@ -227,49 +245,51 @@ pub(crate) fn join(volume: &Volume, driver: &mut Driver) {
 }
 
 fn protection(protect: Protect, files: &[BlockFile]) -> anyhow::Result<Protection> {
-    let mut superblock = superblock(&files[1])?;
-    let mut header = header(&files[1], &superblock);
-    let fast = self::superblock(&files[0])?;
+    let [fast, mut superblock] = superblocks(files)?;
+    let mut newest = header(&files[1], &superblock);
     superblock.generation = fast.generation_with(&superblock);
     if fast.left_behind.is_some() {
         // It was written to without the slow device, which the image knows nothing of.
-        header.iter_mut().for_each(|header| header.image = None);
+        newest.iter_mut().for_each(|newest| newest.header.image = None);
     }
-    let stand_in = header.as_ref().filter(|header| header.stands_in(&superblock));
+    let found = newest.as_ref().map(|newest| &newest.header);
+    let stand_in = found.filter(|header| header.stands_in(&superblock));
     let layout = match stand_in {
         Some(header) if files[0].is_part() => header.layout,
         Some(_) => bail!("the copy on {} has the place of the fast device", files[1].path().display()),
-        None => layout(files, &superblock, header.as_ref())?,
+        None => layout(files, &superblock, found)?,
     };
     let fresh = u64::from_le_bytes(create::random_id()?[..8].try_into()?);
     let plan = Plan::new(&superblock, layout, (protect.seconds, protect.strict), fresh);
     Ok(match stand_in {
         Some(header) => Protection::stand_by(plan, header),
-        None => Protection::open(plan, header.as_ref(), &mut Locked(&files[0]), &mut Locked(&files[1])),
+        None => Protection::open(plan, newest.as_ref(), &mut Locked(&files[0]), &mut Locked(&files[1])),
     })
 }
 
 /// The image of a volume whose fast device is missing, on its slow one; an error says why there is none.
 pub(crate) fn image(volume: &Volume, slow: &BlockFile) -> anyhow::Result<(Salvage, Image)> {
     let superblock = superblock(slow)?;
-    let name = volume.name().0;
-    let Some(header) = header(slow, &superblock) else { bail!("{name} has no image yet") };
-    let image = header.image_of(&superblock, slow.size_bytes()).map_err(|why| {
+    let (name, device) = (volume.name().0, slow.path().display());
+    let Some(newest) = header(slow, &superblock) else { bail!("{name} has no image yet") };
+    bimetal_protect::image(&mut Locked(slow), &newest, &superblock, slow.size_bytes()).map_err(|why| {
         anyhow::anyhow!(match why {
             NoImage::NotDone => format!("{name} has no image yet: its first one was not done"),
             NoImage::Misfit => format!("what {name} says of its image does not fit its devices"),
             NoImage::Replaced => {
-                format!(
-                    "a device of {name} was replaced after its image was made, and the next one was not done"
-                )
+                format!("a device of {name} was replaced after its image was made, and the next one was not done")
             }
             NoImage::Unprotected => {
-                format!(
-                    "{name} was opened without protection after its image was made, which is not true any more"
-                )
+                format!("{name} was opened without protection after its image was made, which is not true any more")
             }
+            NoImage::Doubtful => format!(
+                "{name} has an image, but one of the two headers that say which cannot be read on {device}, or has rotted, and \
+                 may be the newer one: the image may not be true any more"
+            ),
+            NoImage::Broken(at) => format!(
+                "{name} has an image, but a part of it at byte {at} of {device} cannot be read, or has rotted, and what it lacks \
+                 nobody knows"
+            ),
         })
-    })?;
-    let scanned = scan(&mut Locked(slow), &header, true);
-    Ok((Salvage::new(header.layout, scanned), image))
+    })
 }

@@ -12,7 +12,7 @@ use bimetal_engine::action::DeviceError;
 use bimetal_engine::format::Id;
 use bimetal_engine::format::superblock::{Found, Superblock};
 use bimetal_engine::loss::Suspects;
-use bimetal_protect::{Disk, Header, Layout, StandInError, newest_header, scan, stand_in};
+use bimetal_protect::{Disk, Header, Layout, Newest, StandInError, newest_header, scan, stand_in};
 use bimetal_units::{BLOCK_BYTES, FAST, Tier};
 use std::fs::File;
 use std::path::Path;
@@ -32,7 +32,7 @@ pub(super) fn seen(volume: &Volume, slow: &Path) -> Option<(Header, Superblock)>
         file.read_exact_at(&mut block, at).ok().map(|()| block)
     };
     let places = Layout::headers_behind(superblock.geometry.device_bytes[1]);
-    Some((newest_header(&mut read, places, superblock.volume)?, *superblock))
+    Some((newest_header(&mut read, places, superblock.volume)?.header, *superblock))
 }
 
 /// Where the slow device at this path has the copy, if that has the place of the volume's fast device.
@@ -58,8 +58,16 @@ pub(crate) fn fast_superblock(volume: &Volume) -> Option<Superblock> {
 /// slow device is opened to be written to.
 pub(crate) fn open(volume: &Volume, slow: BlockFile, writable: bool) -> anyhow::Result<Vec<BlockFile>> {
     let (superblock, name) = (superblock(&slow)?, volume.name().0);
-    let found = header(&slow, &superblock).filter(|header| header.stands_in(&superblock));
-    let header = found.with_context(|| format!("{name} has changed while it was opened; try again"))?;
+    let found = header(&slow, &superblock).filter(|newest| newest.header.stands_in(&superblock));
+    let Newest { header, is_doubtful } =
+        found.with_context(|| format!("{name} has changed while it was opened; try again"))?;
+    if header.image.is_some() && is_doubtful {
+        bail!(
+            "one of the two headers on {} that say how far the copy is in the place of the fast device of {name} cannot be read, \
+             or has rotted: whether that was done to its end nobody knows, and doing it again could undo what was written since",
+            slow.path().display()
+        );
+    }
     if header.image.is_some() {
         if !writable {
             bail!(
@@ -112,8 +120,8 @@ pub(crate) fn begin(volume: &Volume) -> anyhow::Result<()> {
     };
     let slow = BlockFile::open(&slow)?;
     let superblock = superblock(&slow)?;
-    let header = header(&slow, &superblock).with_context(|| format!("{name} has no image any more"))?;
-    take_place(volume, &slow, &header, create::random_id()?)
+    let newest = header(&slow, &superblock).with_context(|| format!("{name} has no image any more"))?;
+    take_place(volume, &slow, &newest.header, create::random_id()?)
 }
 
 fn take_place(volume: &Volume, slow: &BlockFile, header: &Header, id: Id) -> anyhow::Result<()> {
@@ -134,6 +142,9 @@ fn take_place(volume: &Volume, slow: &BlockFile, header: &Header, id: Id) -> any
     drop(progress);
     stood.map_err(|error| match error {
         StandInError::NoImage => anyhow::anyhow!("{name} has no image"),
+        StandInError::Broken(at) => anyhow::anyhow!(
+            "a part of the image of {name} at byte {at} of {device} cannot be read, or has rotted; nothing was changed"
+        ),
         StandInError::Lost(tier, bytes) => anyhow::anyhow!(
             "{} of the {} device are lost in the image of {name}, so that it is served read-only alone, without --writable: \
              copy it to a new volume; nothing was changed",

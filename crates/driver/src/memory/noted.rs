@@ -180,10 +180,12 @@ impl ArenaState {
     pub fn arena(self) -> io::Result<RealArena> {
         let nonsense = || io::Error::new(io::ErrorKind::InvalidData, "its buffers are of no arena");
         let block = u64::from(BLOCK_BYTES);
-        let fits = |(_, bytes): &(Pool, u32)| {
-            (BLOCK_BYTES..=MAX_POOL_BYTES).contains(bytes) && bytes.is_multiple_of(BLOCK_BYTES)
+        let fits = |pool: Pool| {
+            let bytes = self.sizes.list()[pool.index()];
+            let is_enough = bytes > 0 || !ENGINES.contains(&pool);
+            is_enough && bytes <= MAX_POOL_BYTES && bytes.is_multiple_of(BLOCK_BYTES)
         };
-        if !self.sizes.list().iter().all(fits) || self.taken.len() != ENGINES.len() {
+        if !Pool::ALL.into_iter().all(fits) || self.taken.len() != ENGINES.len() {
             return Err(nonsense());
         }
         let mut arena = RealArena::new(self.sizes)?;

@@ -175,4 +175,6 @@ bimetal_units::planted_bugs! {
     ScrubPassesMoving,
     /// Writes are not ordered by block locks.
     LocksIgnored,
+    /// The second superblock is looked for where a device ends, not where the volume does.
+    SecondAtDeviceEnd,
 }

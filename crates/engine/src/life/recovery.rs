@@ -8,6 +8,7 @@ pub(crate) use twins::BadCopy;
 use crate::api::coverage::Stage;
 use crate::api::options::{DeviceInfo, OpenError, OpenOptions, UnconfirmedGroup};
 use crate::base::arena::{Arena, Buf, Pool};
+use crate::base::bugs::{Bug, planted};
 use crate::format::geometry::{Geometry, HEADER_COPIES, HEADERS_AT, header_at};
 use crate::format::header::CheckpointHeader;
 use crate::format::superblock::{Found, OpenState, Superblock};
@@ -418,6 +419,7 @@ impl<A: Arena> Reader<A> {
             _ => None,
         };
         let device_end = size / BLOCK * BLOCK;
+        let volume_end = volume_end.filter(|_| !planted(Bug::SecondAtDeviceEnd));
         let mut second_at = volume_end.unwrap_or(device_end).saturating_sub(BLOCK);
         let mut second = self.second_superblock(tier, second_at).await?;
         // What the other device says may be another volume's.

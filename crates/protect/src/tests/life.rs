@@ -5,7 +5,7 @@ use super::standing_in;
 use crate::bugs::{Bug, planted};
 use crate::epoch::Phase;
 use crate::protection::OWN;
-use crate::{Header, Layout, Plan, Protection, Salvage, Standing, newest_header, scan};
+use crate::{Header, Layout, Newest, Plan, Protection, Salvage, Standing, newest_header, scan};
 use bimetal_engine::Machine;
 use bimetal_engine::action::{Action, BufList, Class, DeviceError, Token};
 use bimetal_engine::arena::{Arena, Buf, Pool};
@@ -54,7 +54,7 @@ struct Memory {
 
 /// Buffers have this many bytes at most.
 const BUF: u64 = 8 * BLOCK as u64;
-const BUFS: u64 = 48;
+const BUFS: u64 = 96;
 /// The machine takes those below.
 const OWN_BUFS: u64 = 40;
 
@@ -294,7 +294,7 @@ impl InFlight {
 /// What each block may hold in an image.
 pub(super) type Moment = [Vec<Vec<u64>>; 2];
 
-struct Life {
+pub(super) struct Life {
     rng: Rng,
     /// For what is tried on a copy of a device, so that the life goes on as without.
     aside: Rng,
@@ -325,7 +325,7 @@ struct Life {
     seen: Seen,
 }
 
-fn born(seed: u64) -> Life {
+pub(super) fn born(seed: u64) -> Life {
     let mut rng = Rng::new(seed, 1);
     let is_slow = seed % 5 == 4;
     let mut counts = [rng.range(12, 70) as usize, rng.range(12, 70) as usize];
@@ -412,7 +412,7 @@ pub(super) fn live(seed: u64) -> Result<Seen, String> {
     life.has_bad = false;
     life.crash()?;
     let header = life.header().ok_or("there is no header in the end")?;
-    if header.image.is_none() {
+    if header.header.image.is_none() {
         return Err("there is no image in the end".into());
     }
     Ok(life.seen)
@@ -434,11 +434,11 @@ impl Life {
         }
     }
 
-    fn header(&self) -> Option<Header> {
+    fn header(&self) -> Option<Newest> {
         newest_header(&mut reader(&self.disks[1]), self.layout.headers(), VOLUME)
     }
 
-    fn protection(&mut self) -> Protection {
+    pub(super) fn protection(&mut self) -> Protection {
         self.fresh += 1;
         if self.rng.one_in(30) {
             // As who ends protection leaves it.
@@ -488,7 +488,7 @@ impl Life {
             if !self.calm && self.aside.one_in(5000) {
                 self.replace(&mut protection);
             }
-            if let (true, Standing::Off(why)) = (self.calm, protection.progress().standing) {
+            if let (true, Standing::Off { why, .. }) = (self.calm, protection.progress().standing) {
                 return Err(format!("off in a calm time: {why}"));
             }
         }
@@ -535,7 +535,7 @@ impl Life {
 
     /// An opening by who does not know of protection.
     fn open_without(&mut self) {
-        let covers = self.header().map_or(0, |header| header.covers.0);
+        let covers = self.header().map_or(0, |newest| newest.header.covers.0);
         self.generation = self.generation.max(covers) + 1;
         for _ in 0..self.rng.below(100) {
             if let Some(action) = self.client.next_action(self.now) {
@@ -561,7 +561,22 @@ impl Life {
         moment
     }
 
-    fn turn(&mut self, protection: &mut Protection) {
+    /// What time it is.
+    pub(super) fn now(&self) -> Nanos {
+        self.now
+    }
+
+    /// What the machine has seen that cannot be.
+    pub(super) fn wrong(&mut self) -> Option<String> {
+        self.client.wrong.take()
+    }
+
+    /// From now on one command in so many fails; or none does.
+    pub(super) fn fail(&mut self, one_in: Option<u32>) {
+        self.fails_one_in = one_in.unwrap_or(u32::MAX);
+    }
+
+    pub(super) fn turn(&mut self, protection: &mut Protection) {
         let step = match self.rng.one_in(40) {
             true => Nanos::SECOND * self.rng.range(1, 3),
             false => self.rng.below(1_000_000),
@@ -649,7 +664,7 @@ impl Life {
     }
 
     /// The power fails, and comes back.
-    fn crash(&mut self) -> Result<(), String> {
+    pub(super) fn crash(&mut self) -> Result<(), String> {
         self.seen.crashes += 1;
         for op in std::mem::take(&mut self.in_flight) {
             for (device, disk) in [FAST, SLOW].into_iter().zip(&mut self.disks) {
@@ -716,6 +731,7 @@ impl Life {
     fn check_image(&mut self, disk: &Disk) -> Result<Option<Header>, String> {
         let mut reader = reader(disk);
         let header = newest_header(&mut reader, self.layout.headers(), VOLUME);
+        let header = header.map(|newest| newest.header);
         let Some(header) = header.filter(|header| header.covers.0 >= self.generation) else {
             return Ok(None);
         };

@@ -67,6 +67,7 @@ pub(super) fn tries(
     let (volume, layout) = (header.volume, header.layout);
     let newest = |device: &mut Device| {
         newest_header(&mut Failing { device, left: 0 }, layout.headers(), volume)
+            .map(|newest| newest.header)
             .ok_or_else(|| "standing in: there is no header".to_owned())
     };
     let mut patience = rng.below(12);

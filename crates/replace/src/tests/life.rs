@@ -13,6 +13,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 const BLOCK: usize = BLOCK_BYTES as usize;
+/// Linux's EIO and ENODEV.
+const EIO: i32 = 5;
+const ENODEV: i32 = 19;
 const VOLUME: [u8; 16] = [1; 16];
 const OLD: [u8; 16] = [2; 16];
 const OTHER: [u8; 16] = [3; 16];
@@ -198,6 +201,7 @@ impl Machine for Client {
 
     fn on_completion(&mut self, _: Nanos, token: Token, result: Result<(), DeviceError>) {
         let asked = self.asked.remove(&token.0).expect("it was asked, and not answered");
+        self.doubts |= result.is_err_and(DeviceError::is_away);
         match asked {
             Asked::Write { blocks, buf, version } => {
                 self.memory.free(buf);
@@ -268,6 +272,8 @@ struct Life {
     hangs: bool,
     /// A device that is late.
     slow: Tier,
+    /// Which failures are a device's that was away.
+    aways: Rng,
     /// The successor fails once in so many times.
     fails_one_in: u32,
     seen: Seen,
@@ -312,6 +318,7 @@ fn born(seed: u64) -> Life {
         calm: false,
         hangs: false,
         slow: Tier(0),
+        aways: Rng::new(seed, 7),
         fails_one_in: 0,
         seen: Seen::default(),
     };
@@ -582,12 +589,18 @@ impl Life {
             _ => 300,
         };
         let fails = !self.calm && self.rng.one_in(one_in);
-        let result = if fails { Err(DeviceError { errno: 5 }) } else { Ok(()) };
+        let is_away = fails && self.aways.one_in(3);
+        let errno = if is_away { ENODEV } else { EIO };
+        let result = if fails { Err(DeviceError { errno }) } else { Ok(()) };
         let disk = &mut self.disks[usize::from(device.0)];
+        if is_away {
+            // It was reset, and only this command says so.
+            disk.forget(&disk.cached());
+        }
         match action {
             Action::Read { offset, buf, token, .. } => {
                 let read = disk.read(offset as usize, self.client.memory.bytes_mut(buf));
-                let good = if read { result } else { Err(DeviceError { errno: 5 }) };
+                let good = if read { result } else { result.and(Err(DeviceError { errno: EIO })) };
                 if good.is_err() {
                     self.client.memory.bytes_mut(buf).fill(0xee);
                 }

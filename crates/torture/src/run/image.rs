@@ -9,8 +9,8 @@ use bimetal_engine::action::{DeviceError, RequestKind};
 use bimetal_engine::format::Id;
 use bimetal_engine::format::superblock::{Found, Superblock};
 use bimetal_protect::{
-    Disk as ImageDisk, Image, Layout, Protection, Reader, Salvage, StandInError, Standing, newest_header,
-    scan, stand_in,
+    Disk as ImageDisk, Image, Layout, NoImage, Protection, Reader, Salvage, StandInError, Standing, image,
+    newest_header, scan, stand_in,
 };
 use bimetal_units::rng::mix;
 use bimetal_units::{BLOCK_BYTES, FAST, SLOW, Tier};
@@ -86,7 +86,7 @@ impl Run<'_> {
     pub(super) fn image_rests(&self) -> bool {
         self.world.protection().is_none_or(|protection| {
             let progress = protection.progress();
-            progress.is_current || matches!(progress.standing, Standing::Off(_) | Standing::StandIn)
+            progress.is_current || matches!(progress.standing, Standing::Off { .. } | Standing::StandIn)
         })
     }
 
@@ -104,13 +104,18 @@ impl Run<'_> {
         let Some(superblock) = superblock(slow, SLOW, layout) else {
             return Err("image: the slow device has no superblock".into());
         };
-        let header = newest_header(&mut reader(slow), layout.headers(), superblock.volume);
-        let image = header.map(|header| (header.image_of(&superblock, slow.size_bytes()), header));
-        let Some((Ok(image), header)) = image else {
-            self.stats.count("no-image");
-            return Ok(());
+        let newest = newest_header(&mut reader(slow), layout.headers(), superblock.volume);
+        let image = newest.map(|newest| image(&mut reader(slow), &newest, &superblock, slow.size_bytes()));
+        let (salvage, image) = match image {
+            Some(Ok(found)) => found,
+            Some(Err(NoImage::Doubtful | NoImage::Broken(_))) if !self.image_went_bad => {
+                return Err("image: it is said to have gone bad".into());
+            }
+            _ => {
+                self.stats.count("no-image");
+                return Ok(());
+            }
         };
-        let salvage = Salvage::new(layout, scan(&mut reader(slow), &header, true));
         let what = |what| format!("image {:x}: {what}", image.number);
         self.read_image(salvage, image, disks).map_err(what)
     }
@@ -152,6 +157,44 @@ impl Run<'_> {
         look.rest_and_close()?;
         self.stats.count("looked-at-image");
         Ok(())
+    }
+
+    /// So many blocks of those that say where the image is go bad: headers, maps, and the ring. What is said of it then is less, and
+    /// nothing that is wrong. Of the copy itself the engine's own checksums say what is bad.
+    pub(super) fn hurt_image(&mut self, blocks: u32) {
+        let Some(layout) = self.image_layout().filter(|_| blocks > 0) else { return };
+        let mut rng = Rng::new(self.plan.seed ^ self.world.now().0, IMAGE + 2);
+        self.world.write_back();
+        for _ in 0..blocks {
+            let ring = layout.ring_at() / PAGE..layout.end() / PAGE;
+            let (device, page) = match rng.below(4) {
+                0 => (1, rng.pick(&layout.headers()) / PAGE),
+                1 => (0, rng.pick(&layout.maps()) / PAGE),
+                _ => (1, self.group_near(ring.start + rng.below(ring.end - ring.start), &ring)),
+            };
+            let disk = &mut self.world.disks[device];
+            if !disk.peek(page, &mut [0; PAGE_BYTES]) {
+                continue;
+            }
+            if rng.one_in(2) {
+                disk.add_bad_sector(page * 8);
+            } else {
+                let mut bytes = [0; PAGE_BYTES];
+                disk.peek(page, &mut bytes);
+                bytes[rng.below(64) as usize] ^= 1 << rng.below(8);
+                disk.put_back(page, &bytes);
+            }
+            self.stats.count("image-went-bad");
+            self.image_went_bad = true;
+        }
+    }
+
+    /// A group of the ring that begins here or behind, if any does.
+    fn group_near(&self, from: u64, ring: &std::ops::Range<u64>) -> u64 {
+        let mut bytes = [0; PAGE_BYTES];
+        let mut is_group =
+            |page: &u64| self.disk(SLOW).peek(*page, &mut bytes) && bytes.starts_with(b"BMTLrin");
+        (from..ring.end).chain(ring.start..from).find(|page| is_group(page)).unwrap_or(from)
     }
 
     /// The fast device is lost for good. Where there is an image that lacks nothing, the copy takes its place; another device then
@@ -199,30 +242,31 @@ fn let_copy_stand_in(slow: &mut Disk, layout: Layout, rng: &mut Rng) -> Result<O
         let Some(superblock) = superblock(slow, SLOW, layout) else {
             return Err("stands in: the slow device has no superblock".into());
         };
-        let Some(header) = newest_header(&mut reader(slow), layout.headers(), superblock.volume) else {
+        let Some(newest) = newest_header(&mut reader(slow), layout.headers(), superblock.volume) else {
             return Ok(None);
         };
+        let header = &newest.header;
         let stands_in = header.stands_in(&superblock);
         let image = match stands_in {
             true => header.image,
-            false => header.image_of(&superblock, slow.size_bytes()).ok(),
+            false => newest.image_of(&superblock, slow.size_bytes()).ok(),
         };
         let Some(image) = image else { return if stands_in { Ok(of) } else { Ok(None) } };
         if of.is_some_and(|of| of != image.number) {
             return Err("stands in: there is another image than before the crash".into());
         }
-        let scanned = scan(&mut reader(slow), &header, true);
+        let scanned = scan(&mut reader(slow), header, true);
         let id =
             if stands_in { superblock.devices[0] } else { std::array::from_fn(|_| rng.next_u64() as u8) };
         let mut failing = Failing { disk: slow, left };
         let rename = |_: Tier, at: u64, block: &mut [u8]| rename(id, at, block);
-        match stand_in(&mut failing, &header, &scanned, id, rename, |_, _| {}) {
+        match stand_in(&mut failing, header, &scanned, id, rename, |_, _| {}) {
             Ok(()) => of = Some(image.number),
             Err(StandInError::Failed(_)) => {
                 of = Some(image.number);
                 left += rng.below(STAND_IN_STEPS);
             }
-            Err(StandInError::Lost(..)) if of.is_none() => return Ok(None),
+            Err(StandInError::Lost(..) | StandInError::Broken(_)) if of.is_none() => return Ok(None),
             Err(error) => return Err(format!("stands in: {error:?}")),
         }
         slow.power_cut(rng.pick(&CutStyle::ALL), rng);

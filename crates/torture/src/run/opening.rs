@@ -259,6 +259,8 @@ impl Run<'_> {
                 // read then and does without.
                 self.failed_while_opening = failed;
                 self.begin_life();
+                // But a flush for its image that failed then: whoever asks for one next is told.
+                self.world.injected.flushes += u64::from(failed && self.plan.protect.is_some());
                 return Ok(Some(Ok(engine)));
             }
             Stretch::Done(Err(error)) if failed => {
