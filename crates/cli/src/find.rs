@@ -15,7 +15,7 @@ use bimetal_driver::{BlockFile, DeviceOpenError, Storage};
 use bimetal_engine::format::id_text;
 use bimetal_engine::format::superblock::{Found, Superblock};
 use bimetal_protect::Layout;
-use bimetal_units::BLOCK_BYTES;
+use bimetal_units::{BLOCK_BYTES, Tier};
 use std::fs::{File, Metadata};
 use std::io::{self, Seek as _, SeekFrom};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
@@ -214,7 +214,10 @@ pub(crate) fn what_is_there(volume: &Volume) -> anyhow::Result<(Resolved, Vec<Mi
             // Whoever serves the volume may be the one client that its server takes.
             continue;
         }
-        let look = look(path);
+        let look = match look(path) {
+            look @ (Look::Ours(_) | Look::Newer(_) | Look::Missing) => look,
+            look => second_look(volume, tier, path, &resolved.devices[1 - tier]).unwrap_or(look),
+        };
         match &look {
             Look::Ours(superblock) if belongs(superblock, volume, tier) => continue,
             Look::Newer(_) | Look::Unknown(_) => continue,
@@ -260,6 +263,21 @@ pub(crate) fn what_is_there(volume: &Volume) -> anyhow::Result<(Resolved, Vec<Mi
     }
     missing.sort_by_key(|missing: &Missing| missing.tier);
     Ok((resolved, missing))
+}
+
+/// Looks where the second superblock of a device is, whose first one is not to be had: a device may be longer than what the volume
+/// uses, and then only the other one says where that ends.
+fn second_look(volume: &Volume, tier: usize, path: &Path, other: &Path) -> Option<Look> {
+    let Look::Ours(other) = look(other) else { return None };
+    if paths::is_export(path) || !belongs(&other, volume, 1 - tier) {
+        return None;
+    }
+    let (at, mut block) = (other.geometry.second_superblock_at(Tier(tier as u8)), vec![0; BLOCK as usize]);
+    File::open(path).ok()?.read_exact_at(&mut block, at).ok()?;
+    match Superblock::decode(&block, at) {
+        Found::Valid(superblock) => Some(Look::Ours(superblock)),
+        _ => None,
+    }
 }
 
 /// What is where a device should be.

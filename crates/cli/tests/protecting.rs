@@ -329,3 +329,22 @@ fn it_is_begun_and_ended_where_there_is_room() {
     assert!(protect(&["off"]).status.success());
     assert_eq!(protect(&["off"]).status.code(), Some(2));
 }
+
+#[test]
+fn a_device_that_is_longer_than_the_volume_is_known_by_its_second_superblock() {
+    use std::os::unix::fs::FileExt as _;
+    for device in ["fast.img", "slow.img"] {
+        let mut served = protected(&[]);
+        let next = write(&served, 0, 1000);
+        until_image(&served, now_s());
+        served.stop();
+        let file = std::fs::File::options().write(true).open(served.dir.path().join(device)).expect("open");
+        file.write_all_at(&block(0), 0).expect("write");
+        served.start();
+        assert_eq!(newest_version(&served, next), next - 1, "{device}");
+        // It is protected as before, and both superblocks are whole again.
+        until_image(&served, now_s());
+        served.stop();
+        served.check();
+    }
+}

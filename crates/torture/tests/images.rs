@@ -62,7 +62,7 @@ planted! {
     memory_shared: MemoryShared at 1001,
     ended_quietly: EndedQuietly at 1186,
     stuck_for_good: StuckForGood at 1028,
-    refused_at_once: RefusedAtOnce at 1227,
+    refused_at_once: RefusedAtOnce at 2020,
     copied_for_ever: CopiedForEver at 1185,
     absence_ignored: AbsenceIgnored at 1276,
     nothing_kept: NothingKept at 1001,
