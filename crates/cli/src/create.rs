@@ -142,7 +142,7 @@ pub(crate) fn make(plan: &Plan) -> anyhow::Result<Made> {
     if plan.protect.is_some() {
         protect::leave_room(&mut infos)?;
     }
-    let mut memory = memory(&infos, &options, &Geometry::plan(&infos, &options)?);
+    let mut memory = memory(&infos, &options, &Geometry::plan(&infos, &options)?, volume.pools());
     let remote: u64 = driver.devices().iter().map(BlockFile::ram_bytes).sum();
     if remote > 0 {
         memory += &format!("; up to {} for what the export may still forget", size::show(remote));
@@ -246,7 +246,7 @@ fn may_overwrite(plan: &Plan, older: &Older, path: &Path, found: Option<&str>) -
 }
 
 /// What serving it will take, in a line.
-fn memory(infos: &[DeviceInfo], options: &CreateOptions, geometry: &Geometry) -> String {
+fn memory(infos: &[DeviceInfo], options: &CreateOptions, geometry: &Geometry, pools: PoolSizes) -> String {
     let most = Tuning::default();
     let least = Tuning { landing_ram_bytes: 0, ..most.clone() };
     let tables = bimetal_engine::ram_bytes_at_most(geometry, &least);
@@ -255,7 +255,7 @@ fn memory(infos: &[DeviceInfo], options: &CreateOptions, geometry: &Geometry) ->
         "  memory: {} of tables, up to {} more where bursts of writes let the landing zone grow, {} of buffers",
         size::show(tables),
         size::show(zone),
-        size::show(PoolSizes::default().total())
+        size::show(pools.total())
     );
     // What grows with the devices is seen on devices of twice the size.
     let twice =
