@@ -69,6 +69,10 @@ pub(crate) fn export(args: &ExportArgs) -> anyhow::Result<Outcome> {
     // Before the engine has threads.
     export.stop.listen()?;
     let doc = offline::with_closed(&volume, args.json, |driver, engine| export.run(driver, engine))?;
+    // Last of all: who is killed while the volume is closed finds it complete.
+    if doc.copied.complete {
+        export.journal.remove()?;
+    }
     let what = format!("exported {} to {}", doc.volume, doc.target);
     report(args.json, &doc, &doc.copied, &what)
 }
@@ -131,7 +135,6 @@ impl Export<'_> {
         let complete = begun.done_bytes == all;
         if complete {
             target.file.sync_all().with_context(|| format!("cannot flush {}", target.path.display()))?;
-            self.journal.remove()?;
         }
         Ok(ExportDoc {
             volume: self.volume.name().0,

@@ -60,6 +60,10 @@ pub(crate) fn import(args: &ImportArgs) -> anyhow::Result<Outcome> {
     // Before the engine has threads.
     import.stop.listen()?;
     let doc = offline::with_closed(&volume, args.json, |driver, engine| import.run(driver, engine))?;
+    // Last of all: who is killed while the volume is closed finds it complete.
+    if doc.copied.complete {
+        import.journal.remove()?;
+    }
     let what = format!("imported {} into {}", doc.source, doc.volume);
     report(args.json, &doc, &doc.copied, &what)
 }
@@ -164,7 +168,6 @@ impl Import<'_> {
         let complete = begun.done_bytes == all;
         if complete {
             self.is_unchanged(&begun)?;
-            self.journal.remove()?;
         }
         Ok(ImportDoc {
             volume: self.volume.name().0,
