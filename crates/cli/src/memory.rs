@@ -2,11 +2,9 @@
 
 use crate::args::MemoryArgs;
 use crate::size;
-use crate::volume::Volume;
+use crate::volume::{self, Volume};
 use anyhow::bail;
 use bimetal_driver::{BlockFile, PoolSizes, lock_memory};
-use bimetal_engine::format::geometry::Geometry;
-use bimetal_engine::format::superblock::{Found, Superblock};
 use bimetal_engine::options::Tuning;
 use bimetal_serve::CLIENT_MEMORY_BYTES;
 
@@ -23,10 +21,12 @@ pub(crate) fn pools(
     tuning: &mut Tuning,
 ) -> anyhow::Result<PoolSizes> {
     let most = volume.pools();
-    let (Some(limit), Some(geometry)) = (args.memory, files.first().and_then(geometry)) else {
+    let (Some(limit), Some(superblock)) = (args.memory, files.iter().find_map(volume::lone_superblock))
+    else {
         // Without a superblock that can be read, opening will say what is wrong.
         return Ok(most);
     };
+    let geometry = superblock.geometry;
     tuning.landing_ram_bytes = 0;
     let own = bimetal_engine::landing_ram_bytes_least(&geometry);
     let remote: u64 = files.iter().map(BlockFile::ram_bytes).sum();
@@ -55,16 +55,6 @@ pub(crate) fn pools(
             (fixed + least.total()).div_ceil(1 << 20)
         ),
     }
-}
-
-/// The layout that a device carries, by its first superblock that is whole.
-fn geometry(file: &BlockFile) -> Option<Geometry> {
-    let block = u64::from(bimetal_units::BLOCK_BYTES);
-    let last = (file.size_bytes() / block).checked_sub(1)? * block;
-    [0, last].into_iter().find_map(|at| match Superblock::decode(&file.read_block(at).ok()?, at) {
-        Found::Valid(superblock) => Some(superblock.geometry),
-        _ => None,
-    })
 }
 
 /// Locks memory, if that is asked for, once the large pieces are there. What cannot be had is said and done without.

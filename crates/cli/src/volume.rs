@@ -7,11 +7,12 @@ use anyhow::{Context as _, bail};
 use bimetal_driver::{
     BlockFile, DeviceOpenError, Driver, PoolSizes, REMOTE_PATIENCE, RealArena, Ring, Timing,
 };
+use bimetal_engine::format::superblock::{Found, Superblock};
 use bimetal_engine::loss::Suspects;
 use bimetal_engine::options::{DeviceInfo, OpenError, OpenOptions, Tuning};
 use bimetal_engine::{Engine, Task};
 use bimetal_serve::VolumeName;
-use bimetal_units::{FAST, SLOW, Tier};
+use bimetal_units::{BLOCK_BYTES, FAST, SLOW, Tier};
 use serde::{Deserialize, Serialize};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -544,4 +545,17 @@ fn parse_id(text: &str) -> Option<[u8; 16]> {
         *byte = u8::from_str_radix(&text[2 * place..2 * place + 2], 16).ok()?;
     }
     Some(id)
+}
+
+/// The superblock at a place of a device, if one is there.
+pub(crate) fn superblock_at(device: &BlockFile, at: u64) -> Option<Superblock> {
+    let block = device.read_block(at).ok()?;
+    if let Found::Valid(superblock) = Superblock::decode(&block, at) { Some(*superblock) } else { None }
+}
+
+/// The first superblock of a device, or one where the device ends.
+pub(crate) fn lone_superblock(device: &BlockFile) -> Option<Superblock> {
+    let block = u64::from(BLOCK_BYTES);
+    let last = (device.size_bytes() / block).checked_sub(1).map(|last| last * block);
+    [Some(0), last].into_iter().flatten().find_map(|at| superblock_at(device, at))
 }

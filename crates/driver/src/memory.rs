@@ -9,7 +9,7 @@ mod noted;
 pub use noted::ArenaState;
 
 use crate::buddy::Buddy;
-use bimetal_engine::arena::{Arena, Buf, Pool};
+use bimetal_engine::arena::{Arena, Buf, COPY_META_BYTES, Pool};
 use bimetal_units::BLOCK_BYTES;
 use rustix::mm::{MapFlags, MlockAllFlags, ProtFlags, mlockall, mmap_anonymous, munmap};
 use rustix::process::Resource;
@@ -41,8 +41,6 @@ pub fn become_io_flusher() -> bool {
 }
 
 const POOLS: usize = Pool::ALL.len();
-/// Of headers, a block each, that are on their way at once.
-const COPY_META_BYTES: u32 = 64 << 10;
 
 /// Bytes of each pool, multiples of a block.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]

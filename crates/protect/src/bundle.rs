@@ -88,18 +88,20 @@ impl Protection {
         if matches!(self.phase, Phase::Copying) {
             self.gather(Kind::Redo, arena);
         }
-        let ready =
-            |(id, bundle): (&u64, &Bundle)| (bundle.reads == 0 && bundle.group.is_none()).then_some(*id);
-        for id in self.bundles.iter().filter_map(ready).collect::<Vec<_>>() {
+        for id in self.ready() {
             self.write_group(id, arena);
         }
     }
 
+    /// Bundles that are read and not on their way to the ring.
+    fn ready(&self) -> Vec<u64> {
+        let is_ready = |bundle: &Bundle| bundle.reads == 0 && bundle.group.is_none();
+        self.bundles.iter().filter(|(_, bundle)| is_ready(bundle)).map(|(id, _)| *id).collect()
+    }
+
     /// Nothing more is begun: what is read goes nowhere.
     pub(crate) fn forget_ready<A: Arena>(&mut self, arena: &mut A) {
-        let ready =
-            |(id, bundle): (&u64, &Bundle)| (bundle.reads == 0 && bundle.group.is_none()).then_some(*id);
-        for id in self.bundles.iter().filter_map(ready).collect::<Vec<_>>() {
+        for id in self.ready() {
             self.forget_bundle(id, arena);
         }
     }

@@ -128,9 +128,6 @@ impl Protection {
     }
 
     pub(crate) fn phase_deadline(&self) -> Option<Nanos> {
-        if self.is_halted() {
-            return None;
-        }
         let due = (matches!(self.phase, Phase::Resting) && self.is_changed()).then(|| self.due_at());
         let later = match self.phase {
             Phase::Base { .. } | Phase::Applying { .. } => Some(self.paused_until),
@@ -212,7 +209,7 @@ impl Protection {
         let has_room = self.ring.has_room(0, self.epoch_bytes(dirty)) || planted(Bug::BegunWithoutRoom);
         if has_room {
             self.freeze(now, machine.unused(SLOW));
-        } else if self.image.is_none() && self.unread_of_base > 0 && !planted(Bug::CopiedForEver) {
+        } else if self.image.is_none() && self.base_lacks && !planted(Bug::CopiedForEver) {
             // Copying it again would meet the same.
             self.give_up_for_good("more of the fast device cannot be read than the ring has room for");
         } else if !self.unapplied.is_empty() {
@@ -463,7 +460,7 @@ impl Protection {
     fn begin_base(&mut self) {
         let is_whole = std::mem::take(&mut self.copy_is_whole);
         self.fast.begin_base(Some(&self.unapplied).filter(|_| is_whole));
-        self.unread_of_base = 0;
+        self.base_lacks = false;
         self.phase = Phase::Base { next: 0 };
     }
 
@@ -487,6 +484,16 @@ impl Protection {
         self.phase = if applies { Phase::Applying { next: 0 } } else { Phase::Resting };
     }
 
+    /// How long a new image waits where something fails.
+    fn wait_ns(&self) -> u64 {
+        AGAIN_NS.checked_shl(self.failures).unwrap_or(AGAIN_AT_MOST_NS).min(AGAIN_AT_MOST_NS)
+    }
+
+    /// In so many milliseconds a new image is begun after this, once it is said that there is none.
+    pub(crate) fn again_ms(&self, off: Option<&Failure>) -> Option<u64> {
+        off.map_or(Some(0), |failure| failure.may_pass.then(|| self.wait_ns() / Nanos::MS))
+    }
+
     fn has_dropped(&mut self, off: Option<Failure>) {
         self.tracking = false;
         self.image = None;
@@ -497,8 +504,7 @@ impl Protection {
         self.slow_written = true;
         match off {
             Some(Failure { why, may_pass }) => {
-                let wait_ns =
-                    AGAIN_NS.checked_shl(self.failures).unwrap_or(AGAIN_AT_MOST_NS).min(AGAIN_AT_MOST_NS);
+                let wait_ns = self.wait_ns();
                 self.failures = self.failures.saturating_add(1);
                 self.copy_is_whole = false;
                 self.phase = Phase::Off { why, again: may_pass.then(|| self.now.after(wait_ns)) };

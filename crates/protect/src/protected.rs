@@ -1,14 +1,15 @@
-//! A machine that may be protected, for a driver that does not want to know.
+//! A machine whose image is kept, or has the place of its devices, for a driver that does not want to know.
 
-use crate::Protection;
+use crate::{Protection, Salvage};
 use bimetal_engine::Machine;
 use bimetal_engine::action::{Action, DeviceError, Token};
 use bimetal_engine::unused::Unused;
 use bimetal_units::{Nanos, Tier};
 
-/// A machine, and the protection that stands between it and its devices, if one does.
+/// A machine, and whoever stands between it and its devices for its image, if anybody does.
 pub struct Protected<'a, M> {
     protection: Option<&'a mut Protection>,
+    salvage: Option<&'a mut Salvage>,
     machine: &'a mut M,
 }
 
@@ -16,7 +17,13 @@ impl<'a, M: Machine> Protected<'a, M> {
     /// Both together.
     #[inline]
     pub fn new(protection: Option<&'a mut Protection>, machine: &'a mut M) -> Protected<'a, M> {
-        Protected { protection, machine }
+        Protected { protection, salvage: None, machine }
+    }
+
+    /// The same where the image may have the place of the devices instead.
+    #[inline]
+    pub fn or_salvage(self, salvage: Option<&'a mut Salvage>) -> Protected<'a, M> {
+        Protected { salvage, ..self }
     }
 }
 
@@ -25,17 +32,20 @@ impl<M: Machine> Machine for Protected<'_, M> {
 
     #[inline]
     fn next_action(&mut self, now: Nanos) -> Option<Action> {
-        match &mut self.protection {
+        match (&mut self.salvage, &mut self.protection) {
             // A task that has ended has no memory for anybody.
-            Some(protection) if self.machine.has_arena() => protection.next_action(self.machine, now),
+            _ if !self.machine.has_arena() => self.machine.next_action(now),
+            (Some(salvage), _) => salvage.next_action(self.machine, now),
+            (_, Some(protection)) => protection.next_action(self.machine, now),
             _ => self.machine.next_action(now),
         }
     }
     #[inline]
     fn on_completion(&mut self, now: Nanos, token: Token, result: Result<(), DeviceError>) {
-        match &mut self.protection {
-            Some(protection) => protection.on_completion(self.machine, now, token, result),
-            None => self.machine.on_completion(now, token, result),
+        match (&mut self.salvage, &mut self.protection) {
+            (Some(salvage), _) => salvage.on_completion(self.machine, now, token, result),
+            (_, Some(protection)) => protection.on_completion(self.machine, now, token, result),
+            _ => self.machine.on_completion(now, token, result),
         }
     }
     #[inline]

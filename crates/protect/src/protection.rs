@@ -238,8 +238,8 @@ pub struct Protection {
     pub(crate) copied: Extents,
     /// How often something failed since there was an image.
     pub(crate) failures: u32,
-    /// Blocks that could not be read of the fast device when it was copied.
-    pub(crate) unread_of_base: u64,
+    /// Something could not be read of the fast device when it was copied.
+    pub(crate) base_lacks: bool,
     /// The copy has all of the fast device, but for what is known to be lacking.
     pub(crate) copy_is_whole: bool,
     /// What the image lacks, as it could not be read.
@@ -367,7 +367,7 @@ impl Protection {
             aging: None,
             copied: Extents::default(),
             failures: 0,
-            unread_of_base: 0,
+            base_lacks: false,
             copy_is_whole: false,
             image_lost: Vec::new(),
         }
@@ -425,11 +425,6 @@ impl Protection {
         self.halted && self.is_quiet()
     }
 
-    /// Nothing more is begun.
-    pub(crate) fn is_halted(&self) -> bool {
-        self.halted
-    }
-
     /// Nothing of ours is on its way.
     fn is_quiet(&self) -> bool {
         self.own.is_empty() && self.out.is_empty() && self.bundles.is_empty()
@@ -443,10 +438,12 @@ impl Protection {
                 again_ms: again.map(|again| again.since(self.now) / Nanos::MS),
             },
             Phase::Dropping { off: Some(failure), .. } => {
-                Standing::Off { why: failure.why.clone(), again_ms: None }
+                Standing::Off { why: failure.why.clone(), again_ms: self.again_ms(Some(failure)) }
             }
             Phase::StandIn => Standing::StandIn,
-            Phase::Stuck { .. } => Standing::Off { why: STUCK.to_owned(), again_ms: None },
+            Phase::Stuck { off, .. } => {
+                Standing::Off { why: STUCK.to_owned(), again_ms: self.again_ms(off.as_ref()) }
+            }
             _ if self.image.is_some() => Standing::Image,
             _ => Standing::Base,
         };
@@ -542,7 +539,10 @@ impl Protection {
 
     /// When to call again at the latest.
     pub fn deadline(&self) -> Option<Nanos> {
-        if self.told.is_empty() { self.phase_deadline() } else { Some(self.now) }
+        if !self.told.is_empty() {
+            return Some(self.now);
+        }
+        if self.halted { None } else { self.phase_deadline() }
     }
 
     /// Asks for something of our own.

@@ -30,28 +30,32 @@ impl<F: FnMut(u64, u64) -> Option<Vec<u8>>> Reader for F {
     }
 }
 
+/// The newer of two that are written in turns and numbered, and whether the other one is the one before.
+fn newer<T>(
+    reader: &mut impl Reader,
+    places: [u64; 2],
+    decode: impl Fn(&[u8]) -> Option<T>,
+    number: impl Fn(&T) -> u64,
+) -> Option<(T, bool)> {
+    let mut found: Vec<T> = places.map(|at| decode(&reader.read(at, BLOCK)?)).into_iter().flatten().collect();
+    found.sort_by_key(&number);
+    let newer = found.pop()?;
+    let follows = found.first().is_some_and(|before| number(before) + 1 == number(&newer));
+    Some((newer, follows))
+}
+
 /// The newest header of a volume.
 pub fn newest_header(reader: &mut impl Reader, places: [u64; 2], volume: Id) -> Option<Newest> {
-    let header = |at| reader.read(at, BLOCK).and_then(|block| Header::decode(&block));
-    let own = |found: &Header| found.volume == volume;
-    let mut found: Vec<Header> = places.map(header).into_iter().flatten().filter(own).collect();
-    found.sort_by_key(|header| header.number);
-    let header = found.pop()?;
-    let is_doubtful = found.first().is_none_or(|before| before.number + 1 != header.number);
-    Some(Newest { header, is_doubtful })
+    let decode = |block: &[u8]| Header::decode(block).filter(|header| header.volume == volume);
+    let (header, follows) = newer(reader, places, decode, |header| header.number)?;
+    Some(Newest { header, is_doubtful: !follows })
 }
 
 /// The newest map of a volume; none where it may be another one that cannot be read, or has rotted.
 pub(crate) fn newest_map(reader: &mut impl Reader, places: [u64; 2], volume: Id) -> Option<Map> {
-    let map = |at| reader.read(at, BLOCK).and_then(|block| Map::decode(&block));
-    let [first, second] = places.map(map).map(|map| map.filter(|map| map.volume == volume));
-    let (older, newer) = match (first, second) {
-        (Some(a), Some(b)) if a.number < b.number => (Some(a), Some(b)),
-        (Some(a), Some(b)) => (Some(b), Some(a)),
-        (a, b) => (None, a.or(b)),
-    };
-    let follows = |newer: &Map| older.is_some_and(|older| older.number + 1 == newer.number);
-    newer.filter(|newer| follows(newer) || planted(Bug::DoubtIgnored))
+    let decode = |block: &[u8]| Map::decode(block).filter(|map| map.volume == volume);
+    let (map, follows) = newer(reader, places, decode, |map| map.number)?;
+    (follows || planted(Bug::DoubtIgnored)).then_some(map)
 }
 
 /// The image in the place of the devices, as of when it is, if a slow device of so many bytes has one.

@@ -96,7 +96,7 @@ impl Protection {
         match result {
             Err(_) if is_base && !was_read => {
                 // The epoch finds out which of them.
-                self.unread_of_base += blocks.end - blocks.start;
+                self.base_lacks = true;
                 self.fast.written(&blocks);
             }
             Err(error) => self.give_up(format!("the slow device: {error}")),

@@ -360,9 +360,11 @@ impl Replacement {
             return;
         };
         op.waits -= 1;
-        let was_away = away(result).filter(|_| token.0 & OWN == 0);
         // Others are answered before this one is, where the successor is late: they are not to be believed.
-        let failed = result.err().filter(|_| op.is_flush && token.0 & OWN == 0);
+        let is_doubt = |error: &DeviceError| {
+            op.is_flush && !planted(Bug::FailureToldLate) || away(Err(*error)).is_some()
+        };
+        let failed = result.err().filter(|error| token.0 & OWN == 0 && is_doubt(error));
         if token.0 & OWN == 0 {
             op.result = result;
             let elsewhere = result.is_err() && self.failure.is_none();
@@ -382,10 +384,7 @@ impl Replacement {
         } else if !op.is_write && !op.range.is_empty() {
             op.result = result;
         }
-        if let Some(error) = was_away {
-            self.flush_failed(error);
-        }
-        if let Some(error) = failed.filter(|_| !planted(Bug::FailureToldLate)) {
+        if let Some(error) = failed {
             self.flush_failed(error);
         }
         self.end_if_answered(of_machine, now);

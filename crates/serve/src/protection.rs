@@ -41,13 +41,12 @@ impl ProtectionDoc {
 
     /// The document of how it stands.
     fn new(plan: &Plan, progress: &Progress) -> ProtectionDoc {
-        let (state, why) = match &progress.standing {
-            Standing::Base => ("base", None),
-            Standing::Image => ("image", None),
-            Standing::Off { why, .. } => ("off", Some(why.clone())),
-            Standing::StandIn => ("stand-in", None),
+        let (state, why, again_ms) = match &progress.standing {
+            Standing::Base => ("base", None, None),
+            Standing::Image => ("image", None, None),
+            Standing::Off { why, again_ms } => ("off", Some(why.clone()), *again_ms),
+            Standing::StandIn => ("stand-in", None, None),
         };
-        let retry_ms = if let Standing::Off { again_ms, .. } = progress.standing { again_ms } else { None };
         ProtectionDoc {
             state: state.to_owned(),
             seconds: plan.seconds,
@@ -56,7 +55,7 @@ impl ProtectionDoc {
             exposed_bytes: progress.exposed_bytes,
             image_unix_s: progress.image.map(|image| image.frozen_unix_ms / 1000),
             why,
-            retry_seconds: retry_ms.map(|ms| ms / 1000),
+            retry_seconds: again_ms.map(|ms| ms / 1000),
         }
     }
 }

@@ -3,7 +3,7 @@
 //! A crash drops the engine with the arena inside it, and with all the buffers it held. The
 //! memory itself goes back to an [`ArenaMemory`], from which the next arena is made.
 
-use bimetal_engine::arena::{Arena, Buf, FreeBlocks, Pool};
+use bimetal_engine::arena::{Arena, Buf, COPY_META_BYTES, FreeBlocks, Pool};
 use bimetal_units::{BLOCK_BYTES, SECTOR_BYTES};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -13,8 +13,6 @@ pub const POISON: [u8; 16] = *b"POISONED-MEMORY!";
 
 const BLOCK: usize = BLOCK_BYTES as usize;
 const POOLS: usize = Pool::ALL.len();
-/// Of headers of an image.
-const COPY_META_BYTES: u32 = 64 << 10;
 
 /// Bytes in each pool: multiples of the block size.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -256,7 +256,7 @@ impl World {
 
     /// Does all that the machine wants at this instant.
     pub fn pump<M: Staged>(&mut self, machine: &mut M) -> Result<Flow, String> {
-        while let Some(action) = self.between.next_action(machine, self.now) {
+        while let Some(action) = self.between.before(machine).next_action(self.now) {
             self.steps += 1;
             if self.steps > RUNAWAY {
                 return Err(format!("runaway: {RUNAWAY} steps without an answer; the last is {action:?}"));
@@ -499,7 +499,7 @@ impl World {
         if io.stalled {
             self.cross(machine, &io, Fault::Stalled);
         }
-        self.between.tell(machine, self.now, io.token, result);
+        self.between.before(machine).on_completion(self.now, io.token, result);
         Ok(())
     }
 

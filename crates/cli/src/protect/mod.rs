@@ -8,13 +8,13 @@ use crate::{Outcome, create, find, paths, say, say_json, size};
 use anyhow::{Context as _, bail};
 use args::{ProtectArgs, Time};
 use bimetal_driver::{BlockFile, Driver};
-use bimetal_engine::format::superblock::{Found, Superblock};
+use bimetal_engine::format::superblock::Superblock;
 use bimetal_engine::options::DeviceInfo;
 use bimetal_protect::{
     Header, Image, Layout, Newest, NoImage, Plan, Protection, Reader, Salvage, newest_header,
 };
 use bimetal_serve::protection::ProtectionDoc;
-use bimetal_units::BLOCK_BYTES;
+use bimetal_units::{BLOCK_BYTES, Tier};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
@@ -145,26 +145,20 @@ fn erase_headers(volume: &Volume) -> anyhow::Result<()> {
 
 /// The superblocks of both devices. Of a device that is longer than the volume, the other one knows where the second is.
 fn superblocks(files: &[BlockFile]) -> anyhow::Result<[Superblock; 2]> {
-    let first = |tier: usize| read_superblock(&files[tier], 0);
-    let both = [first(0), first(1)];
+    let first = [0, 1].map(|tier: usize| volume::superblock_at(&files[tier], 0));
+    let known = first.iter().flatten().next().map(|superblock| superblock.geometry.clone());
     let found = |tier: usize| {
-        let end = both[1 - tier].as_ref().map(|other| other.geometry.device_bytes[tier]);
-        both[tier].clone().or_else(|| read_superblock(&files[tier], end?.checked_sub(BLOCK)?))
+        let second_at = || Some(known.as_ref()?.second_superblock_at(Tier(tier as u8)));
+        let second = || volume::superblock_at(&files[tier], second_at()?);
+        first[tier].clone().or_else(second).map_or_else(|| superblock(&files[tier]), Ok)
     };
-    let found = |tier: usize| found(tier).map_or_else(|| superblock(&files[tier]), Ok);
     Ok([found(0)?, found(1)?])
 }
 
 /// The superblock of a device that is alone.
 fn superblock(device: &BlockFile) -> anyhow::Result<Superblock> {
-    let last = (device.size_bytes() / BLOCK).checked_sub(1).map(|last| last * BLOCK);
-    let found = [Some(0), last].into_iter().flatten().find_map(|at| read_superblock(device, at));
-    found.with_context(|| format!("the superblock of {} cannot be read", device.path().display()))
-}
-
-fn read_superblock(device: &BlockFile, at: u64) -> Option<Superblock> {
-    let block = device.read_block(at).ok()?;
-    if let Found::Valid(superblock) = Superblock::decode(&block, at) { Some(*superblock) } else { None }
+    volume::lone_superblock(device)
+        .with_context(|| format!("the superblock of {} cannot be read", device.path().display()))
 }
 
 /// A device that is locked.

@@ -26,10 +26,7 @@ impl Between {
         for (token, result) in std::mem::take(&mut self.late) {
             self.tell(machine, now, token, result);
         }
-        if let Some(salvage) = &mut self.salvage {
-            return salvage.next_action(machine, now);
-        }
-        let mut machine = Protected::new(self.protection.as_mut(), machine);
+        let mut machine = Protected::new(self.protection.as_mut(), machine).or_salvage(self.salvage.as_mut());
         match &mut self.replacement {
             Some(replacement) => replacement.next_action(&mut machine, now),
             None => machine.next_action(now),
@@ -48,10 +45,7 @@ impl Between {
             self.late.push((token, result));
             return;
         }
-        if let Some(salvage) = &mut self.salvage {
-            return salvage.on_completion(machine, now, token, result);
-        }
-        let mut machine = Protected::new(self.protection.as_mut(), machine);
+        let mut machine = Protected::new(self.protection.as_mut(), machine).or_salvage(self.salvage.as_mut());
         match &mut self.replacement {
             Some(replacement) => replacement.on_completion(&mut machine, now, token, result),
             None => machine.on_completion(now, token, result),

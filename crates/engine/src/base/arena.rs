@@ -41,6 +41,9 @@ pub enum Pool {
     CopyMeta,
 }
 
+/// Bytes of [`Pool::CopyMeta`]: headers, a block each, that are on their way at once.
+pub const COPY_META_BYTES: u32 = 64 << 10;
+
 impl Pool {
     /// All of them, in the order of their places in memory.
     pub const ALL: [Pool; 6] =

@@ -1,7 +1,7 @@
 //! Buffers without payload.
 
-use bimetal_engine::arena::FreeBlocks;
-use bimetal_engine::arena::{Arena, Buf, Pool};
+use bimetal_engine::arena::{Arena, Buf, COPY_META_BYTES, FreeBlocks, Pool};
+use bimetal_protect::Plan;
 use bimetal_units::BLOCK_BYTES;
 
 const BLOCK: usize = BLOCK_BYTES as usize;
@@ -17,8 +17,7 @@ const CLIENT_BYTES: u64 = 64 << 20;
 const BACKGROUND_BYTES: u64 = 32 << 20;
 const LOG_BYTES: u32 = 16 << 20;
 const META_BYTES: u32 = 16 << 20;
-const COPY_BYTES: u64 = 8 << 20;
-const COPY_META_BYTES: u32 = 64 << 10;
+const COPY_BYTES: u64 = Plan::POOL_BYTES as u64;
 
 /// The log's and metadata buffers have bytes; those for payload are counted, and read as zeros.
 pub struct NoDataArena {

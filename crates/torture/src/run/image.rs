@@ -5,7 +5,7 @@
 use super::lone::Look;
 use super::*;
 use crate::disk::IoId;
-use bimetal_engine::action::{DeviceError, RequestKind};
+use bimetal_engine::action::DeviceError;
 use bimetal_engine::format::Id;
 use bimetal_engine::format::superblock::{Found, Superblock};
 use bimetal_protect::{
@@ -93,10 +93,7 @@ impl Run<'_> {
     /// Looks at the image alone, after a power cut: all of it can be read and is what the volume may have held at its freeze. Not
     /// where devices were damaged: what is lost of the volume is so of its image.
     pub(super) fn look_at_image(&mut self) -> Result<(), String> {
-        if self.damaged {
-            return Ok(());
-        }
-        let Some(layout) = self.image_layout().filter(|_| self.images.is_some()) else { return Ok(()) };
+        let Some(layout) = self.image_layout().filter(|_| !self.damaged) else { return Ok(()) };
         let mut rng = Rng::new(self.plan.seed ^ self.world.now().0, IMAGE);
         let mut disks = self.world.disks.clone();
         disks[1].power_cut(rng.pick(&CutStyle::ALL), &mut rng);
@@ -144,16 +141,7 @@ impl Run<'_> {
             }
             Err(error) => return Err(format!("refused: {error}")),
         };
-        let mut at = 0;
-        while at < self.plan.size_bytes {
-            let len = UNIT.min(self.plan.size_bytes - at);
-            match look.ask(RequestKind::Read, at, len)? {
-                Ok(data) => model.may_be_found(at, &data).map_err(|mismatch| mismatch.to_string())?,
-                Err(_) if has_lost => {}
-                Err(error) => return Err(format!("\"{error}\" for {at}+{len}")),
-            }
-            at += len;
-        }
+        look.read_what_is_good(&model, has_lost, 0..self.plan.size_bytes)?;
         look.rest_and_close()?;
         self.stats.count("looked-at-image");
         Ok(())
@@ -172,15 +160,13 @@ impl Run<'_> {
                 1 => (0, rng.pick(&layout.maps()) / PAGE),
                 _ => (1, self.group_near(ring.start + rng.below(ring.end - ring.start), &ring)),
             };
-            let disk = &mut self.world.disks[device];
-            if !disk.peek(page, &mut [0; PAGE_BYTES]) {
+            let (disk, mut bytes) = (&mut self.world.disks[device], [0; PAGE_BYTES]);
+            if !disk.peek(page, &mut bytes) {
                 continue;
             }
             if rng.one_in(2) {
                 disk.add_bad_sector(page * 8);
             } else {
-                let mut bytes = [0; PAGE_BYTES];
-                disk.peek(page, &mut bytes);
                 bytes[rng.below(64) as usize] ^= 1 << rng.below(8);
                 disk.put_back(page, &bytes);
             }
@@ -200,9 +186,7 @@ impl Run<'_> {
     /// The fast device is lost for good. Where there is an image that lacks nothing, the copy takes its place; another device then
     /// takes that, and the volume is what it was at the freeze. Else nothing has happened.
     pub(super) fn lose_fast(&mut self) -> Result<(), String> {
-        let Some(layout) = self.image_layout().filter(|_| self.images.is_some() && !self.damaged) else {
-            return Ok(());
-        };
+        let Some(layout) = self.image_layout().filter(|_| !self.damaged) else { return Ok(()) };
         let mut rng = Rng::new(self.plan.seed ^ self.world.now().0, IMAGE + 1);
         let mut slow = self.world.disks[1].clone();
         let Some(number) = let_copy_stand_in(&mut slow, layout, &mut rng)? else { return Ok(()) };

@@ -11,6 +11,7 @@ use bimetal_engine::arena::Arena as _;
 use bimetal_engine::extents::Placement;
 use bimetal_engine::loss::{LossClass, LossRange, Losses, Suspects};
 use bimetal_units::SLOW;
+use std::ops::Range;
 
 const BLOCK: u64 = 4096;
 const SECTOR_BYTES: u64 = SECTOR as u64;
@@ -119,11 +120,11 @@ impl Run<'_> {
             if range.offset < at || range.len == 0 || range.offset + range.len > size {
                 return Err(format!("losses are not in order, or not in the volume: {range:?} behind {at}"));
             }
-            self.read_what_is_good(&mut look, at, range.offset)?;
+            look.read_what_is_good(&self.model, self.damaged, at..range.offset)?;
             read_what_is_lost(&mut look, range)?;
             at = range.offset + range.len;
         }
-        self.read_what_is_good(&mut look, at, size)?;
+        look.read_what_is_good(&self.model, self.damaged, at..size)?;
         let refused = Err(RequestError::ReadOnly);
         for (kind, len, expected) in [
             (RequestKind::Write { fua: true }, BLOCK, refused.clone()),
@@ -139,25 +140,29 @@ impl Run<'_> {
         look.rest_and_close()?;
         same(&self.world.disks[0], &look.world.disks[0]).map(|()| losses)
     }
+}
 
-    /// Reads a stretch that is said to be good: an error needs a damaged device, and each sector must be one that the model
-    /// allows.
-    pub(super) fn read_what_is_good(&self, look: &mut Look, from: u64, to: u64) -> Result<(), String> {
-        let mut at = from;
-        while at < to {
-            let end = to.min((at / UNIT + 1) * UNIT);
-            match look.ask(RequestKind::Read, at, end - at)? {
-                Ok(data) => self.model.may_be_found(at, &data).map_err(|mismatch| mismatch.to_string())?,
-                Err(_) if self.damaged => {}
+impl Look {
+    /// Reads a stretch that is said to be good: an error needs an excuse, and each sector must be one that the model allows.
+    pub(super) fn read_what_is_good(
+        &mut self,
+        model: &Model,
+        is_excused: bool,
+        stretch: Range<u64>,
+    ) -> Result<(), String> {
+        let mut at = stretch.start;
+        while at < stretch.end {
+            let end = stretch.end.min((at / UNIT + 1) * UNIT);
+            match self.ask(RequestKind::Read, at, end - at)? {
+                Ok(data) => model.may_be_found(at, &data).map_err(|mismatch| mismatch.to_string())?,
+                Err(_) if is_excused => {}
                 Err(error) => return Err(format!("\"{error}\" for {at}+{}, which is good", end - at)),
             }
             at = end;
         }
         Ok(())
     }
-}
 
-impl Look {
     /// Nothing comes of it by itself, and it closes with all buffers given back.
     pub(super) fn rest_and_close(&mut self) -> Result<(), String> {
         let until = self.world.now().after(LULL_NS);

@@ -138,8 +138,9 @@ impl Run<'_> {
         }
     }
 
-    /// With both devices, or without the slow one where it is missing.
+    /// With both devices, or without the slow one where it is missing. From then on an image is kept of a protected volume.
     fn opening(&mut self) -> Task<SimArena, Result<Engine<SimArena>, OpenError>> {
+        self.protect();
         match self.alone {
             None => bimetal_engine::open(self.arena(), self.devices(), self.options()),
             Some(_) => {
@@ -151,7 +152,6 @@ impl Run<'_> {
 
     pub(super) fn try_open(&mut self) -> Result<Stretch<Result<Engine<SimArena>, OpenError>>, String> {
         self.world.truth.opening_begins();
-        self.protect();
         let mut task = self.opening();
         let mut result = self.task("open", &mut task)?;
         let own = self.plan.limits();
@@ -160,7 +160,6 @@ impl Run<'_> {
             self.stats.count("refused-limits");
             self.world.die(Death::Kill);
             self.limits = own;
-            self.protect();
             task = self.opening();
             result = self.task("open", &mut task)?;
         }

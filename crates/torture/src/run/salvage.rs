@@ -60,14 +60,14 @@ impl Run<'_> {
             if range.offset < at || range.len == 0 || range.offset + range.len > size {
                 return Err(format!("losses are not in order, or not in the volume: {range:?} behind {at}"));
             }
-            self.read_what_is_good(&mut look, at, range.offset)?;
+            look.read_what_is_good(&self.model, self.damaged, at..range.offset)?;
             match (range.class, suspects) {
                 (LossClass::Suspect, Suspects::Read) => self.read_what_is_suspect(&mut look, range)?,
                 _ => read_what_is_lost(&mut look, range)?,
             }
             at = range.offset + range.len;
         }
-        self.read_what_is_good(&mut look, at, size)?;
+        look.read_what_is_good(&self.model, self.damaged, at..size)?;
         look.rest_and_close()?;
         same(&disks[usize::from(SLOW.0)], &look.world.disks[usize::from(SLOW.0)]).map(|()| losses)
     }

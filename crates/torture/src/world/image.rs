@@ -1,7 +1,7 @@
 //! Who stands between a machine and its devices: the image of a protected volume, which is kept, or has their place.
 
 use super::World;
-use bimetal_engine::action::{Action, DeviceError, Machine, Token};
+use bimetal_engine::action::Machine;
 use bimetal_protect::{Protected, Protection, Salvage};
 use bimetal_units::Nanos;
 
@@ -15,26 +15,9 @@ pub(super) struct Between {
 }
 
 impl Between {
-    /// The next thing that it, or the machine, wants done.
-    pub(super) fn next_action<M: Machine>(&mut self, machine: &mut M, now: Nanos) -> Option<Action> {
-        match &mut self.salvage {
-            Some(salvage) if machine.has_arena() => salvage.next_action(machine, now),
-            _ => Protected::new(self.protection.as_mut(), machine).next_action(now),
-        }
-    }
-
-    /// Tells it, or the machine, of an answer.
-    pub(super) fn tell<M: Machine>(
-        &mut self,
-        machine: &mut M,
-        now: Nanos,
-        token: Token,
-        result: Result<(), DeviceError>,
-    ) {
-        match &mut self.salvage {
-            Some(salvage) => salvage.on_completion(machine, now, token, result),
-            None => Protected::new(self.protection.as_mut(), machine).on_completion(now, token, result),
-        }
+    /// The machine, behind it.
+    pub(super) fn before<'a, M: Machine>(&'a mut self, machine: &'a mut M) -> Protected<'a, M> {
+        Protected::new(self.protection.as_mut(), machine).or_salvage(self.salvage.as_mut())
     }
 
     /// When it is to be asked again at the latest.
