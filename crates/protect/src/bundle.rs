@@ -212,6 +212,7 @@ impl Protection {
             entries,
         };
         group.encode(arena.bytes_mut(first));
+        self.ring_sums.note_group(&group, offset);
         let held = bundle.entries.iter().filter(|piece| !piece.is_lost).map(|piece| piece.buf);
         let bufs: BufList = std::iter::once(first).chain(held).collect();
         self.ask(Own::Group { bundle: id }, |token| Action::Write {

@@ -1,7 +1,7 @@
 //! What an image goes through: a freeze, the copying of what was frozen, a flush, and the header that makes it count.
 
 use crate::bugs::{Bug, planted};
-use crate::extents::Held;
+use crate::extents::Ranges;
 use crate::group::Kind;
 use crate::header::{Header, Image, MOST_LOST};
 use crate::protection::{BLOCK, FlushInFlight, Own, Protection};
@@ -244,12 +244,17 @@ impl Protection {
 
     fn work_on_applying<A: Arena>(&mut self, next: u64, now: Nanos, arena: &mut A) {
         let (mut next, most) = (next, self.plan.piece_bytes / BLOCK);
+        while let Some(block) = self.apply_alone.front().copied().filter(|_| self.has_room_for_transfer(now))
+        {
+            let at = self.unapplied.parts(&(block..block + 1)).into_iter().find_map(|(_, held)| held?.at());
+            if at.is_some_and(|at| !self.begin_transfer(block..block + 1, (SLOW, at), now, arena)) {
+                return;
+            }
+            self.apply_alone.pop_front();
+        }
         while self.has_room_for_transfer(now) {
             let rest = self.unapplied.parts(&(next..self.fast.blocks()));
-            let held = rest.into_iter().find_map(|(range, held)| match held {
-                Some(Held::At(at)) => Some((range, at)),
-                _ => None,
-            });
+            let held = rest.into_iter().find_map(|(range, held)| Some((range, held?.at()?)));
             let Some((range, at)) = held else {
                 next = self.fast.blocks();
                 break;
@@ -260,7 +265,7 @@ impl Protection {
             }
             next = end;
         }
-        let is_done = next == self.fast.blocks() && self.transfers.is_empty();
+        let is_done = next == self.fast.blocks() && self.transfers.is_empty() && self.apply_alone.is_empty();
         self.phase = if is_done { Phase::ApplyFlushing } else { Phase::Applying { next } };
     }
 
@@ -300,7 +305,7 @@ impl Protection {
             Phase::Copying => {
                 self.fast.unfreeze();
                 self.copied.clear();
-                self.image_lost.iter().for_each(|range| self.fast.lost.insert(range.clone()));
+                self.image_lost.iter().for_each(|range| self.fast.lost.insert(range));
                 self.slow_written = true;
                 if self.unapplied.is_empty() {
                     self.drop_image(None);
@@ -380,7 +385,7 @@ impl Protection {
         let lost = match self.phase {
             Phase::Committing => self.lost(),
             Phase::Dropping { .. } | Phase::Stuck { .. } => Vec::new(),
-            _ => self.image_lost.clone(),
+            _ => self.image_lost.iter().collect(),
         };
         Header {
             volume: plan.volume,
@@ -407,7 +412,10 @@ impl Protection {
         }
         let header = self.next_header();
         if header.lost.len() > MOST_LOST {
-            self.give_up_for_good("too much of the fast device cannot be read");
+            match self.phase {
+                Phase::Trimming => self.give_up("too much of what was to go to the copy has gone bad".into()),
+                _ => self.give_up_for_good("too much of the fast device cannot be read"),
+            }
             return;
         }
         let Some(buf) = arena.alloc(Pool::CopyMeta, BLOCK_BYTES) else { return };
@@ -474,7 +482,7 @@ impl Protection {
         self.failures = 0;
         self.undo.committed();
         self.image_from = self.frozen_from;
-        self.image_lost.clone_from(&header.lost);
+        self.image_lost = Ranges::of(&header.lost);
         self.early = false;
         let ops = &self.ops;
         self.fast.committed(|range| Self::is_busy(ops, FAST, range));

@@ -13,6 +13,11 @@ pub(crate) enum Held {
 }
 
 impl Held {
+    /// Where they are, if they are anywhere.
+    pub(crate) fn at(self) -> Option<u64> {
+        if let Held::At(at) = self { Some(at) } else { None }
+    }
+
     /// Where the block is that is so many bytes behind the first.
     fn behind(self, bytes: u64) -> Held {
         match self {
@@ -97,6 +102,12 @@ impl Extents {
 pub(crate) struct Ranges(Extents);
 
 impl Ranges {
+    pub(crate) fn of(ranges: &[Range<u64>]) -> Ranges {
+        let mut all = Ranges::default();
+        ranges.iter().for_each(|range| all.insert(range.clone()));
+        all
+    }
+
     pub(crate) fn clear(&mut self) {
         self.0.clear();
     }

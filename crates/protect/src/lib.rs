@@ -13,7 +13,7 @@
 //! | `fast` | what the image lacks of the fast device |
 //! | `undo` | what is kept of the slow device |
 //! | `bundle`, `group`, `ring` | ranges that go to the ring together, and what of it is durable |
-//! | `transfer` | what goes to the copy |
+//! | `transfer`, `sums` | what goes to the copy, unless it has rotted in the ring |
 //! | `header`, `layout` | what is where on the devices, and what they say of it |
 //! | `scan` | what a crash has left of the ring |
 //! | `salvage` | **the image, in the place of the devices** |
@@ -34,6 +34,7 @@ mod ring;
 mod salvage;
 mod scan;
 mod stand_in;
+mod sums;
 #[cfg(test)]
 mod tests;
 mod transfer;

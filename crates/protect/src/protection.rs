@@ -9,6 +9,7 @@ use crate::header::{Header, Image, Map, Newest};
 use crate::layout::Layout;
 use crate::ring::{Pos, Ring};
 use crate::scan::{Reader, Scanned, newest_map, scan};
+use crate::sums::RingSums;
 use crate::undo::Undo;
 use bimetal_engine::Machine;
 use bimetal_engine::action::{Action, BufList, Class, DeviceError, Token};
@@ -187,6 +188,9 @@ pub struct Protection {
     pub(crate) unapplied: Extents,
     /// The first group of that.
     pub(crate) unapplied_from: Option<Pos>,
+    /// Blocks of it that go to the copy by themselves, as something with them could not.
+    pub(crate) apply_alone: VecDeque<u64>,
+    pub(crate) ring_sums: RingSums,
     /// Where the ring ended at the freeze of the image.
     pub(crate) image_from: Pos,
     /// The slow device was written to since the last freeze.
@@ -243,7 +247,7 @@ pub struct Protection {
     /// The copy has all of the fast device, but for what is known to be lacking.
     pub(crate) copy_is_whole: bool,
     /// What the image lacks, as it could not be read.
-    pub(crate) image_lost: Vec<Range<u64>>,
+    pub(crate) image_lost: Ranges,
 }
 
 impl Protection {
@@ -306,7 +310,8 @@ impl Protection {
         protection.undo = Undo::resumed(protection.undo.freeze(), slow_blocks);
         protection.ring_id = header.ring_id;
         protection.image = Some(image);
-        protection.image_lost.clone_from(&header.lost);
+        protection.image_lost = Ranges::of(&header.lost);
+        scanned.sums.iter().for_each(|(at, sums)| protection.ring_sums.note(*at, sums));
         protection.tracking = true;
         protection.copy_is_whole = true;
         // Where the image's own freeze was in the ring the header does not say.
@@ -322,6 +327,7 @@ impl Protection {
     }
 
     fn of(plan: Plan, session: u64, header_number: u64, ring: Ring, fast: Fast) -> Protection {
+        let layout = plan.layout;
         let first = if planted(Bug::NumbersAgain) { 1 << SESSION_SHIFT } else { session << SESSION_SHIFT };
         Protection {
             ring_id: plan.fresh,
@@ -335,6 +341,8 @@ impl Protection {
             image: None,
             unapplied: Extents::default(),
             unapplied_from: None,
+            apply_alone: VecDeque::new(),
+            ring_sums: RingSums::new(layout.ring_at(), layout.ring_bytes),
             image_from: Pos::default(),
             slow_written: true,
             bundles: BTreeMap::new(),
@@ -369,7 +377,7 @@ impl Protection {
             failures: 0,
             base_lacks: false,
             copy_is_whole: false,
-            image_lost: Vec::new(),
+            image_lost: Ranges::default(),
         }
     }
 

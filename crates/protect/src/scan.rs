@@ -88,6 +88,8 @@ pub struct Scanned {
     pub(crate) broken_at: Option<u64>,
     /// What of that the ring should have and has not, though it is known otherwise.
     pub(crate) unkept: Vec<Unkept>,
+    /// The checksums of what the ring has of the fast device, by where it is, if they are still to be looked at.
+    pub(crate) sums: Vec<(u64, Vec<u32>)>,
 }
 
 /// A block that a crash has kept from the ring: the slow device was not written over before that crash.
@@ -106,6 +108,7 @@ pub fn scan(reader: &mut impl Reader, header: &Header, verifies: bool) -> Scanne
         slow: Extents::default(),
         broken_at: None,
         unkept: Vec::new(),
+        sums: Vec::new(),
     };
     let mut undos = Vec::new();
     let number = header.image.map_or(0, |image| image.number);
@@ -121,6 +124,8 @@ pub fn scan(reader: &mut impl Reader, header: &Header, verifies: bool) -> Scanne
         for (entry, behind) in group.places() {
             match group.kind {
                 Kind::Redo if group.freeze <= number => {
+                    let sums = entry.sums.iter().filter(|_| !verifies);
+                    scanned.sums.extend(sums.map(|sums| (start + behind, sums.clone())));
                     for (blocks, held) in held(reader, entry, start + behind, verifies) {
                         scanned.fast.insert(blocks, held);
                     }

@@ -5,6 +5,7 @@
 mod again;
 mod disk;
 mod life;
+mod rot;
 mod standing_in;
 
 use crate::bugs::{Bug, plant};
@@ -140,10 +141,11 @@ const FOUND: &[(Bug, u64)] = &[
 ];
 
 /// What these need is not in a life here: an engine that has memory and patience of its own, devices that go bad where an image says
-/// what it is, or that are away for long. The torture finds them, in volumes with an image.
+/// what it is, or that are away for long. The torture finds them, in volumes with an image; what rots in the ring has a story.
 const ELSEWHERE: &[Bug] = &[
     Bug::DoubtIgnored,
     Bug::BreakIgnored,
+    Bug::RotApplied,
     Bug::MemoryShared,
     Bug::EndedQuietly,
     Bug::StuckForGood,

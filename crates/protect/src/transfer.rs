@@ -5,7 +5,7 @@ use crate::epoch::Phase;
 use crate::protection::{BLOCK, Own, Protection};
 use bimetal_engine::action::{Action, BufList, Class, DeviceError};
 use bimetal_engine::arena::{Arena, Buf, Pool};
-use bimetal_units::{Nanos, SLOW, Tier};
+use bimetal_units::{BLOCK_BYTES, FAST, Nanos, SLOW, Tier};
 use std::ops::Range;
 
 /// So many at once, and while the machine has something to do.
@@ -23,6 +23,8 @@ pub(crate) fn pool() -> Pool {
 pub(crate) struct Transfer {
     /// Of the fast device.
     blocks: Range<u64>,
+    /// Where it is read.
+    from: (Tier, u64),
     buf: Buf,
     is_written: bool,
     begun: Nanos,
@@ -52,7 +54,8 @@ impl Protection {
             return false;
         };
         let id = self.number();
-        self.transfers.insert(id, Transfer { blocks, buf, is_written: false, begun: now });
+        self.transfers
+            .insert(id, Transfer { blocks, from: (device, offset), buf, is_written: false, begun: now });
         self.ask(Own::Transfer(id), |token| Action::Read {
             device,
             offset,
@@ -69,12 +72,14 @@ impl Protection {
         result: Result<(), DeviceError>,
         arena: &mut A,
     ) {
-        let Some(transfer) = self.transfers.get_mut(&id) else { return };
+        let Some(transfer) = self.transfers.get(&id) else { return };
         let (blocks, buf) = (transfer.blocks.clone(), transfer.buf);
         let is_base = matches!(self.phase, Phase::Base { .. });
-        let goes_on = is_base || matches!(self.phase, Phase::Applying { .. });
-        if let (Ok(()), false, true) = (result, transfer.is_written, goes_on) {
-            transfer.is_written = true;
+        let is_applying = matches!(self.phase, Phase::Applying { .. });
+        let was_read = transfer.is_written;
+        let is_good = result.is_ok() && (was_read || self.is_as_it_was(transfer, arena));
+        if is_good && !was_read && (is_base || is_applying) {
+            self.transfers.get_mut(&id).into_iter().for_each(|transfer| transfer.is_written = true);
             let offset = self.plan.layout.copy_at() + blocks.start * BLOCK;
             self.ask(Own::Transfer(id), |token| Action::Write {
                 device: SLOW,
@@ -86,7 +91,7 @@ impl Protection {
             });
             return;
         }
-        let (was_read, begun) = (transfer.is_written, transfer.begun);
+        let begun = transfer.begun;
         if self.is_beside(self.now) {
             // Half of the time is others'.
             self.paused_until = Nanos(self.now.0 + (self.now.0 - begun.0));
@@ -99,8 +104,33 @@ impl Protection {
                 self.base_lacks = true;
                 self.fast.written(&blocks);
             }
+            _ if is_applying && !was_read && !is_good => self.cannot_apply(&blocks),
             Err(error) => self.give_up(format!("the slow device: {error}")),
             Ok(()) => {}
         }
+    }
+
+    /// Whether what was read of the ring is what was written there. What the fast device answers is believed.
+    fn is_as_it_was<A: Arena>(&self, transfer: &Transfer, arena: &A) -> bool {
+        let (device, at) = transfer.from;
+        let blocks = 0..transfer.buf.len / BLOCK_BYTES;
+        device == FAST
+            || planted(Bug::RotApplied)
+            || blocks.map(|block| block * BLOCK_BYTES).all(|behind| {
+                let sum = self.ring_sums.of(at + u64::from(behind));
+                arena.crc32c(transfer.buf.slice(behind, BLOCK_BYTES)) == sum
+            })
+    }
+
+    /// A piece of the ring cannot be read, or has rotted. Its blocks are tried by themselves; one that is alone is lost to the image
+    /// until the next one, which has it from the fast device.
+    fn cannot_apply(&mut self, blocks: &Range<u64>) {
+        if blocks.end - blocks.start > 1 {
+            self.apply_alone.extend(blocks.clone());
+            return;
+        }
+        self.image_lost.insert(blocks.clone());
+        self.fast.lost.insert(blocks.clone());
+        self.fast.written(blocks);
     }
 }

@@ -519,3 +519,48 @@ fn a_repair_beside_a_write_is_found() {
 fn a_scrub_that_passes_by_what_moves_is_found() {
     bites(Bug::ScrubPassesMoving, what_is_on_the_move_is_looked_at_when_it_has_arrived);
 }
+
+/// A chunk of the slow tier, in a volume that remembers next to nothing: a page of checksums, and in memory those of one fast slot.
+fn begin_forgetful(rest_ns: u64) -> (Story, u64) {
+    let mut s = Story::begin(128, 64);
+    let chunk = 10 * CHUNK;
+    s.write(chunk, CHUNK, 0x11);
+    s.flush();
+    s.wait(5 * Nanos::SECOND);
+    s.pin_to(chunk, SLOW);
+    s.stop();
+    let tuning = &mut s.tuning;
+    (tuning.checksum_cache_pages, tuning.recent_checksums) = (1, 0);
+    (tuning.fast_checksum_bytes, tuning.fast_checksum_rest_ns) = (4 * (CHUNK / BLOCK) + 8, rest_ns);
+    tuning.small_write_bytes = 0;
+    s.open().expect("the volume opens");
+    (s, chunk)
+}
+
+/// What the page of the fast tier does not say, that of the shadow does: each took the room of the other, for ever.
+#[test]
+fn two_pages_of_which_one_is_in_memory_are_enough() {
+    let (mut s, chunk) = begin_forgetful(Nanos::SECOND);
+    // Of the two, this one is known.
+    (0..20).for_each(|nth| s.write(CHUNK, CHUNK, nth));
+    s.pin_to(chunk, FAST);
+    s.wait(15 * Nanos::SECOND);
+    assert!(s.shadow_of(chunk).is_some());
+    is(&scrub(&mut s), 0, 0, &[]);
+}
+
+/// What a shadow holds was called lost where the page of its checksums had given way to that of its home's.
+#[test]
+fn what_stands_in_is_asked_though_its_page_is_not_in_memory() {
+    let (mut s, chunk) = begin_forgetful(Nanos::SECOND / 50);
+    s.pin_to(chunk, FAST);
+    s.wait(Nanos::SECOND / 2);
+    // Another takes its place in memory, in another page.
+    (0..20).for_each(|nth| s.write(100 * CHUNK, CHUNK, nth));
+    s.wait(Nanos::SECOND / 2);
+    let at = s.home_of(chunk).1;
+    s.flip(0, at + 2 * BLOCK);
+    assert!(s.shadow_of(chunk).is_some());
+    is(&scrub(&mut s), 1, 1, &[]);
+    assert!(s.read(chunk, CHUNK).is_ok_and(|bytes| all(&bytes, 0x11)));
+}

@@ -89,6 +89,8 @@ bimetal_units::planted_bugs! {
     LiveSumNotVerified,
     /// A replay leaves closed what a record opens.
     RegionStaysClosed,
+    /// The region of the home that a chunk leaves stays closed in a replay, though what the log says behind that was of this home.
+    LeftRegionStaysClosed,
     /// What is at home in a closed region is written in place.
     InPlaceInClosedRegion,
     /// What opens a region counts as durable at once.

@@ -321,6 +321,11 @@ impl State {
         }
         let forgotten = self.forgotten.get_mut(&r.chunk).map(|known| *known = true).is_some();
         if !in_map {
+            // What the log says of the chunk behind this may have been said while it was still at home there.
+            let left = self.map.home(r.chunk).filter(|home| home.tier == FAST);
+            if let Some(home) = left.filter(|_| !planted(Bug::LeftRegionStaysClosed)) {
+                self.sums.regions.open_slot(home.slot);
+            }
             self.set_home(r);
             return true;
         }

@@ -48,6 +48,13 @@ impl Disk {
         }
     }
 
+    /// A bit of a block is another, now and after a crash.
+    pub(super) fn rot(&mut self, at: usize) {
+        for bytes in [&mut self.view, &mut self.durable] {
+            bytes[at] ^= 4;
+        }
+    }
+
     /// How much of the cache a flush that begins now covers.
     pub(super) fn cached(&self) -> BTreeSet<usize> {
         self.cache.iter().map(|(place, _)| *place).collect()

@@ -571,6 +571,12 @@ impl Life {
         self.client.wrong.take()
     }
 
+    /// The block at this byte of the slow device rots.
+    pub(super) fn rot(&mut self, at: u64) {
+        self.disks[1].rot(at as usize);
+        self.has_bad = true;
+    }
+
     /// From now on one command in so many fails; or none does.
     pub(super) fn fail(&mut self, one_in: Option<u32>) {
         self.fails_one_in = one_in.unwrap_or(u32::MAX);
@@ -706,7 +712,7 @@ impl Life {
     }
 
     /// The fast device is lost at this moment, and the power with it.
-    fn is_image_good(&mut self) -> Result<(), String> {
+    pub(super) fn is_image_good(&mut self) -> Result<(), String> {
         let mut slow = self.disks[1].clone();
         for op in &self.in_flight {
             tear(op, SLOW, &mut slow, &self.client.memory, &mut self.aside);

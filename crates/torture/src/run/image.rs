@@ -147,8 +147,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// So many blocks of those that say where the image is go bad: headers, maps, and the ring. What is said of it then is less, and
-    /// nothing that is wrong. Of the copy itself the engine's own checksums say what is bad.
+    /// So many blocks go bad of those that say where the image is, headers, maps and groups of the ring, and of what the ring holds.
+    /// What is said of it then is less, and nothing that is wrong. Of the copy itself the engine's own checksums say what is bad.
     pub(super) fn hurt_image(&mut self, blocks: u32) {
         let Some(layout) = self.image_layout().filter(|_| blocks > 0) else { return };
         let mut rng = Rng::new(self.plan.seed ^ self.world.now().0, IMAGE + 2);
@@ -158,7 +158,12 @@ impl Run<'_> {
             let (device, page) = match rng.below(4) {
                 0 => (1, rng.pick(&layout.headers()) / PAGE),
                 1 => (0, rng.pick(&layout.maps()) / PAGE),
-                _ => (1, self.group_near(ring.start + rng.below(ring.end - ring.start), &ring)),
+                kind => {
+                    let group = self.group_near(ring.start + rng.below(ring.end - ring.start), &ring);
+                    // Or something of what it holds.
+                    let behind = if kind == 2 { 0 } else { rng.range(1, 4) };
+                    (1, (group + behind).min(ring.end - 1))
+                }
             };
             let (disk, mut bytes) = (&mut self.world.disks[device], [0; PAGE_BYTES]);
             if !disk.peek(page, &mut bytes) {

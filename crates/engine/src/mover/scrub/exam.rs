@@ -176,10 +176,13 @@ impl<A: Arena> Engine<A> {
             Held::Landed(z) => {
                 (!self.state.landed.is_bad(z)).then(|| Lookup::Known(self.state.landed.sum(z)))
             }
-            Held::Home(home) if home.tier == FAST => match sums.of_fast(home.slot, block) {
-                Some(known) => Some(known),
-                None => self.space.shadows.get(home).map(|slot| sums.get(slot, block)),
-            },
+            Held::Home(home) if home.tier == FAST => {
+                let own = sums.of_fast(home.slot, block);
+                let by_shadow = self.space.shadows.get(home).map(|slot| sums.get(slot, block));
+                // The same, where both are known. What is in memory counts, or one page could take the room of the other for ever.
+                let known = [own, by_shadow].into_iter().flatten().find(|it| matches!(it, Lookup::Known(_)));
+                known.or(own).or(by_shadow)
+            }
             Held::Home(home) | Held::Copy(home, _) => Some(sums.get(home.slot, block)),
             Held::Shadow(_, slot) => Some(sums.get(slot, block)),
         }

@@ -77,7 +77,8 @@ impl<A: Arena> Engine<A> {
                 && !exam.wrong.iter().any(|wrong| wrong.look == **look)
         };
         let look = *exam.looks.iter().find(is_good)?;
-        (exam.mend_tries <= MEND_TRIES && self.stands(exam.chunk, &look)).then_some(look)
+        // Its own checksum need not be in memory: what is read must match that of what is wrong.
+        (exam.mend_tries <= MEND_TRIES && !self.has_changed(exam.chunk, &look)).then_some(look)
     }
 
     /// What may stand in for a block has been read, or not.
@@ -94,7 +95,7 @@ impl<A: Arena> Engine<A> {
         // Whoever has written here since has changed what counts.
         let changed = self.has_changed(exam.chunk, &wrong.look);
         let unsure = self.page_for(exam.chunk, &wrong.look).is_some();
-        let may = matches!(wrong.look.held, Held::Landed(_)) || self.stands(exam.chunk, &look);
+        let may = matches!(wrong.look.held, Held::Landed(_)) || !self.has_changed(exam.chunk, &look);
         let mut began = false;
         if changed {
             exam.to_judge.pop_front();
