@@ -205,6 +205,7 @@ impl Driver {
         let now = self.clock.now();
         self.advance_models(now, machine);
         self.look(now);
+        self.between.settle();
         if machine.deadline().is_some_and(|deadline| deadline <= now) {
             machine.on_timer(now);
         }
@@ -297,9 +298,8 @@ impl Driver {
         let holds = watch.is_some_and(|watch| watch.holds(now));
         let watch = watch.map(|watch| if holds { HOLD_STEP } else { until(watch.deadline()) });
         let remote = self.remotes.iter().flatten().filter_map(Remote::deadline).min().map(until);
-        let between = self.between.deadline().map(until);
-        let other =
-            [machine.deadline().map(until), watch, remote, between, limit].into_iter().flatten().min();
+        let machine = self.between.deadline(machine).map(until);
+        let other = [machine, watch, remote, limit].into_iter().flatten().min();
         let mut timeout = [model, other].into_iter().flatten().min();
         if let Some(left) = model.filter(|_| timeout == model) {
             if left >= LEAD * LEADS {

@@ -9,7 +9,7 @@ mod noted;
 pub use noted::ArenaState;
 
 use crate::buddy::Buddy;
-use bimetal_engine::arena::{Arena, Buf, COPY_META_BYTES, Pool};
+use bimetal_engine::arena::{Arena, Buf, COPY_META_BYTES, Pool, SUCCESSOR_BYTES};
 use bimetal_units::BLOCK_BYTES;
 use rustix::mm::{MapFlags, MlockAllFlags, ProtFlags, mlockall, mmap_anonymous, munmap};
 use rustix::process::Resource;
@@ -59,6 +59,9 @@ pub struct PoolSizes {
     /// Headers of an image, or of a device that takes another's place.
     #[serde(default)]
     pub copy_meta: u32,
+    /// Payload for a device that takes another's place.
+    #[serde(default)]
+    pub successor: u32,
 }
 
 impl Default for PoolSizes {
@@ -70,6 +73,7 @@ impl Default for PoolSizes {
             meta: 16 << 20,
             copy: 0,
             copy_meta: COPY_META_BYTES,
+            successor: SUCCESSOR_BYTES,
         }
     }
 }
@@ -85,6 +89,7 @@ impl PoolSizes {
             meta: 4 << 20,
             copy: 0,
             copy_meta: COPY_META_BYTES,
+            successor: SUCCESSOR_BYTES,
         }
     }
 
@@ -109,12 +114,13 @@ impl PoolSizes {
             meta: size(least.meta, self.meta),
             copy: size(least.copy, self.copy),
             copy_meta: size(least.copy_meta, self.copy_meta),
+            successor: size(least.successor, self.successor),
         })
     }
 
     /// In the order of [`Pool::ALL`].
     fn list(self) -> [u32; POOLS] {
-        [self.client, self.log, self.background, self.meta, self.copy, self.copy_meta]
+        [self.client, self.log, self.background, self.meta, self.copy, self.copy_meta, self.successor]
     }
 }
 
@@ -340,6 +346,7 @@ mod tests {
             meta: 1 << 16,
             copy: 1 << 16,
             copy_meta: 1 << 16,
+            successor: 1 << 16,
         };
         let mut arena = RealArena::new(sizes).expect("map");
         for pool in Pool::ALL {

@@ -9,6 +9,7 @@ use crate::ring::{MAX_PARTS, Ring};
 use bimetal_engine::action::{Action, BufList, DeviceError, Token};
 use bimetal_engine::arena::Buf;
 use bimetal_models::{Command, Done};
+use bimetal_replace::Before;
 use bimetal_units::Nanos;
 
 /// Tries of one operation that is interrupted or told to come again.
@@ -82,6 +83,16 @@ impl DeviceOps {
     /// Operations in flight.
     pub(crate) fn len(&self) -> usize {
         self.ops.len() - self.free.len()
+    }
+
+    /// Those of a device.
+    pub(crate) fn of(&self, device: usize) -> impl Iterator<Item = (Token, Before)> {
+        let of_it = self.ops.iter().flatten().filter(move |op| op.device == device);
+        of_it.map(|op| match op.kind {
+            Kind::Read | Kind::Refused => (op.token, Before::Reads),
+            Kind::Write { .. } | Kind::Discard { .. } => (op.token, Before::Changes),
+            Kind::Flush => (op.token, Before::Flushes),
+        })
     }
 
     /// Operations in flight that the ring will complete.

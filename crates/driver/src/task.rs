@@ -3,7 +3,7 @@
 use crate::driver::Driver;
 use crate::memory::RealArena;
 use crate::watch::Change;
-use bimetal_engine::{Machine, Task};
+use bimetal_engine::Task;
 use std::io;
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ pub fn run_task<T>(
                 progress(driver.moved_bytes(), driver.take_changes());
                 return Ok(result);
             }
-            if task.deadline().is_none() {
+            if driver.deadline(&task).is_none() && driver.replacement().is_none() {
                 return Err(TaskError::Stalled);
             }
         }

@@ -284,6 +284,10 @@ impl<A: Arena> Machine for Engine<A> {
         slots.unused_from(first_block, u64::from(geo.blocks_per_chunk()))
     }
 
+    fn is_read_elsewhere(&mut self, device: Tier, is: bool) {
+        self.io.read_elsewhere[device] = is;
+    }
+
     fn next_action(&mut self, now: Nanos) -> Option<Action> {
         self.io.tick(now);
         if self.io.is_drained() {

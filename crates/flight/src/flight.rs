@@ -335,6 +335,11 @@ impl Machine for Flight {
         self.engine.unused(device)
     }
 
+    fn is_read_elsewhere(&mut self, device: Tier, is: bool) {
+        let what = Rare::ReadElsewhere { tier: device, is };
+        self.rare(None, what, |engine| engine.is_read_elsewhere(device, is));
+    }
+
     fn deadline(&self) -> Option<Nanos> {
         self.engine.deadline()
     }

@@ -48,6 +48,7 @@ pub(crate) enum Rare {
     RefuseChanges(String),
     OutliveKills,
     DeviceReplaced { tier: Tier, id: [u8; 16], name: String },
+    ReadElsewhere { tier: Tier, is: bool },
 }
 
 /// What an engine wanted done. Its token and its buffers, and the metadata in these, are in `check`.

@@ -308,6 +308,7 @@ impl Player {
             Rare::RefuseChanges(why) => engine.refuse_changes(why),
             Rare::OutliveKills => engine.outlive_kills(),
             Rare::DeviceReplaced { tier, id, name } => engine.device_replaced(tier, id, name),
+            Rare::ReadElsewhere { tier, is } => engine.is_read_elsewhere(tier, is),
         }
     }
 

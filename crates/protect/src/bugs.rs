@@ -56,6 +56,8 @@ bimetal_units::planted_bugs! {
     NotJoined,
     /// A flush of the slow device that fails, unless the machine asked for it, is told to nobody.
     FlushErrorKept,
+    /// The copy keeps the superblocks of a fast device whose place another one has taken.
+    ReplacedUnnoted,
     /// What has rotted in the ring goes to the copy.
     RotApplied,
     /// Where an image is made anew, what the ring had and the copy has not does not go to the copy.

@@ -63,6 +63,9 @@ impl<M: Machine> Machine for Protected<'_, M> {
     fn has_arena(&self) -> bool {
         self.machine.has_arena()
     }
+    fn is_read_elsewhere(&mut self, device: Tier, is: bool) {
+        self.machine.is_read_elsewhere(device, is);
+    }
     #[inline]
     fn with_arena<R>(&mut self, f: impl FnOnce(&mut Self::Arena) -> R) -> R {
         self.machine.with_arena(f)

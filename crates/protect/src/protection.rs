@@ -391,6 +391,11 @@ impl Protection {
     pub fn device_replaced(&mut self, tier: Tier, new: Id) {
         self.plan.devices[usize::from(tier.0)] = new;
         self.copy_is_whole &= tier == FAST;
+        if tier == FAST && !planted(Bug::ReplacedUnnoted) {
+            // Its superblocks name it, and were not written through here.
+            let blocks = self.fast.blocks();
+            [0..1, blocks - 1..blocks].iter().for_each(|own| self.fast.written(own));
+        }
         self.drop_image(None);
     }
 

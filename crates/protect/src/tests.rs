@@ -146,6 +146,7 @@ const ELSEWHERE: &[Bug] = &[
     Bug::DoubtIgnored,
     Bug::BreakIgnored,
     Bug::RotApplied,
+    Bug::ReplacedUnnoted,
     Bug::MemoryShared,
     Bug::EndedQuietly,
     Bug::StuckForGood,

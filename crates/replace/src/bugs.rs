@@ -6,6 +6,8 @@ bimetal_units::planted_bugs! {
     PieceNotFenced,
     /// A piece is read while writes to its range are on their way.
     PieceNotAwaited,
+    /// What is on its way to the old device when it begins is not awaited.
+    BegunAmidWrites,
     /// What is written to what has been copied goes to the old device alone.
     OldAlone,
     /// It goes to both before a header says that they may differ.
@@ -50,6 +52,10 @@ bimetal_units::planted_bugs! {
     CancelledLate,
     /// After a failure, writes go on before anybody knows.
     NotSettled,
+    /// Payload comes from the memory that the engine's moves have theirs from.
+    MemoryShared,
+    /// What the successor reads in the place of the old device counts as read by that.
+    ElsewhereIsEvidence,
     /// A device that was away is believed when it is back.
     AbsenceIgnored,
 }

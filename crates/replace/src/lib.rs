@@ -22,4 +22,4 @@ mod takeover;
 mod tests;
 
 pub use header::Header;
-pub use replacement::{Pace, Plan, Progress, Replacement, SUCCESSOR, Standing};
+pub use replacement::{Before, Pace, Plan, Progress, Replacement, SUCCESSOR, Standing};

@@ -22,6 +22,8 @@ const OWN: u64 = 1 << 63;
 const EIO: i32 = 5;
 /// How often the successor is told how far it is.
 const HEADER_EVERY_NS: u64 = 2 * Nanos::SECOND;
+/// Who is to settle that it is done without is called so often.
+const SETTLE_NS: u64 = Nanos::SECOND / 10;
 /// A successor that does not answer for so long is done without.
 const PATIENCE_NS: u64 = 30 * Nanos::SECOND;
 
@@ -63,6 +65,17 @@ impl Default for Pace {
     fn default() -> Pace {
         Pace { piece_bytes: 1 << 20, region_bytes: 1 << 20, rest_times: 2 }
     }
+}
+
+/// What the old device was asked for before somebody was to take its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Before {
+    /// What it holds.
+    Reads,
+    /// To hold something else.
+    Changes,
+    /// To keep it.
+    Flushes,
 }
 
 /// How far a replacement has come.
@@ -161,8 +174,13 @@ pub struct Replacement {
     /// It has failed one: what was written before may be lost whatever a later one says, so that no header claims more, or closes
     /// a region, until the volume is opened again.
     doubts_old: bool,
+    /// The old device has failed to read something, and has read nothing since: what the successor reads says nothing of it. And what
+    /// the machine knows of that.
+    old_reads_nothing: bool,
+    told_of_old: bool,
     /// What the machine is to be told beside the answers as they come.
     told: VecDeque<(Token, Result<(), DeviceError>)>,
+    now: Nanos,
     writing: Writing,
     /// A header is to be written, whatever has been copied.
     header_due: bool,
@@ -198,7 +216,10 @@ impl Replacement {
             out: VecDeque::new(),
             flush_failed: None,
             doubts_old: false,
+            old_reads_nothing: false,
+            told_of_old: false,
             told: VecDeque::new(),
+            now: Nanos(0),
             writing: Writing::No,
             header_due: true,
             header_at: Nanos(0),
@@ -233,6 +254,15 @@ impl Replacement {
     pub fn opened(&mut self, generation: Generation) {
         self.header_due |= self.plan.generation != generation;
         self.plan.generation = generation;
+    }
+
+    /// The old device was asked for this before, and has not answered. Nothing is copied of what may be changed by it until it has,
+    /// as nobody knows what that would be.
+    pub fn is_under_way(&mut self, token: Token, before: Before) {
+        let changes = before == Before::Changes;
+        let range = if changes && !planted(Bug::BegunAmidWrites) { 0..self.plan.bytes } else { 0..0 };
+        let is_flush = before == Before::Flushes;
+        self.track(token, range, Op { is_write: changes, is_flush, ..Op::other() });
     }
 
     /// Copies from now on, or begins nothing new.
@@ -295,6 +325,11 @@ impl Replacement {
         self.is_settled = self.failure.is_some() && !self.is_torn();
     }
 
+    /// Whether that is so.
+    pub fn is_settled(&self) -> bool {
+        self.is_settled
+    }
+
     /// Whether writes are refused, as nobody knows which device is the volume's.
     fn is_torn(&self) -> bool {
         self.failure.is_some() && self.keeps_first && !planted(Bug::TornWritten)
@@ -309,8 +344,8 @@ impl Replacement {
         self.is_settled && is_empty && is_told
     }
 
-    /// Nothing is taken from the machine.
-    fn takes_nothing(&self) -> bool {
+    /// Nothing is taken from the machine: nor is it to be woken.
+    pub fn takes_nothing(&self) -> bool {
         let unsettled = self.failure.is_some() && !self.is_settled && !self.is_torn();
         self.takeover != Takeover::No || unsettled && !planted(Bug::NotSettled)
     }
@@ -319,13 +354,19 @@ impl Replacement {
         self.ops.is_empty() && self.held.is_empty() && self.own.is_empty()
     }
 
+    /// Whether an answer with this token is to something of ours, and not of the machine's.
+    pub fn is_own(token: Token) -> bool {
+        token.0 & OWN != 0
+    }
+
     /// The next thing to do, of the machine's or of our own.
     pub fn next_action<M: Machine>(&mut self, machine: &mut M, now: Nanos) -> Option<Action> {
+        self.now = now;
+        self.tell_of_old(machine);
+        // Not in the call that asks for it: who is answered at once believes that no device has anything to do.
+        self.tell(machine, now);
         loop {
             machine.with_arena(|arena| self.work(now, arena));
-            while let Some((token, result)) = self.told.pop_front() {
-                machine.on_completion(now, token, result);
-            }
             if let Some(action) = self.out.pop_front() {
                 return Some(action);
             }
@@ -339,6 +380,19 @@ impl Replacement {
         }
     }
 
+    fn tell_of_old<M: Machine>(&mut self, machine: &mut M) {
+        let is = self.old_reads_nothing && self.failure.is_none() && !planted(Bug::ElsewhereIsEvidence);
+        if std::mem::replace(&mut self.told_of_old, is) != is {
+            machine.is_read_elsewhere(self.plan.tier, is);
+        }
+    }
+
+    fn tell<M: Machine>(&mut self, machine: &mut M, now: Nanos) {
+        while let Some((token, result)) = self.told.pop_front() {
+            machine.on_completion(now, token, result);
+        }
+    }
+
     /// A device answered.
     pub fn on_completion<M: Machine>(
         &mut self,
@@ -347,6 +401,7 @@ impl Replacement {
         token: Token,
         result: Result<(), DeviceError>,
     ) {
+        self.now = now;
         let of_machine = match token.0 & OWN {
             0 => Some(token.0),
             _ => machine.with_arena(|arena| self.own_done(now, token, result, arena)),
@@ -366,6 +421,9 @@ impl Replacement {
         };
         let failed = result.err().filter(|error| token.0 & OWN == 0 && is_doubt(error));
         if token.0 & OWN == 0 {
+            if op.read.is_some() {
+                self.old_reads_nothing = result.is_err();
+            }
             op.result = result;
             let elsewhere = result.is_err() && self.failure.is_none();
             if let Some((buf, class)) = op.read.take().filter(|_| elsewhere)
@@ -387,14 +445,20 @@ impl Replacement {
         if let Some(error) = failed {
             self.flush_failed(error);
         }
+        self.tell_of_old(machine);
         self.end_if_answered(of_machine, now);
-        while let Some((token, result)) = self.told.pop_front() {
-            machine.on_completion(now, token, result);
-        }
+        self.tell(machine, now);
     }
 
     /// When to call again at the latest.
     pub fn deadline(&self) -> Option<Nanos> {
+        if !self.told.is_empty() {
+            return Some(self.now);
+        }
+        if self.failure.is_some() && !self.is_settled && !self.is_torn() {
+            // Whoever serves the volume is to look.
+            return Some(self.now.after(SETTLE_NS));
+        }
         let may_write =
             self.failure.is_none() && self.takeover == Takeover::No && matches!(self.writing, Writing::No);
         let wants =
@@ -596,6 +660,7 @@ impl Replacement {
             _ if self.failure.is_some() => self.copying.give_up(start),
             (Stage::Reading, Ok(())) => {
                 piece.stage = Stage::Writing;
+                self.old_reads_nothing = false;
                 let (offset, bufs) = (start, BufList::from_elem(piece.buf, 1));
                 self.ask_new(Own::Piece(start), now, |token| Action::Write {
                     device: SUCCESSOR,
@@ -675,7 +740,7 @@ impl Replacement {
             return;
         }
         while let Some(range) = self.copying.choose(now) {
-            match arena.alloc(Pool::Background, (range.end - range.start) as u32) {
+            match arena.alloc(pool(), (range.end - range.start) as u32) {
                 Some(buf) => self.copying.begin(range, buf, now),
                 None => self.copying.put_back(range, now),
             }
@@ -774,6 +839,11 @@ impl Replacement {
             class: Class::Background,
         });
     }
+}
+
+/// Where memory for payload comes from. Who waits for that of the engine's would not hear that it is there again.
+fn pool() -> Pool {
+    if planted(Bug::MemoryShared) { Pool::Background } else { Pool::Successor }
 }
 
 /// The error, if it says that the device was away: should it come back, it may have forgotten what it has not made durable.

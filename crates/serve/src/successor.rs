@@ -78,6 +78,8 @@ pub(crate) struct Succession {
     cancelled: bool,
     /// The volume file has forgotten it.
     settled: bool,
+    /// It was said that the volume file cannot.
+    unsaved: bool,
     /// It was said that nobody knows whose place it is.
     torn: bool,
 }
@@ -264,17 +266,26 @@ impl<V: Served> Server<V> {
         if cancelled {
             (ended.state, ended.why) = ("cancelled".to_owned(), None);
         }
-        if std::mem::replace(&mut self.succession.settled, true) {
+        if self.succession.settled {
             return self.let_successor_go(ended);
         }
+        // What is written from then on the successor lacks, whatever it says of itself: nobody may go on with it.
+        if let Some(Err(why)) = self.succession.known.as_mut().map(|known| known.given_up()) {
+            if !std::mem::replace(&mut self.succession.unsaved, true) {
+                let what = format!(
+                    "{why}; nothing is written to the volume until its file has forgotten {}",
+                    ended.device
+                );
+                self.say_happened(EventKind::DeviceChanged, Level::Error, what);
+            }
+            return false;
+        }
+        self.succession.settled = true;
         let (level, what) = match cancelled {
             true => (Level::Info, "is not made a device of the volume: it was cancelled".to_owned()),
             false => (Level::Error, format!("cannot take the other's place: {why}")),
         };
         self.say_happened(EventKind::DeviceChanged, level, format!("{} {what}", ended.device));
-        if let Some(Err(why)) = self.succession.known.as_mut().map(|known| known.given_up()) {
-            self.say_happened(EventKind::DeviceChanged, Level::Error, why);
-        }
         if let Some(replacement) = self.driver.replacement_mut() {
             replacement.settle();
         }

@@ -1,6 +1,6 @@
-//! The torture without the command line: `torture [SEEDS [FIRST_SEED [exports | losses | images] [trace | whole]]]`.
+//! The torture without the command line: `torture [SEEDS [FIRST_SEED [exports | losses | images | replacements] [trace | whole]]]`.
 //! With `exports`, only those of the seeds are run whose slow device is an export; with `losses`, one of two disks is lost before every
-//! second opening; with `images`, the volume has an image on its slow disk. With `trace`, the first seed is shrunk if it fails, and
+//! second opening; with `images`, the volume has an image on its slow disk; with `replacements`, other disks take the place of its own. With `trace`, the first seed is shrunk if it fails, and
 //! each step of what is left is told; with `whole`, each step of all.
 
 use bimetal_torture::arena::ArenaMemory;

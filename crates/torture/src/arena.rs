@@ -3,7 +3,7 @@
 //! A crash drops the engine with the arena inside it, and with all the buffers it held. The
 //! memory itself goes back to an [`ArenaMemory`], from which the next arena is made.
 
-use bimetal_engine::arena::{Arena, Buf, COPY_META_BYTES, FreeBlocks, Pool};
+use bimetal_engine::arena::{Arena, Buf, COPY_META_BYTES, FreeBlocks, Pool, SUCCESSOR_BYTES};
 use bimetal_units::{BLOCK_BYTES, SECTOR_BYTES};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -57,7 +57,7 @@ impl ArenaMemory {
         let mut bytes = std::mem::take(&mut *self.0.borrow_mut());
         let mut first = 0;
         let ArenaSizes { client, log, background, meta, copy } = sizes;
-        let pools = [client, log, background, meta, copy, COPY_META_BYTES].map(|size| {
+        let pools = [client, log, background, meta, copy, COPY_META_BYTES, SUCCESSOR_BYTES].map(|size| {
             let count = size / BLOCK_BYTES;
             let state = FreeBlocks::new(first, count);
             first += count;
@@ -120,7 +120,7 @@ impl SimArena {
             (first..self.pools[i].end()).contains(&block)
         };
         assert!(
-            ![Pool::Client, Pool::Background, Pool::Copy].into_iter().any(payload),
+            ![Pool::Client, Pool::Background, Pool::Copy, Pool::Successor].into_iter().any(payload),
             "arena: {buf:?} is payload, which is opaque"
         );
     }

@@ -7,6 +7,7 @@ mod image;
 mod marks;
 mod pairs;
 mod storm;
+mod successor;
 mod wide;
 
 use super::plan::{Geometry, Life, Limits, Op, OpKind, Opening, Plan, When};
@@ -41,6 +42,8 @@ pub enum Kind {
     Losses,
     /// The volume has an image on its slow disk.
     Images,
+    /// Other disks take the place of its own.
+    Replacements,
 }
 
 impl Kind {
@@ -50,6 +53,7 @@ impl Kind {
             "exports" => Some(Kind::Exports),
             "losses" => Some(Kind::Losses),
             "images" => Some(Kind::Images),
+            "replacements" => Some(Kind::Replacements),
             _ => None,
         }
     }
@@ -61,6 +65,7 @@ impl Kind {
             Kind::Exports => Some(plan(seed)).filter(|plan| plan.export.is_some()),
             Kind::Losses => Some(with_losses(seed)),
             Kind::Images => Some(with_images(seed)),
+            Kind::Replacements => Some(with_replacements(seed)),
         }
     }
 }
@@ -80,6 +85,12 @@ pub fn with_images(seed: u64) -> Plan {
     let plain = plain(seed);
     let protect = image::protect(seed, plain.geometry.chunk_bytes);
     marks::plan(Plan { latent: false, protect: Some(protect), ..plain })
+}
+
+/// The same on two disks, of which others take the place, one after the other; with an image, or without.
+pub fn with_replacements(seed: u64) -> Plan {
+    let plan = if successor::is_protected(seed) { with_images(seed) } else { marks::plan(plain(seed)) };
+    Plan { latent: false, replaces: true, ..plan }
 }
 
 /// The same on two disks, of which the slow one does not describe itself.
@@ -105,6 +116,7 @@ pub fn plain(seed: u64) -> Plan {
         poison_all: rng.one_in(8),
         latent: rng.one_in(16),
         losses: false,
+        replaces: false,
         protect: None,
         export: None,
         size_bytes: 0,
@@ -228,6 +240,7 @@ pub fn lives(plan: &mut Plan) -> Vec<Life> {
     marks::lives(plan, &mut lives);
     alone::lives(plan, &mut lives);
     image::lives(plan, &mut lives);
+    successor::lives(plan, &mut lives);
     lives
 }
 
@@ -253,6 +266,7 @@ fn life(rng: &mut Rng, plan: &Plan, later: bool) -> Life {
         image: false,
         fast_lost: false,
         image_harms: 0,
+        successor: None,
         twice: rng.one_in(8).then(|| death(rng)),
         verify_all: rng.one_in(8),
         services: [service(rng, 50 * US), service(rng, 2 * MS)],

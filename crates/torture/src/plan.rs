@@ -6,6 +6,7 @@ use crate::world::{Death, Export, FaultRates, Service};
 use bimetal_engine::coverage::Stage;
 use bimetal_engine::moments::Moment;
 use bimetal_engine::options::{Marking, Tuning};
+use bimetal_units::Tier;
 use std::fmt;
 
 /// What a client asks for.
@@ -149,6 +150,8 @@ pub struct Life {
     pub fast_lost: bool,
     /// So many blocks go bad at its end that say where the image is.
     pub image_harms: u32,
+    /// A device is to take another's place.
+    pub successor: Option<Successor>,
     /// Crash again once all is verified, and verify again.
     pub twice: Option<Death>,
     /// Verify every sector, not only those written lately and a sample.
@@ -189,6 +192,19 @@ pub struct Life {
     pub check: bool,
 }
 
+/// How a device comes to take another's place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Successor {
+    /// Whose place.
+    pub tier: Tier,
+    /// It begins after so many answers.
+    pub after: u32,
+    /// It is cancelled at one moment in so many; never, where it is 0.
+    pub cancel_one_in: u32,
+    /// It takes over at one moment in so many, once it can.
+    pub takes_over_one_in: u32,
+}
+
 /// All that one seed does.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -206,6 +222,8 @@ pub struct Plan {
     pub latent: bool,
     /// Before every second opening one of the devices is lost.
     pub losses: bool,
+    /// Devices take one another's place.
+    pub replaces: bool,
     /// It has an image on its slow device.
     pub protect: Option<Protect>,
     /// The slow device is an export, and reached so.
@@ -266,6 +284,9 @@ impl fmt::Display for Life {
         }
         if self.image_harms > 0 {
             writeln!(f, "  {} blocks of the image go bad at the end", self.image_harms)?;
+        }
+        if let Some(successor) = &self.successor {
+            writeln!(f, "  {successor:?}")?;
         }
         for (steps, death) in &self.opening.crashes {
             writeln!(f, "  open, {death:?} after {steps} steps")?;

@@ -11,6 +11,7 @@ mod opening;
 mod rest;
 mod rot;
 mod salvage;
+mod successor;
 
 use super::client::Client;
 use super::pins::PinKeeper;
@@ -99,6 +100,7 @@ pub struct Run<'a> {
     images: Option<image::Images>,
     /// Something that says where the image is has gone bad.
     image_went_bad: bool,
+    succession: successor::Succession,
     /// Until when the second fault of a pair lasts; the beginning of time where it is over.
     pair_ends: Option<Nanos>,
 }
@@ -109,6 +111,8 @@ impl<'a> Run<'a> {
         let mut world = World::new(Vec::new(), plan.seed);
         world.trace = trace;
         let (rng, seed) = (Rng::new(plan.seed, 3), plan.seed);
+        // What rots may be another's place by the time that it is looked for.
+        let may_rot = !plan.replaces;
         Run {
             model: Model::new(0, 0),
             limits: plan.limits(),
@@ -118,6 +122,7 @@ impl<'a> Run<'a> {
             fast_rots: Vec::new(),
             images: None,
             image_went_bad: false,
+            succession: successor::Succession::new(seed),
             pair_ends: None,
             plan,
             stats,
@@ -139,7 +144,7 @@ impl<'a> Run<'a> {
             named: false,
             patience_ns: STUCK_NS,
             pins: PinKeeper::new(seed),
-            scrubs: Scrubber::new(seed),
+            scrubs: Scrubber::new(seed, may_rot),
         }
     }
 
@@ -252,7 +257,7 @@ impl<'a> Run<'a> {
         self.patience_ns = STUCK_NS;
         self.end_life(engine, life, stopped)?;
         self.hurt_image(life.image_harms);
-        if life.check && !self.errors_ever && !self.damaged {
+        if life.check && !self.errors_ever && !self.damaged && !self.is_replacing() {
             self.check()?;
         }
         Ok(true)
@@ -295,6 +300,7 @@ impl<'a> Run<'a> {
         self.decide()?;
         self.left_behind = self.alone.is_some();
         self.seal_export();
+        self.successor_goes_on(engine.status().generation);
         if engine.size_bytes() != self.plan.size_bytes {
             return Err(format!("the size was {} and is {}", self.plan.size_bytes, engine.size_bytes()));
         }
@@ -307,6 +313,7 @@ impl<'a> Run<'a> {
         let mut client = Client::new(&life.ops, life.depth);
         let after = u64::from(life.after).min(life.ops.len() as u64);
         let fuse = life.death.map(|_| life.points);
+        self.succession.wanted = life.successor;
         let flow = self.drive(engine, &mut client, Some((after, life)))?;
         let mut stopped = false;
         if flow == Flow::Quiet {
@@ -349,6 +356,7 @@ impl<'a> Run<'a> {
             self.rot_amid(engine);
             self.scrubs.look(engine, self.world.now(), self.errors_ever || self.errors_legal())?;
             let flow = self.world.pump(engine)?;
+            let looked = self.look_after_successor(engine, client.answered)?;
             self.note_freeze();
             self.note_lost_caches();
             let legal = self.errors_legal() || self.alone.is_some();
@@ -359,7 +367,7 @@ impl<'a> Run<'a> {
             if std::mem::take(&mut client.failed_reads) > 0 {
                 self.must_have_named(engine)?;
             }
-            if flow == Flow::Crash || !any {
+            if flow == Flow::Crash || !any && !looked {
                 return Ok(flow);
             }
         }
@@ -519,7 +527,9 @@ impl<'a> Run<'a> {
                 return Err("stopped with I/O in flight".into());
             }
             let arena = engine.into_arena();
-            for pool in Pool::ALL {
+            // What is being copied has memory still.
+            let pools = Pool::ALL.into_iter().filter(|_| self.world.replacement().is_none());
+            for pool in pools.collect::<Vec<_>>() {
                 let left = arena.outstanding(pool);
                 if left > 0 {
                     return Err(format!("stopped with {left} buffers of {pool:?} not given back"));
@@ -659,7 +669,8 @@ impl<'a> Run<'a> {
         stopped?;
         drop(engine);
         self.world.die(Death::Kill);
-        if self.errors_ever || self.damaged { Ok(()) } else { self.check() }
+        let may_lack = self.errors_ever || self.damaged || self.is_replacing();
+        if may_lack { Ok(()) } else { self.check() }
     }
 }
 

@@ -31,11 +31,11 @@ pub struct Scrubber {
 
 impl Scrubber {
     /// For a seed.
-    pub fn new(seed: u64) -> Scrubber {
+    pub fn new(seed: u64, may_rot: bool) -> Scrubber {
         let mut rng = Rng::new(seed, 0x7363_7275);
         let active = rng.one_in(3);
         let mut rot = Rng::new(seed, 0x726f_7473);
-        let rots = active && rot.one_in(ROTS_ONE_IN);
+        let rots = active && rot.one_in(ROTS_ONE_IN) && may_rot;
         Scrubber { rng, active, rot, rots, rests: false }
     }
 

@@ -8,6 +8,7 @@ mod image;
 mod injected;
 mod service;
 pub mod storm;
+mod successor;
 mod trouble;
 pub mod truth;
 
@@ -26,6 +27,7 @@ use bimetal_engine::coverage::Stage;
 use bimetal_engine::slab::Slab;
 use bimetal_engine::{Engine, Task};
 use bimetal_protect::Protection;
+use bimetal_replace::Replacement;
 use bimetal_units::event_hash::EventHash;
 use bimetal_units::rng::Rng;
 use bimetal_units::{BLOCK_BYTES, Nanos, SLOW, Tier};
@@ -39,6 +41,8 @@ const VAIN_WAKINGS: u32 = 1000;
 /// ... all within so long a time, burns a processor for nothing. A commit that must wait is tried again at its interval, and plans
 /// draw that as short as 100 us.
 const VAIN_NS: u64 = 50 * Nanos::MS;
+/// Devices of a volume: those behind them are to take the place of one.
+const DEVICES: usize = 2;
 /// The error number of models: EIO.
 const EIO: i32 = 5;
 
@@ -256,7 +260,7 @@ impl World {
 
     /// Does all that the machine wants at this instant.
     pub fn pump<M: Staged>(&mut self, machine: &mut M) -> Result<Flow, String> {
-        while let Some(action) = self.between.before(machine).next_action(self.now) {
+        while let Some(action) = self.between.next_action(machine, self.now) {
             self.steps += 1;
             if self.steps > RUNAWAY {
                 return Err(format!("runaway: {RUNAWAY} steps without an answer; the last is {action:?}"));
@@ -280,9 +284,8 @@ impl World {
     pub fn next_event<M: Staged>(&self, machine: &M) -> Option<Nanos> {
         let io = self.queue.peek().map(|Reverse((at, ..))| Nanos(*at));
         let export = self.remote.as_ref().and_then(|remote| remote.next(self.now));
-        let timers =
-            [machine.deadline(), self.between.deadline()].map(|timer| timer.map(|at| at.max(self.now)));
-        [io, export].into_iter().chain(timers).flatten().min()
+        let timer = self.between.deadline(machine).map(|at| at.max(self.now));
+        [io, export, timer].into_iter().flatten().min()
     }
 
     /// Goes to the next event, or to `until` when that comes first.
@@ -333,10 +336,10 @@ impl World {
         match self.now.since(self.vain.1) {
             VAIN_NS.. => Ok(()),
             ns => Err(format!(
-                "spins: woken {VAIN_WAKINGS} times within {} us for nothing; deadline {:?}, the image's {:?}",
+                "spins: woken {VAIN_WAKINGS} times within {} us for nothing; deadline {:?}, of all {:?}",
                 ns / 1000,
                 machine.deadline(),
-                self.between.deadline()
+                self.between.deadline(machine)
             )),
         }
     }
@@ -344,6 +347,11 @@ impl World {
     /// Allows another stretch of steps: there was progress, or a lull was meant.
     pub fn progress(&mut self) {
         self.steps = 0;
+    }
+
+    /// How long I/O of a device takes: one that is to take another's place is as the slow one is.
+    fn service(&self, device: usize) -> Service {
+        self.services[device.min(self.services.len() - 1)]
     }
 
     fn check_range(&self, device: Tier, offset: u64, len: u64, what: &str) -> Result<usize, String> {
@@ -382,9 +390,9 @@ impl World {
             Action::Read { device, offset, buf, token, class } => {
                 let device = self.check_range(device, offset, buf.len.into(), "read")?;
                 self.note([2 + device as u64 * 8, offset, buf.len.into()]);
-                let blind = self.blind[device] || self.sky.is_blind(device, self.now.0);
+                let blind = self.blind.get(device) == Some(&true) || self.sky.is_blind(device, self.now.0);
                 let fails = self.rng.one_in(self.rates.reads) || blind;
-                let service = self.services[device].time(&mut self.rng, buf.len.into());
+                let service = self.service(device).time(&mut self.rng, buf.len.into());
                 let work = Work::Read { offset, buf };
                 self.submit(device, token, fails, class == Class::Log, work, service);
                 Ok(())
@@ -396,7 +404,7 @@ impl World {
                 let device = self.check_range(device, 0, BLOCK_BYTES.into(), "flush")?;
                 self.note([3 + device as u64 * 8, token.0, 0]);
                 let fails = self.rng.one_in(self.rates.flushes);
-                let service = self.services[device].flush_time(&mut self.rng);
+                let service = self.service(device).flush_time(&mut self.rng);
                 let (id, _) = self.submit(device, token, fails, false, Work::Flush, service);
                 self.disks[device].submit_flush(id);
                 Ok(())
@@ -430,13 +438,17 @@ impl World {
         let mut data = self.disks[device].buffer();
         machine.with_arena(|arena| bufs.iter().for_each(|&b| data.extend_from_slice(arena.payload(b))));
         let fails = self.rng.one_in(self.rates.writes);
-        let service = self.services[device].time(&mut self.rng, len);
+        let service = self.service(device).time(&mut self.rng, len);
         let (id, place) =
             self.submit(device, token, fails, class == Class::Log, Work::Write { bufs, fua }, service);
-        self.truth.written(device, offset / u64::from(BLOCK_BYTES), &data);
+        if device < DEVICES {
+            self.truth.written(device, offset / u64::from(BLOCK_BYTES), &data);
+        }
         self.disks[device].submit_write(id, offset, data, fua);
         let block = u64::from(BLOCK_BYTES);
-        self.may_harm(machine, id, place, token, offset / block..(offset + len) / block);
+        if device < DEVICES {
+            self.may_harm(machine, id, place, token, offset / block..(offset + len) / block);
+        }
         Ok(())
     }
 
@@ -449,7 +461,7 @@ impl World {
         let block = u64::from(BLOCK_BYTES);
         self.truth.discarded(device, offset / block..(offset + len) / block);
         let fails = self.rng.one_in(self.rates.discards);
-        let service = self.services[device].time(&mut self.rng, BLOCK_BYTES.into());
+        let service = self.service(device).time(&mut self.rng, BLOCK_BYTES.into());
         let (id, _) = self.submit(device, token, fails, false, Work::Discard, service);
         let effect = self.rng.pick(&[DiscardEffect::Old, DiscardEffect::Zeros, DiscardEffect::Garbage]);
         self.disks[device].submit_discard(id, offset, len, effect);
@@ -467,10 +479,14 @@ impl World {
     ) -> (IoId, u32) {
         let id = IoId(self.next_io);
         self.next_io += 1;
-        let absence = self.sky.absence(device, self.now.0);
+        let is_part = device < DEVICES;
+        let absence = if is_part { self.sky.absence(device, self.now.0) } else { None };
         let error = absence.or(fails.then_some(self.errno));
         // A device that is away answers at once.
-        let (more, stalled) = if absence.is_some() { (0, false) } else { self.sky.delay(device, self.now.0) };
+        let (more, stalled) = match absence {
+            None if is_part => self.sky.delay(device, self.now.0),
+            _ => (0, false),
+        };
         let absent = absence.is_some();
         let service = service + more;
         let io = Io { id, device, token, error, absent, stalled, decay: None, log, work };
@@ -499,7 +515,7 @@ impl World {
         if io.stalled {
             self.cross(machine, &io, Fault::Stalled);
         }
-        self.between.before(machine).on_completion(self.now, io.token, result);
+        self.between.tell(machine, self.now, io.token, result);
         Ok(())
     }
 
@@ -534,7 +550,10 @@ impl World {
             return Ok(error.map_or(read.map_err(|_| DeviceError { errno: self.errno }), Err));
         }
         if let Work::Write { bufs, .. } = &io.work {
-            let same = machine.with_arena(|arena| unchanged(arena, bufs, disk.data_in_flight(io.id)));
+            // One that hangs is done without, and what it still writes is nobody's.
+            let is_part = io.device < DEVICES;
+            let same =
+                !is_part || machine.with_arena(|arena| unchanged(arena, bufs, disk.data_in_flight(io.id)));
             if !same {
                 return Err("a buffer was changed or freed while it was being written".into());
             }
@@ -555,11 +574,11 @@ impl World {
             disk.forget(io.id);
         } else if !matches!(io.work, Work::Flush) {
             disk.fail_change(io.id, &mut self.rng);
-        } else if self.sky.gone[io.device].is_some() {
+        } else if self.sky.gone.get(io.device).is_some_and(Option::is_some) {
             disk.fail_flush(io.id, false, &mut self.rng);
         } else {
             let lost = self.rng.one_in(2);
-            injected.lost_caches += u64::from(lost);
+            injected.lost_caches += u64::from(lost && io.device < DEVICES);
             disk.fail_flush(io.id, lost, &mut self.rng);
         }
         Ok(Err(error))
@@ -601,8 +620,11 @@ impl World {
 
     /// Whether I/O of the machine's is in flight.
     pub fn busy(&self) -> bool {
-        let is_own =
-            |io: &Io| !matches!(io.work, Work::Served(_) | Work::Gone) && !Protection::is_own(io.token);
+        let is_own = |io: &Io| {
+            !matches!(io.work, Work::Served(_) | Work::Gone)
+                && !Protection::is_own(io.token)
+                && !Replacement::is_own(io.token)
+        };
         self.ios.iter().any(|(_, io)| is_own(io))
             || self.remote.as_ref().is_some_and(|remote| remote.is_busy())
     }

@@ -38,5 +38,6 @@ mod scrub;
 mod shadows;
 mod slow_devices;
 mod story;
+mod successors;
 mod tight_limits;
 mod wear;

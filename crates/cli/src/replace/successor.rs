@@ -103,11 +103,30 @@ pub(crate) fn join(volume: &Volume, driver: &mut Driver) {
         go_on(device, plan, &old)
     };
     match opened() {
-        Ok((device, replacement)) => driver.begin_replacement(device, replacement),
+        Ok((device, replacement)) => {
+            driver.begin_replacement(device, replacement);
+            driver.forget_successor_with(forgets(volume, replacing));
+        }
         Err(error) => tracing::warn!(
             "{} is not copied to while the volume is open: {error:#}",
             replacing.device.display()
         ),
+    }
+}
+
+/// Lets the volume file forget a successor that fails, and says so.
+fn forgets(volume: &Volume, replacing: &Replacing) -> impl FnMut(&str) -> bool + use<> {
+    let (mut named, device) = (Named::new(volume), replacing.device.display().to_string());
+    let mut was_told = false;
+    move |why| {
+        let forgotten = named.given_up();
+        if !std::mem::replace(&mut was_told, true) {
+            tracing::error!("{device} cannot take the other's place: {why}");
+            if let Err(unsaved) = &forgotten {
+                tracing::error!("nothing is written to the volume until its file can be: {unsaved}");
+            }
+        }
+        forgotten.is_ok()
     }
 }
 

@@ -4,8 +4,11 @@ use super::Driver;
 use bimetal_engine::Machine;
 use bimetal_engine::action::{Action, DeviceError, Token};
 use bimetal_protect::{Progress, Protected, Protection, Salvage};
-use bimetal_replace::Replacement;
+use bimetal_replace::{Replacement, Standing};
 use bimetal_units::Nanos;
+
+/// Lets what says whose place is to be taken forget it, for this reason; whether it has.
+pub(super) type Forgets = Box<dyn FnMut(&str) -> bool + Send>;
 
 /// Who stands between a machine and its devices, the nearest to the machine first.
 #[derive(Default)]
@@ -13,6 +16,7 @@ pub(super) struct Between {
     pub(super) salvage: Option<Salvage>,
     pub(super) protection: Option<Protection>,
     pub(super) replacement: Option<Replacement>,
+    pub(super) forgets: Option<Forgets>,
     /// Answers that came when a task had ended, and its result had the memory: whoever has that next is told.
     late: Vec<(Token, Result<(), DeviceError>)>,
 }
@@ -30,6 +34,19 @@ impl Between {
         match &mut self.replacement {
             Some(replacement) => replacement.next_action(&mut machine, now),
             None => machine.next_action(now),
+        }
+    }
+
+    /// A replacement that has failed is done without, once nobody will go on with it.
+    pub(super) fn settle(&mut self) {
+        let Some((replacement, forgets)) = self.replacement.as_mut().zip(self.forgets.as_mut()) else {
+            return;
+        };
+        if let Standing::Failed(why) = replacement.progress().standing
+            && !replacement.is_settled()
+            && forgets(&why)
+        {
+            replacement.settle();
         }
     }
 
@@ -52,15 +69,23 @@ impl Between {
         }
     }
 
-    /// When one of them is to be asked again at the latest.
-    pub(super) fn deadline(&self) -> Option<Nanos> {
-        let protection = self.protection.as_ref().and_then(Protection::deadline);
+    /// When one of them, or the machine, is to be asked again at the latest. Not those whom nobody would ask.
+    pub(super) fn deadline<M: Machine>(&self, machine: &M) -> Option<Nanos> {
         let replacement = self.replacement.as_ref().and_then(Replacement::deadline);
-        [protection, replacement].into_iter().flatten().min()
+        if self.replacement.as_ref().is_some_and(Replacement::takes_nothing) {
+            return replacement;
+        }
+        let protection = self.protection.as_ref().and_then(Protection::deadline);
+        [machine.deadline(), protection, replacement].into_iter().flatten().min()
     }
 }
 
 impl Driver {
+    /// When a machine, or who stands between it and its devices, is to be asked again at the latest.
+    pub fn deadline<M: Machine>(&self, machine: &M) -> Option<Nanos> {
+        self.between.deadline(machine)
+    }
+
     /// From now on an image of the volume is kept on its slow device. Nothing was asked of the devices yet.
     pub fn protect(&mut self, protection: Protection) {
         self.between.protection = Some(protection);

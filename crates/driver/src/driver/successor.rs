@@ -6,19 +6,26 @@ use bimetal_engine::format::superblock::Superblock;
 use bimetal_replace::{Progress, Replacement, SUCCESSOR, Standing};
 
 impl Driver {
-    /// From now on this device is made one that can take another's place. All devices of the volume are there, and nothing that
-    /// was asked of the old one is in flight.
+    /// From now on this device is made one that can take another's place. All devices of the volume are there.
     ///
     /// # Panics
     /// When another one is being made such a device.
-    pub fn begin_replacement(&mut self, device: BlockFile, replacement: Replacement) {
+    pub fn begin_replacement(&mut self, device: BlockFile, mut replacement: Replacement) {
         assert_eq!(self.devices.len(), usize::from(SUCCESSOR.0), "both devices are there, and no other");
         assert!(device.export().is_none(), "an export's session begins with the driver");
+        let old = usize::from(replacement.plan().tier.0);
+        self.ops.of(old).for_each(|(token, before)| replacement.is_under_way(token, before));
         let now = self.clock.now();
         self.models.push(device.timing().map(|timing| timing.start(now)));
         self.remotes.push(None);
         self.devices.push(device);
-        self.between.replacement = Some(replacement);
+        (self.between.replacement, self.between.forgets) = (Some(replacement), None);
+    }
+
+    /// Where a replacement fails this lets the volume file forget it, for that reason, and says whether it has: nothing more is written
+    /// to the old device before. Whoever serves the volume may do so himself.
+    pub fn forget_successor_with(&mut self, forgets: impl FnMut(&str) -> bool + Send + 'static) {
+        self.between.forgets = Some(Box::new(forgets));
     }
 
     /// Whether a device is to take another's place, and how far that has come.

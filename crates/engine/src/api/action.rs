@@ -220,6 +220,11 @@ pub trait Machine {
         let _ = device;
         Unused::default()
     }
+    /// From now on, or no longer, what a device cannot read is read elsewhere, and it has read nothing itself since: that something is
+    /// read says nothing of the device.
+    fn is_read_elsewhere(&mut self, device: Tier, is: bool) {
+        let _ = (device, is);
+    }
     /// Access to payload for the driver, between calls.
     fn with_arena<R>(&mut self, f: impl FnOnce(&mut Self::Arena) -> R) -> R;
 }

@@ -39,15 +39,20 @@ pub enum Pool {
     Copy,
     /// Headers of theirs; read and written as bytes.
     CopyMeta,
+    /// What a device that takes another's place is given.
+    Successor,
 }
 
 /// Bytes of [`Pool::CopyMeta`]: headers, a block each, that are on their way at once.
 pub const COPY_META_BYTES: u32 = 64 << 10;
 
+/// Bytes of [`Pool::Successor`]: two pieces, one is read while another is written.
+pub const SUCCESSOR_BYTES: u32 = 2 << 20;
+
 impl Pool {
     /// All of them, in the order of their places in memory.
-    pub const ALL: [Pool; 6] =
-        [Pool::Client, Pool::Log, Pool::Background, Pool::Meta, Pool::Copy, Pool::CopyMeta];
+    pub const ALL: [Pool; 7] =
+        [Pool::Client, Pool::Log, Pool::Background, Pool::Meta, Pool::Copy, Pool::CopyMeta, Pool::Successor];
 
     /// Its place among them.
     pub const fn index(self) -> usize {

@@ -26,6 +26,8 @@ pub(crate) struct Io<A> {
     pub(crate) flushed_already: VecDeque<(Waiter, bool)>,
     /// How often each device has read something that was what it should be.
     pub(crate) good_reads: ByTier<u64>,
+    /// Somebody else reads what the device cannot, and it has read nothing itself since.
+    pub(crate) read_elsewhere: ByTier<bool>,
     written_bytes: ByTier<u64>,
 }
 
@@ -48,6 +50,7 @@ impl Io<()> {
             flushers: self.flushers,
             flushed_already: self.flushed_already,
             good_reads: self.good_reads,
+            read_elsewhere: self.read_elsewhere,
             written_bytes: self.written_bytes,
         }
     }
@@ -64,6 +67,7 @@ impl<A: Arena> Io<A> {
             flushers: Default::default(),
             flushed_already: VecDeque::new(),
             good_reads: Default::default(),
+            read_elsewhere: Default::default(),
             written_bytes: Default::default(),
         }
     }

@@ -21,6 +21,7 @@ impl<A: Arena> Engine<A> {
         let message = format!("{name} has taken the place of {}", self.told.names[tier]);
         self.life.superblock.devices[usize::from(tier.0)] = id;
         self.told.names[tier] = name;
+        self.io.read_elsewhere[tier] = false;
         self.told.event(Level::Info, message, None);
     }
 }

@@ -39,7 +39,7 @@ impl<A: Arena> Engine<A> {
 
     /// The device read something well.
     pub(crate) fn read_well(&mut self, tier: Tier) {
-        self.io.good_reads[tier] += 1;
+        self.io.good_reads[tier] += u64::from(!self.io.read_elsewhere[tier]);
     }
 
     pub(crate) fn pump_probes(&mut self) {

@@ -1,7 +1,7 @@
 //! One life: a client, a replacement, and what happens to them.
 
 use super::disk::Disk;
-use crate::{Header, Pace, Plan, Replacement, SUCCESSOR, Standing};
+use crate::{Before, Header, Pace, Plan, Replacement, SUCCESSOR, Standing};
 use bimetal_engine::Machine;
 use bimetal_engine::action::{Action, BufList, Class, DeviceError, Token};
 use bimetal_engine::arena::{Arena, Buf, Pool};
@@ -274,6 +274,8 @@ struct Life {
     slow: Tier,
     /// Which failures are a device's that was away.
     aways: Rng,
+    /// Whether a replacement begins while the volume is used.
+    late: Option<Rng>,
     /// The successor fails once in so many times.
     fails_one_in: u32,
     seen: Seen,
@@ -319,6 +321,7 @@ fn born(seed: u64) -> Life {
         hangs: false,
         slow: Tier(0),
         aways: Rng::new(seed, 7),
+        late: (seed % 5 == 3).then(|| Rng::new(seed, 8)),
         fails_one_in: 0,
         seen: Seen::default(),
     };
@@ -441,7 +444,19 @@ impl Life {
 
     /// One opening.
     fn open(&mut self) -> Result<End, String> {
+        let begins_late = self.late.as_mut().is_some_and(|late| late.one_in(2));
+        if begins_late {
+            self.open_without();
+        }
         let mut replacement = self.replacement();
+        replacement.copy(begins_late);
+        for op in self.in_flight.iter().filter(|op| device_of(&op.action) == self.old) {
+            match op.action {
+                Action::Write { token, .. } => replacement.is_under_way(token, Before::Changes),
+                Action::Flush { token, .. } => replacement.is_under_way(token, Before::Flushes),
+                _ => {}
+            }
+        }
         let raises_at = self.rng.below(40) as u32;
         let most = if self.calm { CALM_TURNS } else { TURNS };
         let crash_at = match self.calm {

@@ -73,6 +73,8 @@ impl Arena for NoDataArena {
             Pool::Log => self.log.take(blocks),
             Pool::Meta => self.meta.take(blocks),
             Pool::CopyMeta => self.copy_meta.take(blocks),
+            // No device takes another's place in simulation.
+            Pool::Successor => None,
         };
         first.map(|first| Buf { start: u64::from(first) * u64::from(BLOCK_BYTES), len })
     }

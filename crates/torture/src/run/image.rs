@@ -318,7 +318,8 @@ fn superblock(disk: &Disk, tier: Tier, layout: Layout) -> Option<Superblock> {
         let block = reader(disk)(at, BLOCK)?;
         if let Found::Valid(superblock) = Superblock::decode(&block, at) { Some(*superblock) } else { None }
     });
-    found.into_iter().flatten().max_by_key(|superblock| superblock.generation)
+    // Of two that are equal the first one counts.
+    found.into_iter().rev().flatten().max_by_key(|superblock| superblock.generation)
 }
 
 /// Gives the fast device this name in a superblock.

@@ -117,6 +117,7 @@ impl Run<'_> {
             if task.stage() == Some(Stage::OpenRaise) {
                 self.world.fuse = self.raise_fuse.take().or(self.world.fuse);
             }
+            self.settle_successor();
             let flow = self.world.pump(task)?;
             self.note_freeze();
             if flow == Flow::Crash {
@@ -140,6 +141,7 @@ impl Run<'_> {
 
     /// With both devices, or without the slow one where it is missing. From then on an image is kept of a protected volume.
     fn opening(&mut self) -> Task<SimArena, Result<Engine<SimArena>, OpenError>> {
+        self.join_successor();
         self.protect();
         match self.alone {
             None => bimetal_engine::open(self.arena(), self.devices(), self.options()),

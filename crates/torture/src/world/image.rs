@@ -1,35 +1,72 @@
-//! Who stands between a machine and its devices: the image of a protected volume, which is kept, or has their place.
+//! Who stands between a machine and its devices: the image of a protected volume, which is kept, or has their place, and a device
+//! that is to take another's place.
 
 use super::World;
-use bimetal_engine::action::Machine;
+use bimetal_engine::action::{Action, DeviceError, Machine, Token};
+use bimetal_engine::format::Id;
 use bimetal_protect::{Protected, Protection, Salvage};
-use bimetal_units::Nanos;
+use bimetal_replace::Replacement;
+use bimetal_units::{Nanos, Tier};
 
 /// Whoever does, if anybody.
 #[derive(Default)]
 pub(super) struct Between {
     protection: Option<Protection>,
     salvage: Option<Salvage>,
+    pub(super) replacement: Option<Replacement>,
     /// The newest freeze that was asked for.
     freeze: u64,
 }
 
 impl Between {
-    /// The machine, behind it.
-    pub(super) fn before<'a, M: Machine>(&'a mut self, machine: &'a mut M) -> Protected<'a, M> {
-        Protected::new(self.protection.as_mut(), machine).or_salvage(self.salvage.as_mut())
+    /// The next thing that any of them, or the machine, wants done.
+    pub(super) fn next_action<M: Machine>(&mut self, machine: &mut M, now: Nanos) -> Option<Action> {
+        // A task that has ended has no memory for anybody.
+        if !machine.has_arena() {
+            return machine.next_action(now);
+        }
+        let mut machine = Protected::new(self.protection.as_mut(), machine).or_salvage(self.salvage.as_mut());
+        match &mut self.replacement {
+            Some(replacement) => replacement.next_action(&mut machine, now),
+            None => machine.next_action(now),
+        }
     }
 
-    /// When it is to be asked again at the latest.
-    pub(super) fn deadline(&self) -> Option<Nanos> {
-        self.protection.as_ref().and_then(Protection::deadline)
+    /// Tells them of an answer.
+    pub(super) fn tell<M: Machine>(
+        &mut self,
+        machine: &mut M,
+        now: Nanos,
+        token: Token,
+        result: Result<(), DeviceError>,
+    ) {
+        let mut machine = Protected::new(self.protection.as_mut(), machine).or_salvage(self.salvage.as_mut());
+        match &mut self.replacement {
+            Some(replacement) => replacement.on_completion(&mut machine, now, token, result),
+            None => machine.on_completion(now, token, result),
+        }
+    }
+
+    /// When one of them, or the machine, is to be asked again at the latest. Not those whom nobody would ask.
+    pub(super) fn deadline<M: Machine>(&self, machine: &M) -> Option<Nanos> {
+        let replacement = self.replacement.as_ref().and_then(Replacement::deadline);
+        if self.replacement.as_ref().is_some_and(Replacement::takes_nothing) {
+            return replacement;
+        }
+        let protection = self.protection.as_ref().and_then(Protection::deadline);
+        [machine.deadline(), protection, replacement].into_iter().flatten().min()
+    }
+
+    /// Another device has the place of one of them.
+    pub(super) fn is_replaced(&mut self, tier: Tier, new: Id) {
+        self.protection.iter_mut().for_each(|protection| protection.device_replaced(tier, new));
     }
 }
 
 impl World {
     /// From now on, until the machine dies, an image is kept. Nothing was asked of the devices yet.
     pub fn protect(&mut self, protection: Protection) {
-        self.between = Between { freeze: protection.newest_freeze(), ..Between::default() };
+        self.between.freeze = protection.newest_freeze();
         self.between.protection = Some(protection);
     }
 

@@ -1,0 +1,49 @@
+//! Draws in which lives a device is to take another's place. From a stream of its own.
+
+use super::{Life, MS, Plan};
+use crate::plan::Successor;
+use bimetal_units::rng::Rng;
+use bimetal_units::{FAST, SLOW};
+
+const STREAM: u64 = 0x7375_6363;
+/// Of the volumes one in so many has an image, too.
+const PROTECTED_ONE_IN: u32 = 3;
+/// Of the lives, so many in four have a device that is to take another's place, if none is there yet.
+const BEGIN_IN_FOUR: u64 = 3;
+/// One in so many is cancelled now and then.
+const CANCELS_ONE_IN: u32 = 4;
+
+/// Whether the volume of a seed has an image as well.
+pub(super) fn is_protected(seed: u64) -> bool {
+    Rng::new(seed, STREAM).one_in(PROTECTED_ONE_IN)
+}
+
+/// Draws when one begins, and gives clients pauses in which it may come to its end. Nothing but errors, delays, absences and crashes
+/// befalls the devices: what else may is drawn without one.
+pub(super) fn lives(plan: &Plan, lives: &mut [Life]) {
+    if !plan.replaces {
+        return;
+    }
+    let mut rng = Rng::new(plan.seed, STREAM + 1);
+    for life in lives {
+        (life.bad_sectors, life.decays, life.torn_sectors, life.image_harms) = (0, 0, 0, 0);
+        (life.recreate, life.alone, life.lone, life.salvage, life.fast_lost) =
+            (false, false, false, false, false);
+        life.opening.raises.clear();
+        for storm in [&mut life.storm, &mut life.opening.storm] {
+            storm.aims.clear();
+        }
+        life.successor = (rng.below(4) < BEGIN_IN_FOUR).then(|| Successor {
+            tier: rng.pick(&[FAST, SLOW]),
+            after: rng.below(u64::from(life.after).max(1)) as u32,
+            cancel_one_in: if rng.one_in(CANCELS_ONE_IN) { 200 } else { 0 },
+            takes_over_one_in: rng.pick(&[1, 1, 20, 200]),
+        });
+        let one_in = rng.pick(&[0, 40, 10]);
+        for op in &mut life.ops {
+            if rng.one_in(one_in) {
+                op.pause_ns = rng.pick(&[MS, 100 * MS, 700 * MS, 3000 * MS]);
+            }
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! A device that is to take another's place stands behind the others until it has.
+
+use super::{Work, World};
+use crate::disk::Disk;
+use bimetal_replace::{Before, Replacement, SUCCESSOR, Standing};
+
+/// Where it stands among the devices.
+const PLACE: usize = SUCCESSOR.0 as usize;
+
+impl World {
+    /// From now on, until the machine dies, the device behind the others is made one that can take another's place.
+    pub fn begin_replacement(&mut self, mut replacement: Replacement) {
+        let old = usize::from(replacement.plan().tier.0);
+        for (_, io) in self.ios.iter().filter(|(_, io)| io.device == old) {
+            let before = match io.work {
+                Work::Read { .. } => Before::Reads,
+                Work::Flush => Before::Flushes,
+                _ => Before::Changes,
+            };
+            replacement.is_under_way(io.token, before);
+        }
+        self.between.replacement = Some(replacement);
+    }
+
+    /// The one that is under way.
+    pub fn replacement(&mut self) -> Option<&mut Replacement> {
+        self.between.replacement.as_mut()
+    }
+
+    /// It has taken over: it has the place of the old device from now on.
+    pub fn take_over(&mut self) -> Result<(), String> {
+        let Some(replacement) = self.between.replacement.take() else { return Ok(()) };
+        let (tier, new) = (replacement.plan().tier, replacement.plan().new);
+        assert!(replacement.progress().standing == Standing::TakenOver, "it has taken over");
+        self.between.is_replaced(tier, new);
+        let place = usize::from(tier.0);
+        if self.ios.iter().any(|(_, io)| io.device == place || io.device == PLACE) {
+            return Err("taken over while something is on its way to either device".into());
+        }
+        self.disks.swap_remove(place);
+        Ok(())
+    }
+
+    /// Nobody waits for it any more: it goes.
+    pub fn drop_successor(&mut self) -> Option<Disk> {
+        self.between.replacement.take();
+        (self.disks.len() > PLACE).then(|| self.disks.remove(PLACE))
+    }
+}
