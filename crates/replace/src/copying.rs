@@ -1,6 +1,6 @@
 //! What is still to be copied, and at which pace. Of each byte that is not in here, old and new are the same.
 
-use crate::replacement::{Pace, Plan};
+use crate::plan::{Pace, Plan};
 use bimetal_engine::arena::Buf;
 use bimetal_units::{BLOCK_BYTES, Nanos};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

@@ -6,7 +6,8 @@
 //!
 //! | file | owns |
 //! |---|---|
-//! | `replacement` | what is asked and answered, and how far the whole has come |
+//! | `plan` | whose place is to be taken, how, and how far that has come |
+//! | `replacement` | what is asked of the old device, and answered by both |
 //! | `copying` | **what is still to be copied**, and at which pace |
 //! | `regions` | where the two may differ after a crash |
 //! | `header` | what the successor says of itself meanwhile |
@@ -15,6 +16,7 @@
 pub mod bugs;
 mod copying;
 mod header;
+mod plan;
 mod regions;
 mod replacement;
 mod takeover;
@@ -22,4 +24,5 @@ mod takeover;
 mod tests;
 
 pub use header::Header;
-pub use replacement::{Before, Pace, Plan, Progress, Replacement, SUCCESSOR, Standing};
+pub use plan::{Before, Pace, Plan, Progress, Standing};
+pub use replacement::{Replacement, SUCCESSOR};

@@ -241,6 +241,7 @@ impl<'a> Run<'a> {
             return self.live_alone(life).map(|()| true);
         }
         if life.fast_lost {
+            self.forget_successor();
             self.lose_fast()?;
         }
         let Some(mut engine) = self.begin(life)? else { return Ok(false) };

@@ -27,9 +27,7 @@ pub(super) fn lives(plan: &Plan, lives: &mut [Life]) {
     let mut rng = Rng::new(plan.seed, STREAM + 1);
     for life in lives {
         (life.bad_sectors, life.decays, life.torn_sectors, life.image_harms) = (0, 0, 0, 0);
-        (life.recreate, life.alone, life.lone, life.salvage, life.fast_lost) =
-            (false, false, false, false, false);
-        life.opening.raises.clear();
+        (life.recreate, life.alone) = (false, false);
         for storm in [&mut life.storm, &mut life.opening.storm] {
             storm.aims.clear();
         }

@@ -202,7 +202,10 @@ impl Run<'_> {
                 Stretch::Crashed => self.crash_in_recovery(death),
             }
             self.look_at_each_alone(life)?;
-            self.hurt_newer_superblock();
+            // Where one is on its way the newer one may be all that names it.
+            if !self.is_replacing() {
+                self.hurt_newer_superblock();
+            }
         }
         if life.opening.rates.is_some() || life.opening.storm != Storm::default() {
             match self.open_in_trouble(&life.opening)? {
@@ -221,6 +224,7 @@ impl Run<'_> {
 
     /// What would be left if either device were missing, where the life wants to see that.
     fn look_at_each_alone(&mut self, life: &Life) -> Result<(), String> {
+        self.settle_places();
         if life.lone {
             self.look_without_slow()?;
         }

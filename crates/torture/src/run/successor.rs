@@ -45,9 +45,8 @@ impl Run<'_> {
         self.succession.named.is_some()
     }
 
-    /// Before the volume is opened: the devices say who has which place, and one that has none yet has its part in what is written.
-    pub(super) fn join_successor(&mut self) {
-        (self.succession.settled, self.succession.torn) = (false, false);
+    /// Between two openings: the devices say who has which place.
+    pub(super) fn settle_places(&mut self) {
         let Some((successor, geometry)) = self.succession.named.clone() else {
             self.world.disks.truncate(2);
             return;
@@ -60,8 +59,23 @@ impl Run<'_> {
             self.world.disks.swap_remove(place);
             self.succession.named = None;
             self.stats.count("found-in-its-place");
-            return;
         }
+    }
+
+    /// Nobody goes on with the one that is on its way.
+    pub(super) fn forget_successor(&mut self) {
+        self.settle_places();
+        self.succession.named = None;
+        self.world.disks.truncate(2);
+    }
+
+    /// Before the volume is opened: one that has no place yet has its part in what is written.
+    pub(super) fn join_successor(&mut self) {
+        self.settle_places();
+        (self.succession.settled, self.succession.torn) = (false, false);
+        let Some((successor, geometry)) = self.succession.named.clone() else { return };
+        let tier = successor.tier;
+        let place = usize::from(tier.0);
         let Some(old) = self.superblock(place, tier, &geometry) else { return };
         let id = self.successor_id();
         let plan = replace_plan(&old, &geometry, id);
