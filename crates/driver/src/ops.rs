@@ -10,7 +10,7 @@ use bimetal_engine::action::{Action, BufList, DeviceError, Token};
 use bimetal_engine::arena::Buf;
 use bimetal_models::{Command, Done};
 use bimetal_replace::Before;
-use bimetal_units::Nanos;
+use bimetal_units::{Nanos, Tier};
 
 /// Tries of one operation that is interrupted or told to come again.
 const MAX_RETRIES: u32 = 1000;
@@ -85,13 +85,15 @@ impl DeviceOps {
         self.ops.len() - self.free.len()
     }
 
-    /// Those of a device.
-    pub(crate) fn of(&self, device: usize) -> impl Iterator<Item = (Token, Before)> {
-        let of_it = self.ops.iter().flatten().filter(move |op| op.device == device);
-        of_it.map(|op| match op.kind {
-            Kind::Read | Kind::Refused => (op.token, Before::Reads),
-            Kind::Write { .. } | Kind::Discard { .. } => (op.token, Before::Changes),
-            Kind::Flush => (op.token, Before::Flushes),
+    /// All of them, with the devices they are of.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (Tier, Token, Before)> {
+        self.ops.iter().flatten().map(|op| {
+            let before = match op.kind {
+                Kind::Read | Kind::Refused => Before::Reads,
+                Kind::Write { .. } | Kind::Discard { .. } => Before::Changes,
+                Kind::Flush => Before::Flushes,
+            };
+            (Tier(op.device as u8), op.token, before)
         })
     }
 

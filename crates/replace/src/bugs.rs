@@ -22,6 +22,8 @@ bimetal_units::planted_bugs! {
     ClaimedFromCache,
     /// Nobody hears of a flush of the old device that fails, unless he asked for it.
     FlushErrorKept,
+    /// Nobody hears of a flush of the other device that fails, by which the volume was to change over.
+    OtherFlushErrorKept,
     /// A flush that the old device failed is told when the successor has answered, too, and others before it.
     FailureToldLate,
     /// An old device that failed a flush is believed when it answers the next one.

@@ -87,6 +87,9 @@ pub struct Replacement {
     /// A flush of the old device has failed that the machine does not know of: the device may have forgotten what was written,
     /// and says so once.
     flush_failed: Option<DeviceError>,
+    /// The same of the other device, and the flushes of it that are on their way; those that were when it failed fail, whatever it says.
+    other_failed: Option<DeviceError>,
+    other_flushes: BTreeMap<u64, Option<DeviceError>>,
     /// It has failed one: what was written before may be lost whatever a later one says, so that no header claims more, or closes
     /// a region, until the volume is opened again.
     doubts_old: bool,
@@ -131,6 +134,8 @@ impl Replacement {
             held: VecDeque::new(),
             out: VecDeque::new(),
             flush_failed: None,
+            other_failed: None,
+            other_flushes: BTreeMap::new(),
             doubts_old: false,
             old_reads_nothing: false,
             told_of_old: false,
@@ -172,9 +177,15 @@ impl Replacement {
         self.plan.generation = generation;
     }
 
-    /// The old device was asked for this before, and has not answered. Nothing is copied of what may be changed by it until it has,
-    /// as nobody knows what that would be.
-    pub fn is_under_way(&mut self, token: Token, before: Before) {
+    /// A device was asked for this before, and has not answered. Nothing is copied of what may be changed by it until it has, as nobody
+    /// knows what that would be.
+    pub fn is_under_way(&mut self, device: Tier, token: Token, before: Before) {
+        if device != self.plan.tier {
+            if before == Before::Flushes {
+                self.other_flushes.insert(token.0, None);
+            }
+            return;
+        }
         let changes = before == Before::Changes;
         let range = if changes && !planted(Bug::BegunAmidWrites) { 0..self.plan.bytes } else { 0..0 };
         let is_flush = before == Before::Flushes;
@@ -256,7 +267,10 @@ impl Replacement {
         let is_empty =
             self.own.is_empty() && self.held.is_empty() && self.out.is_empty() && self.told.is_empty();
         // A flush that has failed is told first.
-        let is_told = self.flush_failed.is_none() && self.ops.values().all(|op| op.failed_already.is_none());
+        let is_told = self.flush_failed.is_none()
+            && self.other_failed.is_none()
+            && self.other_flushes.values().all(Option::is_none)
+            && self.ops.values().all(|op| op.failed_already.is_none());
         self.is_settled && is_empty && is_told
     }
 
@@ -326,7 +340,8 @@ impl Replacement {
         let Some(op) = self.ops.get_mut(&of_machine) else {
             // What was asked of the other device; a twin that came too late is nobody's any more.
             if token.0 & OWN == 0 {
-                machine.on_completion(now, token, result);
+                let failed = self.other_flushes.remove(&token.0).flatten();
+                machine.on_completion(now, token, failed.map_or(result, Err));
             }
             return;
         };
@@ -414,7 +429,7 @@ impl Replacement {
             self.copying.client_asked(now);
         }
         if device != self.plan.tier {
-            return Some(action);
+            return self.sort_of_other(action);
         }
         match &action {
             Action::Read { offset, buf, token, class, .. } => {
@@ -444,6 +459,18 @@ impl Replacement {
             }
             Action::Write { .. } => return self.write(action, now),
             Action::Reply { .. } => {}
+        }
+        Some(action)
+    }
+
+    /// What is asked of the other device goes there; but for a flush, where one of ours has failed.
+    fn sort_of_other(&mut self, action: Action) -> Option<Action> {
+        if let Action::Flush { token, .. } = &action {
+            if let Some(error) = self.other_failed.take() {
+                self.told.push_back((*token, Err(error)));
+                return None;
+            }
+            self.other_flushes.insert(token.0, None);
         }
         Some(action)
     }
@@ -517,7 +544,7 @@ impl Replacement {
         let (own, device, _) = self.own.remove(&token.0)?;
         if let Some(error) = away(result) {
             // The machine may have asked nothing of it meanwhile, and believe what it answers from now on.
-            if device == SUCCESSOR { self.must(result) } else { self.flush_failed(error) }
+            self.may_have_forgotten(device, error);
         }
         match own {
             Own::Twin(of) => {
@@ -545,9 +572,31 @@ impl Replacement {
                 self.must(result);
                 self.regions.written();
             }
-            Own::Takeover => self.takeover_done(now, result, arena),
+            Own::Takeover => {
+                if let (Err(error), true) = (result, self.is_flushing_step()) {
+                    self.may_have_forgotten(device, error);
+                }
+                self.takeover_done(now, result, arena);
+            }
         }
         None
+    }
+
+    /// A device failed a flush of ours, or was away: it may have forgotten what it was told, and say so to nobody else.
+    fn may_have_forgotten(&mut self, device: Tier, error: DeviceError) {
+        if device == SUCCESSOR {
+            self.must(Err(error));
+        } else if device == self.plan.tier {
+            self.flush_failed(error);
+        } else if !planted(Bug::OtherFlushErrorKept) {
+            self.other_failed = Some(error);
+            self.other_flushes.values_mut().for_each(|failed| *failed = Some(error));
+        }
+    }
+
+    /// Whether the other device has failed a flush that the machine does not know of.
+    pub(crate) fn other_has_failed(&self) -> bool {
+        self.other_failed.is_some()
     }
 
     /// The old device failed a flush: whoever of the machine waits for one hears of it, or who asks for one next.

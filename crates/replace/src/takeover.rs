@@ -100,6 +100,11 @@ impl Replacement {
         });
     }
 
+    /// Whether a step is being flushed.
+    pub(crate) fn is_flushing_step(&self) -> bool {
+        matches!(self.takeover, Takeover::Flushing(..))
+    }
+
     /// Which device it is written to, whose superblock it is, and whether it is that one's second.
     fn place(&self, step: Step) -> (Tier, Tier, bool) {
         let own = self.plan.tier;
@@ -133,6 +138,11 @@ impl Replacement {
                 arena.free(buf);
                 self.not_before = Nanos(now.0 + AGAIN_NS);
                 self.takeover = Takeover::No;
+            }
+            // The machine is to hear of it, and there is nobody else who would tell.
+            (Step::Other, Err(_)) if self.other_has_failed() => {
+                arena.free(buf);
+                self.fail("the volume's other device failed a flush".to_owned());
             }
             (_, Ok(())) if !flushed => {
                 let (device, ..) = self.place(step);

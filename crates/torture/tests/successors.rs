@@ -62,6 +62,7 @@ macro_rules! planted {
 planted! {
     memory_shared: MemoryShared at 1006,
     elsewhere_is_evidence: ElsewhereIsEvidence at 1134,
+    other_flush_error_kept: OtherFlushErrorKept at 3_002_206,
     begun_amid_writes: BegunAmidWrites at 1360,
     old_alone: OldAlone at 1000,
     piece_not_fenced: PieceNotFenced at 1011,

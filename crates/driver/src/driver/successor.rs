@@ -13,8 +13,7 @@ impl Driver {
     pub fn begin_replacement(&mut self, device: BlockFile, mut replacement: Replacement) {
         assert_eq!(self.devices.len(), usize::from(SUCCESSOR.0), "both devices are there, and no other");
         assert!(device.export().is_none(), "an export's session begins with the driver");
-        let old = usize::from(replacement.plan().tier.0);
-        self.ops.of(old).for_each(|(token, before)| replacement.is_under_way(token, before));
+        self.ops.all().for_each(|(device, token, before)| replacement.is_under_way(device, token, before));
         let now = self.clock.now();
         self.models.push(device.timing().map(|timing| timing.start(now)));
         self.remotes.push(None);

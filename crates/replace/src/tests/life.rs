@@ -452,8 +452,8 @@ impl Life {
         replacement.copy(begins_late);
         for op in self.in_flight.iter().filter(|op| device_of(&op.action) == self.old) {
             match op.action {
-                Action::Write { token, .. } => replacement.is_under_way(token, Before::Changes),
-                Action::Flush { token, .. } => replacement.is_under_way(token, Before::Flushes),
+                Action::Write { token, .. } => replacement.is_under_way(self.old, token, Before::Changes),
+                Action::Flush { token, .. } => replacement.is_under_way(self.old, token, Before::Flushes),
                 _ => {}
             }
         }

@@ -3,6 +3,7 @@
 use super::{Work, World};
 use crate::disk::Disk;
 use bimetal_replace::{Before, Replacement, SUCCESSOR, Standing};
+use bimetal_units::Tier;
 
 /// Where it stands among the devices.
 const PLACE: usize = SUCCESSOR.0 as usize;
@@ -10,14 +11,13 @@ const PLACE: usize = SUCCESSOR.0 as usize;
 impl World {
     /// From now on, until the machine dies, the device behind the others is made one that can take another's place.
     pub fn begin_replacement(&mut self, mut replacement: Replacement) {
-        let old = usize::from(replacement.plan().tier.0);
-        for (_, io) in self.ios.iter().filter(|(_, io)| io.device == old) {
+        for (_, io) in self.ios.iter() {
             let before = match io.work {
                 Work::Read { .. } => Before::Reads,
                 Work::Flush => Before::Flushes,
                 _ => Before::Changes,
             };
-            replacement.is_under_way(io.token, before);
+            replacement.is_under_way(Tier(io.device as u8), io.token, before);
         }
         self.between.replacement = Some(replacement);
     }
