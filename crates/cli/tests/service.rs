@@ -222,7 +222,7 @@ fn a_limit_of_memory_is_kept_or_refused_with_what_is_needed() {
         served.stop();
         assert!(!read(&log).contains("warning"), "{}", read(&log));
     }
-    assert!(seen.is_sorted() && seen[0] < seen[1] && seen[2] == (128 << 20) + (64 << 10), "{seen:?}");
+    assert!(seen.is_sorted() && seen[0] < seen[1] && seen[2] == (130 << 20) + (64 << 10), "{seen:?}");
     served.check();
 }
 

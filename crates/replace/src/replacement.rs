@@ -174,6 +174,8 @@ impl Replacement {
     /// The volume was opened under this generation: what is written from now on is of that.
     pub fn opened(&mut self, generation: Generation) {
         self.header_due |= self.plan.generation != generation;
+        // Who opened it is not who uses it.
+        self.told_of_old = false;
         self.plan.generation = generation;
     }
 

@@ -120,8 +120,9 @@ impl<V: Served> Server<V> {
         self.succession.known = Some(known);
     }
 
-    /// One that was begun before is gone on with.
+    /// One that was begun before is gone on with. Where it fails it is settled here from now on.
     pub(crate) fn take_up_replacement(&mut self) {
+        self.driver.forget_successor_with(|_| false);
         if let Some(replacement) = self.driver.replacement_mut() {
             replacement.copy(true);
             let copied = replacement.progress().copied_bytes;
