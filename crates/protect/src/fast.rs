@@ -91,6 +91,11 @@ impl Fast {
         self.blocks
     }
 
+    /// There is a map of this number already, which need not be the one that counts.
+    pub(crate) fn maps_go_on_from(&mut self, number: u64) {
+        self.regions.number = self.regions.number.max(number);
+    }
+
     /// Blocks that the image lacks.
     pub(crate) fn lacking(&self) -> u64 {
         self.dirty.count() + self.frozen.count()

@@ -258,13 +258,19 @@ impl Protection {
         fast: &mut impl Reader,
         slow: &mut impl Reader,
     ) -> Protection {
-        let map = newest_map(fast, plan.layout.maps(), plan.volume);
+        let found = newest_map(fast, plan.layout.maps(), plan.volume);
+        // One that is not believed stays where it is for a while: the next one must not be taken for the one before it.
+        let last_map = found.as_ref().map_or(0, |(map, _)| map.number);
+        let map = found.filter(|(_, is_sure)| *is_sure).map(|(map, _)| map);
         let is_sure = |newest: &&Newest| !newest.is_doubtful || planted(Bug::DoubtIgnored);
         let header = newest.filter(is_sure).map(|newest| &newest.header);
         let resumed = header.filter(|header| header.image.is_some()).and_then(|header| {
             Protection::resume(plan.clone(), header, scan(slow, header, false), map.as_ref())
         });
-        resumed.unwrap_or_else(|| Protection::begin(plan, newest.map(|newest| &newest.header), map.as_ref()))
+        let mut protection = resumed
+            .unwrap_or_else(|| Protection::begin(plan, newest.map(|newest| &newest.header), map.as_ref()));
+        protection.fast.maps_go_on_from(last_map);
+        protection
     }
 
     /// From nothing: there is no image until the fast device has been copied. The header is the newest that is there, so that

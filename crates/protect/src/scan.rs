@@ -51,11 +51,11 @@ pub fn newest_header(reader: &mut impl Reader, places: [u64; 2], volume: Id) -> 
     Some(Newest { header, is_doubtful: !follows })
 }
 
-/// The newest map of a volume; none where it may be another one that cannot be read, or has rotted.
-pub(crate) fn newest_map(reader: &mut impl Reader, places: [u64; 2], volume: Id) -> Option<Map> {
+/// The newest map of a volume, and whether it is believed: not where it may be another one that cannot be read, or has rotted.
+pub(crate) fn newest_map(reader: &mut impl Reader, places: [u64; 2], volume: Id) -> Option<(Map, bool)> {
     let decode = |block: &[u8]| Map::decode(block).filter(|map| map.volume == volume);
     let (map, follows) = newer(reader, places, decode, |map| map.number)?;
-    (follows || planted(Bug::DoubtIgnored)).then_some(map)
+    Some((map, follows || planted(Bug::DoubtIgnored)))
 }
 
 /// The image in the place of the devices, as of when it is, if a slow device of so many bytes has one.

@@ -11,7 +11,7 @@ mod standing_in;
 use crate::bugs::{Bug, plant};
 use crate::group::{Entry, Group, Kind};
 use crate::header::Map;
-use crate::{Header, Image, Layout, Newest, Pos, Salvage, newest_header, scan};
+use crate::{Header, Image, Layout, Newest, Plan, Pos, Protection, Salvage, newest_header, scan};
 use bimetal_engine::format::codec::{seal, unseal};
 use bimetal_units::rng::Rng;
 use bimetal_units::{BLOCK_BYTES, FAST, Generation, SLOW};
@@ -91,6 +91,32 @@ fn whatever_stands_on_the_devices_is_read_or_not() {
             drop([FAST, SLOW].map(|tier| salvage.places(tier, 0..16)));
         }
     }
+}
+
+/// It began again with the first, which the one that was not believed seemed to follow: that closed all regions, and an image lacked
+/// what had been written since.
+#[test]
+fn a_map_that_is_not_believed_is_not_followed_by_one_before_it() {
+    let layout = Layout { fast_bytes: 16 << 12, slow_bytes: 16 << 12, ring_bytes: 32 << 12 };
+    let mut fast = vec![0; layout.maps()[1] as usize + BLOCK];
+    let at = layout.maps()[0] as usize;
+    let map = Map { volume: [1; 16], number: 2, region_blocks: 4, open: vec![false; 4] };
+    map.encode(&mut fast[at..at + BLOCK]);
+    let plan = Plan {
+        volume: [1; 16],
+        devices: [[2; 16], [3; 16]],
+        layout,
+        generation: Generation(1),
+        seconds: 2,
+        strict: false,
+        piece_bytes: 8192,
+        region_blocks: 4,
+        open_ahead: 0,
+        fresh: 1,
+    };
+    let mut reader = |at: u64, len: u64| Some(fast[at as usize..][..len as usize].to_vec());
+    let mut protection = Protection::open(plan, None, &mut reader, &mut |_, len| Some(vec![0; len as usize]));
+    assert_eq!(protection.fast.begin_map([1; 16]).number, 3);
 }
 
 fn from_env(name: &str, otherwise: u64) -> u64 {
