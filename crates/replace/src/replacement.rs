@@ -757,6 +757,9 @@ impl Replacement {
                     self.claimed = low;
                     self.regions.close(began);
                     self.write_header(now, arena);
+                } else if self.regions.lacks() || self.header_due {
+                    // Who waits for a region has nobody else to call him.
+                    self.write_header(now, arena);
                 }
             }
             _ => {}
