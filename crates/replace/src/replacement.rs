@@ -277,7 +277,7 @@ impl Replacement {
     }
 
     /// Nothing is taken from the machine: nor is it to be woken.
-    pub fn takes_nothing(&self) -> bool {
+    fn takes_nothing(&self) -> bool {
         let unsettled = self.failure.is_some() && !self.is_settled && !self.is_torn();
         self.takeover != Takeover::No || unsettled && !planted(Bug::NotSettled)
     }
@@ -400,6 +400,12 @@ impl Replacement {
         let twin = self.failure.is_none().then(|| self.oldest()).flatten();
         let twin = twin.map(|since| Nanos(since.0 + PATIENCE_NS));
         [header, twin, self.copying.deadline()].into_iter().flatten().min()
+    }
+
+    /// The same with when those behind it are to be asked, unless nobody would ask them.
+    pub fn deadline_with(&self, others: Option<Nanos>) -> Option<Nanos> {
+        let others = others.filter(|_| !self.takes_nothing());
+        [self.deadline(), others].into_iter().flatten().min()
     }
 
     /// When the oldest of what the successor has not answered was asked of it: tokens are in the order of time.
@@ -733,7 +739,12 @@ impl Replacement {
 
     /// Whether no header is on its way, and none is wanted.
     pub(crate) fn header_stands(&self) -> bool {
-        matches!(self.writing, Writing::No) && !self.regions.lacks() && !self.header_due
+        matches!(self.writing, Writing::No) && !self.wants_header()
+    }
+
+    /// Whether somebody waits for a header.
+    fn wants_header(&self) -> bool {
+        self.regions.lacks() || self.header_due
     }
 
     /// Whether the newest header is in the second place.
@@ -744,7 +755,7 @@ impl Replacement {
     fn work_on_header<A: Arena>(&mut self, now: Nanos, arena: &mut A) {
         match self.writing {
             Writing::No => {
-                if self.regions.lacks() || self.header_due {
+                if self.wants_header() {
                     self.write_header(now, arena);
                 } else if now >= self.header_at && self.takeover == Takeover::No {
                     self.header_at = Nanos(now.0 + HEADER_EVERY_NS);
@@ -753,12 +764,13 @@ impl Replacement {
             }
             Writing::Flushing { waits: 0, began, low, ok } => {
                 self.writing = Writing::No;
-                if ok && !self.doubts_old {
+                let claims = ok && !self.doubts_old;
+                if claims {
                     self.claimed = low;
                     self.regions.close(began);
-                    self.write_header(now, arena);
-                } else if self.regions.lacks() || self.header_due {
-                    // Who waits for a region has nobody else to call him.
+                }
+                // Who waits for a region has nobody else to call him.
+                if claims || self.wants_header() {
                     self.write_header(now, arena);
                 }
             }

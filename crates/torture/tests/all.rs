@@ -13,6 +13,7 @@ mod evidence;
 mod fast_pages;
 mod fast_sums;
 mod faults;
+mod hunt;
 mod images;
 mod kills;
 mod landing;

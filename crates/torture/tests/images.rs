@@ -1,47 +1,14 @@
 //! Volumes that have an image on their slow disk, with everything that befalls them. The image alone is what the volume was at one
 //! freeze; what goes bad of it is less, and never wrong; and nobody waits for ever for it. Planted bugs show that this is seen.
 
+use crate::hunt::{must_be_clean, must_be_found};
+use bimetal_engine::bugs as of_engine;
 use bimetal_protect::bugs::{Bug, plant};
-use bimetal_torture::arena::ArenaMemory;
-use bimetal_torture::{draw, run_plan};
-
-/// Crash-and-recover cycles in which a planted bug must be found from its seed.
-const BUDGET_CYCLES: u64 = 3_000;
-/// Cycles in which nothing may be found without one; campaigns are a command.
-const CLEAN_CYCLES: u64 = 300;
-const FIRST_SEED: u64 = 1000;
-
-/// The first seed that finds a violation, with the cycles it took; or none in so many.
-fn hunt(bug: Option<Bug>, first_seed: u64, budget_cycles: u64) -> Option<(u64, u64, String)> {
-    plant(bug);
-    let memory = ArenaMemory::default();
-    let mut cycles = 0;
-    for seed in first_seed.. {
-        let outcome = run_plan(draw::with_images(seed), &memory, false);
-        // A seed that ends at once must not make the hunt endless.
-        cycles += outcome.stats.cycles.max(1);
-        if let Some(what) = outcome.violation {
-            return Some((seed, cycles, what));
-        }
-        if cycles >= budget_cycles {
-            break;
-        }
-    }
-    None
-}
+use bimetal_torture::draw::with_images;
 
 #[test]
 fn no_bug_no_violation() {
-    if let Some((seed, _, what)) = hunt(None, FIRST_SEED, CLEAN_CYCLES) {
-        panic!("seed {seed}: {what}");
-    }
-}
-
-fn must_be_found(bug: Bug, first_seed: u64) {
-    match hunt(Some(bug), first_seed, BUDGET_CYCLES) {
-        Some((seed, cycles, what)) => println!("{bug:?}: seed {seed}, after {cycles} cycles: {what}"),
-        None => panic!("{bug:?} was not found in {BUDGET_CYCLES} cycles from seed {first_seed}"),
-    }
+    must_be_clean(with_images);
 }
 
 macro_rules! planted {
@@ -49,7 +16,9 @@ macro_rules! planted {
         $(
             #[test]
             fn $test() {
-                must_be_found(Bug::$bug, $seed);
+                plant(Some(Bug::$bug));
+                must_be_found(with_images, stringify!($bug), $seed, "");
+                plant(None);
             }
         )*
     };
@@ -73,28 +42,18 @@ planted! {
 }
 
 /// One of the engine, which only such volumes show soon.
-fn must_be_found_of_engine(bug: bimetal_engine::bugs::Bug, first_seed: u64, what: &str) {
-    bimetal_engine::bugs::plant(Some(bug));
-    let found = hunt(None, first_seed, BUDGET_CYCLES);
-    bimetal_engine::bugs::plant(None);
-    match found {
-        Some((seed, cycles, found)) if found.contains(what) => {
-            println!("{bug:?}: seed {seed}, after {cycles} cycles")
-        }
-        found => panic!("{bug:?} from seed {first_seed}: {found:?}"),
-    }
+fn must_be_found_of_engine(bug: of_engine::Bug, first_seed: u64, says: &str) {
+    of_engine::plant(Some(bug));
+    must_be_found(with_images, &format!("{bug:?}"), first_seed, says);
+    of_engine::plant(None);
 }
 
 #[test]
 fn second_superblock_where_the_device_ends() {
-    must_be_found_of_engine(bimetal_engine::bugs::Bug::SecondAtDeviceEnd, 1092, "Superblock at byte 0");
+    must_be_found_of_engine(of_engine::Bug::SecondAtDeviceEnd, 1092, "Superblock at byte 0");
 }
 
 #[test]
 fn left_region_stays_closed() {
-    must_be_found_of_engine(
-        bimetal_engine::bugs::Bug::LeftRegionStaysClosed,
-        1326,
-        "does not match its checksum",
-    );
+    must_be_found_of_engine(of_engine::Bug::LeftRegionStaysClosed, 1326, "does not match its checksum");
 }

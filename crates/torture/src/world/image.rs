@@ -49,12 +49,9 @@ impl Between {
 
     /// When one of them, or the machine, is to be asked again at the latest. Not those whom nobody would ask.
     pub(super) fn deadline<M: Machine>(&self, machine: &M) -> Option<Nanos> {
-        let replacement = self.replacement.as_ref().and_then(Replacement::deadline);
-        if self.replacement.as_ref().is_some_and(Replacement::takes_nothing) {
-            return replacement;
-        }
         let protection = self.protection.as_ref().and_then(Protection::deadline);
-        [machine.deadline(), protection, replacement].into_iter().flatten().min()
+        let others = [machine.deadline(), protection].into_iter().flatten().min();
+        self.replacement.as_ref().map_or(others, |replacement| replacement.deadline_with(others))
     }
 
     /// Another device has the place of one of them.

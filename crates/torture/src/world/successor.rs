@@ -1,7 +1,6 @@
 //! A device that is to take another's place stands behind the others until it has.
 
 use super::{Work, World};
-use crate::disk::Disk;
 use bimetal_replace::{Before, Replacement, SUCCESSOR, Standing};
 use bimetal_units::Tier;
 
@@ -42,8 +41,8 @@ impl World {
     }
 
     /// Nobody waits for it any more: it goes.
-    pub fn drop_successor(&mut self) -> Option<Disk> {
-        self.between.replacement.take();
-        (self.disks.len() > PLACE).then(|| self.disks.remove(PLACE))
+    pub fn drop_successor(&mut self) {
+        self.between.replacement = None;
+        self.disks.truncate(PLACE);
     }
 }
