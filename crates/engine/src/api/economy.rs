@@ -192,6 +192,11 @@ economy! {
     /// Fewer writes than this from flush to flush are few: small first writes land then.
     /// More: fewer flushes of two devices, more blocks that are written twice.
     frequent_writes: u32 = 16, Unit::Count("writes"), 0..=1 << 20;
+    /// Of what may be unflushed on the slow device, what a commit does not wait for.
+    /// More of it: all wait while all of it is flushed; less: the device is flushed more often.
+    commits_ahead: u64 = 4, Unit::OnePartIn, 1..=1024;
+    /// Slots of the slow tier that a commit has to make free for a whole chunk to wait for one, not to land.
+    slots_awaited: u32 = 16, Unit::Count("slots"), 0..=1 << 20;
     /// A sequence of requests is a stream from here on.
     /// Longer: more of a file lands, and counts as hot; shorter: what is written in pieces goes to the slow device.
     stream_bytes: u64 = 1 << 20, Unit::Bytes, 4096..=1 << 40;

@@ -38,10 +38,10 @@ impl<A: Arena> Engine<A> {
 
     /// Frees a slot once group `after` is durable and no read of it is in flight.
     pub(crate) fn free_slot(&mut self, home: Home, after: Seq, trim: bool) {
-        if self.space.gate.leaving.is_empty() {
+        if self.space.gate.leaving() == 0 {
             self.space.gate.leaving_since = Some(self.io.now);
         }
-        self.space.gate.leaving.push_back(Leaving { home, after, trim });
+        self.space.gate.push(Leaving { home, after, trim });
         self.wanted.wake = true;
     }
 
@@ -66,7 +66,7 @@ impl<A: Arena> Engine<A> {
 
     /// All that waits for groups by number.
     fn fences(&mut self) -> impl Iterator<Item = &mut Seq> {
-        let leaving = self.space.gate.leaving.iter_mut().map(|l| &mut l.after);
+        let leaving = self.space.gate.groups();
         let others = [&mut self.commit.discards_upto, &mut self.checkpoint.log_upto];
         leaving.chain(others).chain(self.state.sums.waits())
     }
@@ -79,10 +79,10 @@ impl<A: Arena> Engine<A> {
         }
         let early = planted(Bug::FreedBeforeDurable);
         let proof = if early { Durable::found(Seq(u64::MAX)) } else { self.log.proof() };
-        let looked_at = self.space.gate.leaving.len().min(RELEASES_PER_CALL);
+        let looked_at = self.space.gate.leaving().min(RELEASES_PER_CALL);
         let mut left = 0;
         for _ in 0..looked_at {
-            let Some(leaving) = self.space.gate.leaving.pop_front() else { return };
+            let Some(leaving) = self.space.gate.pop() else { return };
             let Leaving { home, after, trim } = leaving;
             let slots = &mut self.space.slots[home.tier];
             // Where slots are wanted at once, their space below need not be given back first.
@@ -90,7 +90,7 @@ impl<A: Arena> Engine<A> {
                 trim && slots.free() > 0 && !slots.is_named(home.slot) && !self.life.is_missing(home.tier);
             let full = trim && self.space.gate.trims >= MAX_TRIMS;
             if !proof.covers(after) || slots.has_readers(home.slot) || full {
-                self.space.gate.leaving.push_back(leaving);
+                self.space.gate.push(leaving);
                 left += 1;
             } else if trim {
                 self.trim_slot(home);
@@ -99,7 +99,7 @@ impl<A: Arena> Engine<A> {
                 self.wanted.wake = true;
             }
         }
-        self.wanted.release = looked_at > left && !self.space.gate.leaving.is_empty();
+        self.wanted.release = looked_at > left && self.space.gate.leaving() > 0;
     }
 
     fn trim_slot(&mut self, home: Home) {

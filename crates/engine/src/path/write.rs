@@ -439,19 +439,37 @@ impl<A: Arena> Engine<A> {
             return self.land_piece(piece);
         }
         let after = self.space.pending.slow_bytes + u64::from(self.state.geo.chunk_bytes);
-        let sums = self.sums_spoken_for() + self.state.geo.blocks_per_chunk() as usize;
         if after > self.tuning.slow_unflushed_bytes || !self.may_pend_another() {
             return self.wait_to_pend(piece);
         }
-        if sums > self.state.sums.limit {
-            self.want_fold(true);
+        // In time: what comes next is written while this is flushed. Or all would wait for all of it, and the disk run dry.
+        let ahead = after * self.tuning.economy.commits_ahead > self.tuning.slow_unflushed_bytes;
+        self.wanted.commit |= ahead && !self.commit.is_busy();
+        if !self.sums_have_room() {
             return self.land_piece(piece);
         }
         let chunk = self.front.pieces[piece].chunk;
         match self.take_slow_slot(chunk, long && self.state.map.home(chunk).is_none()) {
             Some(slot) => self.write_stream(piece, Home { tier: SLOW, slot }),
+            None if short && self.slow_slots_come() => self.wait_to_pend(piece),
             None => self.land_piece(piece),
         }
+    }
+
+    /// Whether the list of recent checksums has room for those of one more chunk. It is emptied in time, as for batches.
+    fn sums_have_room(&mut self) -> bool {
+        let has_room =
+            self.sums_spoken_for() + self.state.geo.blocks_per_chunk() as usize <= self.state.sums.limit;
+        let many = self.state.sums.recent() > self.state.sums.limit / 2;
+        self.want_fold(!has_room || many && self.checkpoint.is_idle());
+        has_room
+    }
+
+    /// Whether a commit makes so many slots of the slow tier free that it is worth to wait for it.
+    fn slow_slots_come(&self) -> bool {
+        let written = self.space.pending.slow_bytes / u64::from(self.state.geo.chunk_bytes);
+        let come = written + u64::from(self.space.gate.leaving_slow());
+        come >= u64::from(self.tuning.economy.slots_awaited) && !self.lacks_slow()
     }
 
     /// Whether a whole chunk that is not at home on the fast tier may go to a fresh slot, as far as the chunk is concerned.
