@@ -81,6 +81,7 @@ mod tests {
             created_unix_s: 0,
             geometry: bimetal_engine::format::geometry::Geometry::default(),
             left_behind: None,
+            hints: None,
         })
     }
 

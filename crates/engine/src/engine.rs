@@ -324,7 +324,7 @@ impl<A: Arena> Machine for Engine<A> {
             Owner::Probe(tier) => self.probe_done(tier, result),
             Owner::Scrub => self.scrub_io_done(result),
             Owner::ScrubPage => self.scrub_kept(result),
-            Owner::Shutdown => self.shutdown_io_done(),
+            Owner::Shutdown => self.shutdown_io_done(result),
         }
         if let Some(error) = away {
             self.tell_of_absence(device, error);

@@ -6,6 +6,7 @@ mod formats;
 use bimetal_engine::format::codec::Get;
 use bimetal_engine::format::geometry::Geometry;
 use bimetal_engine::format::header::CheckpointHeader;
+use bimetal_engine::format::hints::{ChunkHeat, CopyHint, Hints, HintsAt};
 use bimetal_engine::format::log::{GroupHeader, HomeRecord, Index, Record, SegmentHeader};
 use bimetal_engine::format::marks::{BLANK, Mark, MarkHeader, get_marks, put_mark};
 use bimetal_engine::format::page::{self, PageKind, PageRef};
@@ -15,7 +16,7 @@ use bimetal_engine::mask::BlockMask;
 use bimetal_engine::options::{CreateOptions, DeviceInfo, Marking};
 use bimetal_engine::sectors::{Remains, Sectors};
 use bimetal_units::*;
-use formats::{VOLUME, input};
+use formats::{HINTS_OF, VOLUME, input};
 use std::path::Path;
 
 const ROUNDS: u32 = 4000;
@@ -175,10 +176,11 @@ fn superblock() -> Superblock {
         devices: [VOLUME, VOLUME],
         tier: FAST,
         generation: Generation(3),
-        state: OpenState::Open,
+        state: OpenState::Clean,
         created_unix_s: 1,
         geometry: geometry(),
         left_behind: Some(LeftBehind { generation: Generation(1), raised: Generation(2) }),
+        hints: Some(HintsAt { slot: Slot(3), blocks: 2 }),
     }
 }
 
@@ -254,6 +256,13 @@ fn metadata_seeds() -> Vec<(&'static str, Vec<u8>)> {
     put_pins(&mut payload, &pins());
     page::encode(&mut block, PageKind::Pins, &VOLUME, 4, 2, &payload);
     seeds.push(("pins", input(3, &block)));
+    let heat = |n: u8| ChunkHeat { reads: n, writes: n / 2, age: (n != 5).then_some(u16::from(n) * 300) };
+    Hints::Heats(Chunk(64), (0..64).map(heat).collect()).encode(&mut block, &HINTS_OF, 4, Some(Slot(7)));
+    seeds.push(("heat_hints", input(4, &block)));
+    let copy =
+        |n: u32| CopyHint { cell: n, chunk: Chunk(n / 32), part: n as u16 % 32, flags: 6, main: n < 9 };
+    Hints::Copies((0..64).map(copy).collect()).encode(&mut block, &HINTS_OF, 4, None);
+    seeds.push(("copy_hints", input(4, &block)));
     seeds
 }
 

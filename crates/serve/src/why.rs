@@ -85,7 +85,7 @@ pub struct WhyDoc {
     pub wear_budget_spent: bool,
     /// Since when it is there; null when that is not known.
     pub since_unix_s: Option<u64>,
-    /// When the volume was opened; heat counts from there.
+    /// When the volume was opened; after a crash, heat counts from there.
     pub opened_unix_s: u64,
     /// The mover's last decision about it; null when it is not remembered, or there was none.
     pub last_decision: Option<DecisionDoc>,
@@ -236,13 +236,13 @@ fn since(why: &Why, now: Nanos) -> Option<String> {
 fn heat(why: &Why, now: Nanos) -> String {
     let mut said = format!(
         "Its heat is {}, where each second in which it was read or written counted one (streams over what was never \
-         touched before do not), and an hour alone halves it; heat counts from the opening of the volume, {}.",
+         touched before do not), and an hour alone halves it; it outlives a stop of the volume, which was opened {}, and no crash.",
         why.heat,
         ago(why.opened, now)
     );
     if why.touch_ns != Nanos::SECOND {
         said = format!(
-            "Its heat is {}; heat counts from the opening of the volume, {}.",
+            "Its heat is {}; it outlives a stop of the volume, which was opened {}, and no crash.",
             why.heat,
             ago(why.opened, now)
         );

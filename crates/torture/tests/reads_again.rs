@@ -3,7 +3,7 @@
 
 use crate::story::{BLOCK, CHUNK, Story, all};
 use bimetal_engine::action::RequestError;
-use bimetal_torture::world::FaultRates;
+use bimetal_torture::world::{Death, FaultRates};
 use bimetal_units::{FAST, Nanos, SLOW};
 
 /// A chunk of the slow tier of which all is 0x11, and which has risen: its shadow is there.
@@ -30,8 +30,8 @@ fn a_read_that_a_device_fails_once_is_made_again() {
         let (mut s, chunk) = risen();
         s.pin_to(chunk, tier);
         if tier == SLOW {
-            // Nothing stands in for it: copies end with the opening.
-            s.stop();
+            // Nothing stands in for it: copies end with a crash.
+            s.die(Death::Kill);
             s.open().expect("it opens");
         }
         let (_, at) = s.home_of(chunk);
@@ -51,7 +51,7 @@ fn a_read_that_a_device_fails_once_is_made_again() {
 fn a_device_that_goes_on_failing_is_an_error_after_the_second_time() {
     let (mut s, chunk) = risen();
     s.pin_to(chunk, SLOW);
-    s.stop();
+    s.die(Death::Kill);
     s.open().expect("it opens, without copies");
     s.world.rates.reads = 1;
     assert_eq!(s.read(chunk, BLOCK), Err(RequestError::Io));

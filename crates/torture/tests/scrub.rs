@@ -373,7 +373,7 @@ fn a_scrub_trusts_nothing_that_another_has_seen() {
         s.write(0, CHUNK, 0x11);
         s.flush();
         s.pin_to(0, SLOW);
-        s.stop();
+        s.die(Death::Kill);
         s.open().expect("it opens, without copies");
         let (_, at) = s.home_of(0);
         s.world.disks[1].add_bad_sector((at + 9 * BLOCK) / 512);

@@ -145,7 +145,7 @@ pub struct Why {
     pub fast_free_slots: u32,
     /// Since when it is at home there, where the mover remembers having brought it.
     pub since: Option<Nanos>,
-    /// When the volume was opened; heat counts from there.
+    /// When the volume was opened; after a crash, heat counts from there.
     pub opened: Nanos,
     /// The mover's last decision about it, where it is remembered.
     pub last: Option<Decision>,

@@ -3,6 +3,7 @@
 pub mod codec;
 pub mod geometry;
 pub mod header;
+pub mod hints;
 pub mod log;
 pub mod marks;
 pub mod page;

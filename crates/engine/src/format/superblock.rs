@@ -2,6 +2,7 @@
 
 use super::codec::{Get, Put, SEAL_BYTES, seal, unseal};
 use super::geometry::Geometry;
+use super::hints::HintsAt;
 use super::{FORMAT, FORMAT_WITHOUT_FAST_SUMS, FORMAT_WITHOUT_MARKS, Id};
 use crate::api::options::Marking;
 use bimetal_units::*;
@@ -100,6 +101,9 @@ pub struct Superblock {
     pub geometry: Geometry,
     /// Of the fast device: the volume was used without the slow one, which has not come back since.
     pub left_behind: Option<LeftBehind>,
+    /// Of the fast device of a volume that was closed: what placement had learnt. It is said in no other state, so an opening
+    /// ends it before it writes anything else.
+    pub hints: Option<HintsAt>,
 }
 
 /// What a block that should hold a superblock holds.
@@ -140,6 +144,8 @@ impl Superblock {
         put.u64(g.mirror_at.unwrap_or_default());
         let left = self.left_behind.map_or([0; 2], |left| [left.generation.0, left.raised.0 + 1]);
         put.u64(left[0]).u64(left[1]).u32(g.fast_sum_pages);
+        let hints = self.hints.filter(|_| self.state == OpenState::Clean && self.tier == FAST);
+        put.u32(hints.map_or(0, |hints| hints.slot.0 + 1)).u32(hints.map_or(0, |hints| hints.blocks));
         seal(block, MAGIC, &body);
         if at == 0 {
             assert!(SEAL_BYTES + body.len() <= PARTITIONS_AT, "the fields end before the partition table");
@@ -207,7 +213,17 @@ impl Superblock {
         };
         if format >= FIRST_WITH_FAST_SUMS {
             g.fast_sum_pages = get.u32()?;
+        } else {
+            // Nothing, as it always was.
+            get.u32();
         }
+        let hints = match (get.u32(), get.u32()) {
+            (Some(slot), Some(blocks)) if slot > 0 && blocks > 0 => {
+                Some(HintsAt { slot: Slot(slot - 1), blocks })
+            }
+            _ => None,
+        };
+        let hints = hints.filter(|_| state == OpenState::Clean && tier == FAST);
         if !g.is_sound() {
             return None;
         }
@@ -220,6 +236,7 @@ impl Superblock {
             created_unix_s,
             geometry: g,
             left_behind,
+            hints,
         })
     }
 }

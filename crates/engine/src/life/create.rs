@@ -108,6 +108,7 @@ impl<A: Arena> Creator<A> {
             created_unix_s: self.options.created_unix_s,
             geometry: self.geo.clone(),
             left_behind: None,
+            hints: None,
         }
     }
 

@@ -18,6 +18,7 @@ use crate::base::bugs::{Bug, planted};
 use crate::engine::Engine;
 use crate::format::superblock::{OpenState, Superblock};
 use crate::life::health::Life;
+use crate::life::hints::Learnt;
 use crate::life::open;
 use crate::life::recovery::Reader;
 use crate::life::salvage;
@@ -113,7 +114,8 @@ async fn as_it_is<A: Arena>(reader: &Reader<A>, options: OpenOptions) -> Result<
     }
     let log_end = recovered.log.last;
     let told = reader.copies_told(&bad_copies);
-    let mut engine = open::engine(reader, recovered, log_end, slots, pins, options);
+    let learnt = Learnt::nothing(&recovered.state.geo, &options.tuning);
+    let mut engine = open::engine(reader, recovered, log_end, slots, (pins, learnt), options);
     engine.told.stats.recovered = !clean;
     told.into_iter().for_each(|e| engine.told.event(e.level, e.message, e.error));
     Ok(engine)

@@ -3,6 +3,7 @@
 pub(crate) mod check;
 pub(crate) mod create;
 pub(crate) mod health;
+pub(crate) mod hints;
 pub(crate) mod lone;
 pub(crate) mod marks;
 pub(crate) mod open;

@@ -15,10 +15,10 @@ use crate::format::log::{GroupHeader, INDEX_ENTRY_BYTES, Index, SegmentHeader};
 use crate::format::superblock::{LeftBehind, OpenState, Superblock};
 use crate::io::issue::Io;
 use crate::life::health::Life;
+use crate::life::hints::Learnt;
 use crate::life::open::room::LogRoom;
 use crate::life::recovery::{BLOCK_READS, Reader, Recovered};
 use crate::life::task::Task;
-use crate::mover::copies::Copies;
 use crate::mover::moves::Mover;
 use crate::mover::plan::Planner;
 use crate::mover::scrub::Scrub;
@@ -64,6 +64,8 @@ pub(crate) async fn at_work<A: Arena>(
     let room = LogRoom::of(&recovered, &slots[FAST]);
     room.check(&recovered)?;
     let mut pins = reader.pins(&recovered.superblocks[0].volume, recovered.state.geo.chunks).await?;
+    // Before the generation is raised, which ends it.
+    let (learnt, forgot) = reader.learnt(&recovered, &mut slots[FAST], &options.tuning).await?;
     let scrub = reader.scrub(&recovered.superblocks[0].volume, &recovered.state.geo).await?;
     reader.io.stage(Stage::OpenRaise);
     // Only the fast device says that the volume was closed.
@@ -87,11 +89,15 @@ pub(crate) async fn at_work<A: Arena>(
         None => None,
     };
     let told = reader.copies_told(&bad_copies);
-    let mut engine = engine(&reader, recovered, log_end, slots, pins, options);
+    let mut engine = engine(&reader, recovered, log_end, slots, (pins, learnt), options);
     engine.mover.scrub = Scrub::found(scrub);
     engine.marks = marks;
     engine.told.stats.recovered = !clean;
     told.into_iter().for_each(|e| engine.told.event(e.level, e.message, e.error));
+    if forgot {
+        let what = "what placement had learnt cannot be read: heat and copies begin anew";
+        engine.told.event(Level::Info, format!("{}: {what}", engine.told.names[FAST]), None);
+    }
     if comes_back {
         let [fast, slow] = [FAST, SLOW].map(|tier| &engine.told.names[tier]);
         let what =
@@ -380,7 +386,7 @@ pub(crate) fn engine<A: Arena>(
     recovered: Recovered,
     log_end: Seq,
     slots: ByTier<Slots>,
-    pins: PinsRead,
+    (pins, Learnt { policy, copies }): (PinsRead, Learnt),
     options: OpenOptions,
 ) -> Engine<A> {
     let Recovered { superblocks, header, pages, state, log, unconfirmed } = recovered;
@@ -421,8 +427,8 @@ pub(crate) fn engine<A: Arena>(
         commit: Commit::default(),
         checkpoint: Checkpoint::new(header, pages),
         marks: None,
-        mover: Mover::new(Planner::new(now), Copies::new(&state.geo, &tuning.economy), spare),
-        placement: Placement::new(&state.geo, &tuning, pins, now),
+        mover: Mover::new(Planner::new(now), copies, spare),
+        placement: Placement::new(&state.geo, &tuning, policy, pins, now),
         life: Life::begin(superblock),
         told: Told::new(names, events, now),
         wanted: Wanted::default(),

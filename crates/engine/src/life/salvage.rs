@@ -12,6 +12,7 @@ use crate::format::geometry::Geometry;
 use crate::format::header::CheckpointHeader;
 use crate::format::marks::{Mark, MarkLayout};
 use crate::life::health::Life;
+use crate::life::hints::Learnt;
 use crate::life::open;
 use crate::life::recovery::{Reader, Recovered};
 use crate::path::log::LogEnd;
@@ -136,8 +137,9 @@ pub(crate) async fn open_slow<A: Arena>(
         log: LogEnd { place: Place(0), cursor: 0, last: Seq(0), claimed: Seq(0) },
         unconfirmed: Vec::new(),
     };
-    let mut engine =
-        open::engine(reader, recovered, Seq(0), slots, judge([Found::Nothing, Found::Nothing]), options);
+    let pins = judge([Found::Nothing, Found::Nothing]);
+    let learnt = Learnt::nothing(&recovered.state.geo, &options.tuning);
+    let mut engine = open::engine(reader, recovered, Seq(0), slots, (pins, learnt), options);
     engine.life = Life::without(engine.life.superblock.clone(), FAST);
     engine.life.salvage = Some(salvage);
     engine.count_losses(FAST, as_of);

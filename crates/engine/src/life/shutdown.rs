@@ -1,11 +1,13 @@
-//! An orderly end: answer what is in flight, commit, checkpoint, mark the volume as clean.
+//! An orderly end: answer what is in flight, commit, checkpoint, tell what was learnt, mark the volume as clean.
 
+use crate::api::action::DeviceError;
 use crate::api::coverage::Stage;
 use crate::base::arena::{Arena, Buf, Pool};
 use crate::engine::Engine;
 use crate::format::superblock::OpenState;
 use crate::io::flush::Waiter;
 use crate::io::tokens::Owner;
+use crate::life::hints::Writing;
 use crate::path::marks::Marks;
 use bimetal_units::*;
 use serde::{Deserialize, Serialize};
@@ -17,6 +19,8 @@ enum ShutdownStage {
     Drain,
     Commit,
     Checkpoint,
+    /// What placement has learnt.
+    Hints,
     /// The first superblock, then the second.
     Superblock(u8),
     Done,
@@ -31,7 +35,9 @@ const TRIM_PATIENCE_NS: u64 = 2 * Nanos::SECOND;
 pub struct Shutdown {
     stage: ShutdownStage,
     since: Nanos,
-    buf: Option<Buf>,
+    /// What is being written.
+    pub(crate) buf: Option<Buf>,
+    pub(crate) hints: Option<Writing>,
 }
 
 impl Shutdown {
@@ -45,9 +51,9 @@ impl Shutdown {
         self.stage == ShutdownStage::Checkpoint
     }
 
-    /// Whether nothing more is written but that the volume is clean.
+    /// Whether nothing more is written but what was learnt, and that the volume is clean.
     pub fn is_marking(&self) -> bool {
-        matches!(self.stage, ShutdownStage::Superblock(_) | ShutdownStage::Done)
+        matches!(self.stage, ShutdownStage::Hints | ShutdownStage::Superblock(_) | ShutdownStage::Done)
     }
 
     /// Changes with every step.
@@ -57,7 +63,7 @@ impl Shutdown {
 
     /// Its stage, for coverage.
     pub fn coverage(&self) -> Option<Stage> {
-        matches!(self.stage, ShutdownStage::Superblock(_)).then_some(Stage::Shutdown)
+        matches!(self.stage, ShutdownStage::Hints | ShutdownStage::Superblock(_)).then_some(Stage::Shutdown)
     }
 }
 
@@ -109,7 +115,19 @@ impl<A: Arena> Engine<A> {
                 ShutdownStage::Checkpoint
             }
             // A checkpoint that failed leaves the log, which holds everything.
-            ShutdownStage::Checkpoint => return self.write_clean(0),
+            ShutdownStage::Checkpoint => {
+                self.life.shutdown.stage = ShutdownStage::Hints;
+                if !self.begin_hints() {
+                    self.write_clean(0);
+                }
+                return;
+            }
+            ShutdownStage::Hints => {
+                if !self.write_hints() {
+                    self.write_clean(0);
+                }
+                return;
+            }
             stage => stage,
         };
         if self.life.shutdown.stage != ShutdownStage::Done {
@@ -131,10 +149,14 @@ impl<A: Arena> Engine<A> {
         self.write_metadata(Owner::Shutdown, offset, buf);
     }
 
-    pub(crate) fn shutdown_io_done(&mut self) {
+    pub(crate) fn shutdown_io_done(&mut self, result: Result<(), DeviceError>) {
         self.io.flushers[FAST].dirty = true;
         if let Some(buf) = self.life.shutdown.buf.take() {
             self.io.arena.free(buf);
+        }
+        if self.life.shutdown.stage == ShutdownStage::Hints {
+            // The flush of the superblock covers them. Until then nobody knows where they are.
+            return self.hints_written(result);
         }
         self.request_flush(FAST, Waiter::Shutdown);
     }

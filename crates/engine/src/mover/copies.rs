@@ -2,8 +2,8 @@
 //!
 //! A read that has to go to the slow device is copied into cells of fast slots that nothing else needs (`volume/cells.rs`);
 //! where that has paid (`placement/worth.rs`), the rest of the chunk comes along in the same seek. A chunk that is pushed down
-//! leaves a copy behind. Nothing on the devices tells of copies: they end with the opening, or as soon as a home changes,
-//! and their slots count as free, for whoever needs one takes it.
+//! leaves a copy behind. No record tells of copies: they end as soon as a home changes, and with an opening that was not closed
+//! (`life/hints.rs`). Their slots count as free, for whoever needs one takes it.
 //! Each costs the fast device a write; a budget for that may forbid them (`placement/wear.rs`).
 //! What is read from a copy is held against the checksums of the slow home, so one that is wrong costs a second read.
 
@@ -16,6 +16,7 @@ use crate::base::mask::BlockMask;
 use crate::base::slab::Slab;
 use crate::engine::Engine;
 use crate::format::geometry::Geometry;
+use crate::format::hints::CopyHint;
 use crate::io::issue::Command;
 use crate::io::tokens::Owner;
 use crate::path::piece::{Extent, PieceKind, Source};
@@ -105,6 +106,11 @@ impl Copies {
     /// The slot that a block of a copy is in, and which block of the slot it is.
     pub fn place(&self, at: CellBlock) -> (Slot, u32) {
         self.cells.place(at)
+    }
+
+    /// A copy is where it was before the volume was opened; nothing where it cannot be.
+    pub(crate) fn recall(&mut self, hint: CopyHint) {
+        self.cells.recall(hint);
     }
 
     /// A slot in which nothing is holds copies from here on.

@@ -33,10 +33,16 @@ pub(crate) struct Placement {
 }
 
 impl Placement {
-    /// Of a volume opened now: nothing is known but what its user wishes.
-    pub(crate) fn new(geo: &Geometry, tuning: &Tuning, pins: PinsRead, now: Nanos) -> Placement {
+    /// Of a volume opened now: nothing is known but what its user wishes, and what was learnt before.
+    pub(crate) fn new(
+        geo: &Geometry,
+        tuning: &Tuning,
+        policy: HeatPolicy,
+        pins: PinsRead,
+        now: Nanos,
+    ) -> Placement {
         Placement {
-            policy: HeatPolicy::new(geo.chunks, geo.slots(FAST), tuning),
+            policy,
             benefit: Benefit::new(geo.slots(FAST), &tuning.economy),
             wear: Wear::new(tuning.wear_bytes_per_day, now, &tuning.economy),
             kept: Kept::default(),

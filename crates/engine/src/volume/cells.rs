@@ -8,6 +8,7 @@
 use super::ghosts::{self, Ghosts, Queue};
 use crate::api::economy::Economy;
 use crate::base::bugs::{Bug, planted};
+use crate::format::hints::CopyHint;
 use crate::volume::places::{self, Places};
 use bimetal_units::*;
 use serde::{Deserialize, Serialize};
@@ -40,6 +41,8 @@ const FILLING: u8 = 64;
 /// It was at home in its slot, and was not read since.
 const KEPT: u8 = 128;
 const QUEUED: u8 = IN_SMALL | IN_MAIN;
+/// What an opening may be told of a copy.
+const TOLD: u8 = USED | ASKED | REPAID | EXTRA | KEPT;
 
 /// A place for a part in a fast slot.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
@@ -365,6 +368,51 @@ impl Cells {
         was_there && wish == Wish::First
     }
 
+    /// Up to so many copies, in the order in which they are to give way, of those from this place on in that order; and the
+    /// place behind them. Those that are being written are left out, and those in slots that are the log's at other times.
+    pub fn hints(&self, from: usize, most: usize) -> (Vec<CopyHint>, usize) {
+        let queued = self.small.iter().map(|cell| (*cell, false));
+        let mut queued = queued.chain(self.main.iter().map(|cell| (*cell, true))).enumerate().skip(from);
+        let (mut hints, mut next) = (Vec::new(), self.small.len() + self.main.len());
+        for (at, (cell, main)) in &mut queued {
+            if hints.len() == most {
+                next = at;
+                break;
+            }
+            let slot = self.slot_of(cell);
+            let state = self.state[cell as usize];
+            if let Some(key) = self.places.key(cell)
+                && state & FILLING == 0
+                && self.may_leave(slot)
+            {
+                let (chunk, part) = (key / u64::from(self.per_slot), key % u64::from(self.per_slot));
+                let chunk = Chunk(chunk as u32);
+                hints.push(CopyHint { cell, chunk, part: part as u16, flags: state & TOLD, main });
+            }
+        }
+        (hints, next)
+    }
+
+    /// The slot of a cell that there is for homes, too.
+    pub fn slot_for_homes(&self, cell: u32) -> Option<Slot> {
+        Some(self.slot_of(cell)).filter(|slot| slot.0 < self.homes)
+    }
+
+    /// A copy is in a free cell of a tray, as it was before the volume was opened; nothing where it cannot be.
+    pub fn recall(&mut self, hint: CopyHint) {
+        let (part, slot) = (u32::from(hint.part), self.slot_of(hint.cell));
+        if part >= self.per_slot || self.has(hint.chunk, part) || !self.is_free(hint.cell) {
+            return;
+        }
+        self.places.insert(self.key(hint.chunk, part), hint.cell, false);
+        self.trays[slot.0 as usize].taken += 1;
+        self.free -= 1;
+        let (queue, flag) = if hint.main { (&mut self.main, IN_MAIN) } else { (&mut self.small, IN_SMALL) };
+        queue.push_back(hint.cell);
+        self.state[hint.cell as usize] = hint.flags & TOLD | flag;
+        self.kept += u32::from(hint.flags & KEPT != 0);
+    }
+
     /// Whether one cell follows the other in the same slot.
     pub fn are_neighbours(&self, cell: Cell, next: Cell) -> bool {
         cell.0 + 1 == next.0 && !next.0.is_multiple_of(self.per_slot)
@@ -661,6 +709,49 @@ mod tests {
                 assert!(found.is_none_or(|at| at == cells.block_of(*cell)));
             }
             assert_eq!(model.len() as u32, cells.len());
+        }
+    }
+
+    /// What one table tells another has: the same copies at the same places, which give way in the same order.
+    #[test]
+    fn what_is_told_is_recalled_and_nothing_that_cannot_be() {
+        let new = || Cells::new(SLOTS, SLOTS, CHUNK_BLOCKS, &Economy::default());
+        let mut cells = new();
+        (0..SLOTS).for_each(|slot| cells.add_tray(Slot(slot)));
+        for n in 0..300 {
+            if cells.free() == 0 {
+                cells.evict().expect("something gives way");
+            }
+            let cell = cells.take(1, |_| true)[0];
+            cells.fill(Chunk(n / 7), n % 7, cell, [Wish::First, Wish::Extra, Wish::Given][n as usize % 3]);
+            if n % 10 > 0 {
+                cells.filled(cell, true);
+            }
+            cells.read(Chunk(n / 9), n % 5, 1);
+        }
+        let (all, end) = cells.hints(0, usize::MAX);
+        assert_eq!(cells.hints(end, 1).0, [], "there is no more");
+        let (mut told, mut from) = (Vec::new(), 0);
+        while let (some, next) = cells.hints(from, 11)
+            && !some.is_empty()
+        {
+            told.extend(some);
+            from = next;
+        }
+        assert_eq!((told.len(), &told), (270, &all), "in pieces as in one, without what is being written");
+        let mut again = new();
+        (0..SLOTS).for_each(|slot| again.add_tray(Slot(slot)));
+        for hint in &told {
+            again.recall(*hint);
+            // Twice, in a cell that has something, and a part that there is not.
+            again.recall(*hint);
+            again.recall(CopyHint { chunk: Chunk(999), ..*hint });
+            again.recall(CopyHint { part: CHUNK_BLOCKS as u16, ..*hint });
+        }
+        is_consistent(&again);
+        assert_eq!((again.hints(0, usize::MAX).0, again.len()), (told.clone(), 270));
+        for hint in told {
+            assert_eq!(again.find(hint.chunk, hint.part.into()), Some(again.block_of(Cell(hint.cell))));
         }
     }
 

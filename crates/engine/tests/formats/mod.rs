@@ -4,6 +4,7 @@
 
 use bimetal_engine::format::codec::{Get, Put, seal};
 use bimetal_engine::format::header::CheckpointHeader;
+use bimetal_engine::format::hints::{Hints, HintsOf};
 use bimetal_engine::format::log::{GroupHeader, Index, Record, SegmentHeader};
 use bimetal_engine::format::page::{self, PageKind};
 use bimetal_engine::format::pins::{get_pins, put_pins};
@@ -12,6 +13,8 @@ use bimetal_engine::format::superblock::{Found, Superblock};
 use bimetal_units::*;
 
 pub const VOLUME: [u8; 16] = [7; 16];
+/// The stop whose hints are tried.
+pub const HINTS_OF: HintsOf = HintsOf { volume: VOLUME, generation: Generation(3), checkpoint: 9 };
 const BLOCK: usize = BLOCK_BYTES as usize;
 /// Blocks of the longest structure that is tried.
 const BLOCKS: usize = 8;
@@ -23,13 +26,14 @@ fn sealed(magic: &[u8; 8], body: &[u8], blocks: usize) -> Vec<u8> {
     out
 }
 
-/// Superblocks, checkpoint headers, segment headers, pages.
+/// Superblocks, checkpoint headers, segment headers, pages, hints.
 pub fn metadata(data: &[u8]) {
     let Some((kind, body)) = data.split_first() else { return };
-    match kind % 4 {
+    match kind % 5 {
         0 => superblock(&sealed(b"BMTLsupr", body, 1)),
         1 => checkpoint_header(&sealed(b"BMTLckpt", body, 1)),
         2 => segment_header(&sealed(b"BMTLsegm", body, 1)),
+        4 => hints(&sealed(b"BMTLhint", body, 1)),
         _ => pages(&sealed(b"BMTLpage", body, 1)),
     }
 }
@@ -50,6 +54,13 @@ fn superblock(block: &[u8]) {
     let mut again = vec![0; BLOCK];
     s.encode(&mut again, 0);
     assert!(matches!(Superblock::decode(&again, 0), Found::Valid(t) if t == s));
+}
+
+fn hints(block: &[u8]) {
+    let Some((hints, next)) = Hints::decode(block, &HINTS_OF, 4) else { return };
+    let mut again = vec![0; BLOCK];
+    hints.encode(&mut again, &HINTS_OF, 4, next);
+    assert_eq!(Hints::decode(&again, &HINTS_OF, 4), Some((hints, next)));
 }
 
 fn checkpoint_header(block: &[u8]) {

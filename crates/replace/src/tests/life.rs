@@ -420,6 +420,7 @@ impl Life {
             created_unix_s: 0,
             geometry: geometry.clone(),
             left_behind: None,
+            hints: None,
         })
     }
 

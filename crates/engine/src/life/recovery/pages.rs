@@ -218,11 +218,8 @@ impl<A: Arena> Reader<A> {
         Ok(())
     }
 
-    /// These pages in runs that there is memory to read at once.
-    pub(super) fn runs(
-        &self,
-        numbers: Range<u32>,
-    ) -> Result<impl Iterator<Item = Range<u32>> + use<A>, OpenError> {
+    /// The first of these numbers of blocks that there is memory for.
+    pub(crate) fn blocks_at_once<const N: usize>(&self, numbers: [u32; N]) -> Result<u32, OpenError> {
         let fits = |blocks: &u32| match self.io.alloc(Pool::Meta, blocks * BLOCK_BYTES) {
             Some(buf) => {
                 self.io.free(buf);
@@ -230,8 +227,16 @@ impl<A: Arena> Reader<A> {
             }
             None => false,
         };
+        numbers.into_iter().find(fits).ok_or_else(no_memory)
+    }
+
+    /// These pages in runs that there is memory to read at once.
+    pub(super) fn runs(
+        &self,
+        numbers: Range<u32>,
+    ) -> Result<impl Iterator<Item = Range<u32>> + use<A>, OpenError> {
         // Both places of neighbouring pages lie together: one read brings several pages.
-        let pages = READ_BLOCKS.into_iter().find(fits).ok_or_else(no_memory)? / 2;
+        let pages = self.blocks_at_once(READ_BLOCKS)? / 2;
         let end = numbers.end;
         Ok(numbers.step_by(pages as usize).map(move |first| first..end.min(first + pages)))
     }

@@ -8,6 +8,7 @@ use super::regions::{BANDS, HotRegions, REGION_CHUNKS, band_of};
 use super::{FirstWrite, Foresight, NextUse, Pace, Plan, Policy, Touch, View, Yield};
 use crate::api::economy::Economy;
 use crate::api::options::Tuning;
+use crate::format::hints::ChunkHeat;
 use crate::placement::policy::{Destination, Move};
 use bimetal_units::*;
 use serde::{Deserialize, Serialize};
@@ -80,6 +81,24 @@ impl HeatPolicy {
     pub(crate) fn heats(&self, chunks: std::ops::Range<u32>, now: Nanos) -> impl Iterator<Item = u32> {
         let tick = self.tick(now);
         chunks.map(move |chunk| self.heat_at(Chunk(chunk), tick))
+    }
+
+    /// What was learnt of up to so many chunks, from the first on of which anything was, of those from this one on.
+    pub(crate) fn hints(&self, from: Chunk, now: Nanos, most: usize) -> Option<(Chunk, Vec<ChunkHeat>)> {
+        self.heats.hints(from, self.tick(now), most)
+    }
+
+    /// What was learnt of a chunk before the volume was opened. The time in between does not count.
+    pub(crate) fn recall(&mut self, chunk: Chunk, hint: ChunkHeat, now: Nanos) {
+        if chunk.0 >= self.heats.chunks() {
+            return;
+        }
+        let tick = self.tick(now);
+        self.heats.recall(chunk, hint, tick);
+        let heat = self.heat_at(chunk, tick);
+        if heat >= self.touches {
+            self.mark_region(chunk, heat);
+        }
     }
 
     #[inline]

@@ -1,5 +1,6 @@
 //! How often each chunk was touched of late, and how much of that is to be expected again.
 
+use crate::format::hints::ChunkHeat;
 use bimetal_units::*;
 use serde::{Deserialize, Serialize};
 
@@ -125,6 +126,26 @@ impl Heats {
         self.sum = self.sum - old + new;
         self.squares = self.squares - old * old + new * new;
         self.products = self.products - old * beside + new * beside;
+    }
+
+    /// The heat of up to so many chunks, from the first on that was ever touched, of those from this one on.
+    pub(super) fn hints(&self, from: Chunk, tick: u16, most: usize) -> Option<(Chunk, Vec<ChunkHeat>)> {
+        let rest = self.heat.get(from.0 as usize..)?;
+        let first = rest.iter().position(|heat| heat.last != 0)?;
+        let hint = |heat: &Heat| ChunkHeat {
+            reads: heat.reads,
+            writes: heat.writes,
+            age: (heat.last != 0).then(|| tick.wrapping_sub(heat.last)),
+        };
+        Some((Chunk(from.0 + first as u32), rest[first..].iter().take(most).map(hint).collect()))
+    }
+
+    /// A chunk is as hot as it was said to be.
+    pub(super) fn recall(&mut self, chunk: Chunk, hint: ChunkHeat, tick: u16) {
+        let Some(age) = hint.age else { return };
+        // 0 is never.
+        let last = Some(tick.wrapping_sub(age)).filter(|last| *last != 0).unwrap_or(u16::MAX);
+        self.set(chunk, Heat { reads: hint.reads, writes: hint.writes, last });
     }
 
     /// Has the next chunk fade, whether anybody touched it or not. With one for each touch, all have their turn.

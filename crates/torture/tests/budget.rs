@@ -8,7 +8,7 @@ use bimetal_sim::scenario::{Phase, Report, Scenario, WrittenBy};
 use bimetal_units::{FAST, Nanos};
 use std::path::Path;
 
-/// Four hours of reads and a few writes of which the hot part changes, on a volume that is too large for its fast tier.
+/// Two hours of reads and a few writes of which the hot part changes, on a volume that is too large for its fast tier.
 const STORY: &str = r#"
 name = "a budget"
 [volume]
@@ -25,14 +25,14 @@ load = [
     { pattern = "zipf", theta = 1.1, read_percent = 100, block = "4K", rate_iops = 10, span = "50%" },
     { pattern = "random", block = "4K", rate_iops = 2, span = "90%" },
 ]
-seconds = 7200
+seconds = 3600
 [[phase]]
 name = "second"
 load = [
     { pattern = "zipf", theta = 1.1, read_percent = 100, block = "4K", rate_iops = 10, from = "45%", span = "50%" },
     { pattern = "random", block = "4K", rate_iops = 2, span = "90%" },
 ]
-seconds = 7200
+seconds = 3600
 [[phase]]
 name = "rest"
 pause_seconds = 600
@@ -61,8 +61,8 @@ fn own_writes(report: &Report) -> Vec<(f64, u64)> {
 
 #[test]
 fn moves_and_copies_stay_within_the_budget_and_nothing_else_does() {
-    const BUDGET_BYTES: f64 = (1u64 << 30) as f64;
-    let (free, bound) = (report(""), report("wear_budget = \"1G\""));
+    const BUDGET_BYTES: f64 = (1u64 << 29) as f64;
+    let (free, bound) = (report(""), report("wear_budget = \"512M\""));
     // A quarter of a day's budget is there when the volume is opened.
     let within = |(seconds, _): (f64, u64)| BUDGET_BYTES / 4.0 + BUDGET_BYTES * seconds / DAY_SECONDS;
     for after in own_writes(&bound) {
@@ -70,7 +70,7 @@ fn moves_and_copies_stay_within_the_budget_and_nothing_else_does() {
     }
     let [spent, unbound] = [&bound, &free].map(|report| own_writes(report).pop().expect("phases"));
     assert!(spent.1 as f64 > within(spent) / 2.0, "{spent:?}: the budget is made use of");
-    assert!(unbound.1 as f64 > 2.0 * within(unbound), "{unbound:?}");
+    assert!(unbound.1 as f64 > 1.5 * within(unbound), "{unbound:?}");
     // What lands is as much, it is brought home, and chunks go down. In a rest nothing lands: what is logged there are
     // the moves themselves.
     for (bound, free) in bound.phases.iter().zip(&free.phases) {
