@@ -274,8 +274,8 @@ fn files_with_something_lost_are_named() {
     let flipped: BTreeSet<u64> = in_cold.iter().step_by(in_cold.len() / FLIPS).take(FLIPS).copied().collect();
     assert_eq!(flipped.len(), FLIPS);
     let homes: Vec<u64> = flipped.iter().map(|at| at_home(&served, *at, "slow")).collect();
-    // What has copies has none afterwards.
-    served.stop();
+    // What has copies has none after a kill.
+    served.kill();
     homes.iter().for_each(|place| flip(&served.dir.path().join("slow.img"), *place));
     served.start();
     scrub(&served, &[]);

@@ -107,6 +107,32 @@ fn an_opening_that_is_cut_short_is_begun_again() {
     assert!(told[0] > 0 && told[1] > 0, "{told:?}");
 }
 
+/// What a stop does not tell, as the slow device is missing, is not what the one before it told.
+#[test]
+fn a_stop_that_tells_nothing_says_so() {
+    let (mut s, chunk) = begin();
+    s.stop();
+    s.open_alone().expect("it opens without the slow device");
+    s.stop();
+    s.open().expect("it opens");
+    assert!(!s.engine().take_events().iter().any(|e| e.message.contains("had learnt")));
+    assert_eq!((s.engine().status().copied_bytes, heat(&mut s, chunk)), (0, 0));
+    assert!(all(&s.read(chunk, CHUNK).expect("it is read"), 0x11));
+}
+
+/// What lies before a block of hints that cannot be read is known.
+#[test]
+fn a_block_of_hints_that_cannot_be_read_costs_no_more_than_what_is_behind_it() {
+    let (mut s, chunk) = begin();
+    s.stop();
+    let blocks = blocks_of_hints(&s);
+    s.world.disks[0].add_bad_sector(blocks.last().expect("there are some") * BLOCK / 512);
+    s.open().expect("it opens");
+    assert!(s.engine().take_events().iter().any(|e| e.message.contains("had learnt")));
+    assert_eq!((s.engine().status().copied_bytes, heat(&mut s, chunk)), (CHUNK, 0));
+    assert!(all(&s.read(chunk, CHUNK).expect("it is read"), 0x11));
+}
+
 #[test]
 fn hints_that_rot_are_done_without() {
     let (mut s, chunk) = begin();

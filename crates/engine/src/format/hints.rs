@@ -34,6 +34,10 @@ pub struct HintsOf {
     pub generation: Generation,
     /// Its last checkpoint.
     pub checkpoint: u64,
+    /// Blocks of a part, of which each cell holds one.
+    pub part_blocks: u32,
+    /// What ages are counted in, ns.
+    pub touch_ns: u64,
 }
 
 /// How often a chunk was touched of late.
@@ -77,6 +81,7 @@ impl Hints {
         let mut body = Vec::with_capacity(BLOCK_BYTES as usize);
         let mut put = Put(&mut body);
         put.bytes(&of.volume).u64(of.generation.0).u64(of.checkpoint);
+        put.u64(of.touch_ns).u32(of.part_blocks);
         put.u32(number).u32(next.map_or(0, |slot| slot.0 + 1));
         match self {
             Hints::Heats(first, heats) => {
@@ -100,7 +105,13 @@ impl Hints {
     /// Reads the block of this number, and the slot in which they go on; none unless this stop wrote it.
     pub fn decode(block: &[u8], of: &HintsOf, number: u32) -> Option<(Hints, Option<Slot>)> {
         let mut get = Get(unseal(block, MAGIC)?);
-        let found = HintsOf { volume: get.id()?, generation: Generation(get.u64()?), checkpoint: get.u64()? };
+        let found = HintsOf {
+            volume: get.id()?,
+            generation: Generation(get.u64()?),
+            checkpoint: get.u64()?,
+            touch_ns: get.u64()?,
+            part_blocks: get.u32()?,
+        };
         if found != *of || get.u32()? != number {
             return None;
         }
@@ -136,7 +147,13 @@ mod tests {
 
     #[test]
     fn the_fullest_block_of_each_kind_is_read_again_by_who_asks_for_it() {
-        let of = HintsOf { volume: [7; 16], generation: Generation(3), checkpoint: 9 };
+        let of = HintsOf {
+            volume: [7; 16],
+            generation: Generation(3),
+            checkpoint: 9,
+            part_blocks: 1,
+            touch_ns: Nanos::SECOND,
+        };
         let heat = |n: usize| ChunkHeat {
             reads: n as u8,
             writes: (n / 2) as u8,
@@ -160,6 +177,8 @@ mod tests {
                 HintsOf { volume: [8; 16], ..of },
                 HintsOf { generation: Generation(4), ..of },
                 HintsOf { checkpoint: 10, ..of },
+                HintsOf { part_blocks: 2, ..of },
+                HintsOf { touch_ns: 1, ..of },
             ] {
                 assert_eq!(Hints::decode(&block, &other, 4), None, "{other:?}");
             }

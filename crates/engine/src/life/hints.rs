@@ -10,11 +10,12 @@ use crate::base::arena::{Arena, Buf, Pool};
 use crate::engine::Engine;
 use crate::format::geometry::Geometry;
 use crate::format::hints::{COPIES_PER_BLOCK, HEATS_PER_BLOCK, Hints, HintsAt, HintsOf};
-use crate::format::superblock::OpenState;
+use crate::format::superblock::{OpenState, Superblock};
 use crate::io::tokens::Owner;
 use crate::life::recovery::{Reader, Recovered};
 use crate::mover::copies::Copies;
 use crate::placement::policy::HeatPolicy;
+use crate::volume::cells::Cells;
 use crate::volume::slots::Slots;
 use crate::volume::state::State;
 use bimetal_units::*;
@@ -26,10 +27,17 @@ const MOST_SLOTS_SHARE: u32 = 64;
 const MOVED_BLOCKS: u32 = 16;
 
 /// Where the telling of hints is: first copies, then heat.
-#[derive(Clone, Copy, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, Serialize, Deserialize)]
 struct Cursor {
-    copy: usize,
+    /// None where all copies were told.
+    copy: Option<usize>,
     chunk: u32,
+}
+
+impl Default for Cursor {
+    fn default() -> Cursor {
+        Cursor { copy: Some(0), chunk: 0 }
+    }
 }
 
 /// Hints that are being written.
@@ -39,6 +47,17 @@ pub(crate) struct Writing {
     /// Blocks that were written, those in flight included.
     blocks: u32,
     cursor: Cursor,
+}
+
+/// What hints of this stop are told by.
+fn hints_of(superblock: &Superblock, checkpoint: u64, cells: &Cells, tuning: &Tuning) -> HintsOf {
+    HintsOf {
+        volume: superblock.volume,
+        generation: superblock.generation,
+        checkpoint,
+        part_blocks: cells.part_blocks(),
+        touch_ns: tuning.touch_ns,
+    }
 }
 
 /// What placement has learnt.
@@ -98,13 +117,9 @@ impl<A: Arena> Reader<A> {
         let Some(HintsAt { slot, blocks }) = superblock.hints.filter(|_| is_closed) else {
             return Ok((learnt, false));
         };
-        let of = HintsOf {
-            volume: superblock.volume,
-            generation: superblock.generation,
-            checkpoint: recovered.header.number,
-        };
+        let of = hints_of(superblock, recovered.header.number, learnt.copies.cells(), tuning);
         let (mut slot, mut number, per_slot) = (Some(slot), 0, state.geo.blocks_per_chunk());
-        let most = self.blocks_at_once([MOVED_BLOCKS, 1])?;
+        let mut most = self.blocks_at_once([MOVED_BLOCKS, 1])?;
         while number < blocks {
             let Some(here) = slot.filter(|slot| slot.0 < state.geo.slots(FAST)) else {
                 return Ok((learnt, true));
@@ -116,8 +131,14 @@ impl<A: Arena> Reader<A> {
                 let blocks = bytes.chunks_exact(BLOCK_BYTES as usize).zip(number..);
                 blocks.map(|(block, number)| Hints::decode(block, &of, number)).collect::<Option<Vec<_>>>()
             };
-            let Ok(Some(found)) = self.blocks(FAST, at, count, decode).await else {
-                return Ok((learnt, true));
+            let found = match self.blocks(FAST, at, count, decode).await {
+                Ok(Some(found)) => found,
+                // Once more, one by one: what is bad costs what is behind it, and a passing error nothing.
+                _ if most > 1 => {
+                    most = 1;
+                    continue;
+                }
+                _ => return Ok((learnt, true)),
             };
             for (hints, next) in found {
                 learnt.take(hints, state, fast, self.io.now());
@@ -132,23 +153,37 @@ impl<A: Arena> Reader<A> {
 impl<A: Arena> Engine<A> {
     /// Begins to write hints; false where there is nothing to tell, or no room for it.
     pub(crate) fn begin_hints(&mut self) -> bool {
+        if self.lacks_slow() {
+            return false;
+        }
+        let per_slot = self.state.geo.blocks_per_chunk();
+        let most = self.slots_for_hints();
         let mut cursor = Cursor::default();
-        let blocks = std::iter::from_fn(|| self.next_hints(&mut cursor)).count() as u32;
-        let most = (self.state.geo.slots(FAST) / MOST_SLOTS_SHARE).max(1);
-        let slots = blocks.div_ceil(self.state.geo.blocks_per_chunk()).min(most);
+        let blocks = std::iter::from_fn(|| self.next_hints(&mut cursor)).take((most * per_slot) as usize);
+        let slots = (blocks.count() as u32).div_ceil(per_slot);
         let slots: Vec<Slot> = (0..slots).map_while(|_| self.take_fast_slot()).collect();
-        if slots.is_empty() || self.lacks_slow() {
+        if slots.is_empty() {
             return false;
         }
         self.life.shutdown.hints = Some(Writing { slots, blocks: 0, cursor: Cursor::default() });
         self.write_hints()
     }
 
+    /// Fast slots that hints may have: free ones, or a few of those with copies.
+    fn slots_for_hints(&self) -> u32 {
+        let slots = &self.space.slots[FAST];
+        let copies = slots.free() - slots.unused();
+        let most = (slots.count() / MOST_SLOTS_SHARE).max(1);
+        slots.unused().max(copies / MOST_SLOTS_SHARE).min(most)
+    }
+
     fn next_hints(&self, cursor: &mut Cursor) -> Option<Hints> {
-        let (copies, next) = self.mover.copies.cells().hints(cursor.copy, COPIES_PER_BLOCK);
-        cursor.copy = next;
-        if !copies.is_empty() {
-            return Some(Hints::Copies(copies));
+        if let Some(from) = cursor.copy {
+            let (copies, next) = self.mover.copies.cells().hints(from, COPIES_PER_BLOCK);
+            cursor.copy = Some(next).filter(|_| !copies.is_empty());
+            if !copies.is_empty() {
+                return Some(Hints::Copies(copies));
+            }
         }
         let heats = self.placement.policy.hints(Chunk(cursor.chunk), self.io.now, HEATS_PER_BLOCK);
         let (first, heats) = heats?;
@@ -183,11 +218,8 @@ impl<A: Arena> Engine<A> {
 
     /// Tells hints into a buffer; how many blocks of it they take.
     fn fill_with_hints(&mut self, writing: &mut Writing, buf: Buf) -> u32 {
-        let of = HintsOf {
-            volume: self.life.superblock.volume,
-            generation: self.life.superblock.generation,
-            checkpoint: self.checkpoint.number,
-        };
+        let number = self.checkpoint.number;
+        let of = hints_of(&self.life.superblock, number, self.mover.copies.cells(), &self.tuning);
         let place = (writing.blocks / self.state.geo.blocks_per_chunk()) as usize;
         let next = writing.slots.get(place + 1).copied();
         let mut count = 0;

@@ -95,7 +95,7 @@ pub(crate) async fn at_work<A: Arena>(
     engine.told.stats.recovered = !clean;
     told.into_iter().for_each(|e| engine.told.event(e.level, e.message, e.error));
     if forgot {
-        let what = "what placement had learnt cannot be read: heat and copies begin anew";
+        let what = "some of what placement had learnt cannot be read, and is learnt anew";
         engine.told.event(Level::Info, format!("{}: {what}", engine.told.names[FAST]), None);
     }
     if comes_back {
@@ -392,6 +392,8 @@ pub(crate) fn engine<A: Arena>(
     let Recovered { superblocks, header, pages, state, log, unconfirmed } = recovered;
     let end = state.zone.pos(log.place, log.cursor);
     let [superblock, _] = superblocks;
+    // What the stop before told is not told again by the next.
+    let superblock = Superblock { hints: None, ..superblock };
     let tuning = options.tuning;
     let now = reader.io.now();
     let events = reader.unreadable.take().into_iter().map(|(tier, at)| Event {

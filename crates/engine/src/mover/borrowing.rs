@@ -288,12 +288,19 @@ impl<A: Arena> Engine<A> {
     /// last open are named by nothing, and slots again; were all others in the chain, not even the record could be appended
     /// that frees them. There are as many such areas as there were segments then.
     pub(crate) fn borrow_again(&mut self) {
-        let geo = &self.state.geo;
-        let mut areas = (0..geo.zone_first.0).map(|area| (Area(area), geo.slots_in(Area(area))));
-        while self.zone_is_full() && self.state.zone.may_borrow() > 0 {
-            let slots = &mut self.space.slots[FAST];
-            let Some((area, _)) = areas.find(|(_, range)| slots.take_empty(range.clone())) else { return };
-            self.state.zone.borrow(area);
+        for area in (0..self.state.geo.zone_first.0).map(Area) {
+            if !self.zone_is_full() || self.state.zone.may_borrow() == 0 {
+                return;
+            }
+            // What hints say is there counts as nothing.
+            let range = self.state.geo.slots_in(area);
+            let is_nothing = |slot| !self.space.slots[FAST].is_used(slot) || self.mover.copies.are_in(slot);
+            if range.clone().map(Slot).all(is_nothing) {
+                self.drop_copies_in(range.clone());
+                if self.space.slots[FAST].take_empty(range) {
+                    self.state.zone.borrow(area);
+                }
+            }
         }
     }
 

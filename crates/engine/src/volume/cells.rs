@@ -371,10 +371,11 @@ impl Cells {
     /// Up to so many copies, in the order in which they are to give way, of those from this place on in that order; and the
     /// place behind them. Those that are being written are left out, and those in slots that are the log's at other times.
     pub fn hints(&self, from: usize, most: usize) -> (Vec<CopyHint>, usize) {
-        let queued = self.small.iter().map(|cell| (*cell, false));
-        let mut queued = queued.chain(self.main.iter().map(|cell| (*cell, true))).enumerate().skip(from);
-        let (mut hints, mut next) = (Vec::new(), self.small.len() + self.main.len());
-        for (at, (cell, main)) in &mut queued {
+        let (small, all) = (self.small.len(), self.small.len() + self.main.len());
+        let of_small = self.small.range(from.min(small)..).map(|cell| (*cell, false));
+        let of_main = self.main.range(from.clamp(small, all) - small..).map(|cell| (*cell, true));
+        let (mut hints, mut next) = (Vec::new(), all);
+        for (at, (cell, main)) in (from..).zip(of_small.chain(of_main)) {
             if hints.len() == most {
                 next = at;
                 break;

@@ -14,7 +14,13 @@ use bimetal_units::*;
 
 pub const VOLUME: [u8; 16] = [7; 16];
 /// The stop whose hints are tried.
-pub const HINTS_OF: HintsOf = HintsOf { volume: VOLUME, generation: Generation(3), checkpoint: 9 };
+pub const HINTS_OF: HintsOf = HintsOf {
+    volume: VOLUME,
+    generation: Generation(3),
+    checkpoint: 9,
+    part_blocks: 1,
+    touch_ns: 1_000_000_000,
+};
 const BLOCK: usize = BLOCK_BYTES as usize;
 /// Blocks of the longest structure that is tried.
 const BLOCKS: usize = 8;
