@@ -101,6 +101,7 @@ macro_rules! planted {
                 $(Bug::$bug => {})*
                 // No seed is known: stories find them (scrub.rs, marks.rs).
                 Bug::MendUnverified | Bug::MendBesideWrite | Bug::ScrubPassesMoving => {}
+                Bug::ScrubTrustsEarlier => {}
                 Bug::FuaBeforeMark | Bug::OpenedWithClosedRegions => {}
                 // Where devices are longer than the volume: images.rs.
                 Bug::SecondAtDeviceEnd | Bug::LeftRegionStaysClosed => {}
@@ -183,7 +184,6 @@ planted! {
     region_opens_early: RegionOpensEarly at 1212,
     opened_region_named: OpenedRegionNamed at 1001,
     scrub_forgets_page: ScrubForgetsPage at 1357,
-    scrub_trusts_earlier: ScrubTrustsEarlier at 2168,
     flush_before_mark: FlushBeforeMark at 1049,
     mark_not_flushed: MarkNotFlushed at 1562,
     mark_header_before_pages: MarkHeaderBeforePages at 1040,

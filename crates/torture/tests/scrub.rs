@@ -520,6 +520,11 @@ fn a_scrub_that_passes_by_what_moves_is_found() {
     bites(Bug::ScrubPassesMoving, what_is_on_the_move_is_looked_at_when_it_has_arrived);
 }
 
+#[test]
+fn a_scrub_that_trusts_an_earlier_one_is_found() {
+    bites(Bug::ScrubTrustsEarlier, a_scrub_trusts_nothing_that_another_has_seen);
+}
+
 /// A chunk of the slow tier, in a volume that remembers next to nothing: a page of checksums, and in memory those of one fast slot.
 fn begin_forgetful(rest_ns: u64) -> (Story, u64) {
     let mut s = Story::begin(128, 64);
