@@ -87,6 +87,17 @@ fn moves_and_copies_stay_within_the_budget_and_nothing_else_does() {
     assert!(all(&bound, |phase| phase.demoted_bytes) > 0);
 }
 
+/// A slow chunk stays where it is for a while. Then some of it is written: that lands, and is given time to be brought home.
+fn does_not_rise(s: &mut Story, chunk: u64) {
+    for _ in 0..5 {
+        assert!(s.is_slow(chunk));
+        s.wait(2 * Nanos::SECOND);
+    }
+    s.write(chunk + BLOCK, BLOCK, 0x22);
+    s.flush();
+    s.wait(20 * Nanos::SECOND);
+}
+
 #[test]
 fn without_any_budget_only_what_is_pinned_rises_and_it_is_said_why() {
     let mut s = Story::begin(32, 64);
@@ -94,14 +105,7 @@ fn without_any_budget_only_what_is_pinned_rises_and_it_is_said_why() {
     s.stop();
     (s.tuning.promote_touches, s.tuning.wear_bytes_per_day) = (1, Some(0));
     s.open().expect("it opens");
-    for _ in 0..5 {
-        assert!(s.is_slow(chunk));
-        s.wait(2 * Nanos::SECOND);
-    }
-    // What lands is brought home, and up it does not go.
-    s.write(chunk + BLOCK, BLOCK, 0x22);
-    s.flush();
-    s.wait(20 * Nanos::SECOND);
+    does_not_rise(&mut s, chunk);
     let status = s.engine().status();
     assert_eq!((status.landed_bytes, status.promoted_chunks), (0, 0));
     assert_eq!((status.wear.moved_bytes, status.wear.copied_bytes), (0, 0));
@@ -167,13 +171,7 @@ fn while_moves_are_paused_nothing_rises_and_what_landed_is_brought_home() {
     while s.engine().take_pin_answer().is_none() {
         s.step();
     }
-    for _ in 0..5 {
-        assert!(s.is_slow(chunk));
-        s.wait(2 * Nanos::SECOND);
-    }
-    s.write(chunk + BLOCK, BLOCK, 0x22);
-    s.flush();
-    s.wait(20 * Nanos::SECOND);
+    does_not_rise(&mut s, chunk);
     let status = s.engine().status();
     assert!(status.moves_paused);
     assert_eq!((status.landed_bytes, status.promoted_chunks, status.copied_bytes), (0, 0, 0));

@@ -1,6 +1,6 @@
 //! Clean copies: what was read from the slow device is fast the next time, and nobody ever notices otherwise.
 
-use crate::story::{BLOCK, CHUNK, Story};
+use crate::story::{BLOCK, CHUNK, Story, all};
 use bimetal_engine::action::RequestKind;
 use bimetal_sim::scenario::{Report, Scenario, run};
 use bimetal_torture::disk::CutStyle;
@@ -8,10 +8,6 @@ use bimetal_torture::world::Death;
 use bimetal_units::Nanos;
 use bimetal_units::rng::Rng;
 use std::path::Path;
-
-fn all(bytes: &[u8], byte: u8) -> bool {
-    bytes.iter().all(|b| *b == byte)
-}
 
 /// A volume with a slow chunk, of which the first half is written.
 fn begin() -> (Story, u64) {
@@ -31,20 +27,10 @@ fn from_copies(s: &mut Story) -> u64 {
     s.engine().status().copy_read_bytes
 }
 
-/// Some fast slots are free again: chunks that were written first are discarded.
-fn free_fast_slots(s: &mut Story) {
-    for i in 0..4 {
-        let discard = s.ask(RequestKind::Discard { fua: false }, i * CHUNK, CHUNK, 0);
-        s.answer(discard).expect("a discard succeeds");
-    }
-    s.flush();
-    s.wait(Nanos::SECOND);
-}
-
 #[test]
 fn the_second_read_of_a_slow_chunk_is_fast() {
     let (mut s, chunk) = begin();
-    free_fast_slots(&mut s);
+    s.free_fast_slots();
     assert!(all(&s.read(chunk, BLOCK).expect("it is read"), 0x11));
     s.wait(Nanos::SECOND);
     assert_eq!((from_copies(&mut s), s.engine().status().copied_bytes), (0, CHUNK));
@@ -58,7 +44,7 @@ fn the_second_read_of_a_slow_chunk_is_fast() {
 #[test]
 fn what_is_read_while_a_copy_is_written_comes_from_memory() {
     let (mut s, chunk) = begin();
-    free_fast_slots(&mut s);
+    s.free_fast_slots();
     let first = s.ask(RequestKind::Read, chunk, BLOCK, 0);
     s.until_stage(bimetal_engine::coverage::Stage::CopyWrite);
     assert!(all(&s.answer(first).expect("it is read"), 0x11));
@@ -73,7 +59,7 @@ fn what_is_read_while_a_copy_is_written_comes_from_memory() {
 #[test]
 fn a_write_shows_over_a_copy_and_ends_it_when_it_comes_home() {
     let (mut s, chunk) = begin();
-    free_fast_slots(&mut s);
+    s.free_fast_slots();
     s.read(chunk, BLOCK).expect("it is read");
     s.wait(Nanos::SECOND / 10);
     s.write(chunk + BLOCK, BLOCK, 0x22);
@@ -91,7 +77,7 @@ fn a_write_shows_over_a_copy_and_ends_it_when_it_comes_home() {
 #[test]
 fn copies_give_way_to_first_writes() {
     let (mut s, chunk) = begin();
-    free_fast_slots(&mut s);
+    s.free_fast_slots();
     let free = s.engine().status().tiers[0].used_bytes;
     s.read(chunk, BLOCK).expect("it is read");
     s.wait(Nanos::SECOND);
@@ -110,7 +96,7 @@ fn copies_give_way_to_first_writes() {
 #[test]
 fn a_copy_that_is_wrong_is_not_believed() {
     let (mut s, chunk) = begin();
-    free_fast_slots(&mut s);
+    s.free_fast_slots();
     s.read(chunk, BLOCK).expect("it is read");
     s.wait(Nanos::SECOND);
     assert_eq!(s.engine().status().copied_bytes, CHUNK, "the chunk was copied");
@@ -137,7 +123,7 @@ fn a_copy_that_is_wrong_is_not_believed() {
 #[test]
 fn copies_end_with_a_crash() {
     let (mut s, chunk) = begin();
-    free_fast_slots(&mut s);
+    s.free_fast_slots();
     s.read(chunk, BLOCK).expect("it is read");
     s.wait(Nanos::SECOND);
     s.die(Death::PowerCut(CutStyle::Whole));

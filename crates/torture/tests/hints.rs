@@ -2,7 +2,6 @@
 //! otherwise.
 
 use crate::story::{BLOCK, CHUNK, Story, all};
-use bimetal_engine::action::RequestKind;
 use bimetal_torture::disk::CutStyle;
 use bimetal_torture::world::Death;
 use bimetal_units::Nanos;
@@ -19,12 +18,7 @@ fn begin() -> (Story, u64) {
     s.wait(5 * Nanos::SECOND);
     s.die(Death::Kill);
     s.open().expect("it opens, without copies");
-    for i in 0..4 {
-        let discard = s.ask(RequestKind::Discard { fua: false }, i * CHUNK, CHUNK, 0);
-        s.answer(discard).expect("a discard succeeds");
-    }
-    s.flush();
-    s.wait(Nanos::SECOND);
+    s.free_fast_slots();
     s.read(chunk, BLOCK).expect("it is read");
     s.wait(Nanos::SECOND);
     assert_eq!(s.engine().status().copied_bytes, CHUNK);

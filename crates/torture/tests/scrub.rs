@@ -176,12 +176,7 @@ fn copied() -> (Story, u64) {
 }
 
 fn copy(s: &mut Story, chunk: u64) {
-    for i in 0..4 {
-        let discard = s.ask(bimetal_engine::action::RequestKind::Discard { fua: false }, i * CHUNK, CHUNK, 0);
-        s.answer(discard).expect("a discard succeeds");
-    }
-    s.flush();
-    s.wait(Nanos::SECOND);
+    s.free_fast_slots();
     s.read(chunk, CHUNK).expect("it is read");
     s.wait(Nanos::SECOND);
     assert_eq!(s.engine().status().copied_bytes, CHUNK);

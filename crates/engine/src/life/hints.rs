@@ -151,10 +151,10 @@ impl<A: Arena> Reader<A> {
 }
 
 impl<A: Arena> Engine<A> {
-    /// Begins to write hints; false where there is nothing to tell, or no room for it.
-    pub(crate) fn begin_hints(&mut self) -> bool {
+    /// Takes the slots that hints are written to; none where there is nothing to tell, or no room for it.
+    pub(crate) fn begin_hints(&mut self) {
         if self.lacks_slow() {
-            return false;
+            return;
         }
         let per_slot = self.state.geo.blocks_per_chunk();
         let most = self.slots_for_hints();
@@ -162,11 +162,8 @@ impl<A: Arena> Engine<A> {
         let blocks = std::iter::from_fn(|| self.next_hints(&mut cursor)).take((most * per_slot) as usize);
         let slots = (blocks.count() as u32).div_ceil(per_slot);
         let slots: Vec<Slot> = (0..slots).map_while(|_| self.take_fast_slot()).collect();
-        if slots.is_empty() {
-            return false;
-        }
-        self.life.shutdown.hints = Some(Writing { slots, blocks: 0, cursor: Cursor::default() });
-        self.write_hints()
+        let writing = Writing { slots, blocks: 0, cursor: Cursor::default() };
+        self.life.shutdown.hints = Some(writing).filter(|writing| !writing.slots.is_empty());
     }
 
     /// Fast slots that hints may have: free ones, or a few of those with copies.

@@ -115,14 +115,11 @@ impl<A: Arena> Engine<A> {
                 ShutdownStage::Checkpoint
             }
             // A checkpoint that failed leaves the log, which holds everything.
-            ShutdownStage::Checkpoint => {
+            stage @ (ShutdownStage::Checkpoint | ShutdownStage::Hints) => {
                 self.life.shutdown.stage = ShutdownStage::Hints;
-                if !self.begin_hints() {
-                    self.write_clean(0);
+                if stage == ShutdownStage::Checkpoint {
+                    self.begin_hints();
                 }
-                return;
-            }
-            ShutdownStage::Hints => {
                 if !self.write_hints() {
                     self.write_clean(0);
                 }

@@ -3,6 +3,7 @@
 use crate::api::why::Reason;
 use crate::base::arena::Arena;
 use crate::engine::Engine;
+use crate::mover::copies::Copies;
 use crate::placement::elastic::{Run, far_step};
 use crate::placement::policy::{Destination, Move, Policy as _};
 use bimetal_units::*;
@@ -148,21 +149,27 @@ impl<A: Arena> Engine<A> {
         for _ in 0..LOOKS_PER_CALL.min(areas) {
             let hand = (self.mover.planner.borrowing.idle_hand + 1) % areas;
             self.mover.planner.borrowing.idle_hand = hand;
-            let range = self.state.geo.slots_in(Area(hand));
-            let is_idle =
-                |slot| !self.space.slots[FAST].is_used(slot) || self.mover.copies.are_unread_in(slot);
-            if !range.clone().map(Slot).all(is_idle) {
-                continue;
-            }
-            self.drop_copies_in(range.clone());
-            if self.space.slots[FAST].take_empty(range) {
-                self.state.zone.borrow(Area(hand));
-                self.wanted.wake = true;
-            }
+            let taken = self.borrow_but_for_copies(Area(hand), Copies::are_unread_in);
+            self.wanted.wake |= taken;
             if !self.idle_area_is_wanted() {
                 return;
             }
         }
+    }
+
+    /// Borrows an area in which nothing is but copies that may go, and of which none is being read; whether it did.
+    fn borrow_but_for_copies(&mut self, area: Area, may_go: fn(&Copies, Slot) -> bool) -> bool {
+        let range = self.state.geo.slots_in(area);
+        let is_idle = |slot| !self.space.slots[FAST].is_used(slot) || may_go(&self.mover.copies, slot);
+        if !range.clone().map(Slot).all(is_idle) {
+            return false;
+        }
+        self.drop_copies_in(range.clone());
+        let taken = self.space.slots[FAST].take_empty(range);
+        if taken {
+            self.state.zone.borrow(area);
+        }
+        taken
     }
 
     /// Whether the zone is short of one more area, may have it, and leaves free slots.
@@ -293,14 +300,7 @@ impl<A: Arena> Engine<A> {
                 return;
             }
             // What hints say is there counts as nothing.
-            let range = self.state.geo.slots_in(area);
-            let is_nothing = |slot| !self.space.slots[FAST].is_used(slot) || self.mover.copies.are_in(slot);
-            if range.clone().map(Slot).all(is_nothing) {
-                self.drop_copies_in(range.clone());
-                if self.space.slots[FAST].take_empty(range) {
-                    self.state.zone.borrow(area);
-                }
-            }
+            self.borrow_but_for_copies(area, Copies::are_in);
         }
     }
 

@@ -497,6 +497,16 @@ impl Story {
         (0..chunks).map(|c| c * CHUNK).find(settled).expect("a chunk that begins on the slow tier")
     }
 
+    /// Some fast slots are free again: chunks that were written first are discarded.
+    pub fn free_fast_slots(&mut self) {
+        for i in 0..4 {
+            let discard = self.ask(RequestKind::Discard { fua: false }, i * CHUNK, CHUNK, 0);
+            self.answer(discard).expect("a discard succeeds");
+        }
+        self.flush();
+        self.wait(Nanos::SECOND);
+    }
+
     /// Pins the chunk at this byte to a tier, and goes on until it is there.
     pub fn pin_to(&mut self, at: u64, tier: Tier) {
         let now = self.world.now();

@@ -90,9 +90,6 @@ impl HeatPolicy {
 
     /// What was learnt of a chunk before the volume was opened. The time in between does not count.
     pub(crate) fn recall(&mut self, chunk: Chunk, hint: ChunkHeat, now: Nanos) {
-        if chunk.0 >= self.heats.chunks() {
-            return;
-        }
         let tick = self.tick(now);
         self.heats.recall(chunk, hint, tick);
         let heat = self.heat_at(chunk, tick);
