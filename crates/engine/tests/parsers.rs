@@ -231,6 +231,7 @@ fn metadata_seeds() -> Vec<(&'static str, Vec<u8>)> {
         list_entries: 10,
         root_blocks: 2,
         root_sum: 0x1234_5678,
+        fast_bytes: 1 << 30,
     };
     header.encode(&mut block, &VOLUME);
     seeds.push(("checkpoint_header", input(1, &block)));

@@ -148,6 +148,22 @@ fn every_state_of_the_generation_is_good_for_reading() {
 }
 
 /// An SSD at the end of its life takes neither writes nor flushes.
+/// The fast device is longer than the volume, as one is that took the place of a smaller one, or that has the maps of an image behind
+/// it; and its first sector went bad. Where its second superblock is, the slow device was asked, which is not there.
+#[test]
+fn a_longer_fast_device_whose_first_sector_is_bad_is_read_without_the_slow_one() {
+    let (mut s, slow, fast) = begin();
+    s.stop();
+    let short = bytes(&s.world.disks[0]);
+    let mut long = Disk::new((short.len() + 16 * BLOCK as usize) as u64, 9);
+    let pages = (0..).zip(short.chunks_exact(BLOCK as usize));
+    pages.for_each(|(page, bytes)| long.put_back(page, bytes));
+    long.add_bad_sector(3);
+    s.world.disks[0] = long;
+    s.open_without_slow().expect("it opens");
+    is_as_it_should_be(&mut s, slow, fast);
+}
+
 #[test]
 fn a_fast_device_that_refuses_flushes_is_read_all_the_same() {
     let (mut s, slow, fast) = begin();

@@ -30,6 +30,8 @@ pub struct CheckpointHeader {
     pub root_blocks: u32,
     /// The checksum of them all, as [`super::page::root_sum`] makes it.
     pub root_sum: u32,
+    /// Bytes of the fast device that the volume uses: they end with its second superblock. 0 in a header from before this was said.
+    pub fast_bytes: u64,
 }
 
 impl CheckpointHeader {
@@ -39,16 +41,20 @@ impl CheckpointHeader {
         let mut put = Put(&mut body);
         put.bytes(volume).u64(self.number).u64(self.generation.0).u64(self.applied.0).u64(self.durable.0);
         put.u32(self.tail_area.0).u32(self.root_sum).u64(self.tail_ordinal).u64(self.tail_first.0);
-        put.u32(self.list_entries).u32(self.root_blocks);
+        put.u32(self.list_entries).u32(self.root_blocks).u64(self.fast_bytes);
         seal(block, MAGIC, &body);
     }
 
     /// Reads a block that lay in header place `place` (0 or 1).
     pub fn decode(block: &[u8], volume: &Id, place: u64) -> Option<CheckpointHeader> {
+        let (of, header) = CheckpointHeader::decode_any(block, place)?;
+        (of == *volume).then_some(header)
+    }
+
+    /// The same of whatever volume, which is said as well.
+    pub fn decode_any(block: &[u8], place: u64) -> Option<(Id, CheckpointHeader)> {
         let mut get = Get(unseal(block, MAGIC)?);
-        if get.id()? != *volume {
-            return None;
-        }
+        let volume = get.id()?;
         let mut header = CheckpointHeader {
             number: get.count()?,
             generation: Generation(get.count()?),
@@ -60,9 +66,11 @@ impl CheckpointHeader {
             tail_first: Seq(0),
             list_entries: 0,
             root_blocks: 0,
+            fast_bytes: 0,
         };
         (header.tail_ordinal, header.tail_first) = (get.count()?, Seq(get.count()?));
         (header.list_entries, header.root_blocks) = (get.u32()?, get.u32()?);
-        (header.number % 2 == place).then_some(header)
+        header.fast_bytes = get.u64().unwrap_or(0);
+        (header.number % 2 == place).then_some((volume, header))
     }
 }

@@ -60,6 +60,7 @@ impl<A: Arena> Creator<A> {
             list_entries: 0,
             root_blocks: 0,
             root_sum: 0,
+            fast_bytes: self.geo.device_bytes[0],
         };
         let block = u64::from(BLOCK_BYTES);
         self.block(FAST, self.geo.area_at(first.area), |b| first.encode(b, &volume)).await?;

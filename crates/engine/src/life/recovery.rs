@@ -415,7 +415,10 @@ impl<A: Arena> Reader<A> {
         let volume_end = match (&first, known) {
             (Found::Valid(own), _) => Some(end(&own.geometry)),
             (_, Some(known)) => Some(end(known)),
-            _ if tier == FAST && !self.is_missing(SLOW) => self.glimpse(SLOW).await.as_ref().map(end),
+            _ if tier == FAST => match self.glimpse(SLOW).await {
+                Some(others) => Some(end(&others)),
+                None => self.end_by_headers().await,
+            },
             _ => None,
         };
         let device_end = size / BLOCK * BLOCK;
@@ -477,8 +480,25 @@ impl<A: Arena> Reader<A> {
         self.spare_block(tier, at, |b| Superblock::decode(b, at)).await
     }
 
+    /// Where the volume ends on the fast device, as a checkpoint header says, which has a fixed place.
+    async fn end_by_headers(&self) -> Option<u64> {
+        for (place, copy) in (0..2).flat_map(|place| (0..HEADER_COPIES).map(move |copy| (place, copy))) {
+            let at = header_at(place) + copy * BLOCK;
+            if let Ok(Some((_, header))) =
+                self.blocks(FAST, at, 1, |b| CheckpointHeader::decode_any(b, place)).await
+                && header.fast_bytes > 0
+            {
+                return Some(header.fast_bytes);
+            }
+        }
+        None
+    }
+
     /// The layout by a device's first superblock, if that can be read.
     async fn glimpse(&self, tier: Tier) -> Option<Geometry> {
+        if self.is_missing(tier) {
+            return None;
+        }
         match self.blocks(tier, 0, 1, |b| Superblock::decode(b, 0)).await {
             Ok(Found::Valid(superblock)) => Some(superblock.geometry),
             _ => None,

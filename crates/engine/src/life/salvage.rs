@@ -159,5 +159,6 @@ fn no_checkpoint(geo: &Geometry) -> CheckpointHeader {
         list_entries: 0,
         root_blocks: 0,
         root_sum: 0,
+        fast_bytes: geo.device_bytes[0],
     }
 }

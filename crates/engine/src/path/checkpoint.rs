@@ -432,6 +432,7 @@ impl<A: Arena> Engine<A> {
             list_entries: c.list_written,
             root_blocks: c.header.root_blocks,
             root_sum: c.root_sum,
+            fast_bytes: self.state.geo.device_bytes[0],
         };
         let Some(buf) = self.io.arena.alloc(Pool::Meta, HEADER_COPIES as u32 * BLOCK_BYTES) else {
             self.checkpoint.failed = true;
