@@ -53,6 +53,8 @@ bimetal_units::planted_bugs! {
     ResetDeviceBelieved,
     /// After a batch that the devices failed, the zone is not emptied any more.
     DestageNeverResumes,
+    /// What could not be moved is chosen again at once.
+    FailedMoveAgain,
     /// The log takes an area over while slots in it are still in use.
     BorrowedTooEarly,
     /// Opening forgets that the log has borrowed areas of slots.

@@ -514,6 +514,7 @@ impl<A: Arena> Engine<A> {
             map: &self.state.map,
             slots: &self.space.slots,
             pins: self.placement.pins.list(),
+            avoided: &self.placement.avoided,
             copies: self.mover.copies.cells(),
             copies_wanted: self.mover.copies.wanted(self.io.now),
             copies_proved: self.mover.copies.have_proved(self.io.now),
@@ -529,6 +530,7 @@ impl<A: Arena> Engine<A> {
             map: &self.state.map,
             slots: &self.space.slots,
             pins: self.placement.pins.list(),
+            avoided: &self.placement.avoided,
             copies: self.mover.copies.cells(),
             copies_wanted: self.mover.copies.wanted(self.io.now),
             copies_proved: self.mover.copies.have_proved(self.io.now),
@@ -572,6 +574,7 @@ impl<A: Arena> Engine<A> {
         };
         let budget = self.tuning.batch_chunks.min(most);
         let budget = budget.min(self.batch_room());
+        self.placement.avoided.expire(self.io.now);
         let mut moves = if pace == Pace::Short { Vec::new() } else { self.pin_moves(budget) };
         if moves.is_empty() {
             let now = self.io.now;

@@ -1,6 +1,7 @@
 //! What is decided: heat, benefit, worth, admission, borrowing, rest, wear, streams, pins.
 
 pub(crate) mod admission;
+pub mod avoided;
 pub(crate) mod elastic;
 pub mod pins;
 pub mod policy;
@@ -12,6 +13,7 @@ pub(crate) mod worth;
 use crate::api::options::Tuning;
 use crate::format::geometry::Geometry;
 use crate::placement::admission::Kept;
+use crate::placement::avoided::Avoided;
 use crate::placement::pins::{Pins, PinsRead};
 use crate::placement::policy::{Benefit, HeatPolicy};
 use crate::placement::streams::Neighbours;
@@ -30,6 +32,8 @@ pub(crate) struct Placement {
     /// Whether clients read neighbours on the slow tier.
     pub(crate) neighbours: Neighbours,
     pub(crate) pins: Pins,
+    /// What could not be moved of late.
+    pub(crate) avoided: Avoided,
 }
 
 impl Placement {
@@ -48,6 +52,7 @@ impl Placement {
             kept: Kept::default(),
             neighbours: Neighbours::default(),
             pins: Pins::new(pins),
+            avoided: Avoided::default(),
         }
     }
 }

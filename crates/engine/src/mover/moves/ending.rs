@@ -116,7 +116,12 @@ impl<A: Arena> Engine<A> {
         let (failed, good): (Vec<Item>, Vec<Item>) = items.into_iter().partition(|i| i.failed);
         self.mover.batches[batch].items = good;
         let frees_zone = self.mover.frees_zone(batch);
+        let b = &self.mover.batches[batch];
+        let is_bad = b.io_failed.is_some() || b.damaged;
         for item in failed {
+            if is_bad && !frees_zone && !planted(Bug::FailedMoveAgain) {
+                self.placement.avoided.avoid(item.chunk, self.io.now);
+            }
             if frees_zone && item.to == Destination::Tier(FAST) {
                 // Next time what landed is merged, which needs nothing else of the chunk: it must not hold the zone.
                 self.placement.policy.cool(item.chunk);

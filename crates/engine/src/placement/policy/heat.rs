@@ -179,7 +179,7 @@ impl HeatPolicy {
                     // It has had its turn.
                 } else if !self.pays(view, chunk, None, tick) {
                     later |= !idle;
-                } else if !view.map.is_busy(chunk) {
+                } else if view.is_movable(chunk) {
                     found.push((chunk, heat));
                 }
             }
@@ -208,7 +208,7 @@ impl HeatPolicy {
             self.next_region = region + 1;
             let mut rising: Vec<(Chunk, u32)> = self
                 .chunks_in(region)
-                .filter(|chunk| self.may_rise(view, *chunk, tick) && !view.map.is_busy(*chunk))
+                .filter(|chunk| self.may_rise(view, *chunk, tick) && view.is_movable(*chunk))
                 .map(|chunk| (chunk, self.heat_at(chunk, tick)))
                 .collect();
             if rising.len() >= self.economy.dense_chunks as usize {
@@ -238,7 +238,7 @@ impl HeatPolicy {
             let owners =
                 (first..(first + run_slots).min(slots.count())).filter_map(|slot| slots.owner(Slot(slot)));
             let movable = |chunk: &Chunk| {
-                view.map.is_on(*chunk, FAST) && !view.map.is_busy(*chunk) && view.pins.allows(*chunk, SLOW)
+                view.map.is_on(*chunk, FAST) && view.is_movable(*chunk) && view.pins.allows(*chunk, SLOW)
             };
             let run: Vec<(Chunk, u32)> =
                 owners.filter(movable).map(|chunk| (chunk, self.heat_at(chunk, tick))).collect();
@@ -265,7 +265,7 @@ impl HeatPolicy {
             }
             let chunk = Chunk(self.refill);
             self.refill = (self.refill + 1) % chunks;
-            if view.map.is_on(chunk, SLOW) && !view.map.is_busy(chunk) && view.pins.allows(chunk, FAST) {
+            if view.map.is_on(chunk, SLOW) && view.is_movable(chunk) && view.pins.allows(chunk, FAST) {
                 found.push((chunk, 0));
             }
         }

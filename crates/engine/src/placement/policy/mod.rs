@@ -12,6 +12,7 @@ pub use foresight::Foresight;
 pub use heat::HeatPolicy;
 pub(crate) use heat::ram_bytes;
 
+use crate::placement::avoided::Avoided;
 use crate::placement::pins::PinList;
 use crate::volume::cells::Cells;
 use crate::volume::map::Map;
@@ -87,6 +88,8 @@ pub struct View<'a> {
     pub slots: &'a ByTier<Slots>,
     /// What is pinned.
     pub pins: &'a PinList,
+    /// What could not be moved of late.
+    pub avoided: &'a Avoided,
     /// Copies.
     pub copies: &'a Cells,
     /// Fast slots that copies have use for.
@@ -99,6 +102,13 @@ pub struct View<'a> {
     pub may_rise: usize,
     /// What moves save and cost.
     pub yields: Yield,
+}
+
+impl View<'_> {
+    /// Whether a chunk can be moved: nothing is being done with it, and it is not known that it would fail.
+    pub fn is_movable(&self, chunk: Chunk) -> bool {
+        !self.map.is_busy(chunk) && !self.avoided.has(chunk)
+    }
 }
 
 /// How much of the slow device is to be had for placing chunks.

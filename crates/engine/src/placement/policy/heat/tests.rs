@@ -5,6 +5,7 @@ use crate::api::options::{CreateOptions, DeviceInfo};
 use crate::base::hash::mix;
 use crate::base::mask::BlockMask;
 use crate::format::geometry::Geometry;
+use crate::placement::avoided::Avoided;
 use crate::placement::pins::PinList;
 use crate::placement::policy::Benefit;
 use crate::volume::cells::{Cells, Wish};
@@ -27,6 +28,7 @@ struct Volume {
     may_rise: usize,
     yields: Yield,
     budget: usize,
+    avoided: Avoided,
 }
 
 impl Volume {
@@ -60,6 +62,7 @@ impl Volume {
             may_rise: usize::MAX,
             yields: Yield::UNKNOWN,
             budget: 16,
+            avoided: Avoided::default(),
         }
     }
 
@@ -91,6 +94,7 @@ impl Volume {
             map: &self.map,
             slots: &self.slots,
             pins,
+            avoided: &self.avoided,
             copies: &self.copies,
             copies_wanted: self.copies_wanted,
             copies_proved: self.copies_proved,
@@ -390,4 +394,21 @@ fn what_nobody_touches_makes_room_in_quiet_times_up_to_half() {
         }
     }
     assert!(!has_work(&mut volume), "half of the slots are without a home");
+}
+
+#[test]
+fn what_could_not_be_moved_is_left_alone_for_a_while() {
+    let moves = |failed: &[Chunk], until: u64| {
+        let mut volume = Volume::new();
+        failed.iter().for_each(|chunk| volume.avoided.avoid(*chunk, Nanos(0)));
+        volume.avoided.expire(Nanos(until * Nanos::SECOND));
+        (1..=3).for_each(|pass| volume.read(100 * pass, 8, false));
+        let plan = volume.whole_plan(350, Pace::Idle);
+        plan.moves.iter().map(|planned| planned.chunk).collect::<Vec<Chunk>>()
+    };
+    let all = moves(&[], 350);
+    assert!(all.len() >= 4, "{all:?}");
+    let others = moves(&all, 350);
+    assert!(!others.is_empty() && others.iter().all(|chunk| !all.contains(chunk)), "{all:?}, {others:?}");
+    assert_eq!(moves(&all, 600), all);
 }
