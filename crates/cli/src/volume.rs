@@ -62,6 +62,9 @@ struct ReplacingToml {
     /// `fast` or `slow`.
     tier: String,
     device: PathBuf,
+    /// Whether what the old device cannot read is left out.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    leave_unreadable: bool,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -106,6 +109,8 @@ pub(crate) struct Replacing {
     pub(crate) tier: usize,
     /// Absolute.
     pub(crate) device: PathBuf,
+    /// What the old device cannot read is left out.
+    pub(crate) leave_unreadable: bool,
 }
 
 /// The volume file that VOLUME means.
@@ -189,13 +194,13 @@ impl Volume {
         if on_event.as_ref().is_some_and(|program| program.as_os_str().as_encoded_bytes().contains(&0)) {
             bail!("{}: on_event holds a zero byte; name a program", file.display());
         }
-        let replacing = parsed.replacing.map(|ReplacingToml { tier, device }| {
+        let replacing = parsed.replacing.map(|ReplacingToml { tier, device, leave_unreadable }| {
             let tier = match tier.as_str() {
                 "fast" => 0,
                 "slow" => 1,
                 other => bail!("{}: replacing: {other:?} is no tier; use fast or slow", file.display()),
             };
-            Ok(Replacing { tier, device: dir.join(device) })
+            Ok(Replacing { tier, device: dir.join(device), leave_unreadable })
         });
         let replacing = replacing.transpose()?;
         let mut volume = Volume {
@@ -218,7 +223,7 @@ impl Volume {
     /// Where a device has taken another's place, and nobody has written it here yet, its own place is here from now on: the other
     /// device says which of the two is the volume's.
     fn settle_replacement(&mut self) {
-        let Some(Replacing { tier, device }) = &self.replacing else { return };
+        let Some(Replacing { tier, device, .. }) = &self.replacing else { return };
         // Who has them open writes it himself.
         if bimetal_driver::in_use(device) {
             return;
@@ -260,6 +265,7 @@ impl Volume {
             replacing: self.replacing.as_ref().map(|replacing| ReplacingToml {
                 tier: bimetal_serve::status::tier_name(replacing.tier),
                 device: replacing.device.strip_prefix(dir).unwrap_or(&replacing.device).to_owned(),
+                leave_unreadable: replacing.leave_unreadable,
             }),
             tier: tier.collect(),
         };

@@ -22,10 +22,12 @@ use crate::path::front::Front;
 use crate::path::log::Log;
 use crate::path::marks::Marks;
 use crate::placement::Placement;
+use crate::volume::slots::SlotBytes;
 use crate::volume::space::Space;
 use crate::volume::state::State;
 use bimetal_units::*;
 use serde::{Deserialize, Serialize};
+use std::ops::Range;
 
 /// What the next pump should look at; set where work arises, cleared where it is done.
 #[derive(Default, Debug, Serialize, Deserialize)]
@@ -282,6 +284,13 @@ impl<A: Arena> Machine for Engine<A> {
         }
         let first_block = geo.slot_at(Home { tier: device, slot: Slot(0) }) / u64::from(BLOCK_BYTES);
         slots.unused_from(first_block, u64::from(geo.blocks_per_chunk()))
+    }
+
+    fn next_needed(&self, device: Tier, range: Range<u64>, most_bytes: u64) -> Option<Range<u64>> {
+        let geo = &self.state.geo;
+        let first = geo.slot_at(Home { tier: device, slot: Slot(0) });
+        let slots = SlotBytes { first, each: u64::from(geo.chunk_bytes) };
+        self.space.slots[device].next_needed(slots, range, most_bytes)
     }
 
     fn is_read_elsewhere(&mut self, device: Tier, is: bool) {

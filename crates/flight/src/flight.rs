@@ -13,6 +13,7 @@ use bimetal_engine::why::Why;
 use bimetal_engine::{Engine, Machine};
 use bimetal_units::{Nanos, Tier};
 use std::io::{self, Write as _};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 
@@ -333,6 +334,10 @@ impl Machine for Flight {
 
     fn unused(&self, device: Tier) -> Unused {
         self.engine.unused(device)
+    }
+
+    fn next_needed(&self, device: Tier, range: Range<u64>, most_bytes: u64) -> Option<Range<u64>> {
+        self.engine.next_needed(device, range, most_bytes)
     }
 
     fn is_read_elsewhere(&mut self, device: Tier, is: bool) {

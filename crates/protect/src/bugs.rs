@@ -98,4 +98,6 @@ bimetal_units::planted_bugs! {
     NotTakenBack,
     /// The copy counts as the fast device before it is flushed.
     StandsUnflushed,
+    /// A map that could not be written is written again at once.
+    MapAgainAtOnce,
 }

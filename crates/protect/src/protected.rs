@@ -5,6 +5,7 @@ use bimetal_engine::Machine;
 use bimetal_engine::action::{Action, DeviceError, Token};
 use bimetal_engine::unused::Unused;
 use bimetal_units::{Nanos, Tier};
+use std::ops::Range;
 
 /// A machine, and whoever stands between it and its devices for its image, if anybody does.
 pub struct Protected<'a, M> {
@@ -59,6 +60,9 @@ impl<M: Machine> Machine for Protected<'_, M> {
     }
     fn unused(&self, device: Tier) -> Unused {
         self.machine.unused(device)
+    }
+    fn next_needed(&self, device: Tier, range: Range<u64>, most_bytes: u64) -> Option<Range<u64>> {
+        self.machine.next_needed(device, range, most_bytes)
     }
     fn has_arena(&self) -> bool {
         self.machine.has_arena()

@@ -24,6 +24,8 @@ use std::ops::Range;
 pub(crate) const BLOCK: u64 = BLOCK_BYTES as u64;
 /// Marks the tokens that are not the machine's. Whoever replaces a device, below, has the bit above for theirs.
 pub(crate) const OWN: u64 = 1 << 62;
+/// How soon a map is written again that could not be: clients may wait for it.
+const MAP_AGAIN_NS: u64 = Nanos::SECOND / 10;
 /// Linux's EIO.
 const EIO: i32 = 5;
 /// Pieces that memory has room for: more than are ever on their way, so that none waits for what waits for it.
@@ -206,6 +208,8 @@ pub struct Protection {
     pub(crate) header: Option<(Buf, Header)>,
     pub(crate) header_number: u64,
     map: Option<Buf>,
+    /// The next one is not written before.
+    map_not_before: Nanos,
     pub(crate) ops: BTreeMap<u64, Op>,
     /// With the device that it was asked of.
     own: BTreeMap<u64, (Own, Tier)>,
@@ -359,6 +363,7 @@ impl Protection {
             header: None,
             header_number,
             map: None,
+            map_not_before: Nanos(0),
             ops: BTreeMap::new(),
             own: BTreeMap::new(),
             next: 0,
@@ -561,7 +566,11 @@ impl Protection {
         if !self.told.is_empty() {
             return Some(self.now);
         }
-        if self.halted { None } else { self.phase_deadline() }
+        if self.halted {
+            return None;
+        }
+        let map = (self.wants_map() && self.map.is_none()).then_some(self.map_not_before);
+        [self.phase_deadline(), map.filter(|at| *at > self.now)].into_iter().flatten().min()
     }
 
     /// Asks for something of our own.
@@ -742,6 +751,9 @@ impl Protection {
                     Ok(()) => self.fast.map_written(),
                     Err(error) => {
                         self.fast.map_failed();
+                        if !planted(Bug::MapAgainAtOnce) {
+                            self.map_not_before = self.now.after(MAP_AGAIN_NS);
+                        }
                         self.give_up(format!("the fast device: {error}"));
                     }
                 }
@@ -781,9 +793,14 @@ impl Protection {
         phase != discriminant(&self.phase) || bundles > self.bundles.len() && !planted(Bug::EndedQuietly)
     }
 
-    fn work_on_map<A: Arena>(&mut self, arena: &mut A) {
+    /// Whether a map is to be written.
+    fn wants_map(&self) -> bool {
         let asked = matches!(self.phase, Phase::Resting) && self.hurry && self.fast.could_close();
-        if !self.tracking || self.map.is_some() || !(self.fast.lacks_map() || asked) {
+        self.tracking && (self.fast.lacks_map() || asked)
+    }
+
+    fn work_on_map<A: Arena>(&mut self, arena: &mut A) {
+        if self.map.is_some() || !self.wants_map() || self.now < self.map_not_before {
             return;
         }
         let Some(buf) = arena.alloc(Pool::CopyMeta, BLOCK_BYTES) else { return };

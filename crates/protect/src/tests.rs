@@ -179,6 +179,7 @@ const ELSEWHERE: &[Bug] = &[
     Bug::RefusedAtOnce,
     Bug::CopiedForEver,
     Bug::AbsenceIgnored,
+    Bug::MapAgainAtOnce,
 ];
 
 #[test]

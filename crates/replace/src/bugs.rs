@@ -38,6 +38,12 @@ bimetal_units::planted_bugs! {
     FailedWriteSame,
     /// What could not be read counts as copied.
     UnreadIsCopied,
+    /// What is needed is not copied.
+    NeededLeftOut,
+    /// What could not be read is left out though nobody asked for that.
+    LeftUnasked,
+    /// It is left out though the device reads nothing else either.
+    LeftUnproven,
     /// The other device names the successor before that has been flushed.
     CommitUnflushed,
     /// The successor takes over while writes are on their way.

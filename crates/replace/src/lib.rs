@@ -9,6 +9,7 @@
 //! | `plan` | whose place is to be taken, how, and how far that has come |
 //! | `replacement` | what is asked of the old device, and answered by both |
 //! | `copying` | **what is still to be copied**, and at which pace |
+//! | `pieces` | one that is on its way: read, written, or left out |
 //! | `regions` | where the two may differ after a crash |
 //! | `header` | what the successor says of itself meanwhile |
 //! | `takeover` | the steps at the end |
@@ -16,6 +17,7 @@
 pub mod bugs;
 mod copying;
 mod header;
+mod pieces;
 mod plan;
 mod regions;
 mod replacement;
@@ -24,5 +26,6 @@ mod takeover;
 mod tests;
 
 pub use header::Header;
+pub use pieces::LEFT_OUT;
 pub use plan::{Before, Pace, Plan, Progress, Standing};
 pub use replacement::{Replacement, SUCCESSOR};

@@ -85,4 +85,8 @@ pub struct Progress {
     pub of_bytes: u64,
     /// Bytes that the old device cannot read, for now.
     pub unreadable_bytes: u64,
+    /// Whether those are left out once that is certain.
+    pub leaves_unreadable: bool,
+    /// Bytes that were left out because of that, since this was begun or gone on with.
+    pub left_bytes: u64,
 }

@@ -1,7 +1,7 @@
 //! What is asked of the old device and answered by both.
 
 use crate::bugs::{Bug, planted};
-use crate::copying::{Copying, Stage};
+use crate::copying::Copying;
 use crate::header::Header;
 use crate::plan::{Before, Plan, Progress, Standing};
 use crate::regions::Regions;
@@ -10,7 +10,7 @@ use bimetal_engine::Machine;
 use bimetal_engine::action::{Action, BufList, Class, DeviceError, Token};
 use bimetal_engine::arena::{Arena, Buf, Pool};
 use bimetal_engine::format::superblock::Superblock;
-use bimetal_units::{BLOCK_BYTES, Generation, Nanos, Tier};
+use bimetal_units::{BLOCK_BYTES, Generation, Nanos, SLOW, Tier};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
@@ -104,6 +104,8 @@ pub struct Replacement {
     /// A header is to be written, whatever has been copied.
     header_due: bool,
     header_at: Nanos,
+    /// Which of its superblocks shows that the old device reads anything: where one could not be read it is the other.
+    pub(crate) probes_second: bool,
     /// What the newest header claims to be copied.
     claimed: u64,
     /// Of the newest header.
@@ -111,6 +113,8 @@ pub struct Replacement {
     /// The successor may be the volume's already: its first superblock stays.
     pub(crate) keeps_first: bool,
     pub(crate) takeover: Takeover,
+    /// Of a step that was given up: what it asked for is not answered yet.
+    pub(crate) given_up: Option<Buf>,
     /// Of both devices, as they will be.
     pub(crate) superblocks: Option<[Superblock; 2]>,
     /// The takeover is not tried before.
@@ -144,10 +148,12 @@ impl Replacement {
             writing: Writing::No,
             header_due: true,
             header_at: Nanos(0),
+            probes_second: false,
             claimed: 0,
             number: 0,
             keeps_first: false,
             takeover: Takeover::No,
+            given_up: None,
             superblocks: None,
             not_before: Nanos(0),
             failure: None,
@@ -199,6 +205,17 @@ impl Replacement {
         self.copying.halted = !on || self.failure.is_some();
     }
 
+    /// What the old device cannot read is left out from now on, once that is certain: it cannot be read from the successor either, which
+    /// takes over without it. Gives whether that is so: each block of a slow device is held against a checksum by whoever reads it; of
+    /// those of a fast one not all are, and what they are held against may be lost in a crash.
+    pub fn leave_unreadable(&mut self) -> bool {
+        let may = self.plan.tier == SLOW;
+        if may {
+            self.copying.leave_bad();
+        }
+        may
+    }
+
     /// What it does.
     pub fn plan(&self) -> &Plan {
         &self.plan
@@ -220,6 +237,8 @@ impl Replacement {
             copied_bytes: self.copying.done_bytes(),
             of_bytes: self.plan.bytes,
             unreadable_bytes: self.copying.bad_blocks() * u64::from(BLOCK_BYTES),
+            leaves_unreadable: self.copying.leaves_bad(),
+            left_bytes: self.copying.left_blocks() * u64::from(BLOCK_BYTES),
         }
     }
 
@@ -229,7 +248,7 @@ impl Replacement {
         if self.failure.is_none() && self.takeover != Takeover::Done {
             self.failure = Some(why);
             self.copying.halted = true;
-            self.takeover = Takeover::No;
+            self.give_up_takeover();
             if self.keeps_first && !planted(Bug::TwinIgnored) {
                 // Either may be the volume's: what both were asked for and one has failed, or a flush of it may have, is not done.
                 let both = self.ops.values_mut().filter(|op| op.on_both);
@@ -298,7 +317,7 @@ impl Replacement {
         // Not in the call that asks for it: who is answered at once believes that no device has anything to do.
         self.tell(machine, now);
         loop {
-            machine.with_arena(|arena| self.work(now, arena));
+            self.work(now, machine);
             if let Some(action) = self.out.pop_front() {
                 return Some(action);
             }
@@ -406,6 +425,22 @@ impl Replacement {
     pub fn deadline_with(&self, others: Option<Nanos>) -> Option<Nanos> {
         let others = others.filter(|_| !self.takes_nothing());
         [self.deadline(), others].into_iter().flatten().min()
+    }
+
+    /// Whether it is done without.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failure.is_some()
+    }
+
+    /// Whether something that the machine writes to a range is on its way.
+    pub(crate) fn is_being_written(&self, range: &Range<u64>) -> bool {
+        let within = |op: &Op| op.range.start < range.end && range.start < op.range.end;
+        self.ops.values().any(|op| op.is_write && within(op))
+    }
+
+    /// The old device has read something.
+    pub(crate) fn old_has_read(&mut self) {
+        self.old_reads_nothing = false;
     }
 
     /// When the oldest of what the successor has not answered was asked of it: tokens are in the order of time.
@@ -621,43 +656,8 @@ impl Replacement {
         }
     }
 
-    fn piece_done<A: Arena>(
-        &mut self,
-        start: u64,
-        now: Nanos,
-        result: Result<(), DeviceError>,
-        arena: &mut A,
-    ) {
-        let Some(piece) = self.copying.piece(start) else { return };
-        let freed = match (piece.stage, result) {
-            _ if self.failure.is_some() => self.copying.give_up(start),
-            (Stage::Reading, Ok(())) => {
-                piece.stage = Stage::Writing;
-                self.old_reads_nothing = false;
-                let (offset, bufs) = (start, BufList::from_elem(piece.buf, 1));
-                self.ask_new(Own::Piece(start), now, |token| Action::Write {
-                    device: SUCCESSOR,
-                    offset,
-                    bufs,
-                    fua: false,
-                    token,
-                    class: Class::Background,
-                });
-                return;
-            }
-            (Stage::Reading, Err(_)) if planted(Bug::UnreadIsCopied) => self.copying.copied(start, now),
-            (Stage::Reading, Err(_)) => self.copying.unread(start, now),
-            (_, Ok(())) => self.copying.copied(start, now),
-            (_, Err(_)) => {
-                self.must(result);
-                self.copying.give_up(start)
-            }
-        };
-        freed.into_iter().for_each(|buf| arena.free(buf));
-    }
-
     /// Whatever can be done now.
-    fn work<A: Arena>(&mut self, now: Nanos, arena: &mut A) {
+    fn work<M: Machine>(&mut self, now: Nanos, machine: &mut M) {
         if self.failure.is_none() && self.oldest().is_some_and(|since| now.since(since) >= PATIENCE_NS) {
             self.fail(format!("it did not answer for {} s", PATIENCE_NS / Nanos::SECOND));
             // What it may still write of a buffer that is used for something else by then harms nobody, unless it is the volume's.
@@ -665,7 +665,7 @@ impl Replacement {
                 self.do_without(now);
             }
         }
-        self.begin_pieces(now, arena);
+        self.begin_pieces(now, machine);
         for _ in 0..self.held.len() {
             let Some(action) = self.held.pop_front() else { break };
             if let (true, Action::Write { token, .. }) = (self.is_torn(), &action) {
@@ -677,11 +677,13 @@ impl Replacement {
             }
         }
         if self.failure.is_none() {
-            // From the first step of the takeover on, superblocks take the places of headers.
-            if matches!(self.takeover, Takeover::No | Takeover::Draining) {
-                self.work_on_header(now, arena);
-            }
-            self.work_on_takeover(now, arena);
+            machine.with_arena(|arena| {
+                // From the first step of the takeover on, superblocks take the places of headers.
+                if matches!(self.takeover, Takeover::No | Takeover::Draining) {
+                    self.work_on_header(now, arena);
+                }
+                self.work_on_takeover(now, arena);
+            });
         }
     }
 
@@ -702,38 +704,6 @@ impl Replacement {
                 op.waits -= 1;
             }
             self.end_if_answered(of, now);
-        }
-    }
-
-    fn begin_pieces<A: Arena>(&mut self, now: Nanos, arena: &mut A) {
-        if self.failure.is_some() {
-            for range in self.copying.waiting() {
-                self.copying.give_up(range.start).into_iter().for_each(|buf| arena.free(buf));
-            }
-            return;
-        }
-        while let Some(range) = self.copying.choose(now) {
-            match arena.alloc(pool(), (range.end - range.start) as u32) {
-                Some(buf) => self.copying.begin(range, buf, now),
-                None => self.copying.put_back(range, now),
-            }
-        }
-        for range in self.copying.waiting() {
-            let is_ours = |op: &Op| op.is_write && !planted(Bug::PieceNotAwaited);
-            let in_flight = |op: &Op| is_ours(op) && op.range.start < range.end && range.start < op.range.end;
-            if self.ops.values().any(in_flight) {
-                continue;
-            }
-            let Some(piece) = self.copying.piece(range.start) else { continue };
-            piece.stage = Stage::Reading;
-            let (device, buf) = (self.plan.tier, piece.buf);
-            self.ask(Own::Piece(range.start), device, now, |token| Action::Read {
-                device,
-                offset: range.start,
-                buf,
-                token,
-                class: Class::Background,
-            });
         }
     }
 
@@ -821,11 +791,6 @@ impl Replacement {
             class: Class::Background,
         });
     }
-}
-
-/// Where memory for payload comes from. Who waits for that of the engine's would not hear that it is there again.
-fn pool() -> Pool {
-    if planted(Bug::MemoryShared) { Pool::Background } else { Pool::Successor }
 }
 
 /// The error, if it says that the device was away: should it come back, it may have forgotten what it has not made durable.

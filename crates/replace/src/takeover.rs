@@ -100,6 +100,15 @@ impl Replacement {
         });
     }
 
+    /// It ends where it is.
+    pub(crate) fn give_up_takeover(&mut self) {
+        if let Takeover::Writing(_, buf) | Takeover::Flushing(_, buf) =
+            std::mem::replace(&mut self.takeover, Takeover::No)
+        {
+            self.given_up = Some(buf);
+        }
+    }
+
     /// Whether a step is being flushed.
     pub(crate) fn is_flushing_step(&self) -> bool {
         matches!(self.takeover, Takeover::Flushing(..))
@@ -126,11 +135,15 @@ impl Replacement {
         let (step, buf, flushed) = match self.takeover {
             Takeover::Writing(step, buf) => (step, buf, planted(Bug::CommitUnflushed)),
             Takeover::Flushing(step, buf) => (step, buf, true),
-            _ => return,
+            _ => {
+                self.given_up.take().into_iter().for_each(|buf| arena.free(buf));
+                return;
+            }
         };
         match (step, result) {
             (Step::First, Err(_)) => {
                 arena.free(buf);
+                self.takeover = Takeover::No;
                 self.must(result);
             }
             (Step::Commit, Err(_)) => {
@@ -142,6 +155,7 @@ impl Replacement {
             // The machine is to hear of it, and there is nobody else who would tell.
             (Step::Other, Err(_)) if self.other_has_failed() => {
                 arena.free(buf);
+                self.takeover = Takeover::No;
                 self.fail("the volume's other device failed a flush".to_owned());
             }
             (_, Ok(())) if !flushed => {

@@ -21,6 +21,8 @@ pub enum ReplaceWish {
     Begin,
     /// That it ends, and the old device stays.
     Cancel,
+    /// That what the old device cannot read is left out.
+    LeaveUnreadable,
     /// To hear how far it has come.
     Tell,
 }
@@ -40,6 +42,10 @@ pub struct ReplaceDoc {
     pub of_bytes: u64,
     /// Bytes that the old device cannot read: while there are some it cannot end.
     pub unreadable_bytes: u64,
+    /// Whether those are left out once that is certain.
+    pub leaves_unreadable: bool,
+    /// Bytes that were, since it was begun or gone on with.
+    pub left_bytes: u64,
     /// Bytes that it copies in a second; null until that is known.
     pub bytes_per_s: Option<u64>,
     /// How long it takes if it goes on like that; null until that is known.
@@ -107,6 +113,8 @@ impl ReplaceDoc {
             copied_bytes: progress.copied_bytes,
             of_bytes: progress.of_bytes,
             unreadable_bytes: progress.unreadable_bytes,
+            leaves_unreadable: progress.leaves_unreadable,
+            left_bytes: progress.left_bytes,
             bytes_per_s: rate,
             left_s: rate.map(|rate| left / rate),
             why,
@@ -163,6 +171,10 @@ impl<V: Served> Server<V> {
             ReplaceWish::Begin if self.driver.replacement().is_some() && !self.is_ending() => Ok(()),
             ReplaceWish::Begin => self.begin_replacement(),
             ReplaceWish::Cancel => self.cancel_replacement(),
+            ReplaceWish::LeaveUnreadable => {
+                self.driver.replacement_mut().into_iter().for_each(|it| _ = it.leave_unreadable());
+                Ok(())
+            }
         };
         match done {
             Ok(()) => {
@@ -257,6 +269,14 @@ impl<V: Served> Server<V> {
             false => format!("{} is no longer the volume's and can be taken away", old.name()),
         };
         self.say_happened(EventKind::DeviceChanged, Level::Info, what);
+        if progress.left_bytes > 0 {
+            let what = format!(
+                "{} bytes could not be read of {}, and are errors until they are written again",
+                progress.left_bytes,
+                old.name()
+            );
+            self.say_happened(EventKind::DeviceChanged, Level::Warning, what);
+        }
         self.succession.last = ended;
     }
 

@@ -203,6 +203,10 @@ pub struct Successor {
     pub cancel_one_in: u32,
     /// It takes over at one moment in so many, once it can.
     pub takes_over_one_in: u32,
+    /// What a slow device cannot read is left out.
+    pub leaves_unreadable: bool,
+    /// It is the device whose place was taken last, if there is one, with all that it held.
+    pub was_here: bool,
 }
 
 /// All that one seed does.

@@ -441,8 +441,9 @@ impl World {
         let service = self.service(device).time(&mut self.rng, len);
         let (id, place) =
             self.submit(device, token, fails, class == Class::Log, Work::Write { bufs, fua }, service);
-        if device < DEVICES {
-            self.truth.written(device, offset / u64::from(BLOCK_BYTES), &data);
+        match device < DEVICES {
+            true => self.truth.written(device, offset / u64::from(BLOCK_BYTES), &data),
+            false => self.note_left_out(offset, &data),
         }
         self.disks[device].submit_write(id, offset, data, fua);
         let block = u64::from(BLOCK_BYTES);

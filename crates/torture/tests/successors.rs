@@ -3,6 +3,7 @@
 //! waits for ever. Planted bugs show that this is seen.
 
 use crate::hunt::{must_be_clean, must_be_found};
+use bimetal_engine::bugs as of_engine;
 use bimetal_protect::bugs as of_images;
 use bimetal_replace::bugs::{Bug, plant};
 use bimetal_torture::draw::with_replacements;
@@ -42,4 +43,22 @@ fn replaced_unnoted() {
     of_images::plant(Some(of_images::Bug::ReplacedUnnoted));
     must_be_found(with_replacements, "ReplacedUnnoted", 1008, "");
     of_images::plant(None);
+}
+
+/// The other device may name the successor, which failed: whatever is written to the old one fails at once, maps of an image as well. They
+/// were written again at once, and nobody else had a turn.
+#[test]
+fn map_again_at_once() {
+    of_images::plant(Some(of_images::Bug::MapAgainAtOnce));
+    must_be_found(with_replacements, "MapAgainAtOnce", 600_910, "spins");
+    of_images::plant(None);
+}
+
+/// A block of what is cold on the fast tier cannot be read. What held it was chosen to make room, again and again; what was moved beside
+/// it went up and down, with a record in the log each time, a thousand times a second on an idle volume.
+#[test]
+fn failed_move_again() {
+    of_engine::plant(Some(of_engine::Bug::FailedMoveAgain));
+    must_be_found(with_replacements, "FailedMoveAgain", 601_071, "runaway");
+    of_engine::plant(None);
 }

@@ -11,6 +11,7 @@ Examples:
   bimetal replace films --fast new.img?size=20G
   bimetal replace films
   bimetal replace films --cancel
+  bimetal replace films --leave-unreadable
 
 The volume may be served, and used, meanwhile: what is written goes to both devices, and the rest is copied beside that, in a
 third of the devices' time while clients are busy. Until the last step the old device is the volume's, and nothing but a copy of
@@ -18,8 +19,10 @@ it is on the new one; --cancel ends it at any moment before. After a crash it go
 again. Ctrl-C ends this command: a server goes on all the same.
 
 The new device is at least as large as what the volume uses of the old one; what is larger is left free. When it is over, the old
-one can be taken away: it is refused as a part of this volume from then on. What cannot be read of the old device is tried
-again: while something cannot, the old one stays (`bimetal scrub` repairs what it can). The new device is not an NBD export.
+one can be taken away: it is refused as a part of this volume from then on. What the volume does not use is not copied. What
+cannot be read of the old device is tried again each minute: while something cannot, the old one stays (`bimetal scrub` repairs
+what it can). --leave-unreadable does without what a slow device could not read three times, a minute apart: it stays an error, on
+the new device as well, until it is written again. The new device is not an NBD export.
 
 A fast device that is gone is replaced, too, where the volume is protected: it goes on with its image, for good.
 
@@ -35,6 +38,9 @@ pub(crate) struct ReplaceArgs {
     /// The device that is to be the slow one
     #[arg(long, value_name = "DEV", value_parser = DeviceSpec::parse)]
     pub(crate) slow: Option<DeviceSpec>,
+    /// Do without what the old slow device cannot read: it stays an error to read that
+    #[arg(long, conflicts_with_all = ["fast", "cancel"])]
+    pub(crate) leave_unreadable: bool,
     /// End it; the old device stays
     #[arg(long)]
     pub(crate) cancel: bool,

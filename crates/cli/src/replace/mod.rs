@@ -41,9 +41,16 @@ pub(crate) fn run(args: &ReplaceArgs) -> anyhow::Result<Outcome> {
     };
     let doc = match wanted {
         _ if args.cancel => cancel(&mut volume)?,
+        None if args.leave_unreadable => {
+            leave_unreadable(&mut volume)?;
+            tell(&volume)?
+        }
         None => tell(&volume)?,
         Some((tier, spec)) => {
             begin(&mut volume, tier, spec, args.force, args.json)?;
+            if args.leave_unreadable {
+                leave_unreadable(&mut volume)?;
+            }
             match ask(&volume, ReplaceWish::Begin) {
                 Ok(Some(doc)) => wait(&volume, doc, args.json)?,
                 Ok(None) => alone(&volume, args.json)?,
@@ -60,16 +67,41 @@ pub(crate) fn run(args: &ReplaceArgs) -> anyhow::Result<Outcome> {
     }
     Ok(match (doc.state.as_str(), doc.unreadable_bytes) {
         ("failed", _) => Outcome::Problem(format!("{}: {}", volume.name().0, describe(&doc))),
-        (_, 1..) => Outcome::Problem(format!(
-            "{}: {} of the old device cannot be read; write them again, or let `{} scrub {}` repair what it can: then it \
-             goes on",
-            volume.name().0,
-            size::show(doc.unreadable_bytes),
-            paths::program(),
-            volume.called()
-        )),
+        (_, 1..) if !doc.leaves_unreadable => Outcome::Problem(stuck(&volume, &doc)),
         _ => Outcome::Good,
     })
+}
+
+/// It cannot come to its end: why, and what can be done.
+fn stuck(volume: &Volume, doc: &ReplaceDoc) -> String {
+    let (program, name) = (paths::program(), volume.called());
+    let without = match doc.tier.as_str() {
+        "slow" => format!(", and `{program} replace {name} --leave-unreadable` does without them, for good"),
+        _ => String::new(),
+    };
+    format!(
+        "{}: {} of the old device cannot be read; write them again, or let `{program} scrub {name}` repair what it can: then it \
+         goes on{without}",
+        volume.name().0,
+        size::show(doc.unreadable_bytes),
+    )
+}
+
+/// What the old device cannot read is left out from now on, also after a crash.
+fn leave_unreadable(volume: &mut Volume) -> anyhow::Result<()> {
+    *volume = Volume::load(&volume.file)?;
+    let name = volume.name().0;
+    match &mut volume.replacing {
+        Some(Replacing { tier: 1, leave_unreadable, .. }) => *leave_unreadable = true,
+        Some(_) => bail!(
+            "{name}: its fast device is being replaced, of which not all has a checksum that would tell what was left out; write what \
+             cannot be read again"
+        ),
+        None => bail!("{name}: no device is being replaced"),
+    }
+    volume.save()?;
+    // Where nothing is copied yet, the volume file says it to whoever begins.
+    ask(volume, ReplaceWish::LeaveUnreadable).map(drop)
 }
 
 /// How a replacement stands, in a sentence.
@@ -83,6 +115,11 @@ pub(crate) fn describe(doc: &ReplaceDoc) -> String {
     match doc.state.as_str() {
         "copying" => format!("{device} is being made the {tier} device: {copied}{rate}"),
         "whole" | "taking-over" => format!("{device} is copied, and takes over as the {tier} device"),
+        "done" if doc.left_bytes > 0 => format!(
+            "{device} is the {tier} device; {} could not be read of the old one, and are errors until they are written again: a scrub \
+             lists them; the old one can be taken away",
+            size::show(doc.left_bytes)
+        ),
         "done" => format!("{device} is the {tier} device; the old one can be taken away"),
         "cancelled" => format!("{device} is not made the {tier} device: it was cancelled"),
         "failed" => {
@@ -111,7 +148,7 @@ fn tell(volume: &Volume) -> anyhow::Result<ReplaceDoc> {
     if let Some(doc) = ask(volume, ReplaceWish::Tell)? {
         return Ok(doc);
     }
-    let Some(Replacing { tier, device }) = &volume.replacing else {
+    let Some(Replacing { tier, device, leave_unreadable }) = &volume.replacing else {
         return Ok(ReplaceDoc { state: "none".to_owned(), ..ReplaceDoc::default() });
     };
     let superblock = successor::superblock(volume, *tier)?;
@@ -122,6 +159,7 @@ fn tell(volume: &Volume) -> anyhow::Result<ReplaceDoc> {
         device: device.display().to_string(),
         copied_bytes: header.map_or(0, |header| header.copied_bytes),
         of_bytes: superblock.geometry.device_bytes[*tier],
+        leaves_unreadable: *leave_unreadable,
         ..ReplaceDoc::default()
     })
 }
@@ -157,7 +195,7 @@ fn ended(volume: &Volume, mut is_over: impl FnMut(&ReplaceDoc) -> bool) -> anyho
 
 /// What the volume file says of it is taken back, and what the successor says of itself.
 fn forget(volume: &mut Volume) -> anyhow::Result<()> {
-    if let Some(Replacing { tier, device }) = volume.replacing.take() {
+    if let Some(Replacing { tier, device, .. }) = volume.replacing.take() {
         volume.save()?;
         // It may be the reason why: then it has nothing to say either.
         if let (Ok(file), Ok(superblock)) = (BlockFile::open(&device), successor::superblock(volume, tier)) {
@@ -244,7 +282,7 @@ fn begin(
             ),
         })?;
     }
-    volume.replacing = Some(Replacing { tier, device });
+    volume.replacing = Some(Replacing { tier, device, leave_unreadable: false });
     volume.save()
 }
 
@@ -258,7 +296,9 @@ fn wait(volume: &Volume, begun: ReplaceDoc, quiet: bool) -> anyhow::Result<Repla
 }
 
 fn is_over(doc: &ReplaceDoc) -> bool {
-    let is_stuck = doc.unreadable_bytes > 0 && doc.copied_bytes + doc.unreadable_bytes >= doc.of_bytes;
+    let is_stuck = !doc.leaves_unreadable
+        && doc.unreadable_bytes > 0
+        && doc.copied_bytes + doc.unreadable_bytes >= doc.of_bytes;
     is_stuck || !matches!(doc.state.as_str(), "copying" | "whole" | "taking-over")
 }
 

@@ -103,7 +103,10 @@ pub(crate) fn join(volume: &Volume, driver: &mut Driver) {
         go_on(device, plan, &old)
     };
     match opened() {
-        Ok((device, replacement)) => {
+        Ok((device, mut replacement)) => {
+            if replacing.leave_unreadable {
+                replacement.leave_unreadable();
+            }
             driver.begin_replacement(device, replacement);
             driver.forget_successor_with(forgets(volume, replacing));
         }
@@ -163,7 +166,11 @@ impl Successors for Named {
             // What was written meanwhile did not go to it, whatever it says.
             let old = &superblocks[replacing.tier];
             let (device, plan) = open(&volume, replacing, old)?;
-            from_nothing(device, plan, old)
+            let (device, mut replacement) = from_nothing(device, plan, old)?;
+            if replacing.leave_unreadable {
+                replacement.leave_unreadable();
+            }
+            Ok((device, replacement))
         };
         begin().map_err(|error| format!("{error:#}"))
     }

@@ -94,6 +94,11 @@ pub const RULES: &[Rule] = &[
     ("bimetal replace films --slow", Parsed("it fills a disk of this machine"), &[]),
     ("bimetal replace films --fast /dev", Parsed("it fills a disk of this machine"), &[]),
     ("bimetal replace films --fast", Ends(0), &[SmallFilms]),
+    (
+        "bimetal replace films --leave-unreadable",
+        Parsed("there is something to leave out only while it lasts"),
+        &[],
+    ),
     ("bimetal replace films --cancel", Parsed("there is something to cancel only while it lasts"), &[]),
     ("bimetal protect films", Ends(0), &[SmallFilms]),
     ("bimetal protect films 30s", Ends(2), &[SmallFilms]),

@@ -5,6 +5,7 @@ use crate::base::arena::Buf;
 use bimetal_units::{ServedBy, Tier};
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
+use std::ops::Range;
 
 /// Names a client request; chosen by the driver, unique among those in flight.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -219,6 +220,13 @@ pub trait Machine {
     fn unused(&self, device: Tier) -> Unused {
         let _ = device;
         Unused::default()
+    }
+    /// The first part of a range of a device, in bytes, that somebody needs at this moment, of so many bytes at most. Of what is
+    /// before it nothing is looked at any more, as [`Machine::unused`] says. By default all is needed.
+    fn next_needed(&self, device: Tier, range: Range<u64>, most_bytes: u64) -> Option<Range<u64>> {
+        let _ = device;
+        Some(range.start..range.end.min(range.start.saturating_add(most_bytes)))
+            .filter(|part| !part.is_empty())
     }
     /// From now on, or no longer, what a device cannot read is read elsewhere, and it has read nothing itself since: that something is
     /// read says nothing of the device.

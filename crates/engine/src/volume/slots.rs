@@ -37,6 +37,15 @@ struct Closing {
     empty: Vec<Slot>,
 }
 
+/// Where the slots of a device are.
+#[derive(Clone, Copy)]
+pub(crate) struct SlotBytes {
+    /// The byte at which the first one begins.
+    pub(crate) first: u64,
+    /// Bytes of each.
+    pub(crate) each: u64,
+}
+
 impl Slots {
     /// `count` free slots; owners are kept when asked.
     pub fn new(count: u32, owners: bool) -> Slots {
@@ -227,6 +236,48 @@ impl Slots {
         Unused::new(first_block, slot_blocks, u64::from(self.count), self.used.clone())
     }
 
+    /// Of a device on which slots of so many bytes each begin at this byte, the first part of a range that somebody needs: a slot
+    /// that is in use, or out of use, or what is no slot. It has so many bytes at most.
+    pub(crate) fn next_needed(
+        &self,
+        slots: SlotBytes,
+        range: Range<u64>,
+        most_bytes: u64,
+    ) -> Option<Range<u64>> {
+        let ends = slots.first + u64::from(self.count) * slots.each;
+        let slot_of = |at: u64| ((at - slots.first) / slots.each) as u32;
+        let until = |from: u64| range.end.min(from.saturating_add(most_bytes));
+        let mut from = range.start;
+        let mut to = until(from);
+        if from < slots.first {
+            to = to.min(slots.first);
+        } else if from < ends {
+            let used = self.next_that(slot_of(from)..self.count, true);
+            from = from.max(slots.first + u64::from(used) * slots.each);
+            to = until(from);
+            let last = (to.clamp(slots.first, ends) - slots.first).div_ceil(slots.each) as u32;
+            let unused = self.next_that(used..last.max(used), false);
+            if unused < last {
+                to = to.min(slots.first + u64::from(unused) * slots.each);
+            }
+        }
+        (from < to).then_some(from..to)
+    }
+
+    /// The first slot in a range that is used, or is not; its end where there is none.
+    fn next_that(&self, range: Range<u32>, is_used: bool) -> u32 {
+        let mut at = range.start;
+        while at < range.end {
+            let word = self.used[at as usize / 64] ^ if is_used { 0 } else { !0 };
+            let bits = word >> (at % 64);
+            if bits != 0 {
+                return (at + bits.trailing_zeros()).min(range.end);
+            }
+            at = (at / 64 + 1) * 64;
+        }
+        range.end
+    }
+
     /// From now on no slot in the range is taken, and those that become free are out of use.
     pub fn close(&mut self, range: Range<u32>) {
         let empty: Vec<Slot> = range.clone().map(Slot).filter(|slot| self.mark_used(*slot)).collect();
@@ -320,6 +371,25 @@ mod tests {
         assert_eq!(slots.take_near(Slot(1000)), Some(Slot(2)), "too far away");
         assert_eq!(slots.take_near(Slot(500_000)), Some(Slot(199_999)), "beyond the last");
         assert_eq!(slots.take_near(Slot(500_000)), Some(Slot(3)), "none behind it");
+    }
+
+    #[test]
+    fn what_is_not_of_a_free_slot_is_needed() {
+        let mut slots = Slots::new(200, false);
+        (60..140).chain([199]).for_each(|slot| assert!(slots.mark_used(Slot(slot))));
+        let at = |slot: u64| 1000 + slot * 10;
+        let needed =
+            |range: Range<u64>, most| slots.next_needed(SlotBytes { first: 1000, each: 10 }, range, most);
+        assert_eq!(needed(0..9000, 9000), Some(0..1000));
+        assert_eq!(needed(400..9000, 100), Some(400..500));
+        assert_eq!(needed(1000..9000, 9000), Some(at(60)..at(140)));
+        assert_eq!(needed(1000..9000, 15), Some(at(60)..at(61) + 5));
+        assert_eq!(needed(at(70) + 3..at(80) + 3, 9000), Some(at(70) + 3..at(80) + 3));
+        assert_eq!(needed(at(139) + 9..9000, 9000), Some(at(139) + 9..at(140)));
+        assert_eq!(needed(at(140)..at(199), 9000), None);
+        assert_eq!(needed(at(140)..9000, 30), Some(at(199)..at(200) + 20));
+        assert_eq!(needed(at(200)..9000, 9000), Some(at(200)..9000));
+        assert_eq!(needed(9000..9000, 9000), None);
     }
 
     #[test]

@@ -27,6 +27,17 @@ fn other(tier: Tier) -> Tier {
     if tier == FAST { SLOW } else { FAST }
 }
 
+/// Of a block that nobody needs: it may hold anything.
+const ANY: u64 = u64::MAX;
+/// One life in so many has such blocks, and one in so many has its unreadable ones left out.
+const FREES_ONE_IN: u64 = 3;
+const LEAVES_ONE_IN: u64 = 4;
+
+/// What is left in the place of what could not be read.
+fn left_out() -> u64 {
+    version_of(crate::pieces::LEFT_OUT)
+}
+
 fn version_of(block: &[u8]) -> u64 {
     u64::from_le_bytes(block[..8].try_into().expect("eight bytes"))
 }
@@ -91,6 +102,11 @@ impl Known {
         Known { all: vec![(version, How::Done)], seen: None }
     }
 
+    /// Whether nobody needs it: it may be so again after a crash.
+    fn is_unused(&self) -> bool {
+        self.all[0].0 == ANY
+    }
+
     fn is_busy(&self) -> bool {
         self.all.last().is_some_and(|(_, how)| *how == How::Busy)
     }
@@ -140,6 +156,8 @@ struct Client {
     next: u64,
     version: u64,
     is_open: bool,
+    /// Which blocks nobody needs any more.
+    frees: Option<Rng>,
     /// A flush has failed: what was written is not certain any more, whatever later ones say.
     doubts: bool,
     wrong: Option<String>,
@@ -151,15 +169,42 @@ impl Client {
         let start = self.rng.range(1, self.blocks.len() as u64 - 1 - len as u64) as usize;
         (!self.blocks[start..start + len].iter().any(Known::is_busy)).then_some(start..start + len)
     }
+
+    /// Somebody has done with a block that nothing is on its way to.
+    fn free_some(&mut self) {
+        let Some(rng) = &mut self.frees else { return };
+        if !rng.one_in(20) {
+            return;
+        }
+        let place = rng.range(1, self.blocks.len() as u64 - 2) as usize;
+        let is_read = |asked: &Asked| matches!(asked, Asked::Read { blocks, .. } if blocks.contains(&place));
+        if !self.blocks[place].is_busy() && !self.asked.values().any(is_read) {
+            self.blocks[place] = Known::new(ANY);
+        }
+    }
+
+    fn is_needed(&self, place: usize) -> bool {
+        self.blocks[place].all.iter().any(|(version, _)| *version != ANY)
+    }
 }
 
 impl Machine for Client {
     type Arena = Memory;
 
+    fn next_needed(&self, device: Tier, range: Range<u64>, most_bytes: u64) -> Option<Range<u64>> {
+        let block = BLOCK as u64;
+        let is = |at: &u64| device != self.tier || self.is_needed((at / block) as usize);
+        let mut blocks = range.step_by(BLOCK);
+        let first = blocks.find(is)?;
+        let more = blocks.take((most_bytes / block - 1) as usize).take_while(is).count() as u64;
+        Some(first..first + (1 + more) * block)
+    }
+
     fn next_action(&mut self, _: Nanos) -> Option<Action> {
         if !self.is_open || self.asked.len() >= 12 {
             return None;
         }
+        self.free_some();
         self.next += 1;
         let (token, device, class) = (Token(self.next), self.tier, Class::Foreground);
         let (action, asked) = match self.rng.weighted(&[60, 15, 12, 3]) {
@@ -167,7 +212,7 @@ impl Machine for Client {
                 let blocks = self.range()?;
                 let buf = self.memory.alloc(Pool::Client, (blocks.len() * BLOCK) as u32)?;
                 let offset = (blocks.start * BLOCK) as u64;
-                if kind == 1 {
+                if kind == 1 && blocks.clone().all(|place| self.is_needed(place)) {
                     let before = self.blocks[blocks.clone()].to_vec();
                     let read = Action::Read { device, offset, buf, token, class };
                     (read, Asked::Read { blocks, buf, before })
@@ -219,6 +264,9 @@ impl Machine for Client {
                     let known = &mut self.blocks[place];
                     let same = known.all.last() == before.all.last() && !known.is_busy();
                     let held = version_of(&self.memory.bytes(buf)[i * BLOCK..]);
+                    // Whoever reads that finds that it is nothing of his.
+                    let result = if held == left_out() { Err(DeviceError { errno: EIO }) } else { result };
+                    let same = same && !known.reads().contains(&ANY);
                     if result.is_ok() && same && !known.reads().contains(&held) {
                         self.wrong =
                             Some(format!("block {place} reads {held}, not one of {:?}", known.reads()));
@@ -276,6 +324,11 @@ struct Life {
     aways: Rng,
     /// Whether a replacement begins while the volume is used.
     late: Option<Rng>,
+    /// What the old device cannot read is left out.
+    leaves: bool,
+    /// When minutes pass in which nobody does anything, and when the old device reads nothing for a while.
+    leaps: Option<Rng>,
+    is_mute: bool,
     /// The successor fails once in so many times.
     fails_one_in: u32,
     seen: Seen,
@@ -304,6 +357,7 @@ fn born(seed: u64) -> Life {
         next: 0,
         version: 10_000,
         is_open: true,
+        frees: (seed % FREES_ONE_IN == 1).then(|| Rng::new(seed, 9)),
         doubts: false,
         wrong: None,
     };
@@ -321,6 +375,9 @@ fn born(seed: u64) -> Life {
         hangs: false,
         slow: Tier(0),
         aways: Rng::new(seed, 7),
+        leaves: old == SLOW && seed.is_multiple_of(LEAVES_ONE_IN),
+        leaps: seed.is_multiple_of(LEAVES_ONE_IN).then(|| Rng::new(seed, 10)),
+        is_mute: false,
         late: (seed % 5 == 3).then(|| Rng::new(seed, 8)),
         fails_one_in: 0,
         seen: Seen::default(),
@@ -438,9 +495,12 @@ impl Life {
         };
         let headers = self.own().map(|at| Header::decode(self.disks[2].block(at as usize)));
         let newest = headers.into_iter().flatten().max_by_key(|header| header.number);
-        newest
-            .and_then(|header| Replacement::resume(plan.clone(), &header))
-            .unwrap_or_else(|| Replacement::begin(plan))
+        let resumed = newest.and_then(|header| Replacement::resume(plan.clone(), &header));
+        let mut replacement = resumed.unwrap_or_else(|| Replacement::begin(plan));
+        if self.leaves {
+            assert!(replacement.leave_unreadable());
+        }
+        replacement
     }
 
     /// One opening.
@@ -511,6 +571,7 @@ impl Life {
                 _ => {}
             }
             if turn >= settle_at && settle_at != u32::MAX && replacement.is_over() {
+                self.must_have_all_memory()?;
                 self.hangs = false;
                 for _ in 0..50 {
                     self.turn_alone();
@@ -534,11 +595,21 @@ impl Life {
 
     fn end(&mut self, replacement: Replacement) -> Result<End, String> {
         drop(replacement);
+        self.must_have_all_memory()?;
         let left = self.in_flight.iter().find(|op| device_of(&op.action) != other(self.old));
         match left {
             Some(op) => Err(format!("taken over while this is on its way: {:?}", op.action)),
             None => Ok(End::TakenOver),
         }
+    }
+
+    /// All memory was given back that the client does not use.
+    fn must_have_all_memory(&self) -> Result<(), String> {
+        let is_used = |asked: &&Asked| matches!(asked, Asked::Write { .. } | Asked::Read { .. });
+        let (used, free) =
+            (self.client.asked.values().filter(is_used).count(), self.client.memory.free.len());
+        let left = BUFS as usize - used - free;
+        if left > 0 { Err(format!("{left} buffers are not given back")) } else { Ok(()) }
     }
 
     fn turn(&mut self, replacement: &mut Replacement) {
@@ -550,20 +621,35 @@ impl Life {
         self.now = Nanos(self.now.0 + step);
         if self.calm {
             self.hangs = false;
-            self.disks[usize::from(self.old.0)].bad.clear();
+            if !self.leaves {
+                self.disks[usize::from(self.old.0)].bad.clear();
+            }
         } else {
             self.hangs ^= self.rng.one_in(if self.hangs { 100 } else { 3000 });
+        }
+        if let Some(leaps) = &mut self.leaps {
+            self.is_mute ^= leaps.one_in(if self.is_mute { 60 } else { 1000 });
+            self.is_mute &= !self.calm;
+            self.client.is_open ^= leaps.one_in(if self.client.is_open { 200 } else { 400 });
         }
         if self.hangs && self.rng.one_in(20) {
             self.now = Nanos(self.now.0 + 31 * Nanos::SECOND);
         }
+        let mut is_all = false;
         for _ in 0..self.rng.below(4) {
-            let Some(action) = replacement.next_action(&mut self.client, self.now) else { break };
+            let Some(action) = replacement.next_action(&mut self.client, self.now) else {
+                is_all = true;
+                break;
+            };
             self.start(action);
         }
         for _ in 0..self.rng.below(4) {
             let Some((token, result)) = self.finish_one() else { break };
+            is_all = false;
             replacement.on_completion(&mut self.client, self.now, token, result);
+        }
+        if is_all && self.in_flight.is_empty() && self.leaps.as_mut().is_some_and(|leaps| leaps.one_in(2)) {
+            self.now = Nanos(self.now.0 + 61 * Nanos::SECOND);
         }
     }
 
@@ -616,6 +702,7 @@ impl Life {
         match action {
             Action::Read { offset, buf, token, .. } => {
                 let read = disk.read(offset as usize, self.client.memory.bytes_mut(buf));
+                let read = read && !(self.is_mute && device == self.old);
                 let good = if read { result } else { result.and(Err(DeviceError { errno: EIO })) };
                 if good.is_err() {
                     self.client.memory.bytes_mut(buf).fill(0xee);
@@ -678,7 +765,9 @@ impl Life {
         // What is read from now on is what is there.
         let disk = &self.disks[usize::from(device.0)];
         for (place, known) in self.client.blocks.iter_mut().enumerate() {
-            if !disk.bad.contains(&place) {
+            if known.is_unused() {
+                *known = Known::new(ANY);
+            } else if !disk.bad.contains(&place) {
                 *known = Known::new(version_of(disk.block(place * BLOCK)));
             } else {
                 known.all.iter_mut().for_each(|entry| entry.1 = How::Failed);
@@ -706,7 +795,11 @@ impl Life {
                 true => known.all.iter().map(|(version, _)| *version).collect(),
                 false => known.reads(),
             };
-            if !disk.bad.contains(&place) && !may.contains(&held) {
+            let is_left = device == SUCCESSOR
+                && held == left_out()
+                && self.leaves
+                && self.disks[usize::from(self.old.0)].bad.contains(&place);
+            if !disk.bad.contains(&place) && !may.contains(&held) && !may.contains(&ANY) && !is_left {
                 return Err(format!("device {}: block {place} holds {held}, not one of {may:?}", device.0));
             }
         }

@@ -18,10 +18,12 @@ impl Run<'_> {
         for _ in 0..count {
             self.fresh.clear();
             let device = self.rng.below(2) as usize;
-            if device == 0 && self.rng.one_in(2) && self.lose_write() {
+            // What rots may be another's place by the time that it is looked for.
+            let may_rot = !self.plan.replaces;
+            if may_rot && device == 0 && self.rng.one_in(2) && self.lose_write() {
                 continue;
             }
-            if device == 0 && self.rng.one_in(2) && self.rot_fast()? {
+            if may_rot && device == 0 && self.rng.one_in(2) && self.rot_fast()? {
                 continue;
             }
             let disk = &mut self.world.disks[device];
@@ -30,7 +32,7 @@ impl Run<'_> {
             let mut bytes = vec![0; PAGE_BYTES];
             disk.peek(page, &mut bytes);
             self.world.truth.hurt(device, page, &bytes, Wound::Decayed);
-            if device == 1 && self.rng.one_in(2) {
+            if may_rot && device == 1 && self.rng.one_in(2) {
                 disk.rot(page, &mut self.rng);
                 self.stats.count("bit-rot");
             } else {

@@ -26,12 +26,24 @@ pub(super) struct Succession {
     /// Nobody knows whose place it is.
     torn: bool,
     count: u8,
+    /// By tier, the device whose place was taken last.
+    retired: [Option<Disk>; 2],
+    left_bytes: u64,
 }
 
 impl Succession {
     pub(super) fn new(seed: u64) -> Succession {
         let rng = Rng::new(seed, SUCCESSION);
-        Succession { rng, named: None, wanted: None, settled: false, torn: false, count: 0 }
+        Succession {
+            rng,
+            named: None,
+            wanted: None,
+            settled: false,
+            torn: false,
+            count: 0,
+            retired: [None, None],
+            left_bytes: 0,
+        }
     }
 
     fn forget(&mut self) {
@@ -90,6 +102,14 @@ impl Run<'_> {
         });
         self.stats.count(if resumed.is_some() { "copy-goes-on" } else { "copy-begins-anew" });
         let replacement = resumed.unwrap_or_else(|| self.copy_from_nothing(plan));
+        self.begin_copying(replacement, &successor);
+    }
+
+    fn begin_copying(&mut self, mut replacement: Replacement, successor: &Successor) {
+        self.succession.left_bytes = 0;
+        if successor.leaves_unreadable {
+            replacement.leave_unreadable();
+        }
         self.world.begin_replacement(replacement);
     }
 
@@ -138,6 +158,11 @@ impl Run<'_> {
             return Ok(self.may_begin_successor(engine, answered));
         };
         let drawn = self.succession.named.as_ref().map(|(successor, _)| *successor);
+        if std::mem::replace(&mut self.succession.left_bytes, progress.left_bytes) < progress.left_bytes {
+            self.stats.count("left-out");
+            self.damaged = true;
+            self.fresh.clear();
+        }
         match progress.standing {
             Standing::Copying => {
                 let cancel = drawn.is_some_and(|drawn| self.succession.rng.one_in(drawn.cancel_one_in));
@@ -160,7 +185,7 @@ impl Run<'_> {
             Standing::TakingOver => return Ok(false),
             Standing::TakenOver => {
                 let new = self.world.replacement().map(|replacement| replacement.plan().new);
-                self.world.take_over()?;
+                self.succession.retired[usize::from(progress.tier.0)] = self.world.take_over()?;
                 let name = NAMES[usize::from(progress.tier.0)].to_owned();
                 new.into_iter().for_each(|new| engine.device_replaced(progress.tier, new, name.clone()));
                 self.succession.named = None;
@@ -213,14 +238,19 @@ impl Run<'_> {
         self.succession.wanted = None;
         self.succession.count += 1;
         let salt = self.plan.seed ^ (u64::from(self.succession.count) << 32);
-        let disk = Disk::new(self.world.disks[place].size_bytes(), salt);
+        let retired = self.succession.retired[place].take().filter(|_| wanted.was_here);
+        if retired.is_some() {
+            self.stats.count("was-here");
+        }
+        let new = || Disk::new(self.world.disks[place].size_bytes(), salt);
+        let disk = retired.unwrap_or_else(new);
         self.world.disks.push(disk);
         let old = &superblocks[place];
         let geometry = old.geometry.clone();
         let id = self.successor_id();
         let replacement = self.copy_from_nothing(replace_plan(old, &geometry, id));
         self.succession.named = Some((wanted, geometry));
-        self.world.begin_replacement(replacement);
+        self.begin_copying(replacement, &wanted);
         self.world.replacement().into_iter().for_each(|replacement| replacement.copy(true));
         self.stats.count("copy-begun");
         true

@@ -1,7 +1,9 @@
 //! A device that is to take another's place stands behind the others until it has.
 
+use super::truth::Wound;
 use super::{Work, World};
-use bimetal_replace::{Before, Replacement, SUCCESSOR, Standing};
+use crate::disk::{Disk, PAGE_BYTES};
+use bimetal_replace::{Before, LEFT_OUT, Replacement, SUCCESSOR, Standing};
 use bimetal_units::Tier;
 
 /// Where it stands among the devices.
@@ -26,9 +28,9 @@ impl World {
         self.between.replacement.as_mut()
     }
 
-    /// It has taken over: it has the place of the old device from now on.
-    pub fn take_over(&mut self) -> Result<(), String> {
-        let Some(replacement) = self.between.replacement.take() else { return Ok(()) };
+    /// It has taken over: it has the place of the old device from now on, which is given.
+    pub fn take_over(&mut self) -> Result<Option<Disk>, String> {
+        let Some(replacement) = self.between.replacement.take() else { return Ok(None) };
         let (tier, new) = (replacement.plan().tier, replacement.plan().new);
         assert!(replacement.progress().standing == Standing::TakenOver, "it has taken over");
         self.between.is_replaced(tier, new);
@@ -36,8 +38,21 @@ impl World {
         if self.ios.iter().any(|(_, io)| io.device == place || io.device == PLACE) {
             return Err("taken over while something is on its way to either device".into());
         }
-        self.disks.swap_remove(place);
-        Ok(())
+        let mut old = self.disks.swap_remove(place);
+        old.kill(&mut self.rng);
+        Ok(Some(old))
+    }
+
+    /// The successor is to hold this: where it is what stands for a block that could not be read, that is lost.
+    pub(super) fn note_left_out(&mut self, offset: u64, data: &[u8]) {
+        let Some(replacement) = self.between.replacement.as_ref().filter(|_| data.starts_with(LEFT_OUT))
+        else {
+            return;
+        };
+        let (device, page) = (usize::from(replacement.plan().tier.0), offset / PAGE_BYTES as u64);
+        let mut bytes = vec![0; PAGE_BYTES];
+        self.disks[device].peek(page, &mut bytes);
+        self.truth.hurt(device, page, &bytes, Wound::Decayed);
     }
 
     /// Nobody waits for it any more: it goes.
