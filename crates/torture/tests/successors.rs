@@ -28,13 +28,12 @@ macro_rules! planted {
 
 // The first ones need an engine that has memory and patience of its own: lives of a replacement alone do not find them.
 planted! {
-    memory_shared: MemoryShared at 1006,
+    memory_shared: MemoryShared at 1021,
     elsewhere_is_evidence: ElsewhereIsEvidence at 1134,
-    other_flush_error_kept: OtherFlushErrorKept at 3_002_206,
-    begun_amid_writes: BegunAmidWrites at 1360,
+    begun_amid_writes: BegunAmidWrites at 1453,
     old_alone: OldAlone at 1000,
-    piece_not_fenced: PieceNotFenced at 1011,
-    open_not_copied: OpenNotCopied at 1030,
+    piece_not_fenced: PieceNotFenced at 1075,
+    open_not_copied: OpenNotCopied at 1116,
 }
 
 /// An image could not be opened any more once its volume had another fast device: the copy had the superblocks of the one before.

@@ -113,11 +113,18 @@ pub(crate) fn describe(doc: &ReplaceDoc) -> String {
         _ => String::new(),
     };
     match doc.state.as_str() {
+        "copying" if doc.unreadable_bytes > 0 => {
+            let then = if doc.leaves_unreadable { ", up to three times, and then done without" } else { "" };
+            format!(
+                "{device} is being made the {tier} device: {copied}; {} cannot be read, and are tried again each minute{then}",
+                size::show(doc.unreadable_bytes)
+            )
+        }
         "copying" => format!("{device} is being made the {tier} device: {copied}{rate}"),
         "whole" | "taking-over" => format!("{device} is copied, and takes over as the {tier} device"),
         "done" if doc.left_bytes > 0 => format!(
             "{device} is the {tier} device; {} could not be read of the old one, and are errors until they are written again: a scrub \
-             lists them; the old one can be taken away",
+             repairs what has a copy, and lists the rest; the old one can be taken away",
             size::show(doc.left_bytes)
         ),
         "done" => format!("{device} is the {tier} device; the old one can be taken away"),

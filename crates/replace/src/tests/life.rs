@@ -161,6 +161,8 @@ struct Client {
     /// A flush has failed: what was written is not certain any more, whatever later ones say.
     doubts: bool,
     wrong: Option<String>,
+    /// A flush of the other device has failed.
+    elsewhere_failed: bool,
 }
 
 impl Client {
@@ -284,7 +286,8 @@ impl Machine for Client {
                     known.all.drain(..place.unwrap_or(0));
                 }
             }
-            Asked::Flush { .. } | Asked::Elsewhere => {}
+            Asked::Elsewhere => self.elsewhere_failed |= result.is_err(),
+            Asked::Flush { .. } => {}
         }
     }
 
@@ -360,6 +363,7 @@ fn born(seed: u64) -> Life {
         frees: (seed % FREES_ONE_IN == 1).then(|| Rng::new(seed, 9)),
         doubts: false,
         wrong: None,
+        elsewhere_failed: false,
     };
     let mut life = Life {
         disks: [Disk::new(numbered(1000)), Disk::new(numbered(1000)), Disk::new(numbered(5000))],
@@ -414,6 +418,43 @@ pub(super) fn hang_after_the_change() -> Standing {
     drop(replacement.next_action(&mut life.client, life.now));
     replacement.settle();
     replacement.progress().standing
+}
+
+/// The other device fails the flush by which the volume changes over, and forgets what it covered. Gives whether a flush of it that
+/// the client asks for afterwards fails, which nothing else does.
+pub(super) fn fail_the_change() -> bool {
+    let mut life = born(1);
+    life.calm = true;
+    let mut replacement = life.replacement();
+    replacement.copy(true);
+    let own = |op: &InFlight| matches!(&op.action, Action::Flush { token, .. } if token.0 >> 63 != 0);
+    let is_change = |life: &Life, op: &InFlight| {
+        own(op) && device_of(&op.action) == other(life.old) && life.names_successor()
+    };
+    let place = loop {
+        if let Some(place) = life.in_flight.iter().position(|op| is_change(&life, op)) {
+            break place;
+        }
+        // Step by step: a whole turn would have it end as well.
+        life.now = Nanos(life.now.0 + 1_000_000);
+        if let Some(action) = replacement.next_action(&mut life.client, life.now) {
+            life.start(action);
+        } else if let Some((token, result)) = life.finish_one() {
+            replacement.on_completion(&mut life.client, life.now, token, result);
+        }
+        if replacement.progress().standing == Standing::Whole {
+            replacement.begin_takeover(life.superblocks(), life.now);
+        }
+        assert!(life.now < Nanos(3600 * Nanos::SECOND), "{:?}", replacement.progress());
+    };
+    let InFlight { action, .. } = life.in_flight.swap_remove(place);
+    let Action::Flush { token, .. } = action else { unreachable!("it is a flush") };
+    let failed = Err(DeviceError { errno: EIO });
+    replacement.on_completion(&mut life.client, life.now, token, failed);
+    for _ in 0..CALM_TURNS / 10 {
+        life.turn(&mut replacement);
+    }
+    life.client.elsewhere_failed
 }
 
 /// Lives one life; the error says what was wrong.
