@@ -193,7 +193,7 @@ enum Older {
     Nothing,
     /// A file that is no volume's.
     File,
-    Volume(Volume),
+    Volume(Box<Volume>),
 }
 
 /// Looks at the volume file that would be replaced, and refuses where it must not be.
@@ -216,7 +216,7 @@ fn older(plan: &Plan) -> anyhow::Result<Older> {
             file.display()
         );
     }
-    Ok(Older::Volume(older))
+    Ok(Older::Volume(Box::new(older)))
 }
 
 /// Whether what was found on a device may be overwritten. One --force is for a device, another one for a volume file:

@@ -15,6 +15,8 @@ const FAST: &str = "48M";
 const SLOW: &str = "256M";
 /// Blocks that the client writes to.
 const BLOCKS: u64 = 16 << 10;
+/// Behind them it is full up to here.
+const FILLED: u64 = 256 << 20;
 /// Servers that are killed on the way of each device, unless KILLS says how many.
 const KILLS: u64 = 8;
 const SEED: u64 = 4711;
@@ -98,6 +100,11 @@ impl Writer {
 fn served() -> Served {
     let served = Served::sized(FAST, SLOW);
     println!("seed {SEED}");
+    // What nobody needs is not copied: most of both devices is in use.
+    let mut client = served.connect();
+    let filler = pattern(1, 1 << 20);
+    (BLOCKS * BLOCK..FILLED).step_by(filler.len()).for_each(|at| client.write(at, &filler));
+    client.flush();
     served
 }
 

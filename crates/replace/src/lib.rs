@@ -26,6 +26,5 @@ mod takeover;
 mod tests;
 
 pub use header::Header;
-pub use pieces::LEFT_OUT;
 pub use plan::{Before, Pace, Plan, Progress, Standing};
 pub use replacement::{Replacement, SUCCESSOR};

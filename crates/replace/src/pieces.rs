@@ -6,11 +6,9 @@ use crate::replacement::{Own, Replacement, SUCCESSOR};
 use bimetal_engine::Machine;
 use bimetal_engine::action::{Action, BufList, Class, DeviceError};
 use bimetal_engine::arena::{Arena, Buf, Pool};
+use bimetal_engine::format::left_out;
 use bimetal_units::{BLOCK_BYTES, Nanos};
 use std::ops::Range;
-
-/// What the successor has of a block that was left out: whoever reads it finds that it is not what its checksum is of.
-pub const LEFT_OUT: &[u8] = b"This block could not be read when its device was replaced.\n";
 
 impl Replacement {
     /// Begins what it is time for, and goes on with what waited for writes.
@@ -89,8 +87,7 @@ impl Replacement {
             let freed = self.copying.unread(start, now);
             return freed.into_iter().for_each(|buf| arena.free(buf));
         };
-        let bytes = arena.bytes_mut(text).iter_mut();
-        bytes.zip(LEFT_OUT.iter().cycle()).for_each(|(byte, text)| *byte = *text);
+        arena.bytes_mut(text).copy_from_slice(left_out::block());
         arena.free(payload);
         self.copying.leave_out(start, text);
         self.write_piece(start, now);

@@ -6,6 +6,7 @@ use crate::story::{BLOCK, CHUNK, Story, all};
 use bimetal_engine::action::{RequestError, RequestKind};
 use bimetal_engine::bugs::{Bug, plant};
 use bimetal_engine::coverage::Stage;
+use bimetal_engine::format::left_out;
 use bimetal_engine::loss::{LossClass, Suspects};
 use bimetal_engine::options::{Marking, OpenError};
 use bimetal_torture::disk::CutStyle;
@@ -58,6 +59,29 @@ fn what_was_not_written_lately_is_good() {
     // The fast device comes back.
     s.open().expect("both are there");
     assert_eq!(s.read(one, CHUNK), Ok(vec![0x11; CHUNK as usize]));
+}
+
+/// A block could not be read when the slow device was replaced, and was done without. Then the fast device is lost, which has all
+/// checksums: what stands in its place is not called good.
+fn read_of_what_was_left_out() -> Result<Vec<u8>, RequestError> {
+    let (mut s, one, other) = begin(Marking::On);
+    let (tier, at) = s.home_of(one);
+    assert_eq!(tier, SLOW);
+    s.die(LOST);
+    s.world.disks[1].put_back(at / BLOCK + 3, left_out::block());
+    s.open_without_fast(Suspects::Refused).expect("it opens");
+    assert_eq!(s.read(one, 3 * BLOCK), Ok(vec![0x11; 3 * BLOCK as usize]));
+    assert_eq!(s.read(other, CHUNK), Ok(vec![0x11; CHUNK as usize]));
+    s.read(one + 3 * BLOCK, BLOCK)
+}
+
+#[test]
+fn what_was_left_out_is_never_good() {
+    assert_eq!(read_of_what_was_left_out(), Err(RequestError::Io));
+    plant(Some(Bug::LeftOutIsGood));
+    let read = read_of_what_was_left_out();
+    plant(None);
+    assert_eq!(read, Ok(left_out::block().to_vec()));
 }
 
 /// Each of these makes a block stale, is flushed, and is lost with the fast device.

@@ -101,7 +101,7 @@ macro_rules! planted {
                 $(Bug::$bug => {})*
                 // No seed is known: stories find them (scrub.rs, marks.rs, fast_pages.rs).
                 Bug::MendUnverified | Bug::MendBesideWrite | Bug::ScrubPassesMoving => {}
-                Bug::ScrubTrustsEarlier | Bug::LeftRegionStaysClosed => {}
+                Bug::ScrubTrustsEarlier | Bug::LeftRegionStaysClosed | Bug::LeftOutIsGood => {}
                 Bug::FuaBeforeMark | Bug::OpenedWithClosedRegions => {}
                 // Where devices are longer than the volume, and idle while they are damaged: images.rs, successors.rs.
                 Bug::SecondAtDeviceEnd | Bug::FailedMoveAgain => {}

@@ -55,6 +55,8 @@ bimetal_units::planted_bugs! {
     DestageNeverResumes,
     /// What could not be moved is chosen again at once.
     FailedMoveAgain,
+    /// What was left out when a device was replaced is good where there are no checksums.
+    LeftOutIsGood,
     /// The log takes an area over while slots in it are still in use.
     BorrowedTooEarly,
     /// Opening forgets that the log has borrowed areas of slots.

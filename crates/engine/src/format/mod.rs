@@ -4,6 +4,7 @@ pub mod codec;
 pub mod geometry;
 pub mod header;
 pub mod hints;
+pub mod left_out;
 pub mod log;
 pub mod marks;
 pub mod page;

@@ -49,7 +49,7 @@ impl<A: Arena> Engine<A> {
                 continue;
             }
             self.placement.pins.placing.again = true;
-            if self.state.map.is_busy(chunk) || self.placement.avoided.has(chunk) {
+            if self.state.map.is_busy(chunk) {
                 continue;
             }
             if tier == SLOW && down.len() < slow_room {

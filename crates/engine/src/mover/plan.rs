@@ -142,6 +142,9 @@ impl<A: Arena> Engine<A> {
             self.mover.planner.streamed = self.io.now;
         }
         let chunk = p.chunk;
+        if write {
+            self.placement.avoided.forget(chunk);
+        }
         self.placement.policy.touch(Touch { chunk, write, stream, on_fast }, self.io.now);
         if let Some(home) = self.state.map.home(chunk).filter(|home| home.tier == FAST) {
             let yields = self.yields();

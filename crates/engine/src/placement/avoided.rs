@@ -20,11 +20,16 @@ pub struct Avoided {
 impl Avoided {
     /// A chunk could not be moved.
     pub(crate) fn avoid(&mut self, chunk: Chunk, now: Nanos) {
-        self.until.retain(|(other, _)| *other != chunk);
+        self.forget(chunk);
         self.until.push_back((chunk, now.after(AVOIDED_NS)));
         if self.until.len() > MOST_AVOIDED {
             self.until.pop_front();
         }
+    }
+
+    /// A chunk was written to: what could not be read of it may be good now.
+    pub(crate) fn forget(&mut self, chunk: Chunk) {
+        self.until.retain(|(avoided, _)| *avoided != chunk);
     }
 
     /// Forgets those that may be tried again.

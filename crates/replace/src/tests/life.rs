@@ -35,7 +35,7 @@ const LEAVES_ONE_IN: u64 = 4;
 
 /// What is left in the place of what could not be read.
 fn left_out() -> u64 {
-    version_of(crate::pieces::LEFT_OUT)
+    version_of(bimetal_engine::format::left_out::block())
 }
 
 fn version_of(block: &[u8]) -> u64 {

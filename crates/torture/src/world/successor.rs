@@ -3,7 +3,8 @@
 use super::truth::Wound;
 use super::{Work, World};
 use crate::disk::{Disk, PAGE_BYTES};
-use bimetal_replace::{Before, LEFT_OUT, Replacement, SUCCESSOR, Standing};
+use bimetal_engine::format::left_out;
+use bimetal_replace::{Before, Replacement, SUCCESSOR, Standing};
 use bimetal_units::Tier;
 
 /// Where it stands among the devices.
@@ -45,7 +46,7 @@ impl World {
 
     /// The successor is to hold this: where it is what stands for a block that could not be read, that is lost.
     pub(super) fn note_left_out(&mut self, offset: u64, data: &[u8]) {
-        let Some(replacement) = self.between.replacement.as_ref().filter(|_| data.starts_with(LEFT_OUT))
+        let Some(replacement) = self.between.replacement.as_ref().filter(|_| data == left_out::block())
         else {
             return;
         };
