@@ -109,15 +109,14 @@ const FOUND: &[(Bug, u64)] = &[
     (Bug::NotSettled, 35_800),
 ];
 
-/// What these need is not in a life here: an engine that has memory and patience of its own. The torture finds them.
-const ELSEWHERE: &[Bug] = &[Bug::MemoryShared, Bug::ElsewhereIsEvidence];
-/// No life finds it soon: it has a test of its own.
-const TOLD: Bug = Bug::OtherFlushErrorKept;
+/// What these need is not in a life here, an engine that has memory and patience of its own: the torture finds them. The last one no
+/// life finds soon: it has a test of its own.
+const ELSEWHERE: &[Bug] = &[Bug::MemoryShared, Bug::ElsewhereIsEvidence, Bug::OtherFlushErrorKept];
 
 #[test]
 fn planted_bugs_are_found() {
     let mut lost = Vec::new();
-    for &bug in Bug::ALL.iter().filter(|bug| !ELSEWHERE.contains(bug) && **bug != TOLD) {
+    for &bug in Bug::ALL.iter().filter(|bug| !ELSEWHERE.contains(bug)) {
         if std::env::var("REPLACE_BUG").is_ok_and(|only| only != format!("{bug:?}")) {
             continue;
         }

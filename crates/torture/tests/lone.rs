@@ -147,7 +147,6 @@ fn every_state_of_the_generation_is_good_for_reading() {
     assert_eq!(states.into_iter().collect::<Vec<_>>(), [1, 2], "it was being raised, and was open");
 }
 
-/// An SSD at the end of its life takes neither writes nor flushes.
 /// The fast device is longer than the volume, as one is that took the place of a smaller one, or that has the maps of an image behind
 /// it; and its first sector went bad. Where its second superblock is, the slow device was asked, which is not there.
 #[test]
@@ -164,6 +163,7 @@ fn a_longer_fast_device_whose_first_sector_is_bad_is_read_without_the_slow_one()
     is_as_it_should_be(&mut s, slow, fast);
 }
 
+/// An SSD at the end of its life takes neither writes nor flushes.
 #[test]
 fn a_fast_device_that_refuses_flushes_is_read_all_the_same() {
     let (mut s, slow, fast) = begin();

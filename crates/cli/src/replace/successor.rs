@@ -93,6 +93,14 @@ fn go_on(device: BlockFile, plan: Plan, old: &Superblock) -> anyhow::Result<(Blo
     }
 }
 
+/// The same, with what cannot be read left out where the volume file says so.
+fn as_wished(mut begun: (BlockFile, Replacement), replacing: &Replacing) -> (BlockFile, Replacement) {
+    if replacing.leave_unreadable {
+        begun.1.leave_unreadable();
+    }
+    begun
+}
+
 /// Lets the successor that the volume file names have its part in all that is written from now on. Where it is not there the volume
 /// is opened without, and it is copied anew when it is there again.
 pub(crate) fn join(volume: &Volume, driver: &mut Driver) {
@@ -100,13 +108,10 @@ pub(crate) fn join(volume: &Volume, driver: &mut Driver) {
     let opened = || {
         let old = superblock(volume, replacing.tier)?;
         let (device, plan) = open(volume, replacing, &old)?;
-        go_on(device, plan, &old)
+        go_on(device, plan, &old).map(|begun| as_wished(begun, replacing))
     };
     match opened() {
-        Ok((device, mut replacement)) => {
-            if replacing.leave_unreadable {
-                replacement.leave_unreadable();
-            }
+        Ok((device, replacement)) => {
             driver.begin_replacement(device, replacement);
             driver.forget_successor_with(forgets(volume, replacing));
         }
@@ -166,11 +171,7 @@ impl Successors for Named {
             // What was written meanwhile did not go to it, whatever it says.
             let old = &superblocks[replacing.tier];
             let (device, plan) = open(&volume, replacing, old)?;
-            let (device, mut replacement) = from_nothing(device, plan, old)?;
-            if replacing.leave_unreadable {
-                replacement.leave_unreadable();
-            }
-            Ok((device, replacement))
+            from_nothing(device, plan, old).map(|begun| as_wished(begun, replacing))
         };
         begin().map_err(|error| format!("{error:#}"))
     }
